@@ -1,0 +1,56 @@
+# The commands of the README. Each stands on its own on a fresh machine.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKDIR ?= runs/splice_multi
+CONFIG ?= configs/splice_multi.py
+ARGS ?=
+
+# The machine's own real text: the standard library's sources and texts.
+STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
+
+.PHONY: train test check prepare inspect soak clean help
+
+help:  ## Say what each command does.
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+train: data/stdlib/manifest.json  ## Prepare a corpus and train on splices; resumes when run again.
+	$(BIN)/python tools/train.py --config=$(CONFIG) --workdir=$(WORKDIR) $(ARGS)
+
+test: $(BIN)/.test  ## Run the tests.
+	$(BIN)/python -m pytest $(ARGS)
+
+check: $(BIN)/.dev  ## Lint, format and type checks.
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+prepare: data/stdlib/manifest.json  ## Only prepare the corpus.
+
+inspect: data/stdlib/manifest.json  ## Look at two rows of the first batch.
+	$(BIN)/python tools/inspect_batches.py --config=$(CONFIG) --count=1 --rows=2 $(ARGS)
+
+data/stdlib/manifest.json: | $(BIN)/.train
+	$(BIN)/python tools/prepare.py --input='$(STDLIB)/**/*.py' \
+	  --input='$(STDLIB)/**/*.txt' --exclude='*site-packages/*' \
+	  --exclude='*/test/*' --exclude='*/tests/*' --exclude='*/idle_test/*' \
+	  --output=data/stdlib --tokenizer=byte --workers=2
+
+$(BIN)/.train: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train]'
+	touch $@
+
+$(BIN)/.test: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@ $(BIN)/.train
+
+$(BIN)/.dev: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@ $(BIN)/.test $(BIN)/.train
+
+clean:  ## Remove the corpus and the runs (not the environment).
+	rm -rf data runs

@@ -1,0 +1,1 @@
+"""Questions about a run answered from its plan; no token is read."""

@@ -1,0 +1,232 @@
+"""The pairs (t, s) of one document: how many there are, and which is which.
+
+`t` is the first token copied, `s` the column it goes to, `c` how many tokens
+are copied: c = min(K, L - t, S - s), at least `min_copy_len`. A document of
+length L has its pairs numbered 0 .. num_pairs - 1, t outer, s inner, both
+ascending; all functions are vectorised over (L, pair). Everything is in
+tokens. Source: seed 000, with the domains settled in docs/splice.md.
+
+NumPy only.
+"""
+
+import dataclasses
+import functools
+
+import numpy as np
+
+CONTENT_START_MODES = (
+  "coverage_balanced",
+  "slide_within",
+  "anchor_start",
+  "cyclic_roll",
+)
+OFFSET_DOMAINS = ("tight", "grid", "frame")
+
+
+@dataclasses.dataclass(frozen=True)
+class PairSpace:
+  """The (t, s) pairs of documents under one splice schedule.
+
+  Attributes:
+    seq_len: S.
+    content_length: K, or None for as many tokens as fit.
+    content_start_mode: One of CONTENT_START_MODES, or 'slide' for windows of
+      S tokens at column 0.
+    content_stride: Tokens between starts t.
+    offset_stride: Columns between offsets s (not in coverage_balanced).
+    offset_domain: One of OFFSET_DOMAINS (not in coverage_balanced).
+    min_copy_len: Fewest tokens worth copying.
+    adaptive_k: Whether K shrinks to a document shorter than K.
+    offset_jitter: J; a start may be placed J columns to the left.
+  """
+
+  seq_len: int
+  content_length: int | None
+  content_start_mode: str
+  content_stride: int
+  offset_stride: int
+  offset_domain: str
+  min_copy_len: int
+  adaptive_k: bool
+  offset_jitter: int
+
+  @property
+  def max_copy_len(self) -> int:
+    """K after it is cut to what every placement can hold."""
+    room = self.seq_len - self.offset_jitter
+    return (
+      room if self.content_length is None else min(self.content_length, room)
+    )
+
+  def copy_len(self, lengths: np.ndarray) -> np.ndarray:
+    """Returns int64[D], K_i: K cut to the document where it adapts."""
+    limit = np.full(len(lengths), self.max_copy_len, np.int64)
+    return np.minimum(limit, lengths) if self.adaptive_k else limit
+
+  def num_starts(self, lengths: np.ndarray) -> np.ndarray:
+    """Returns int64[D], how many starts t each document has."""
+    stride = self.content_stride
+    usable = lengths >= self.min_copy_len
+    match self.content_start_mode:
+      case "anchor_start":
+        count = np.ones(len(lengths), np.int64)
+      case "slide_within":
+        count = (lengths - self.min_copy_len) // stride + 1
+      case "cyclic_roll":
+        count = (lengths + stride - 1) // stride
+      case "slide":
+        extra = lengths - self.seq_len
+        count = np.where(extra > 0, -(-extra // stride) + 1, 1)
+      case _:
+        copied = self.copy_len(lengths)
+        usable = usable & (copied <= lengths) & (copied >= self.min_copy_len)
+        count = (lengths - copied) // stride + 1
+    return np.where(usable, count, 0)
+
+  def num_pairs(self, lengths: np.ndarray) -> np.ndarray:
+    """Returns int64[D], how many pairs each document has.
+
+    A document too short to be copied has none.
+    """
+    starts = self.num_starts(lengths)
+    if self.content_start_mode in ("coverage_balanced", "slide"):
+      return starts
+    if self.is_ragged:
+      return np.where(starts > 0, self._pairs_from(lengths), 0)
+    return starts * np.maximum(self._offsets_per_start(lengths), 0)
+
+  def decode(
+    self, lengths: np.ndarray, pair: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the start and the offset number of each pair.
+
+    Args:
+      lengths: int64[N], the length of each pair's document.
+      pair: int64[N], 0 <= pair < num_pairs(lengths).
+
+    Returns:
+      (t_index, s_index), int64[N] each: which start and which of its offsets.
+    """
+    if self.content_start_mode in ("coverage_balanced", "slide"):
+      return pair, np.zeros(len(pair), np.int64)
+    if not self.is_ragged:
+      return np.divmod(pair, np.maximum(self._offsets_per_start(lengths), 1))
+    return self._decode_ragged(lengths, pair)
+
+  def place(
+    self, lengths: np.ndarray, t_index: np.ndarray, s_index: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (t, s, c) of numbered starts and offsets, int64[N] each.
+
+    In coverage_balanced mode `s_index` is the jitter j, 0 .. offset_jitter.
+    """
+    start = t_index * self.content_stride
+    match self.content_start_mode:
+      case "coverage_balanced":
+        copied = self.copy_len(lengths)
+        return start, self.seq_len - copied - s_index, copied
+      case "slide":
+        last = np.maximum(lengths - self.seq_len, 0)
+        start = np.minimum(start, last)
+        return start, s_index, np.minimum(lengths, self.seq_len)
+      case "cyclic_roll":
+        available = lengths
+      case _:
+        available = lengths - start
+    offset = s_index * self.offset_stride
+    copied = np.minimum(
+      np.minimum(available, self.max_copy_len), self.seq_len - offset
+    )
+    return start, offset, copied
+
+  # --- documents whose starts have different numbers of offsets -------------
+
+  @property
+  def is_ragged(self) -> bool:
+    """Whether later starts have more offsets: only what is left must fit."""
+    return (
+      self.content_start_mode == "slide_within"
+      and self.offset_domain == "tight"
+    )
+
+  def head_starts(self, lengths: np.ndarray) -> np.ndarray:
+    """Returns int64[N]: starts with the whole K left, so equal offsets."""
+    extra = lengths - self.max_copy_len
+    return np.where(extra > 0, -(-extra // self.content_stride), 0)
+
+  @property
+  def head_offsets(self) -> int:
+    """How many offsets a start has that copies the whole K."""
+    return (self.seq_len - self.max_copy_len) // self.offset_stride + 1
+
+  def tail_offsets(self, remaining: np.ndarray) -> np.ndarray:
+    """Returns int64[N]: offsets of a start with `remaining` tokens left."""
+    copied = np.minimum(remaining, self.max_copy_len)
+    return (self.seq_len - copied) // self.offset_stride + 1
+
+  def num_offsets(self, lengths: np.ndarray, t_index: np.ndarray) -> np.ndarray:
+    """Returns int64[N]: how many offsets a document's start has."""
+    if self.is_ragged:
+      return self.tail_offsets(lengths - t_index * self.content_stride)
+    return self._offsets_per_start(lengths)
+
+  def _offsets_per_start(self, lengths: np.ndarray) -> np.ndarray:
+    match self.offset_domain:
+      case "frame":
+        room = np.full(len(lengths), self.seq_len - self.min_copy_len)
+      case "grid":
+        room = self.seq_len - self.copy_len(lengths)
+      case _:
+        room = self.seq_len - np.minimum(lengths, self.max_copy_len)
+    return room // self.offset_stride + 1
+
+  @functools.cached_property
+  def _tail_table(self) -> np.ndarray:
+    """Returns int64[K + 1]: pairs of a tail start and of all after it.
+
+    Entry u counts the pairs of starts with u, u - stride, ... tokens left.
+    """
+    table = np.zeros(self.max_copy_len + 1, np.int64)
+    stride = self.content_stride
+    remaining = np.arange(self.max_copy_len + 1)
+    offsets = np.where(
+      remaining >= self.min_copy_len, self.tail_offsets(remaining), 0
+    )
+    for residue in range(min(stride, len(table))):
+      table[residue::stride] = np.cumsum(offsets[residue::stride])
+    return table
+
+  def _pairs_from(self, lengths: np.ndarray) -> np.ndarray:
+    head = self.head_starts(lengths)
+    return (
+      head * self.head_offsets
+      + self._tail_table[lengths - head * self.content_stride]
+    )
+
+  def _decode_ragged(self, lengths, pair) -> tuple[np.ndarray, np.ndarray]:
+    head = self.head_starts(lengths)
+    t_index, s_index = np.divmod(pair, self.head_offsets)
+    tail = np.flatnonzero(pair >= head * self.head_offsets)
+    if tail.size:
+      slot, offset = self._decode_tail(
+        lengths[tail] - head[tail] * self.content_stride,
+        pair[tail] - head[tail] * self.head_offsets,
+      )
+      t_index[tail] = head[tail] + slot
+      s_index[tail] = offset
+    return t_index, s_index
+
+  def _decode_tail(self, remaining, pair) -> tuple[np.ndarray, np.ndarray]:
+    """Finds a pair among starts with at most K tokens left, by bisection."""
+    table, stride = self._tail_table, self.content_stride
+    whole = table[remaining]
+    low = np.zeros(len(pair), np.int64)
+    high = remaining // stride
+    # Invariant: the pairs before start `low` are at most `pair`.
+    while np.any(low < high):
+      middle = (low + high + 1) // 2
+      before = whole - table[remaining - middle * stride]
+      keep = before <= pair
+      low = np.where(keep, middle, low)
+      high = np.where(keep, high, middle - 1)
+    return low, pair - (whole - table[remaining - low * stride])

@@ -1,0 +1,1 @@
+"""Batches, process rows, Grain loader, device feed, and checkpoints."""

@@ -1,0 +1,176 @@
+"""One Grain record = one process-local batch, and its key the global step.
+
+The stream of global batches is then the same for every number of processes
+and workers, and Grain's own state is index arithmetic over steps.
+"""
+
+import collections
+import dataclasses
+import sys
+from typing import Any
+
+import grain
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_source
+
+# Rows planned at once: NumPy's cost by call is shared by all of them.
+_PLANNED_ROWS = 512
+_PLANS_KEPT = 4
+
+ENDLESS = sys.maxsize
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchPlan:
+  """Which rows every step of a run holds.
+
+  Attributes:
+    rows: The run's rows in order; row r of epoch e is e * len(rows) + r.
+    global_batch_size: Rows of a step over all processes.
+    epochs: Passes over `rows`, or None for ever.
+    remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
+    document_id: Whether batches carry `document_id`.
+  """
+
+  rows: row_source.RowSource
+  global_batch_size: int
+  epochs: int | None
+  remainder: str = "drop"
+  document_id: bool = False
+
+  @property
+  def num_rows(self) -> int | None:
+    """Rows of the whole run, filler excluded, or None."""
+    return None if self.epochs is None else self.epochs * len(self.rows)
+
+  @property
+  def num_steps(self) -> int | None:
+    """Steps of the whole run, or None."""
+    if self.num_rows is None:
+      return None
+    if self.remainder == "pad":
+      return -(-self.num_rows // self.global_batch_size)
+    return self.num_rows // self.global_batch_size
+
+  def plan(
+    self, first_step: int, count: int = 1, rows: np.ndarray | None = None
+  ) -> spans_lib.Spans:
+    """Plans consecutive steps without reading a token.
+
+    Args:
+      first_step: The first step.
+      count: How many steps.
+      rows: int64[R], ascending rows of the global batch, or None for all.
+
+    Returns:
+      Spans of count * R rows; filler rows at the run's end have none.
+    """
+    size = self.global_batch_size
+    local = np.arange(size) if rows is None else rows
+    steps = np.arange(first_step, first_step + count)
+    number = (steps[:, None] * size + local).reshape(-1)
+    whole = len(number)
+    if self.num_rows is not None:
+      number = number[number < self.num_rows]
+    planned = self.rows.plan(number)
+    return dataclasses.replace(planned, num_rows=whole)
+
+  def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
+    """Reads and places planned rows: the canonical fields of a batch."""
+    batch = self.rows.read(spans)
+    batch["source_id"] = spans.row_source()
+    if self.document_id:
+      batch["document_id"] = spans.row_documents(self.rows.document_slots)
+    return batch
+
+
+class BatchSource:
+  """A Grain source whose record `step` is this process's part of the batch."""
+
+  def __init__(
+    self,
+    plan: BatchPlan,
+    rows: np.ndarray | None = None,
+    fingerprint: str = "",
+  ):
+    """Binds a plan to the rows of one process.
+
+    Args:
+      plan: The run.
+      rows: int64[R], ascending rows of the global batch that this process
+        holds, or None for all.
+      fingerprint: Identity of the run, for `repr`: the rows are left out, so
+        that Grain's state does not depend on the process.
+    """
+    self._plan = plan
+    self._rows = rows
+    self._fingerprint = fingerprint
+    local = plan.global_batch_size if rows is None else len(rows)
+    self._local = local
+    self._group = max(1, _PLANNED_ROWS // max(local, 1))
+    self._plans: collections.OrderedDict[int, spans_lib.Spans] = (
+      collections.OrderedDict()
+    )
+
+  def __len__(self) -> int:
+    steps = self._plan.num_steps
+    return ENDLESS if steps is None else steps
+
+  def __getitem__(self, step: int) -> dict[str, np.ndarray]:
+    """Returns the canonical fields, [R, ...] each, of one step."""
+    return self._plan.read(self._planned(int(step)))
+
+  def __repr__(self) -> str:
+    return f"BatchSource({self._fingerprint})"
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {**self.__dict__, "_plans": collections.OrderedDict()}
+
+  def _planned(self, step: int) -> spans_lib.Spans:
+    group, offset = divmod(step, self._group)
+    plan = self._plans.get(group)
+    if plan is None:
+      first = group * self._group
+      count = min(self._group, len(self) - first)
+      plan = self._plan.plan(first, count, self._rows)
+      self._plans[group] = plan
+      if len(self._plans) > _PLANS_KEPT:
+        self._plans.popitem(last=False)
+    return plan.rows(offset * self._local, (offset + 1) * self._local)
+
+
+class StepSampler:
+  """A Grain sampler that hands out steps in order, from any step on."""
+
+  def __init__(self, first_step: int, num_steps: int, seed: int | None = None):
+    """Covers the steps first_step .. num_steps - 1.
+
+    Args:
+      first_step: The first step handed out.
+      num_steps: Steps of the run.
+      seed: Seeds each step's generator for random transforms, or None where
+        there are none: making one costs more than planning a row.
+    """
+    self._first_step = first_step
+    self._num_steps = num_steps
+    self._seed = seed
+
+  def __len__(self) -> int:
+    return max(self._num_steps - self._first_step, 0)
+
+  def __getitem__(self, index: int) -> grain.RecordMetadata:
+    if not 0 <= index < len(self):
+      raise IndexError(f"index must be below {len(self)}, got {index}.")
+    step = self._first_step + index
+    rng = None
+    if self._seed is not None:
+      rng = np.random.Generator(
+        np.random.Philox(key=hashing.fold_key(self._seed, "step", step))
+      )
+    return grain.RecordMetadata(index=index, record_key=step, rng=rng)
+
+  def __repr__(self) -> str:
+    return f"StepSampler({self._first_step}, seed={self._seed})"

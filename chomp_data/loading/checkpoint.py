@@ -1,0 +1,81 @@
+"""Orbax arguments for the input: one `CheckpointManager` for model and input.
+
+    manager.save(step, args=ocp.args.Composite(
+        model=ocp.args.StandardSave(model), input=InputSave(iterator)))
+    manager.restore(step, args=ocp.args.Composite(
+        model=ocp.args.StandardRestore(like), input=InputRestore(iterator)))
+
+The item is one small JSON file that the primary process writes and every
+process reads, so it restores on any number of processes and workers.
+"""
+
+import dataclasses
+from typing import Any
+
+from etils import epath
+import orbax.checkpoint as ocp
+
+from chomp_data.loading import feed
+from chomp_data.loading import state as state_lib
+
+_FILE = "input.json"
+
+
+class InputHandler(ocp.CheckpointHandler):
+  """Writes and reads the state of an `InputIterator`."""
+
+  def save(self, directory: epath.Path, args: "InputSave") -> None:
+    """Writes the state that the iterator had when `InputSave` was made."""
+    if ocp.utils.is_primary_host(0):
+      (directory / _FILE).write_bytes(args.state)
+
+  def restore(
+    self, directory: epath.Path, args: "InputRestore"
+  ) -> feed.InputIterator:
+    """Sets the iterator to the saved step and begins to read ahead."""
+    path = directory / _FILE
+    if not path.exists():
+      raise state_lib.StateError(
+        f"input state must be at {path}, got no file. Restore from another"
+        " checkpoint."
+      )
+    args.item.set_state(path.read_bytes(), allow_changes=args.allow_changes)
+    args.item.start_prefetch()
+    return args.item
+
+  def finalize(self, directory: epath.Path) -> None:
+    """Does nothing: the state is whole once it is written."""
+
+  def close(self) -> None:
+    """Does nothing: no resource is held."""
+
+
+@ocp.args.register_with_handler(InputHandler, for_save=True)
+@dataclasses.dataclass
+class InputSave(ocp.args.CheckpointArgs):
+  """Saves an iterator's state as it is now.
+
+  Attributes:
+    item: The iterator; its state is taken at once, so a save in the
+      background cannot see a later step.
+  """
+
+  item: dataclasses.InitVar[Any]
+  state: bytes = dataclasses.field(init=False)
+
+  def __post_init__(self, item: Any) -> None:
+    self.state = item.get_state()
+
+
+@ocp.args.register_with_handler(InputHandler, for_restore=True)
+@dataclasses.dataclass
+class InputRestore(ocp.args.CheckpointArgs):
+  """Restores an iterator.
+
+  Attributes:
+    item: The iterator to set.
+    allow_changes: Accept the state of a run that differs; it is logged.
+  """
+
+  item: feed.InputIterator
+  allow_changes: bool = False

@@ -1,0 +1,321 @@
+"""The iterator a training loop holds: sharded batches, the next ones ready.
+
+A thread reads and places batches ahead; the state is the step of the last
+batch handed out, never of one that was read ahead.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import multiprocessing
+import queue
+import threading
+import time
+from typing import Any
+from typing import Self
+
+from absl import flags
+from absl import logging
+import grain
+import jax
+
+from chomp_data.loading import batches
+from chomp_data.loading import placement
+from chomp_data.loading import state as state_lib
+
+# A live worker is silent only while it reads; a dead one for ever.
+_DEAD_WORKER_GRACE_S = 5.0
+_POLL_S = 0.25
+
+
+class InputError(RuntimeError):
+  """The input failed; the iterator stays failed."""
+
+
+def data_loader(
+  source: batches.BatchSource,
+  *,
+  first_step: int = 0,
+  seed: int = 0,
+  operations: Sequence[grain.transforms.Map] = (),
+  worker_count: int = 0,
+) -> grain.DataLoader:
+  """Returns a Grain loader of one process's batches.
+
+  Args:
+    source: The batches.
+    first_step: The step of its first record.
+    seed: Seeds random transforms.
+    operations: Transforms over whole batches.
+    worker_count: Child processes that read; 0 reads in this one.
+
+  Returns:
+    The loader. Its order does not depend on worker_count.
+  """
+  random = any(
+    isinstance(operation, grain.transforms.RandomMap)
+    for operation in operations
+  )
+  if worker_count and not flags.FLAGS.is_parsed():
+    # Grain's workers copy absl flags and fail outside absl.app.
+    flags.FLAGS.mark_as_parsed()
+  return grain.DataLoader(
+    data_source=source,
+    sampler=batches.StepSampler(
+      first_step, len(source), seed if random else None
+    ),
+    operations=list(operations),
+    worker_count=worker_count,
+    shard_options=grain.sharding.NoSharding(),
+    # Reads of a local store do not block: a thread only adds hand-overs.
+    read_options=grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
+  )
+
+
+class InputIterator(Iterator[dict[str, jax.Array]]):
+  """Yields global batches as dictionaries of sharded `jax.Array`s.
+
+  Use it as a context manager, or call `close`, to stop its thread and worker
+  processes early. It is for one consumer thread.
+  """
+
+  def __init__(
+    self,
+    source: batches.BatchSource,
+    placer: placement.Placer,
+    *,
+    fingerprint: Mapping[str, Any],
+    seed: int,
+    operations: Sequence[grain.transforms.Map] = (),
+    worker_count: int = 0,
+    prefetch: int = 2,
+    timeout_s: float = 600.0,
+  ):
+    """Prepares to read; the first `next` or `start_prefetch` begins.
+
+    Args:
+      source: This process's batches.
+      placer: Puts them on devices.
+      fingerprint: What decides the run's rows, kept in every state.
+      seed: Seeds random transforms.
+      operations: Transforms over whole batches.
+      worker_count: Child processes that read.
+      prefetch: Batches kept ready on devices.
+      timeout_s: Longest wait for one batch before the input has failed.
+    """
+    self._source = source
+    self._placer = placer
+    self._fingerprint = fingerprint
+    self._seed = seed
+    self._operations = operations
+    self._worker_count = worker_count
+    self._prefetch = max(1, prefetch)
+    self._timeout_s = timeout_s
+    self._step = 0
+    self._reader: _Reader | None = None
+    self._failure: BaseException | None = None
+    self._wait_s = 0.0
+
+  @property
+  def step(self) -> int:
+    """The step of the next batch."""
+    return self._step
+
+  @property
+  def wait_s(self) -> float:
+    """Seconds that `next` has waited for batches since the start."""
+    return self._wait_s
+
+  @property
+  def fingerprint(self) -> Mapping[str, Any]:
+    """What decides the run's rows."""
+    return self._fingerprint
+
+  def __next__(self) -> dict[str, jax.Array]:
+    if self._failure is not None:
+      raise InputError(
+        f"the input failed at step {self._step} and stays failed; restore"
+        " from a checkpoint in a new process."
+      ) from self._failure
+    self.start_prefetch()
+    assert self._reader is not None
+    began = time.perf_counter()
+    try:
+      batch = self._reader.get(self._step, self._timeout_s)
+    except StopIteration:
+      raise
+    except BaseException as error:
+      self._failure = error
+      self._stop()
+      raise
+    finally:
+      self._wait_s += time.perf_counter() - began
+    self._step += 1
+    return batch
+
+  def start_prefetch(self) -> None:
+    """Begins to read ahead, if it has not begun."""
+    if self._reader is None and self._failure is None:
+      loader = data_loader(
+        self._source,
+        first_step=self._step,
+        seed=self._seed,
+        operations=self._operations,
+        worker_count=self._worker_count,
+      )
+      self._reader = _Reader(loader, self._placer, self._prefetch)
+
+  def get_state(self) -> bytes:
+    """Returns the state: the next step, and what it is a step of."""
+    return state_lib.encode(
+      self._step,
+      self._fingerprint,
+      {
+        "process_count": jax.process_count(),
+        "worker_count": self._worker_count,
+      },
+    )
+
+  def set_state(self, state: bytes, allow_changes: bool = False) -> None:
+    """Goes to the step of a state.
+
+    Args:
+      state: From `get_state`, of any number of processes and workers.
+      allow_changes: Accept the state of a run that differs; every difference
+        is logged.
+
+    Raises:
+      StateError: If the state is damaged, or of another run: then every
+        difference is named, with both values.
+    """
+    record = state_lib.decode(state)
+    changed = state_lib.differences(record["fingerprint"], self._fingerprint)
+    listed = "".join(f"\n  - {line}" for line in changed)
+    if changed and not allow_changes:
+      raise state_lib.StateError(
+        "input state must come from the same data and config, got"
+        f" {len(changed)} differences:{listed}\nUse the config it was saved"
+        " with, or start a new run."
+      )
+    if changed:
+      logging.warning("Input state of another run accepted:%s", listed)
+    step = record["step"]
+    if step > len(self._source):
+      raise state_lib.StateError(
+        f"input state's step must be at most {len(self._source)}, the run's"
+        f" steps, got {step}. Use the config it was saved with."
+      )
+    self._stop()
+    self._failure = None
+    self._step = step
+
+  def close(self) -> None:
+    """Stops the thread and the workers; the step stays where it is."""
+    self._stop()
+
+  def __enter__(self) -> Self:
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.close()
+
+  def _stop(self) -> None:
+    if self._reader is not None:
+      self._reader.stop()
+      self._reader = None
+
+
+class _End:
+  """Marks the end of the batches, or the error that ended them."""
+
+  def __init__(self, error: BaseException | None):
+    self.error = error
+
+
+class _Reader:
+  """Reads and places batches in a thread, `depth` ahead."""
+
+  def __init__(self, loader, place: Callable, depth: int):
+    self._ready: queue.Queue = queue.Queue(maxsize=depth)
+    self._stopped = threading.Event()
+    self._workers: list[Any] = []
+    self._ended: _End | None = None
+    self._thread = threading.Thread(
+      target=self._run, args=(loader, place), daemon=True, name="chomp_data"
+    )
+    self._thread.start()
+
+  def get(self, step: int, timeout_s: float) -> dict[str, jax.Array]:
+    """Returns the next batch; raises StopIteration at the end."""
+    deadline = time.monotonic() + timeout_s
+    dead_since = None
+    while self._ended is None:
+      try:
+        item = self._ready.get(timeout=_POLL_S)
+      except queue.Empty:
+        now = time.monotonic()
+        dead = [p for p in self._workers if not p.is_alive()]
+        dead_since = (dead_since or now) if dead else None
+        if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
+          raise InputError(
+            f"a loader worker died before step {step} (exit codes"
+            f" {[p.exitcode for p in dead]}). See its log above; resume from"
+            " a checkpoint."
+          ) from None
+        if now > deadline:
+          raise InputError(
+            f"no batch for step {step} within {timeout_s:g} s. A worker or"
+            " the store hangs; resume from a checkpoint, or raise"
+            " `config.data.timeout_s`."
+          ) from None
+        continue
+      if not isinstance(item, _End):
+        return item
+      self._ended = item
+    if self._ended.error is not None:
+      raise self._ended.error
+    raise StopIteration
+
+  def stop(self) -> None:
+    """Ends the thread; batches read ahead are dropped."""
+    self._stopped.set()
+    while self._thread.is_alive():
+      try:
+        self._ready.get_nowait()
+      except queue.Empty:
+        self._thread.join(timeout=_POLL_S)
+        if any(not p.is_alive() for p in self._workers):
+          # Grain waits for ever for a worker that is gone; so would a join.
+          break
+    for worker in self._workers:
+      if worker.is_alive() and not self._thread.is_alive():
+        worker.join(timeout=_DEAD_WORKER_GRACE_S)
+      if worker.is_alive():
+        worker.kill()
+
+  def _run(self, loader, place) -> None:
+    before = set(multiprocessing.active_children())
+    try:
+      iterator = iter(loader)
+      iterator.start_prefetch()
+      for batch in iterator:
+        if not self._workers:
+          self._workers = [
+            p for p in multiprocessing.active_children() if p not in before
+          ]
+        self._put(place(batch))
+        if self._stopped.is_set():
+          break
+      end = _End(None)
+    except BaseException as error:
+      end = _End(error)
+    self._put(end)
+
+  def _put(self, item) -> None:
+    while not self._stopped.is_set():
+      try:
+        self._ready.put(item, timeout=_POLL_S)
+        return
+      except queue.Full:
+        continue

@@ -1,0 +1,118 @@
+"""The input's checkpoint: a step, and what the step is a step of.
+
+A state is JSON: schema, step, structured fingerprint, topology and a digest
+over all of it. The fingerprint decides whether a state fits a run; topology
+is only told, because the order of rows does not depend on it.
+"""
+
+from collections.abc import Mapping
+import hashlib
+import json
+from typing import Any
+
+SCHEMA = 1
+
+_MISSING = "(absent)"
+
+
+class StateError(ValueError):
+  """A state that is damaged, or of another run."""
+
+
+def encode(
+  step: int, fingerprint: Mapping[str, Any], topology: Mapping[str, Any]
+) -> bytes:
+  """Returns a state.
+
+  Args:
+    step: The next step to read.
+    fingerprint: What decides the run's rows, as JSON values.
+    topology: Processes and workers, for people.
+
+  Returns:
+    UTF-8 JSON.
+  """
+  record = {
+    "schema": SCHEMA,
+    "step": step,
+    "fingerprint": fingerprint,
+    "topology": topology,
+  }
+  record["digest"] = digest(record)
+  return json.dumps(record, indent=2, sort_keys=True).encode()
+
+
+def decode(state: bytes) -> dict[str, Any]:
+  """Returns the record of a state.
+
+  Raises:
+    StateError: If it is no state, was altered, or has another schema.
+  """
+  try:
+    record = json.loads(state.decode())
+    found, step = record.pop("digest"), record["step"]
+    schema = record["schema"]
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
+    raise StateError(
+      "input state must be a JSON object written by chomp_data, got"
+      f" {state[:60]!r} ({error!r}). Restore from another checkpoint."
+    ) from error
+  if found != digest(record):
+    raise StateError(
+      f"input state must match its digest, got {str(found)[:16]}... for"
+      f" content of digest {digest(record)[:16]}... The checkpoint was"
+      " altered or damaged: restore from another one."
+    )
+  if schema != SCHEMA:
+    raise StateError(
+      f"input state must have schema {SCHEMA}, got {schema!r}. Use the"
+      " version of chomp_data that wrote it."
+    )
+  if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+    raise StateError(
+      f"input state's step must be a whole number of at least 0, got"
+      f" {step!r}. Restore from another checkpoint."
+    )
+  return record
+
+
+def digest(record: Mapping[str, Any]) -> str:
+  """Returns the SHA-256 of a record as canonical JSON, in hex."""
+  text = json.dumps(record, sort_keys=True, separators=(",", ":"))
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def differences(
+  saved: Mapping[str, Any], current: Mapping[str, Any]
+) -> list[str]:
+  """Lists where two fingerprints differ.
+
+      sources.wiki.rows.alpha: state has 0.8, config has 0.5
+
+  Args:
+    saved: The state's fingerprint.
+    current: The run's fingerprint.
+
+  Returns:
+    One line a field, by dotted path; empty where they agree.
+  """
+  old, new = (
+    _flat(json.loads(json.dumps(saved))),
+    _flat(json.loads(json.dumps(current))),
+  )
+  return [
+    f"{path}: state has {old.get(path, _MISSING)!r}, config has"
+    f" {new.get(path, _MISSING)!r}"
+    for path in sorted(old.keys() | new.keys())
+    if old.get(path, _MISSING) != new.get(path, _MISSING)
+    or type(old.get(path)) is not type(new.get(path))
+  ]
+
+
+def _flat(value: Any, path: str = "") -> dict[str, Any]:
+  if isinstance(value, dict) and value:
+    out = {}
+    for name, item in value.items():
+      out.update(_flat(item, f"{path}.{name}" if path else name))
+    return out
+  return {path: value}

@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: spans, and placing them in a batch. NumPy only."""

@@ -1,0 +1,152 @@
+"""From spans to the canonical fields of a batch, in one vectorised pass.
+
+Every field is a run-length pattern over the flattened [rows, seq_len] grid, so
+each is one `np.repeat` over a few runs per span, whatever the spans' lengths.
+NumPy only.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from chomp_data.ops.spans import Spans
+
+
+@dataclasses.dataclass(frozen=True)
+class RowLayout:
+  """How the rows of a source are laid out around their spans.
+
+  Attributes:
+    seq_len: Positions of a row.
+    filler_id: Token id of positions that hold no document's token.
+    trailing_filler_in_segment: Whether filler right of a row's last span
+      keeps that span's segment id (otherwise it is 0).
+    token_before_document: Token id put just left of a row's first span where
+      that span does not start at column 0, or None for filler. It stays
+      outside the segment and is never trained on.
+    positions: 'column', the absolute column, or 'segment', counted from each
+      segment's first column.
+  """
+
+  seq_len: int
+  filler_id: int
+  trailing_filler_in_segment: bool = True
+  token_before_document: int | None = None
+  positions: str = "column"
+
+
+def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
+  """Returns int32[num_rows, seq_len] of filler, ready to receive tokens.
+
+      filler_id 9, token_before_document 1, one span at column 2:
+      [9, 1, 9, 9, 9]
+
+  Args:
+    spans: The plan of the rows.
+    layout: The rows' layout.
+
+  Returns:
+    A fresh array: JAX may alias what it is given, so it is never reused.
+  """
+  grid = np.full((spans.num_rows, layout.seq_len), layout.filler_id, np.int32)
+  if layout.token_before_document is not None and len(spans):
+    first = _first_of_row(spans.row)
+    row, column = spans.row[first], spans.column[first]
+    shifted = column > 0
+    grid[row[shifted], column[shifted] - 1] = layout.token_before_document
+  return grid
+
+
+def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
+  """Returns the fields that depend on the plan alone.
+
+      seq_len 6, a span of 3 tokens at column 1, segment 1:
+      segment_ids  [0, 1, 1, 1, 1, 1]
+      positions    [0, 1, 2, 3, 4, 5]
+      loss_mask    [0, 1, 1, 0, 0, 0]
+
+  Args:
+    spans: The plan of the rows.
+    layout: The rows' layout.
+
+  Returns:
+    `segment_ids` int32[num_rows, seq_len], `positions` int32 of the same
+    shape and `loss_mask` bool of the same shape: True where the next column
+    holds the next token of the same span.
+  """
+  seq_len, num_rows = layout.seq_len, spans.num_rows
+  shape = (num_rows, seq_len)
+  begin = spans.row * seq_len + spans.column
+  end = begin + spans.length
+  segment_end = end
+  if layout.trailing_filler_in_segment and len(spans):
+    last = _last_of_row(spans.row)
+    segment_end = np.where(last, (spans.row + 1) * seq_len, end)
+  segment_ids = _runs(
+    begin, segment_end, spans.segment, num_rows * seq_len, np.int32
+  )
+  loss_mask = _runs(
+    begin,
+    end - 1,
+    np.ones(len(spans), np.bool_),
+    num_rows * seq_len,
+    np.bool_,
+  )
+  positions = np.empty(shape, np.int32)
+  positions[:] = np.arange(seq_len, dtype=np.int32)
+  if layout.positions == "segment" and len(spans):
+    new_segment = _first_of_row(spans.row)
+    new_segment[1:] |= spans.segment[1:] != spans.segment[:-1]
+    opening = np.flatnonzero(new_segment)
+    origin = spans.column[opening[np.cumsum(new_segment) - 1]]
+    flat = positions.reshape(-1)
+    flat -= _runs(begin, segment_end, origin, flat.size, np.int32)
+  return {
+    "segment_ids": segment_ids.reshape(shape),
+    "positions": positions,
+    "loss_mask": loss_mask.reshape(shape),
+  }
+
+
+def real_tokens(spans: Spans, seq_len: int) -> np.ndarray:
+  """Returns bool[num_rows, seq_len]: which positions are not padding."""
+  begin = spans.row * seq_len + spans.column
+  mask = _runs(
+    begin,
+    begin + spans.length,
+    np.ones(len(spans), np.bool_),
+    spans.num_rows * seq_len,
+    np.bool_,
+  )
+  return mask.reshape(spans.num_rows, seq_len)
+
+
+def _runs(
+  begin: np.ndarray,
+  end: np.ndarray,
+  value: np.ndarray,
+  size: int,
+  dtype: type,
+) -> np.ndarray:
+  """Returns dtype[size]: `value[i]` on [begin[i], end[i]), 0 elsewhere."""
+  num_spans = len(begin)
+  edges = np.empty(2 * num_spans + 2, np.int64)
+  edges[0] = 0
+  edges[1:-1:2] = begin
+  edges[2:-1:2] = end
+  edges[-1] = size
+  values = np.zeros(2 * num_spans + 1, dtype)
+  values[1::2] = value
+  return np.repeat(values, edges[1:] - edges[:-1])
+
+
+def _first_of_row(row: np.ndarray) -> np.ndarray:
+  first = np.ones(len(row), np.bool_)
+  first[1:] = row[1:] != row[:-1]
+  return first
+
+
+def _last_of_row(row: np.ndarray) -> np.ndarray:
+  last = np.ones(len(row), np.bool_)
+  last[:-1] = row[1:] != row[:-1]
+  return last

@@ -1,0 +1,129 @@
+"""Spans: which consecutive tokens of which document go where in a batch.
+
+A batch of rows is planned as a structure of arrays, one entry per span, in
+row-major order (by row, then by column). Lengths, starts and columns are in
+tokens. NumPy only.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+
+import numpy as np
+
+
+@dataclasses.dataclass(frozen=True)
+class Spans:
+  """The spans of `num_rows` rows, sorted by (row, column).
+
+  Attributes:
+    num_rows: How many rows are planned; a row may have no span (filler only).
+    row: int64[N], 0 .. num_rows - 1, the row within the request.
+    source: int32[N], index of the source in the pipeline.
+    document: int64[N], document index within its store.
+    start: int64[N], first token within the document.
+    length: int64[N], number of tokens, at least 1.
+    column: int64[N], where the first token goes in the row.
+    segment: int32[N], the segment id of the span's positions, from 1.
+  """
+
+  num_rows: int
+  row: np.ndarray
+  source: np.ndarray
+  document: np.ndarray
+  start: np.ndarray
+  length: np.ndarray
+  column: np.ndarray
+  segment: np.ndarray
+
+  def __len__(self) -> int:
+    return len(self.row)
+
+  def rows(self, first: int, last: int) -> "Spans":
+    """Returns the spans of rows first .. last - 1, renumbered from 0."""
+    low, high = np.searchsorted(self.row, (first, last))
+    cut = slice(low, high)
+    return Spans(
+      num_rows=last - first,
+      row=self.row[cut] - first,
+      source=self.source[cut],
+      document=self.document[cut],
+      start=self.start[cut],
+      length=self.length[cut],
+      column=self.column[cut],
+      segment=self.segment[cut],
+    )
+
+  def take_rows(self, rows: np.ndarray) -> "Spans":
+    """Returns the spans of the given rows, in the order given.
+
+    Args:
+      rows: int64[R], distinct rows of this plan.
+
+    Returns:
+      A plan of R rows.
+    """
+    first = np.searchsorted(self.row, rows, side="left")
+    count = np.searchsorted(self.row, rows, side="right") - first
+    new_row = np.repeat(np.arange(len(rows)), count)
+    pick = np.arange(len(new_row)) + np.repeat(
+      first - np.cumsum(count) + count, count
+    )
+    return Spans(
+      num_rows=len(rows),
+      row=new_row,
+      source=self.source[pick],
+      document=self.document[pick],
+      start=self.start[pick],
+      length=self.length[pick],
+      column=self.column[pick],
+      segment=self.segment[pick],
+    )
+
+  def num_tokens(self) -> int:
+    """Returns how many positions hold a document's token, filler excluded."""
+    return int(self.length.sum())
+
+  def row_source(self) -> np.ndarray:
+    """Returns int32[num_rows], each row's source; -1 for filler rows."""
+    out = np.full(self.num_rows, -1, np.int32)
+    out[self.row] = self.source
+    return out
+
+  def row_documents(self, num_slots: int) -> np.ndarray:
+    """Returns int64[num_rows, num_slots], documents in order; -1 = none."""
+    out = np.full((self.num_rows, num_slots), -1, np.int64)
+    if not len(self):
+      return out
+    first_of_document = np.ones(len(self), bool)
+    first_of_document[1:] = (self.row[1:] != self.row[:-1]) | (
+      self.document[1:] != self.document[:-1]
+    )
+    row = self.row[first_of_document]
+    starts = np.searchsorted(row, row, side="left")
+    slot = np.arange(len(row)) - starts
+    fits = slot < num_slots
+    out[row[fits], slot[fits]] = self.document[first_of_document][fits]
+    return out
+
+
+def concatenate(parts: Sequence[Spans]) -> Spans:
+  """Joins plans of consecutive rows into one plan.
+
+  Args:
+    parts: At least one plan; the rows of each follow those of the one before.
+
+  Returns:
+    The plan of all the rows.
+  """
+  first_row = np.cumsum([0] + [part.num_rows for part in parts])
+  joined = {
+    name: np.concatenate([getattr(part, name) for part in parts])
+    for name in ("source", "document", "start", "length", "column", "segment")
+  }
+  return Spans(
+    num_rows=int(first_row[-1]),
+    row=np.concatenate(
+      [part.row + shift for part, shift in zip(parts, first_row, strict=False)]
+    ),
+    **joined,
+  )

@@ -1,0 +1,237 @@
+"""Typed options: dataclasses whose fields state the rule they must obey.
+
+A section of a config becomes an options dataclass; whatever is wrong with it
+is collected, so that one error can list every bad field by its dotted path
+with its value and what to do.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import difflib
+import math
+import numbers
+from typing import Any
+from typing import TypeVar
+
+_T = TypeVar("_T")
+_RULE = "rule"
+
+# Sizes and counts stay far inside int64 products; seeds may use all of it.
+MAX_COUNT = 2**48
+
+
+class ConfigError(ValueError):
+  """One or several bad fields of a config."""
+
+  def __init__(self, problems: Sequence[str]):
+    """Formats the problems, one a line.
+
+    Args:
+      problems: Sentences that name field, rule, value and fix; at least one.
+    """
+    self.problems = list(problems)
+    if len(problems) == 1:
+      text = problems[0]
+    else:
+      lines = "".join(f"\n  - {problem}" for problem in problems)
+      text = f"{len(problems)} fields of the config are wrong:{lines}"
+    super().__init__(text)
+
+
+@dataclasses.dataclass(frozen=True)
+class Rule:
+  """What a field accepts.
+
+  Attributes:
+    text: Completes "must be ...".
+    convert: Returns the value to keep; raises TypeError or ValueError.
+  """
+
+  text: str
+  convert: Callable[[Any], Any]
+
+
+def option(default: Any, rule: Rule) -> Any:
+  """Declares a dataclass field with a default and a rule."""
+  return dataclasses.field(default=default, metadata={_RULE: rule})
+
+
+def required(rule: Rule) -> Any:
+  """Declares a dataclass field without a default."""
+  return dataclasses.field(metadata={_RULE: rule})
+
+
+def integer(minimum: int = 0, maximum: int = MAX_COUNT) -> Rule:
+  """Accepts whole numbers of a range."""
+
+  def convert(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+      raise TypeError
+    if not minimum <= value <= maximum:
+      raise ValueError
+    return int(value)
+
+  if maximum == MAX_COUNT:
+    return Rule(f"a whole number of at least {minimum}", convert)
+  return Rule(f"a whole number of {minimum} .. {maximum}", convert)
+
+
+def number(minimum: float = 0.0, maximum: float = math.inf) -> Rule:
+  """Accepts finite numbers of a closed range."""
+
+  def convert(value):
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+      raise TypeError
+    value = float(value)
+    if not math.isfinite(value) or not minimum <= value <= maximum:
+      raise ValueError
+    return value
+
+  if maximum == math.inf:
+    return Rule(f"a finite number of at least {minimum:g}", convert)
+  return Rule(f"a number in [{minimum:g}, {maximum:g}]", convert)
+
+
+def boolean() -> Rule:
+  """Accepts True and False."""
+
+  def convert(value):
+    if not isinstance(value, bool):
+      raise TypeError
+    return value
+
+  return Rule("True or False", convert)
+
+
+def text() -> Rule:
+  """Accepts strings that are not empty."""
+
+  def convert(value):
+    if not isinstance(value, str):
+      raise TypeError
+    if not value:
+      raise ValueError
+    return value
+
+  return Rule("a string that is not empty", convert)
+
+
+def choice(choices: Sequence[str]) -> Rule:
+  """Accepts one of some names."""
+
+  def convert(value):
+    if value not in choices:
+      raise ValueError
+    return value
+
+  return Rule("one of " + ", ".join(repr(c) for c in choices), convert)
+
+
+def optional(rule: Rule) -> Rule:
+  """Accepts None beside what the rule accepts."""
+  return Rule(
+    rule.text + ", or None",
+    lambda value: None if value is None else rule.convert(value),
+  )
+
+
+def either(first: Rule, second: Rule) -> Rule:
+  """Accepts what one of two rules accepts."""
+
+  def convert(value):
+    try:
+      return first.convert(value)
+    except (TypeError, ValueError):
+      return second.convert(value)
+
+  return Rule(f"{first.text}, or {second.text}", convert)
+
+
+def weights() -> Rule:
+  """Accepts weights by name: a mapping, or a list of (name, weight) pairs."""
+
+  def convert(value):
+    items = value.items() if isinstance(value, Mapping) else value
+    if isinstance(items, str):
+      raise TypeError
+    out = {}
+    for name, weight in items:
+      if not isinstance(name, str) or name in out:
+        raise ValueError
+      out[name] = number(0).convert(weight)
+    return tuple(out.items())
+
+  return Rule(
+    "a mapping (or a list of pairs) of distinct names to finite numbers of"
+    " at least 0",
+    convert,
+  )
+
+
+def bad_value(path: str, rule: str, value: Any, fix: str) -> str:
+  """Returns the sentence for one bad field."""
+  return f"`{path}` must be {rule}, got {value!r}. {fix}"
+
+
+def read(cls: type[_T], section: Any, path: str) -> tuple[_T | None, list[str]]:
+  """Reads one section of a config into an options dataclass.
+
+  Args:
+    cls: A dataclass whose fields come from `option` or `required`.
+    section: A mapping of field names to values.
+    path: Dotted path of the section, for messages.
+
+  Returns:
+    The options, or None where a field is wrong, and the problems found.
+  """
+  if not isinstance(section, Mapping):
+    return None, [
+      bad_value(path, "a section with fields", section, "Give it fields.")
+    ]
+  known = {f.name: f for f in dataclasses.fields(cls)}  # pyright: ignore
+  problems, values = [], {}
+  for name, value in section.items():
+    if name not in known:
+      problems.append(unknown_key(path, str(name), list(known)))
+      continue
+    rule = known[name].metadata[_RULE]
+    try:
+      values[name] = rule.convert(value)
+    except (TypeError, ValueError, OverflowError):
+      problems.append(
+        bad_value(f"{path}.{name}", rule.text, value, _fix(known[name]))
+      )
+  for name, field in known.items():
+    missing = field.default is dataclasses.MISSING
+    if missing and name not in section:
+      rule = field.metadata[_RULE]
+      problems.append(f"`{path}.{name}` must be set, to {rule.text}.")
+  if problems:
+    return None, problems
+  return cls(**values), []
+
+
+def unknown_key(path: str, name: str, known: Sequence[str]) -> str:
+  """Returns the sentence for a field that does not exist."""
+  near = difflib.get_close_matches(name, known, n=1)
+  guess = f" Did you mean `{near[0]}`?" if near else ""
+  return (
+    f"`{path}.{name}` is not a known field.{guess} Known fields:"
+    f" {', '.join(sorted(known))}."
+  )
+
+
+def check(options: Any, path: str) -> list[str]:
+  """Returns the problems of an options dataclass built in code."""
+  section = {
+    f.name: getattr(options, f.name) for f in dataclasses.fields(options)
+  }
+  return read(type(options), section, path)[1]
+
+
+def _fix(field: dataclasses.Field) -> str:
+  if field.default is dataclasses.MISSING:
+    return "Set it to such a value."
+  return f"Correct it, or leave it out for the default {field.default!r}."

@@ -1,0 +1,130 @@
+"""A fixed grid of splices: every document x start x offset, for evaluation."""
+
+from typing import Any
+
+import numpy as np
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.ops import placing
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import fillers
+from chomp_data.sources import options as options_lib
+from chomp_data.sources import row_source
+
+
+class GridSource(row_source.RowSource):
+  """Rows listed by document, start and offset; combinations that fit.
+
+  documents [7], starts [0, 5], offsets [0, 3] -> rows
+  (7, t=0, s=0), (7, t=0, s=3), (7, t=5, s=0), (7, t=5, s=3)
+  """
+
+  document_slots = 1
+
+  def __init__(
+    self,
+    store: stores.Store,
+    documents: np.ndarray,
+    starts: np.ndarray,
+    offsets: np.ndarray,
+    *,
+    seq_len: int,
+    content_length: int | None = None,
+    min_copy_len: int = 2,
+    layout: placing.RowLayout | None = None,
+    name: str = "grid",
+  ):
+    """Lists the grid.
+
+    Args:
+      store: Where the documents are.
+      documents: int64[D], document indices.
+      starts: int64[T], starts tried in every document, or int64[D, T].
+      offsets: int64[O], columns tried for every start.
+      seq_len: Positions of a row.
+      content_length: K, or None for as many tokens as fit.
+      min_copy_len: Combinations that copy fewer tokens are left out.
+      layout: The rows' layout, or None for the store's pad id.
+      name: The source's name.
+
+    Raises:
+      ConfigError: If no combination fits.
+    """
+    self.name = name
+    self.store = store
+    self.layout = layout or fillers.row_layout(
+      store, options_lib.FillerOptions(), seq_len, False, name
+    )
+    documents = np.asarray(documents, np.int64)
+    starts = np.asarray(starts, np.int64)
+    offsets = np.asarray(offsets, np.int64)
+    shape = (len(documents), starts.shape[-1], len(offsets))
+    lengths = np.broadcast_to(
+      store.bounds(documents)[1][:, None, None], shape
+    ).reshape(-1)
+    start = np.broadcast_to(
+      np.broadcast_to(starts, shape[:2])[:, :, None], shape
+    ).reshape(-1)
+    column = np.broadcast_to(offsets, shape).reshape(-1)
+    copied = np.minimum(lengths - start, seq_len - column)
+    if content_length is not None:
+      copied = np.minimum(copied, content_length)
+    # Duplicate starts of short documents would count twice.
+    key = np.stack(
+      [np.repeat(np.arange(len(documents)), shape[1] * shape[2]), start, column]
+    )
+    first_seen = np.zeros(len(start), np.bool_)
+    first_seen[np.unique(key, axis=1, return_index=True)[1]] = True
+    keep = np.flatnonzero(first_seen & (copied >= min_copy_len))
+    if not keep.size:
+      raise schema.ConfigError(
+        [
+          f"`{name}` must hold a combination that copies {min_copy_len}"
+          f" tokens, got none of {np.prod(shape)}. Use smaller starts or"
+          " offsets, or longer documents."
+        ]
+      )
+    self._document = documents[keep // (shape[1] * shape[2])]
+    self._start, self._column = start[keep], column[keep]
+    self._length = copied[keep]
+
+  def __len__(self) -> int:
+    return len(self._document)
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; see `RowSource.plan`."""
+    pick = np.asarray(rows, np.int64) % len(self)
+    count = len(pick)
+    return spans_lib.Spans(
+      num_rows=count,
+      row=np.arange(count),
+      source=np.zeros(count, np.int32),
+      document=self._document[pick],
+      start=self._start[pick],
+      length=self._length[pick],
+      column=self._column[pick],
+      segment=np.ones(count, np.int32),
+    )
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns what decides this source's rows, as JSON values."""
+    return {
+      "store": self.store.hash,
+      "seq_len": self.seq_len,
+      "grid": [
+        values.tolist()
+        for values in (self._document, self._start, self._column, self._length)
+      ],
+    }
+
+
+def evenly_spaced(stop: np.ndarray, count: int) -> np.ndarray:
+  """Returns int64[D, count]: 0 .. stop in equal steps, ends included.
+
+  Args:
+    stop: int64[D], at least 0.
+    count: Points of each, at least 1; one point is 0.
+  """
+  steps = np.arange(count) / max(count - 1, 1)
+  return np.floor(np.asarray(stop)[:, None] * steps).astype(np.int64)

@@ -1,0 +1,219 @@
+"""From selection options and a store to documents, by seed 000's policies.
+
+Only lengths are read; tokens of other documents never are.
+"""
+
+from absl import logging
+import numpy as np
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.index import hashing
+from chomp_data.index import selection
+from chomp_data.sources import options as options_lib
+
+Documents = tuple[np.ndarray, np.ndarray]
+
+
+def select_several(
+  store: stores.Store,
+  options: options_lib.SelectionOptions,
+  count: int | None,
+  strict: bool,
+  seq_len: int,
+  path: str,
+) -> Documents:
+  """Chooses `count` documents, or all candidates where it is None.
+
+  Args:
+    store: Where the documents are.
+    options: Policy and limits.
+    count: How many.
+    strict: Whether too few candidates is an error; otherwise the longest
+      other documents fill up.
+    seq_len: Positions of a row, for the training subset.
+    path: Dotted path of the options, for messages.
+
+  Returns:
+    (documents, lengths), int64[D] each.
+
+  Raises:
+    ConfigError: If there are too few candidates.
+  """
+  limits = options.limits(seq_len)
+  mode = options.doc_select_mode
+  chosen = selection.select(
+    store.iter_lengths, mode, limits, count, _random_key(store, options, count)
+  )
+  found = len(chosen[0])
+  if not found and (strict or not store.num_documents):
+    raise schema.ConfigError(
+      [
+        f"`{path}` must select a document, got 0 of {store.num_documents}"
+        f" within {_limits_text(options)}. Widen the limits."
+      ]
+    )
+  if count is None or found >= count:
+    return chosen
+  if strict:
+    raise schema.ConfigError(
+      [
+        f"`{path}.num_docs` must be at most the number of candidates, got"
+        f" {count} with {found} of {store.num_documents} documents within"
+        f" {_limits_text(options)}. Ask for fewer, widen the limits, or set"
+        " `strict_num_docs` to False to fill up with the longest others."
+      ]
+    )
+  extra = selection.select(
+    store.iter_lengths,
+    "longest",
+    selection.Limits(),
+    count - found,
+    0,
+    exclude=chosen[0],
+  )
+  logging.warning(
+    "%s: %d of num_docs=%d documents are within %s; filled up with the"
+    " longest %d others (shortest of them: %s tokens).",
+    path,
+    found,
+    count,
+    _limits_text(options),
+    len(extra[0]),
+    extra[1].min(initial=0),
+  )
+  return (
+    np.concatenate([chosen[0], extra[0]]),
+    np.concatenate([chosen[1], extra[1]]),
+  )
+
+
+def select_single(
+  store: stores.Store,
+  options: options_lib.SelectionOptions,
+  doc_index: int | None,
+  doc_key: str | None,
+  seq_len: int,
+  path: str,
+) -> Documents:
+  """Chooses one document.
+
+  `doc_key` is taken as it is; `doc_index` where it is within the limits, else
+  the policy with a warning; a policy without candidates falls back to the
+  longest document with a warning.
+
+  Args:
+    store: Where the documents are.
+    options: Policy and limits.
+    doc_index: A document's index, or None.
+    doc_key: A document's id, or None.
+    seq_len: Positions of a row, for the training subset.
+    path: Dotted path of the options, for messages.
+
+  Returns:
+    (documents, lengths), int64[1] each.
+
+  Raises:
+    ConfigError: If there is no such document, or several with the id.
+  """
+  if doc_key is not None:
+    return _by_key(store, doc_key, path)
+  limits = options.limits(seq_len)
+  wanted = None
+  if doc_index is not None:
+    wanted = _by_index(store, doc_index, path)
+    if _admits(store, limits, wanted):
+      return wanted
+  key = _random_key(store, options, 1)
+  chosen = selection.select(
+    store.iter_lengths, options.doc_select_mode, limits, 1, key
+  )
+  if not len(chosen[0]):
+    chosen = selection.select(
+      store.iter_lengths, "longest", selection.Limits(), 1, key
+    )
+    if not len(chosen[0]):
+      raise schema.ConfigError(
+        [
+          f"`{path}` must select a document, got a store without any token:"
+          f" {store.path}. Prepare one that holds text."
+        ]
+      )
+    logging.warning(
+      "%s: no document is within %s; fell back to the longest, document %d"
+      " of %d tokens.",
+      path,
+      _limits_text(options),
+      chosen[0][0],
+      chosen[1][0],
+    )
+  elif wanted is not None:
+    logging.warning(
+      "%s: doc_index=%d has %d tokens, outside %s; doc_select_mode=%r chose"
+      " document %d of %d tokens instead.",
+      path,
+      doc_index,
+      wanted[1][0],
+      _limits_text(options),
+      options.doc_select_mode,
+      chosen[0][0],
+      chosen[1][0],
+    )
+  return chosen
+
+
+def _by_key(store: stores.Store, doc_key: str, path: str) -> Documents:
+  matches = store.find_documents([doc_key])[doc_key]
+  if len(matches) != 1:
+    found = "no document" if not matches else f"{len(matches)} documents"
+    raise schema.ConfigError(
+      [
+        f"`{path}.doc_key` must be the id of one document, got {doc_key!r},"
+        f" which {found} of {store.path} has. Correct it, or use `doc_index`."
+      ]
+    )
+  documents = np.asarray(matches, np.int64)
+  return documents, store.bounds(documents)[1]
+
+
+def _by_index(store: stores.Store, doc_index: int, path: str) -> Documents:
+  if doc_index >= store.num_documents:
+    raise schema.ConfigError(
+      [
+        f"`{path}.doc_index` must be below the number of documents, got"
+        f" {doc_index} with {store.num_documents} in {store.path}. Choose one"
+        f" of 0 .. {store.num_documents - 1}."
+      ]
+    )
+  documents = np.asarray([doc_index], np.int64)
+  return documents, store.bounds(documents)[1]
+
+
+def _admits(store, limits: selection.Limits, wanted: Documents) -> bool:
+  first_token, lengths = store.bounds(wanted[0])
+  return bool(limits.admit(lengths, int(first_token[0]))[0])
+
+
+def _random_key(store, options, count: int | None) -> int:
+  """Depends on the store and the selection, never on the run's seed."""
+  return hashing.fold_key(
+    store.hash,
+    "select",
+    options.min_doc_length or 0,
+    options.max_doc_length or 0,
+    count or 0,
+  )
+
+
+def _limits_text(options: options_lib.SelectionOptions) -> str:
+  parts = [
+    f"{name}={getattr(options, name)}"
+    for name in ("min_doc_length", "max_doc_length")
+    if getattr(options, name) is not None
+  ]
+  if options.restrict_to_training_subset:
+    parts.append(
+      f"initial_batch_size={options.initial_batch_size} x"
+      f" max_train_batches={options.max_train_batches} rows"
+    )
+  return ", ".join(parts) or "1 token or more"

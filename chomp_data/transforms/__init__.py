@@ -1,0 +1,1 @@
+"""Grain MapTransforms over whole batches."""
