@@ -109,10 +109,15 @@ class Pipeline:
     """
     self.options = options
     problems: list[str] = []
-    self.sources: dict[str, row_source.RowSource] = {}
+    self.sources: dict[str, sources_lib.SpliceSource] = {}
+    self._ordered: dict[str, row_source.RowSource] = {}
     for name, source in sources.items():
       try:
-        self.sources[name] = _row_source(name, source, options)
+        rows = _row_source(name, source, options)
+        self.sources[name] = rows
+        self._ordered[name] = sources_lib.ShuffledSource(
+          rows, source.shuffle, options.seed
+        )
       except schema.ConfigError as error:
         problems += error.problems
     if problems:
@@ -127,7 +132,7 @@ class Pipeline:
           f" {_MAX_INT32} documents, got True. Unset it."
         ]
       )
-    (rows,) = self.sources.values()
+    (rows,) = self._ordered.values()
     self._plan = batches.BatchPlan(
       rows=rows,
       global_batch_size=options.global_batch_size,
@@ -185,7 +190,7 @@ class Pipeline:
       "batch_format": self.options.batch_format,
       "document_id": self.options.document_id,
       "sources": {
-        name: source.fingerprint() for name, source in self.sources.items()
+        name: source.fingerprint() for name, source in self._ordered.items()
       },
     }
 
@@ -278,7 +283,7 @@ class Pipeline:
       f" {self.options.seed}, epochs {self.options.epochs or 'for ever'}"
     )
     return "\n".join(
-      [head, *(source.describe() for source in self.sources.values())]
+      [head, *(source.describe() for source in self._ordered.values())]
     )
 
 
@@ -483,7 +488,7 @@ def _checked_rows(
   path: str, section: Any, seq_len: int | None
 ) -> tuple[Any, list[str]]:
   kind = section.get("kind") if isinstance(section, Mapping) else None
-  if kind not in ROW_KINDS:
+  if not isinstance(kind, str) or kind not in ROW_KINDS:
     kinds = ", ".join(repr(k) for k in ROW_KINDS)
     return None, [
       schema.bad_value(f"{path}.kind", f"one of {kinds}", kind, "Choose one.")
@@ -497,7 +502,7 @@ def _checked_rows(
 
 def _row_source(
   name: str, source: SourceOptions, options: DataOptions
-) -> row_source.RowSource:
+) -> sources_lib.SpliceSource:
   path = f"{_PATH}.sources.{name}"
   store = stores.open_store(source.store)
   if not store.num_documents:
@@ -510,7 +515,7 @@ def _row_source(
   rows = source.rows
   if isinstance(rows, sources_lib.WindowOptions):
     rows = rows.as_splices(options.seq_len)
-  splices = sources_lib.SpliceSource(
+  return sources_lib.SpliceSource(
     store,
     rows,
     seq_len=options.seq_len,
@@ -518,4 +523,3 @@ def _row_source(
     name=name,
     path=f"{path}.rows",
   )
-  return shuffled.shuffled(splices, source.shuffle, options.seed)

@@ -122,7 +122,7 @@ def choice(choices: Sequence[str]) -> Rule:
   """Accepts one of some names."""
 
   def convert(value):
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
       raise ValueError
     return value
 

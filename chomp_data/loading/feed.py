@@ -27,6 +27,7 @@ from chomp_data.loading import state as state_lib
 # A live worker is silent only while it reads; a dead one for ever.
 _DEAD_WORKER_GRACE_S = 5.0
 _POLL_S = 0.25
+_STOP_WORKER_S = 2.0
 
 
 class InputError(RuntimeError):
@@ -289,10 +290,11 @@ class _Reader:
           # Grain waits for ever for a worker that is gone; so would a join.
           break
     for worker in self._workers:
-      if worker.is_alive() and not self._thread.is_alive():
-        worker.join(timeout=_DEAD_WORKER_GRACE_S)
+      if not self._thread.is_alive():
+        worker.join(timeout=_STOP_WORKER_S)
       if worker.is_alive():
         worker.kill()
+        worker.join(timeout=_STOP_WORKER_S)
 
   def _run(self, loader, place) -> None:
     before = set(multiprocessing.active_children())

@@ -58,6 +58,8 @@ class ShuffledSource(row_source.RowSource):
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
+    if self.options.kind == "none":
+      return self.rows.plan(rows)
     size = len(self.rows)
     epoch, index = np.divmod(rows, size)
     keys = hashing.fold(self._key, epoch)
@@ -73,12 +75,3 @@ class ShuffledSource(row_source.RowSource):
   def describe(self) -> str:
     """Returns the summary of the rows and how they are shuffled."""
     return f"{self.rows.describe()}\n  shuffle={self.options.kind}"
-
-
-def shuffled(
-  rows: row_source.RowSource, options: ShuffleOptions, seed: int
-) -> row_source.RowSource:
-  """Returns the source in the order asked for."""
-  if options.kind == "none":
-    return rows
-  return ShuffledSource(rows, options, seed)

@@ -1,0 +1,1 @@
+"""Real tiny stores and comparisons of batches, for our tests and a user's."""

@@ -37,7 +37,8 @@ def test_quotas_sum_to_the_total_and_are_within_one_of_their_share(
     exact = Fraction(weight * total, sum(weights))
     assert abs(share - exact) < 1
   rest = [
-    Fraction(w * total, sum(weights)) - int(s) for w, s in zip(weights, shares)
+    Fraction(w * total, sum(weights)) - int(s)
+    for w, s in zip(weights, shares, strict=True)
   ]
   # Whoever was rounded down had no larger remainder than one rounded up.
   up = [r + 1 for r in rest if r < 0]

@@ -1,0 +1,184 @@
+"""What a run reads of each document, computed from its plan alone.
+
+Distinct tokens are counted by merging intervals as steps go by, so memory
+grows with the gaps in what was read and not with steps or document lengths.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+import numpy as np
+
+from chomp_data import pipeline
+
+# Rows planned at once.
+_BLOCK_ROWS = 65_536
+
+
+@dataclasses.dataclass(frozen=True)
+class Coverage:
+  """What was read of one source, one entry a document.
+
+  Attributes:
+    source: Name of the source.
+    document: int64[D], document indices, ascending.
+    length: int64[D], tokens of each document.
+    rows: int64[D], rows that hold some of the document.
+    tokens: int64[D], tokens read, repeats included.
+    distinct: int64[D], tokens read at least once.
+    columns: int64[D], distinct columns at which a row's copy began.
+  """
+
+  source: str
+  document: np.ndarray
+  length: np.ndarray
+  rows: np.ndarray
+  tokens: np.ndarray
+  distinct: np.ndarray
+  columns: np.ndarray
+
+
+def coverage(
+  pipe: pipeline.Pipeline,
+  num_steps: int,
+  first_step: int = 0,
+  progress: Callable[[int], object] | None = None,
+) -> list[Coverage]:
+  """Returns what steps first_step .. first_step + num_steps - 1 read.
+
+  Args:
+    pipe: The run.
+    num_steps: How many steps.
+    first_step: The first of them.
+    progress: Called with the number of steps done since the last call.
+
+  Returns:
+    One entry for each source.
+  """
+  totals = [_Totals() for _ in pipe.sources]
+  block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
+  for step in range(first_step, first_step + num_steps, block):
+    count = min(block, first_step + num_steps - step)
+    spans = pipe.plan(step, count)
+    for number, total in enumerate(totals):
+      pick = spans.source == number
+      total.add(
+        spans.row[pick],
+        spans.document[pick],
+        spans.start[pick],
+        spans.length[pick],
+        spans.column[pick],
+      )
+    if progress is not None:
+      progress(count)
+  return [
+    total.finish(name, source.store)
+    for total, (name, source) in zip(totals, pipe.sources.items(), strict=True)
+  ]
+
+
+def report(
+  pipe: pipeline.Pipeline, found: list[Coverage], most: int = 20
+) -> str:
+  """Returns a table, one line a document, documents read most first.
+
+  Args:
+    pipe: The run.
+    found: Its coverage.
+    most: Documents listed of each source.
+  """
+  lines = []
+  for own in found:
+    store = pipe.sources[own.source].store
+    whole = max(int(own.rows.sum()), 1)
+    lines.append(
+      f"coverage of {own.source}: {len(own.document)} documents,"
+      f" {int(own.tokens.sum())} tokens read,"
+      f" {int(own.distinct.sum())} of {int(own.length.sum())} distinct"
+    )
+    order = np.argsort(-own.rows, kind="stable")[:most]
+    ids = store.document_ids(own.document[order])
+    for identity, i in zip(ids, order.tolist(), strict=True):
+      lines.append(
+        f"  {identity}: rows={own.rows[i]} ({own.rows[i] / whole:.1%})"
+        f" tokens={own.tokens[i]}"
+        f" covered={own.distinct[i] / own.length[i]:.1%}"
+        f" of {own.length[i]} at {own.columns[i]} columns"
+      )
+    if len(own.document) > most:
+      lines.append(f"  ... {len(own.document) - most} more documents")
+  return "\n".join(lines)
+
+
+class _Totals:
+  """Running counts of one source."""
+
+  def __init__(self):
+    self._document = np.empty(0, np.int64)
+    self._rows = np.empty(0, np.int64)
+    self._tokens = np.empty(0, np.int64)
+    # Merged intervals, sorted by (document, begin).
+    self._intervals = np.empty((3, 0), np.int64)
+    self._columns = np.empty((2, 0), np.int64)
+
+  def add(self, row, document, start, length, column) -> None:
+    """Adds spans of rows that were not added before."""
+    seen, where = np.unique(
+      np.concatenate([self._document, document]), return_inverse=True
+    )
+    old, new = where[: len(self._document)], where[len(self._document) :]
+    rows = np.zeros(len(seen), np.int64)
+    rows[old] = self._rows
+    first = np.ones(len(row), np.bool_)
+    first[1:] = (row[1:] != row[:-1]) | (document[1:] != document[:-1])
+    np.add.at(rows, new[first], 1)
+    tokens = np.zeros(len(seen), np.int64)
+    tokens[old] = self._tokens
+    np.add.at(tokens, new, length)
+    self._document, self._rows, self._tokens = seen, rows, tokens
+    self._intervals = _merge(
+      np.concatenate(
+        [self._intervals, np.stack([document, start, start + length])],
+        axis=1,
+      )
+    )
+    self._columns = np.unique(
+      np.concatenate(
+        [self._columns, np.stack([document[first], column[first]])], axis=1
+      ),
+      axis=1,
+    )
+
+  def finish(self, name: str, store) -> Coverage:
+    document, begin, end = self._intervals
+    distinct = np.zeros(len(self._document), np.int64)
+    np.add.at(distinct, np.searchsorted(self._document, document), end - begin)
+    columns = np.zeros(len(self._document), np.int64)
+    np.add.at(columns, np.searchsorted(self._document, self._columns[0]), 1)
+    return Coverage(
+      source=name,
+      document=self._document,
+      length=store.bounds(self._document)[1],
+      rows=self._rows,
+      tokens=self._tokens,
+      distinct=distinct,
+      columns=columns,
+    )
+
+
+def _merge(intervals: np.ndarray) -> np.ndarray:
+  """Returns the union of intervals, int64[3, N] of (document, begin, end)."""
+  if not intervals.shape[1]:
+    return intervals
+  intervals = intervals[:, np.lexsort((intervals[1], intervals[0]))]
+  document, begin, end = intervals
+  # Ends grow only within a document: shift each past the ones before it.
+  _, number = np.unique(document, return_inverse=True)
+  shift = number * (int(end.max()) + 1)
+  reach = np.maximum.accumulate(end + shift)
+  opens = np.ones(len(begin), np.bool_)
+  opens[1:] = (begin + shift)[1:] > reach[:-1]
+  opens[1:] |= document[1:] != document[:-1]
+  first = np.flatnonzero(opens)
+  last = np.append(first[1:], len(begin)) - 1
+  return np.stack([document[first], begin[first], (reach - shift)[last]])

@@ -1,0 +1,77 @@
+"""The house: imports point down, and modules stay small."""
+
+import ast
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+PACKAGE = ROOT / "chomp_data"
+
+# From the bottom up: a room may import its own level and those before it.
+LEVELS = [
+  {"version", "schema", "ops"},
+  {"index"},
+  {"stores"},
+  {"prepare"},
+  {"sources"},
+  {"transforms"},
+  {"loading"},
+  {"pipeline"},
+  {"audit"},
+  {"reference"},
+  {"testing"},
+]
+LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}
+
+MODULES = sorted(PACKAGE.rglob("*.py"))
+
+
+def imports_of(path):
+  for node in ast.walk(ast.parse(path.read_text())):
+    if isinstance(node, ast.Import):
+      yield from ((alias.name, node) for alias in node.names)
+    elif isinstance(node, ast.ImportFrom) and node.module:
+      for alias in node.names:
+        yield f"{node.module}.{alias.name}", node
+
+
+def room_of(path):
+  return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.name))
+def test_imports_point_down(path):
+  own = room_of(path)
+  if own == "__init__":
+    return
+  for name, _ in imports_of(path):
+    if name.startswith("chomp_data."):
+      other = name.split(".")[1]
+      assert LEVEL[other] <= LEVEL[own], f"{path}: {own} imports {name}"
+
+
+@pytest.mark.parametrize("room", ["index", "ops"])
+def test_integer_maps_and_arrays_need_only_numpy(room):
+  standard = {
+      "abc", "collections", "dataclasses", "decimal", "fractions",
+      "functools", "hashlib", "itertools", "math", "typing",
+  }  # fmt: skip
+  for path in (PACKAGE / room).rglob("*.py"):
+    for name, _ in imports_of(path):
+      top = name.split(".")[0]
+      assert top in {"numpy", "chomp_data", *standard}, f"{path}: {name}"
+
+
+def test_only_the_pipeline_reads_configs():
+  for path in MODULES:
+    if room_of(path) not in ("pipeline", "reference"):
+      names = [name for name, _ in imports_of(path)]
+      assert not any(n.startswith("ml_collections") for n in names), path
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.name))
+def test_modules_say_what_they_are_for_and_stay_small(path):
+  text = path.read_text()
+  assert ast.get_docstring(ast.parse(text)), path
+  assert len(text.splitlines()) <= 600, path

@@ -1,0 +1,260 @@
+"""The loader: one stream of batches, however it is read."""
+
+import json
+
+import grain
+import jax
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.loading import feed
+from chomp_data.loading import placement
+from chomp_data.testing import batches as testing_batches
+
+
+def hashes(iterator):
+  return [testing_batches.batch_sha256(batch) for batch in iterator]
+
+
+def reference(data):
+  pipe = pipeline.build(data)
+  return [
+    testing_batches.batch_sha256(pipe.batch(step))
+    for step in range(pipe.num_steps)
+  ]
+
+
+def test_batches_have_static_shapes_and_documented_dtypes(data):
+  with pipeline.make_iterator(data) as iterator:
+    batch = next(iterator)
+  assert {k: (v.shape, str(v.dtype)) for k, v in batch.items()} == {
+    "tokens": ((8, 32), "int32"),
+    "segment_ids": ((8, 32), "int32"),
+    "positions": ((8, 32), "int32"),
+    "loss_mask": ((8, 32), "bool"),
+    "source_id": ((8,), "int32"),
+    "document_id": ((8, 1), "int32"),
+  }
+
+
+def test_steps_cross_epochs_and_the_remainder_is_dropped_or_padded(data):
+  # 3 epochs of 70 rows are 210 rows: 26 steps of 8, and 2 rows over.
+  pipe = pipeline.build(data)
+  assert pipe.num_steps == 26
+  padded = pipeline.build({**data, "remainder": "pad"})
+  assert padded.num_steps == 27
+  last = padded.batch(26)
+  assert last["source_id"].tolist() == [0, 0] + [-1] * 6
+  assert last["document_id"][2:].tolist() == [[-1]] * 6
+  assert not last["loss_mask"][2:].any()
+  assert not last["segment_ids"][2:].any()
+  with pytest.raises(IndexError, match="got 27"):
+    padded.batch(27)
+
+
+def test_every_epoch_holds_each_row_once(data):
+  pipe = pipeline.build({**data, "global_batch_size": 7})
+  plain = pipeline.build(
+    {
+      **data,
+      "global_batch_size": 7,
+      "sources": {
+        "text": {**data["sources"]["text"], "shuffle": {"kind": "none"}}
+      },
+    }
+  )
+
+  def epoch(pipe, number):
+    spans = pipe.plan(10 * number, 10)
+    return sorted(
+      zip(
+        spans.document.tolist(),
+        spans.start.tolist(),
+        spans.column.tolist(),
+        strict=True,
+      )
+    )
+
+  assert [epoch(pipe, e) for e in range(3)] == [
+    epoch(plain, e) for e in range(3)
+  ]
+
+
+@pytest.mark.parametrize("worker_count", [0, 1, 2, 3])
+def test_the_stream_does_not_depend_on_workers(data, worker_count):
+  wanted = reference(data)
+  with pipeline.make_iterator({**data, "worker_count": worker_count}) as it:
+    assert hashes(it) == wanted
+
+
+def test_a_plain_grain_loader_gives_the_same_stream(data):
+  loader = pipeline.build(data).data_loader()
+  assert isinstance(loader, grain.DataLoader)
+  assert hashes(loader) == reference(data)
+
+
+def test_restore_at_every_step_equals_going_on(data):
+  wanted = reference(data)
+  with pipeline.make_iterator(data) as it:
+    states = [it.get_state()]
+    for _ in it:
+      states.append(it.get_state())
+  assert [json.loads(s)["step"] for s in states] == list(range(27))
+  with pipeline.make_iterator(data) as it:
+    for step, state in enumerate(states):
+      it.set_state(state)
+      assert it.step == step
+      got = [
+        testing_batches.batch_sha256(next(it))
+        for _ in range(min(3, len(wanted) - step))
+      ]
+      assert got == wanted[step : step + 3]
+  assert hashes(it) == []
+
+
+def test_the_state_is_of_the_last_batch_handed_out(data):
+  with pipeline.make_iterator({**data, "prefetch": 8}) as it:
+    for _ in range(5):
+      next(it)
+    assert json.loads(it.get_state())["step"] == it.step == 5
+
+
+def test_an_endless_run_goes_on_and_resumes_far_out(data):
+  endless = {**data, "epochs": None}
+  pipe = pipeline.build(endless)
+  assert pipe.num_steps is None
+  step = 10**9
+  state = json.loads(pipeline.make_iterator(pipe).get_state())
+  state.pop("digest")
+  from chomp_data.loading import state as state_lib
+
+  far = state_lib.encode(step, state["fingerprint"], state["topology"])
+  for worker_count in (0, 2):
+    with pipeline.make_iterator(
+      {**endless, "worker_count": worker_count}
+    ) as it:
+      it.set_state(far)
+      for offset in range(3):
+        assert testing_batches.batch_sha256(
+          next(it)
+        ) == testing_batches.batch_sha256(pipe.batch(step + offset))
+
+
+def test_batches_are_never_overwritten_by_later_ones(data):
+  with pipeline.make_iterator(data) as it:
+    kept = list(it)
+  assert hashes(kept) == reference(data)
+
+
+class Double(grain.transforms.Map):
+  def map(self, element):
+    return {**element, "tokens": element["tokens"] * 2}
+
+
+class Draw(grain.transforms.RandomMap):
+  def random_map(self, element, rng):
+    return {**element, "draw": rng.random((len(element["tokens"]),))}
+
+
+def test_transforms_over_batches_are_applied_in_every_place(data):
+  pipe = pipeline.build(data)
+  with pipeline.make_iterator(pipe, operations=[Double()]) as it:
+    np.testing.assert_array_equal(
+      next(it)["tokens"], pipe.batch(0)["tokens"] * 2
+    )
+
+
+def test_random_transforms_are_seeded_by_step(data):
+  def draws(first_step, worker_count):
+    changed = {**data, "worker_count": worker_count}
+    with pipeline.make_iterator(changed, operations=[Draw()]) as it:
+      state = json.loads(it.get_state())
+      from chomp_data.loading import state as state_lib
+
+      it.set_state(state_lib.encode(first_step, state["fingerprint"], {}))
+      return np.stack([np.asarray(next(it)["draw"]) for _ in range(4)])
+
+  all_draws = draws(0, 0)
+  np.testing.assert_array_equal(draws(2, 2)[:2], all_draws[2:])
+  assert len(np.unique(all_draws)) == all_draws.size
+
+
+def test_maxtext_format_shifts_targets_and_keeps_the_loss(data):
+  pipe = pipeline.build(data)
+  canonical = pipe.batch(0)
+  batch = pipeline.build({**data, "batch_format": "maxtext"}).batch(0)
+  assert set(batch) == {
+      "inputs", "targets", "inputs_position", "targets_position",
+      "inputs_segmentation", "targets_segmentation", "source_id",
+      "document_id",
+  }  # fmt: skip
+  trained = batch["targets_segmentation"] != 0
+  np.testing.assert_array_equal(trained, canonical["loss_mask"])
+  row, column = np.nonzero(trained)
+  np.testing.assert_array_equal(
+    batch["targets"][row, column], canonical["tokens"][row, column + 1]
+  )
+
+
+class Broken(grain.transforms.Map):
+  def map(self, element):
+    if (element["tokens"] >= 0).all() and element.pop("source_id")[0] == 0:
+      raise ArithmeticError("broken transform")
+    return element
+
+
+def test_a_failed_input_stays_failed(data):
+  pipe = pipeline.build(data)
+  rows = np.arange(8)
+  it = feed.InputIterator(
+    pipe.batch_source(rows),
+    placement.Placer(
+      jax.sharding.SingleDeviceSharding(jax.devices()[0]), rows, 8
+    ),
+    fingerprint=pipe.fingerprint,
+    seed=0,
+    operations=[Broken()],
+  )
+  with pytest.raises(ArithmeticError, match="broken transform"):
+    next(it)
+  with pytest.raises(feed.InputError, match="stays failed"):
+    next(it)
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
+def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
+  import multiprocessing
+  import os
+  import signal as signals
+
+  endless = {**data, "epochs": None, "worker_count": 2}
+  wanted = pipeline.build(endless)
+  before = set(multiprocessing.active_children())
+  with pipeline.make_iterator(endless) as it:
+    next(it)
+    workers = [p for p in multiprocessing.active_children() if p not in before]
+    os.kill(workers[0].pid, getattr(signals, signal))
+    with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
+      for _ in range(10_000):
+        step = it.step
+        got = testing_batches.batch_sha256(next(it))
+        assert got == testing_batches.batch_sha256(wanted.batch(step))
+    assert not isinstance(caught.value, AssertionError)
+    with pytest.raises(feed.InputError):
+      next(it)
+  assert not [p for p in workers if p.is_alive()]
+
+
+def test_a_batch_that_does_not_divide_is_one_error():
+  # Needs a mesh of several devices: see sharding_test for the real ones.
+  devices = np.asarray(jax.devices())
+  mesh = jax.sharding.Mesh(devices, ("data",))
+  sharding = jax.sharding.NamedSharding(
+    mesh, jax.sharding.PartitionSpec("data")
+  )
+  if len(devices) == 1:
+    pytest.skip("one device divides everything")
+  with pytest.raises(schema.ConfigError, match="global_batch_size"):
+    placement.process_rows({"tokens": (len(devices) + 1, 4)}, sharding)

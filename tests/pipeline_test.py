@@ -1,0 +1,298 @@
+"""The config surface: one error for all bad fields, and what is composed."""
+
+import json
+
+import grain
+import hypothesis
+from hypothesis import strategies as st
+import ml_collections
+from ml_collections import config_dict
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data import sources
+from chomp_data import stores
+from chomp_data.testing import stores as testing_stores
+
+
+@pytest.fixture(scope="module")
+def store_path(tmp_path_factory):
+  path = tmp_path_factory.mktemp("corpus") / "store"
+  documents = [np.arange(n) % 250 for n in (200, 90, 300, 15, 60)]
+  testing_stores.make_store(path, documents, vocab_size=256, pad_id=0)
+  return str(path)
+
+
+@pytest.fixture
+def config(store_path):
+  return ml_collections.ConfigDict(
+    {
+      "seq_len": 32,
+      "global_batch_size": 4,
+      "epochs": 1,
+      "sources": {
+        "text": {
+          "store": store_path,
+          "rows": {"kind": "multi_splice", "num_docs": 3},
+        }
+      },
+    }
+  )
+
+
+def test_several_bad_fields_are_listed_in_one_error_before_data_is_read():
+  with pytest.raises(schema.ConfigError) as caught:
+    pipeline.build(
+      {
+        "seq_len": 1,
+        "global_batch_size": 0,
+        "sede": 3,
+        "sources": {
+          "text": {
+            "store": "/nowhere",
+            "rows": {
+              "kind": "multi_splice",
+              "content_length": 1,
+              "content_strid": 2,
+              "balance_tau": 1.2,
+            },
+            "shuffle": {"kind": "sometimes"},
+          }
+        },
+      }
+    )
+  problems = caught.value.problems
+  for path, value in [
+    ("config.data.seq_len", "got 1"),
+    ("config.data.global_batch_size", "got 0"),
+    ("config.data.sede", "Did you mean `seed`"),
+    ("config.data.sources.text.rows.content_length", "got 1"),
+    ("config.data.sources.text.rows.content_strid", "`content_stride`"),
+    ("config.data.sources.text.rows.balance_tau", "got 1.2"),
+    ("config.data.sources.text.shuffle.kind", "got 'sometimes'"),
+  ]:
+    assert [p for p in problems if f"`{path}`" in p and value in p], path
+  assert len(problems) == 7
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"sources": None}, r"config\.data\.sources.*got None"),
+    ({"sources": {}}, r"tools/prepare.py"),
+    ({"seq_len": "long"}, r"seq_len.*got 'long'"),
+    ({"seq_len": True}, r"seq_len.*got True"),
+    ({"seed": 2**63}, r"seed.*got 9223372036854775808"),
+    ({"epochs": 0}, r"epochs.*got 0"),
+    ({"batch_format": "numpy"}, r"'canonical', 'maxtext'.*got 'numpy'"),
+    ({"remainder": "keep"}, r"'drop', 'pad'.*got 'keep'"),
+    ({"mix": {"kind": "weighted"}}, r"mix.*unset"),
+    ({"timeout_s": float("inf")}, r"timeout_s.*got inf"),
+    ({"global_batch_size": 10**6}, r"at most the run's rows.*1000000"),
+  ],
+)
+def test_bad_top_level_fields(config, changes, message):
+  data = {**config.to_dict(), **changes}
+  with pytest.raises(schema.ConfigError, match=message):
+    pipeline.build(data)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"rows": {"kind": "bins"}}, r"rows\.kind.*got 'bins'"),
+    ({"rows": {}}, r"rows\.kind.*got None"),
+    ({"rows": None}, r"rows\.kind"),
+    ({"store": 3}, r"\.store.*got 3"),
+    ({"stor": "x"}, r"Did you mean `store`"),
+    (
+      {
+        "rows": {
+          "kind": "splice",
+          "restrict_to_training_subset": True,
+          "initial_batch_size": 1,
+          "max_train_batches": 1,
+        },
+        "shuffle": {"kind": "full"},
+      },
+      r"restrict_to_training_subset.*unshuffled",
+    ),
+  ],
+)
+def test_bad_source_fields(config, changes, message):
+  data = config.to_dict()
+  data["sources"]["text"].update(changes)
+  with pytest.raises(schema.ConfigError, match=message):
+    pipeline.build(data)
+
+
+def test_two_sources_are_refused_by_name(config):
+  data = config.to_dict()
+  data["sources"]["more"] = data["sources"]["text"]
+  with pytest.raises(schema.ConfigError, match=r"got 2 \(text, more\)"):
+    pipeline.build(data)
+
+
+def test_a_store_that_is_not_there_is_a_clear_error(config):
+  config.sources.text.store = "/no/such/store"
+  with pytest.raises(stores.StoreError, match="/no/such/store"):
+    pipeline.build(config)
+
+
+def test_placeholders_are_optional_fields(config):
+  config.epochs = config_dict.placeholder(int)
+  config.sources.text.rows.content_length = config_dict.placeholder(int)
+  assert pipeline.build(config).num_steps is None
+
+
+def test_a_config_is_a_round_trip_through_json(config):
+  config.sources.text.rows.doc_weights = (("0", 2.0),)
+  again = ml_collections.ConfigDict(json.loads(config.to_json()))
+  assert pipeline.build(again).fingerprint == pipeline.build(config).fingerprint
+
+
+def test_the_fingerprint_is_json_and_leaves_the_path_out(config, store_path):
+  text = json.dumps(pipeline.build(config).fingerprint)
+  assert store_path not in text
+  assert json.loads(text) == pipeline.build(config).fingerprint
+
+
+JUNK = st.recursive(
+  st.none()
+  | st.booleans()
+  | st.integers(-(2**70), 2**70)
+  | st.floats()
+  | st.text(max_size=4)
+  | st.sampled_from(["../..", "multi_splice", "full", 2**31, 2**63]),
+  lambda inner: (
+    st.lists(inner, max_size=2)
+    | st.dictionaries(st.text(max_size=3), inner, max_size=2)
+  ),
+  max_leaves=4,
+)
+FIELDS = [
+    "seq_len", "global_batch_size", "seed", "epochs", "remainder", "mix",
+    "worker_count", "batch_format", "document_id", "prefetch", "timeout_s",
+    "sources", "sources.text", "sources.text.rows", "sources.text.shuffle",
+    "sources.text.shuffle.kind", "sources.text.shuffle.seed",
+    *(
+        f"sources.text.rows.{name}"
+        for name in (
+            "kind", "num_docs", "content_length", "content_stride", "alpha",
+            "min_copy_len", "balance_tau", "doc_weights", "epoch_length",
+            "offset_jitter", "shuffle_content", "min_doc_length", "filler",
+            "offset_domain", "content_seed", "pad_token_id", "unknown",
+        )
+    ),
+]  # fmt: skip
+
+
+@hypothesis.settings(max_examples=500, deadline=None)
+@hypothesis.given(
+  edits=st.lists(st.tuples(st.sampled_from(FIELDS), JUNK), max_size=3)
+)
+def test_no_config_ends_in_an_error_from_inside(store_path, edits):
+  data = {
+    "seq_len": 32,
+    "global_batch_size": 4,
+    "sources": {
+      "text": {
+        "store": store_path,
+        "rows": {"kind": "multi_splice", "num_docs": 3},
+        "shuffle": {},
+      }
+    },
+  }
+  for path, value in edits:
+    *parents, last = path.split(".")
+    section = data
+    for name in parents:
+      section = section.get(name) if isinstance(section, dict) else None
+    if isinstance(section, dict):
+      section[last] = value
+  try:
+    pipeline.build(data).batch(0)
+  except schema.ConfigError as error:
+    message = str(error)
+  else:
+    return
+  assert "config.data" in message
+
+
+# --- row sources in stock Grain ----------------------------------------------
+
+OPTIONS = {
+  "splice": sources.SpliceOptions(
+    content_start_mode="slide_within", content_length=16, offset_stride=4
+  ),
+  "multi_splice": sources.MultiSpliceOptions(num_docs=3, content_length=16),
+  "windows": sources.WindowOptions().as_splices(32),
+}
+
+
+def stock_source(store_path, kind):
+  if kind == "grid":
+    return sources.SpliceSource(
+      stores.open_store(store_path), OPTIONS["multi_splice"], seq_len=32
+    ).validation()
+  rows = sources.SpliceSource(
+      stores.open_store(store_path), OPTIONS.get(kind, OPTIONS["splice"]),
+      seq_len=32,
+  )  # fmt: skip
+  if kind == "shuffled":
+    return sources.ShuffledSource(rows, sources.ShuffleOptions(kind="full"), 0)
+  return rows
+
+
+KINDS = ["splice", "multi_splice", "windows", "shuffled", "grid"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_row_source_works_in_a_stock_map_dataset(store_path, kind):
+  source = stock_source(store_path, kind)
+  dataset = grain.MapDataset.source(source).shuffle(seed=7).batch(4)
+  seen = np.concatenate([dataset[i]["tokens"] for i in range(len(dataset))])
+  wanted = source.batch(np.arange(len(source)))["tokens"]
+  assert len(seen) == len(source)
+  assert sorted(map(tuple, seen.tolist())) == sorted(
+    map(tuple, wanted.tolist())
+  )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_row_source_works_in_a_plain_data_loader(store_path, kind):
+  source = stock_source(store_path, kind)
+  loader = grain.DataLoader(
+    data_source=source,
+    sampler=grain.samplers.IndexSampler(
+      len(source),
+      grain.sharding.NoSharding(),
+      shuffle=True,
+      num_epochs=1,
+      seed=1,
+    ),
+    operations=[grain.transforms.Batch(5, drop_remainder=True)],
+    worker_count=0,
+  )
+  iterator = iter(loader)
+  first = next(iterator)
+  assert first["tokens"].shape == (5, 32)
+  state = iterator.get_state()
+  after = next(iterator)["tokens"]
+  iterator.set_state(state)
+  np.testing.assert_array_equal(next(iterator)["tokens"], after)
+
+
+def test_windows_read_every_token_of_every_document(config, store_path):
+  config.sources.text.rows = {"kind": "windows"}
+  config.global_batch_size = 1
+  pipe = pipeline.build(config)
+  store = stores.open_store(store_path)
+  held = [np.zeros(n, bool) for n in store.bounds(np.arange(5))[1]]
+  for step in range(pipe.num_steps):
+    spans = pipe.plan(step)
+    start, length = int(spans.start[0]), int(spans.length[0])
+    held[int(spans.document[0])][start : start + length] = True
+  assert all(h.all() for h in held)

@@ -1,0 +1,169 @@
+"""Document selection: seed 000's policies and their fallbacks."""
+
+import logging as py_logging
+
+from absl import logging
+import numpy as np
+import pytest
+
+from chomp_data import schema
+from chomp_data import sources
+from chomp_data.testing import stores as testing_stores
+
+LENGTHS = [30, 50, 20, 50, 10, 40]
+
+
+@pytest.fixture
+def store(tmp_path):
+  return testing_stores.make_store(
+    tmp_path / "store",
+    [np.arange(n) % 9 for n in LENGTHS],
+    ids=["a", "b", "c", "d", "e", "e"],
+    vocab_size=10,
+    pad_id=9,
+  )
+
+
+@pytest.fixture
+def warnings():
+  records = []
+
+  class Keep(py_logging.Handler):
+    def emit(self, record):
+      records.append(record.getMessage())
+
+  handler = Keep()
+  logging.get_absl_logger().addHandler(handler)
+  yield records
+  logging.get_absl_logger().removeHandler(handler)
+
+
+def several(store, **changes):
+  options = sources.MultiSpliceOptions(**{"num_docs": 3, **changes})
+  return sources.SpliceSource(store, options, seq_len=8).documents.tolist()
+
+
+def one(store, **changes):
+  options = sources.SpliceOptions(**changes)
+  return sources.SpliceSource(store, options, seq_len=8).documents.tolist()
+
+
+def test_seed_000_policies_select_the_right_documents(store):
+  assert several(store, doc_select_mode="first") == [0, 1, 2]
+  assert several(store, doc_select_mode="longest") == [1, 3, 5]
+  assert several(store, doc_select_mode="shortest") == [4, 2, 0]
+  drawn = several(store, doc_select_mode="random")
+  assert drawn == several(store, doc_select_mode="random")
+  assert len(set(drawn)) == 3
+
+
+def test_limits_hold_for_every_policy(store):
+  for mode in ("first", "longest", "shortest", "random"):
+    got = several(
+      store, doc_select_mode=mode, min_doc_length=20, max_doc_length=40
+    )
+    assert sorted(got) == [0, 2, 5]
+
+
+def test_random_depends_on_the_selection_and_not_on_the_runs_seed(store):
+  options = sources.MultiSpliceOptions(num_docs=2, doc_select_mode="random")
+  drawn = {
+    tuple(
+      sources.SpliceSource(
+        store, options, seq_len=8, seed=seed
+      ).documents.tolist()
+    )
+    for seed in range(5)
+  }
+  assert len(drawn) == 1
+  by_count = {
+    tuple(several(store, doc_select_mode="random", num_docs=n)[:1])
+    for n in range(1, 7)
+  }
+  assert len(by_count) > 1
+
+
+def test_all_candidates_are_selected_where_num_docs_is_none(store):
+  assert several(
+    store, num_docs=None, doc_select_mode="first", min_doc_length=30
+  ) == [0, 1, 3, 5]
+
+
+def test_too_few_candidates_fill_up_with_the_longest_on_request(
+  store, warnings
+):
+  wanted = {"min_doc_length": 20, "max_doc_length": 30}
+  with pytest.raises(schema.ConfigError, match=r"got 3 with 2 of 6"):
+    several(store, **wanted)
+  got = several(store, strict_num_docs=False, doc_select_mode="first", **wanted)
+  assert got == [0, 2, 1]
+  assert any("2 of num_docs=3" in w for w in warnings)
+
+
+def test_doc_index_is_honoured_within_the_limits(store, warnings):
+  assert one(store, doc_index=4) == [4]
+  assert not warnings
+
+
+def test_doc_index_outside_the_limits_falls_back_with_a_warning(
+  store, warnings
+):
+  got = one(store, doc_index=4, min_doc_length=40, doc_select_mode="longest")
+  assert got == [1]
+  assert any("doc_index=4" in w and "document 1" in w for w in warnings)
+
+
+def test_a_policy_without_candidates_falls_back_to_the_longest(store, warnings):
+  assert one(store, min_doc_length=60, doc_select_mode="first") == [1]
+  assert any("min_doc_length=60" in w for w in warnings)
+
+
+def test_doc_key_selects_by_document_id(store):
+  assert one(store, doc_key="d") == [3]
+  with pytest.raises(schema.ConfigError, match=r"'x', which no document"):
+    one(store, doc_key="x")
+  with pytest.raises(schema.ConfigError, match=r"'e', which 2 documents"):
+    one(store, doc_key="e")
+  with pytest.raises(schema.ConfigError, match=r"must not both be set"):
+    one(store, doc_key="d", doc_index=1)
+
+
+@pytest.mark.parametrize("index", [6, 10**9])
+def test_doc_index_out_of_range_names_the_range(store, index):
+  with pytest.raises(schema.ConfigError, match=rf"got {index} with 6.*0 .. 5"):
+    one(store, doc_index=index)
+
+
+def test_training_subset_admits_documents_that_end_inside_it(store):
+  # 8 * 2 * 6 = 96 tokens: documents 0 and 1 end at 80, document 2 at 100.
+  subset = {
+    "restrict_to_training_subset": True,
+    "initial_batch_size": 2,
+    "max_train_batches": 6,
+  }
+  got = several(store, num_docs=None, doc_select_mode="first", **subset)
+  assert got == [0, 1]
+  assert several(
+    store,
+    num_docs=None,
+    doc_select_mode="first",
+    **{**subset, "max_train_batches": 7},
+  ) == [0, 1, 2]
+
+
+def test_tokens_of_unselected_documents_are_never_read(store):
+  source = sources.SpliceSource(
+    store,
+    sources.MultiSpliceOptions(num_docs=1, doc_select_mode="shortest"),
+    seq_len=8,
+  )
+  asked = []
+  copy = store.copy_tokens
+  source.store.copy_tokens = lambda starts, *rest: (
+      asked.append(starts), copy(starts, *rest)
+  )  # fmt: skip
+  source.batch(np.arange(len(source)))
+  first = sum(LENGTHS[:4])
+  assert asked
+  assert min(a.min() for a in asked) >= first
+  assert max(a.max() for a in asked) < first + LENGTHS[4]

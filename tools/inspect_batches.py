@@ -1,0 +1,215 @@
+"""Shows what is in a step's rows, made by the real pipeline.
+
+    python tools/inspect_batches.py --config=configs/splice_multi.py --step=9
+    python tools/inspect_batches.py --config=... --format=json --count=2
+
+The terminal view prints decoded text: each segment in its colour, text that
+is not trained on dimmed, filler counted. JSON prints one object a row, for
+programs. `--plan_only` answers without reading a token.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import itertools
+import json
+import sys
+from typing import Any
+
+from absl import app
+from absl import flags
+from ml_collections import config_flags
+import numpy as np
+import rich.console
+import rich.markup
+import rich.panel
+import rich.text
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.ops import placing
+from chomp_data.ops import spans as spans_lib
+from chomp_data.prepare import tokenizers
+
+_CONFIG = config_flags.DEFINE_config_file(
+  "config", None, "The experiment; its `data` section is shown."
+)
+_STEP = flags.DEFINE_integer("step", 0, "The first step shown.", 0)
+_COUNT = flags.DEFINE_integer("count", 1, "How many steps are shown.", 1)
+_ROWS = flags.DEFINE_integer(
+  "rows",
+  None,
+  "Rows shown of each step; by default all in JSON, 4 in the terminal.",
+  1,
+)
+_FORMAT = flags.DEFINE_enum(
+  "format", "terminal", ["terminal", "json"], "How rows are printed."
+)
+_PLAN_ONLY = flags.DEFINE_bool(
+  "plan_only", False, "Leave the arrays out and read no token."
+)
+
+_FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
+_SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
+
+
+def json_rows(
+  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
+) -> Iterator[dict[str, Any]]:
+  """Yields one JSON object for each row of a step.
+
+  Args:
+    pipe: The run.
+    step: The step.
+    plan_only: Whether to leave the arrays out and read no token.
+  """
+  spans = pipe.plan(step)
+  batch = {} if plan_only else pipe.read(spans)
+  source = spans.row_source()
+  for row in range(spans.num_rows):
+    record = {
+      "step": step,
+      "row": row,
+      "source": None if source[row] < 0 else pipe.source_names[source[row]],
+      "spans": [
+        {
+          "source": pipe.source_names[own.source[0]],
+          "document": int(own.document[0]),
+          "start": int(own.start[0]),
+          "length": int(own.length[0]),
+          "column": int(own.column[0]),
+        }
+        for own in _single_spans(spans.rows(row, row + 1))
+      ],
+    }
+    record.update(
+      {name: batch[name][row].tolist() for name in _FIELDS if name in batch}
+    )
+    yield record
+
+
+def print_step(
+  console: rich.console.Console,
+  pipe: pipeline.Pipeline,
+  step: int,
+  num_rows: int,
+  plan_only: bool,
+) -> None:
+  """Prints a step for a person: a panel a row, and totals."""
+  spans = pipe.plan(step)
+  batch = {} if plan_only else pipe.read(spans)
+  real = placing.real_tokens(spans, pipe.seq_len)
+  decoders = {
+    name: tokenizers.load_tokenizer(source.store)
+    for name, source in pipe.sources.items()
+    if not plan_only
+  }
+  source = spans.row_source()
+  for row in range(min(num_rows, spans.num_rows)):
+    own = spans.rows(row, row + 1)
+    name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
+    body = rich.text.Text()
+    for span in _single_spans(own):
+      store = pipe.sources[name].store
+      body.append(
+        f"columns {span.column[0]}..{span.column[0] + span.length[0] - 1} <-"
+        f" document {span.document[0]}"
+        f" {store.document_id(int(span.document[0]))!r} tokens"
+        f" {span.start[0]}..{span.start[0] + span.length[0] - 1}\n",
+        style="bold",
+      )
+    if batch and name in decoders:
+      fields = {field: batch[field][row] for field in _FIELDS}
+      body.append_text(_row_text(fields, real[row], decoders[name]))
+    console.print(
+      rich.panel.Panel(
+        body,
+        title=f"step {step} row {row} of {spans.num_rows}: {name}",
+        subtitle=f"padding {1 - real[row].mean():.1%}",
+        title_align="left",
+        subtitle_align="right",
+      )
+    )
+  totals = [
+    f"step {step}: {spans.num_rows} rows, {len(spans)} spans",
+    f"padding {1 - real.mean():.2%}",
+  ]
+  if batch:
+    totals.append(f"trained positions {batch['loss_mask'].mean():.2%}")
+  console.print(", ".join(totals), highlight=False)
+
+
+def _single_spans(spans: spans_lib.Spans) -> Iterator[spans_lib.Spans]:
+  """Yields the spans of a one-row plan one by one."""
+  for i in range(len(spans)):
+    yield spans_lib.Spans(
+        num_rows=1,
+        **{
+            name: getattr(spans, name)[i : i + 1]
+            for name in (
+                "row", "source", "document", "start", "length", "column",
+                "segment",
+            )
+        },
+    )  # fmt: skip
+
+
+def _row_text(
+  fields: dict[str, np.ndarray], real: np.ndarray, tokenizer: Any
+) -> rich.text.Text:
+  """Returns a row's text: a colour a segment, dim where it is not trained."""
+  segment, trained = fields["segment_ids"], fields["loss_mask"]
+  # The target of a trained position is the next one, so that is what is lit.
+  target = np.zeros_like(trained)
+  target[1:] = trained[:-1]
+  key = np.stack([real, np.where(real, segment, 0), real & target])
+  change = np.flatnonzero(np.any(key[:, 1:] != key[:, :-1], axis=0)) + 1
+  edges = [0, *change.tolist(), len(segment)]
+  out = rich.text.Text()
+  for low, high in itertools.pairwise(edges):
+    if not real[low]:
+      out.append(f"<filler x {high - low}>", style="dim italic")
+      continue
+    style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
+    out.append(
+      tokenizer.decode(fields["tokens"][low:high]),
+      style=style if target[low] else f"dim {style}",
+    )
+  return out
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the steps asked for."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  if _CONFIG.value is None:
+    raise app.UsageError("--config must name a config file.")
+  try:
+    pipe = pipeline.build(_CONFIG.value.data)
+    last = _STEP.value + _COUNT.value
+    if pipe.num_steps is not None and last > pipe.num_steps:
+      raise schema.ConfigError(
+        [
+          f"`--step` + `--count` must be at most the run's {pipe.num_steps}"
+          f" steps, got {last}. Lower them."
+        ]
+      )
+    steps = range(_STEP.value, last)
+    if _FORMAT.value == "json":
+      for step in steps:
+        for record in json_rows(pipe, step, _PLAN_ONLY.value):
+          if _ROWS.value is None or record["row"] < _ROWS.value:
+            print(json.dumps(record))
+      return
+    console = rich.console.Console()
+    console.print(pipe.describe(), highlight=False, markup=False)
+    for step in steps:
+      print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
+  except BrokenPipeError:
+    sys.stderr.close()  # `| head` had enough.
+  except (schema.ConfigError, stores.StoreError) as error:
+    sys.exit(f"error: {error}")
+
+
+if __name__ == "__main__":
+  app.run(main)
