@@ -226,9 +226,7 @@ class Pipeline:
     """
     self.plan(step)
     batch = self._plan.read(self._plan.plan(step, 1, rows))
-    for operation in self.operations():
-      batch = operation.map(batch)
-    return batch
+    return _transformed(batch, self.operations())
 
   def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
     """Returns the canonical fields of planned rows."""
@@ -355,12 +353,18 @@ def _field_shapes(
 ) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of a one-row batch after the transforms."""
   batch = pipe._plan.read(pipe._plan.plan(0, 1, np.zeros(1, np.int64)))
+  batch = _transformed(batch, transforms)
+  return {name: np.shape(value) for name, value in batch.items()}
+
+
+def _transformed(batch: Any, transforms: Sequence[Any]) -> Any:
+  """Applies transforms as Grain does."""
   for operation in transforms:
     if isinstance(operation, grain.transforms.RandomMap):
       batch = operation.random_map(batch, np.random.default_rng(0))
     else:
       batch = operation.map(batch)
-  return {name: np.shape(value) for name, value in batch.items()}
+  return batch
 
 
 def _plain(data: Any) -> Any:

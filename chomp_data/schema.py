@@ -69,9 +69,10 @@ def integer(minimum: int = 0, maximum: int = MAX_COUNT) -> Rule:
   def convert(value):
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
       raise TypeError
+    value = int(value)
     if not minimum <= value <= maximum:
       raise ValueError
-    return int(value)
+    return value
 
   if maximum == MAX_COUNT:
     return Rule(f"a whole number of at least {minimum}", convert)

@@ -8,12 +8,14 @@ rows that its own devices hold; nothing else changes.
 """
 
 from absl import app
-import chomp_data
 from etils import epath
 import jax
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding
+from jax.sharding import PartitionSpec
 from ml_collections import config_flags
 import numpy as np
+
+import chomp_data
 
 _CONFIG = config_flags.DEFINE_config_file("config")
 
@@ -22,7 +24,7 @@ def main(_):
   # jax.distributed.initialize()
   mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
   batches = chomp_data.make_iterator(
-      _CONFIG.value.data, NamedSharding(mesh, PartitionSpec("data"))
+    _CONFIG.value.data, NamedSharding(mesh, PartitionSpec("data"))
   )
   state = epath.Path("/tmp/own_trainer_input.json")
   if state.exists():

@@ -119,9 +119,9 @@ class BatchSource:
     steps = self._plan.num_steps
     return ENDLESS if steps is None else steps
 
-  def __getitem__(self, step: int) -> dict[str, np.ndarray]:
-    """Returns the canonical fields, [R, ...] each, of one step."""
-    return self._plan.read(self._planned(int(step)))
+  def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+    """Returns the canonical fields, [R, ...] each, of step `index`."""
+    return self._plan.read(self._planned(int(index)))
 
   def __repr__(self) -> str:
     return f"BatchSource({self._fingerprint})"

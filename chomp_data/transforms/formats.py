@@ -13,7 +13,9 @@ class MaxTextFormat(grain.transforms.Map):
   has no target: its segmentation is 0.
   """
 
-  def map(self, element: Batch) -> Batch:
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: Batch
+  ) -> Batch:
     """Renames and shifts a batch.
 
     Args:

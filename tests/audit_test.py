@@ -1,0 +1,90 @@
+"""Coverage: what a run read of each document, against a slow count."""
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.audit import coverage as coverage_lib
+from chomp_data.testing import stores as testing_stores
+
+LENGTHS = [60, 35, 90, 8]
+
+
+@pytest.fixture
+def pipe(tmp_path):
+  testing_stores.make_store(
+    tmp_path / "store",
+    [np.arange(n) for n in LENGTHS],
+    ids=["a.txt", "b.txt", "c.txt", "d.txt"],
+    vocab_size=256,
+    pad_id=0,
+  )
+
+  def build(**rows):
+    return pipeline.build(
+      {
+        "seq_len": 16,
+        "global_batch_size": 4,
+        "epochs": 2,
+        "sources": {
+          "text": {
+            "store": str(tmp_path / "store"),
+            "rows": {
+              "kind": "multi_splice",
+              "num_docs": 3,
+              "content_length": 12,
+              **rows,
+            },
+            "shuffle": {"kind": "full"},
+          }
+        },
+      }
+    )
+
+  return build
+
+
+@pytest.mark.parametrize("mode", ["coverage_balanced", "cyclic_roll"])
+@pytest.mark.parametrize("block_rows", [1, 24, 10_000])
+def test_coverage_equals_a_slow_count(pipe, monkeypatch, mode, block_rows):
+  monkeypatch.setattr(coverage_lib, "_BLOCK_ROWS", block_rows)
+  run = pipe(content_start_mode=mode, content_stride=5)
+  steps = 9
+  (found,) = coverage_lib.coverage(run, steps)
+  seen = {d: np.zeros(n, int) for d, n in enumerate(LENGTHS)}
+  rows = dict.fromkeys(seen, 0)
+  columns = {d: set() for d in seen}
+  for step in range(steps):
+    spans = run.plan(step)
+    for row in range(4):
+      pick = np.flatnonzero(spans.row == row)
+      document = int(spans.document[pick[0]])
+      rows[document] += 1
+      columns[document].add(int(spans.column[pick[0]]))
+      for i in pick:
+        low = int(spans.start[i])
+        seen[document][low : low + int(spans.length[i])] += 1
+  documents = sorted(d for d in rows if rows[d])
+  assert found.document.tolist() == documents
+  assert found.rows.tolist() == [rows[d] for d in documents]
+  assert found.tokens.tolist() == [int(seen[d].sum()) for d in documents]
+  assert found.distinct.tolist() == [
+    int((seen[d] > 0).sum()) for d in documents
+  ]
+  assert found.columns.tolist() == [len(columns[d]) for d in documents]
+  assert found.length.tolist() == [LENGTHS[d] for d in documents]
+
+
+def test_a_whole_epoch_covers_every_token(pipe):
+  run = pipe()
+  (found,) = coverage_lib.coverage(run, run.num_steps // 2 + 1)
+  assert found.distinct.tolist() == found.length.tolist()
+  assert found.source == "text"
+
+
+def test_the_report_names_documents_by_id(pipe):
+  run = pipe()
+  text = coverage_lib.report(run, coverage_lib.coverage(run, 5), most=2)
+  assert "coverage of text: 3 documents" in text
+  assert "c.txt: rows=" in text
+  assert "1 more documents" in text
