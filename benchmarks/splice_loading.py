@@ -10,6 +10,7 @@ of a fresh process after 200 batches.
 """
 
 from collections.abc import Sequence
+import hashlib
 import json
 import pathlib
 import statistics
@@ -51,7 +52,7 @@ def make_corpus(path: pathlib.Path) -> None:
     (rng.integers(3, 50_000, size=n, dtype=np.int64) for n in lengths),
     tokenizer_info=stores.TokenizerInfo(
       kind="synthetic",
-      sha256="",
+      sha256=hashlib.sha256(b"synthetic").hexdigest(),
       vocab_size=50_000,
       pad_id=0,
       eos_id=1,

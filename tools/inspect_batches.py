@@ -72,13 +72,7 @@ def json_rows(
       "row": row,
       "source": None if source[row] < 0 else pipe.source_names[source[row]],
       "spans": [
-        {
-          "source": pipe.source_names[own.source[0]],
-          "document": int(own.document[0]),
-          "start": int(own.start[0]),
-          "length": int(own.length[0]),
-          "column": int(own.column[0]),
-        }
+        {**own, "source": pipe.source_names[own["source"]]}
         for own in _single_spans(spans.rows(row, row + 1))
       ],
     }
@@ -110,12 +104,14 @@ def print_step(
     name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
     body = rich.text.Text()
     for span in _single_spans(own):
-      store = pipe.sources[name].store
+      document, column, start = (
+        span[k] for k in ("document", "column", "start")
+      )
+      identity = pipe.sources[name].store.document_id(document)
+      last = span["length"] - 1
       body.append(
-        f"columns {span.column[0]}..{span.column[0] + span.length[0] - 1} <-"
-        f" document {span.document[0]}"
-        f" {store.document_id(int(span.document[0]))!r} tokens"
-        f" {span.start[0]}..{span.start[0] + span.length[0] - 1}\n",
+        f"columns {column}..{column + last} <- document {document}"
+        f" {identity!r} tokens {start}..{start + last}\n",
         style="bold",
       )
     if batch and name in decoders:
@@ -139,19 +135,12 @@ def print_step(
   console.print(", ".join(totals), highlight=False)
 
 
-def _single_spans(spans: spans_lib.Spans) -> Iterator[spans_lib.Spans]:
-  """Yields the spans of a one-row plan one by one."""
-  for i in range(len(spans)):
-    yield spans_lib.Spans(
-        num_rows=1,
-        **{
-            name: getattr(spans, name)[i : i + 1]
-            for name in (
-                "row", "source", "document", "start", "length", "column",
-                "segment",
-            )
-        },
-    )  # fmt: skip
+def _single_spans(spans: spans_lib.Spans) -> Iterator[dict[str, int]]:
+  """Yields the spans of a one-row plan as plain numbers."""
+  names = ("source", "document", "start", "length", "column")
+  columns = [getattr(spans, name).tolist() for name in names]
+  for values in zip(*columns, strict=True):
+    yield dict(zip(names, values, strict=True))
 
 
 def _row_text(

@@ -17,7 +17,7 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
 
 # Rows planned at once: NumPy's cost by call is shared by all of them.
-_PLANNED_ROWS = 512
+_PLANNED_ROWS = 4_096
 _PLANS_KEPT = 4
 
 ENDLESS = sys.maxsize

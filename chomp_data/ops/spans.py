@@ -21,6 +21,7 @@ class Spans:
     source: int32[N], index of the source in the pipeline.
     document: int64[N], document index within its store.
     start: int64[N], first token within the document.
+    offset: int64[N], the same token within the store's tokens.
     length: int64[N], number of tokens, at least 1.
     column: int64[N], where the first token goes in the row.
     segment: int32[N], the segment id of the span's positions, from 1.
@@ -31,6 +32,7 @@ class Spans:
   source: np.ndarray
   document: np.ndarray
   start: np.ndarray
+  offset: np.ndarray
   length: np.ndarray
   column: np.ndarray
   segment: np.ndarray
@@ -48,6 +50,7 @@ class Spans:
       source=self.source[cut],
       document=self.document[cut],
       start=self.start[cut],
+      offset=self.offset[cut],
       length=self.length[cut],
       column=self.column[cut],
       segment=self.segment[cut],
@@ -74,6 +77,7 @@ class Spans:
       source=self.source[pick],
       document=self.document[pick],
       start=self.start[pick],
+      offset=self.offset[pick],
       length=self.length[pick],
       column=self.column[pick],
       segment=self.segment[pick],
@@ -118,7 +122,15 @@ def concatenate(parts: Sequence[Spans]) -> Spans:
   first_row = np.cumsum([0] + [part.num_rows for part in parts])
   joined = {
     name: np.concatenate([getattr(part, name) for part in parts])
-    for name in ("source", "document", "start", "length", "column", "segment")
+    for name in (
+      "source",
+      "document",
+      "start",
+      "offset",
+      "length",
+      "column",
+      "segment",
+    )
   }
   return Spans(
     num_rows=int(first_row[-1]),

@@ -86,6 +86,7 @@ class GridSource(row_source.RowSource):
         ]
       )
     self._document = documents[keep // (shape[1] * shape[2])]
+    self._first_token = store.bounds(self._document)[0]
     self._start, self._column = start[keep], column[keep]
     self._length = copied[keep]
 
@@ -102,6 +103,7 @@ class GridSource(row_source.RowSource):
       source=np.zeros(count, np.int32),
       document=self._document[pick],
       start=self._start[pick],
+      offset=self._first_token[pick] + self._start[pick],
       length=self._length[pick],
       column=self._column[pick],
       segment=np.ones(count, np.int32),

@@ -72,9 +72,8 @@ class RowSource(abc.ABC):
       bool[N, seq_len], all fresh.
     """
     tokens = placing.token_grid(spans, self.layout)
-    first, _ = self.store.bounds(spans.document)
     self.store.copy_tokens(
-      first + spans.start,
+      spans.offset,
       spans.length,
       tokens.reshape(-1),
       spans.row * self.seq_len + spans.column,

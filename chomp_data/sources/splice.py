@@ -334,6 +334,7 @@ class SpliceSource(row_source.RowSource):
       store, options, seq_len, options.eos_before_document, path
     )
     self.documents, self.lengths = options.select(store, seq_len, path)
+    self._first_token = store.bounds(self.documents)[0]
     order = axis_order.AxisOrder(
       space=options.pair_space(seq_len),
       shuffle_content=options.shuffle_content,
@@ -365,6 +366,7 @@ class SpliceSource(row_source.RowSource):
     row = np.arange(count)
     start, column, length = splices.start, splices.column, splices.length
     document = self.documents[splices.slot]
+    token = self._first_token[splices.slot]
     wrapped = start + length - self.lengths[splices.slot]
     if self.space.content_start_mode == "cyclic_roll" and np.any(wrapped > 0):
       # A copy that passes its document's end goes on from its start.
@@ -377,13 +379,14 @@ class SpliceSource(row_source.RowSource):
       start = np.where(second, 0, start[pieces])
       column = column[pieces] + np.where(second, head, 0)
       length = np.where(second, over[pieces], head)
-      document = document[pieces]
+      document, token = document[pieces], token[pieces]
     return spans_lib.Spans(
       num_rows=count,
       row=row,
       source=np.zeros(len(row), np.int32),
       document=document,
       start=start,
+      offset=token + start,
       length=length,
       column=column,
       segment=np.ones(len(row), np.int32),

@@ -25,6 +25,7 @@ def plan(rows):
     source=np.zeros(len(flat), np.int32),
     document=np.arange(len(flat)) + 100,
     start=row * 0,
+    offset=row * 0,
     length=length,
     column=column,
     segment=segment.astype(np.int32),
