@@ -99,7 +99,9 @@ class Decoder(nnx.Module):
       self.position_table = nnx.Param(
         init(rngs.params(), (config.max_positions, config.d_model), jnp.float32)
       )
-    self.layers = _stacked_blocks(config, rngs)
+    self.layers = nnx.List(
+      [_Block(config, rngs=rngs) for _ in range(config.num_layers)]
+    )
     self.final_norm = nnx.RMSNorm(config.d_model, rngs=rngs)
     if not config.tie_embeddings:
       self.head = nnx.Param(
@@ -146,8 +148,10 @@ class Decoder(nnx.Module):
     if self.config.position_embedding == "rope":
       rotation = rope_rotation(positions, self.config.head_dim)
     mask = attention_mask(segment_ids, self.config.attention)
-    out = _run_blocks(self.layers, embedded, mask, rotation)
-    out = self.final_norm(out)
+    stream = embedded
+    for layer in self.layers:
+      stream = layer(stream, mask, rotation)
+    out = self.final_norm(stream)
     head = self.embedding if self.config.tie_embeddings else self.head
     return jnp.einsum(
       "bsd,vd->bsv",
@@ -239,29 +243,3 @@ def _rotate(heads: jax.Array, rotation: jax.Array) -> jax.Array:
   first, second = jnp.split(heads.astype(jnp.float32), 2, axis=-1)
   turned = [first * cos - second * sin, second * cos + first * sin]
   return jnp.concatenate(turned, axis=-1).astype(heads.dtype)
-
-
-def _stacked_blocks(config: DecoderConfig, rngs: nnx.Rngs) -> _Block:
-  """Returns all blocks as one, parameters stacked on a leading axis."""
-
-  @nnx.split_rngs(splits=config.num_layers)
-  @nnx.vmap(in_axes=0, out_axes=0)
-  def make(rngs: nnx.Rngs) -> _Block:
-    return _Block(config, rngs=rngs)
-
-  return make(rngs)
-
-
-def _run_blocks(
-  blocks: _Block,
-  stream: jax.Array,
-  mask: jax.Array,
-  rotation: jax.Array | None,
-) -> jax.Array:
-  """Scans stacked blocks: compile time does not grow with depth."""
-
-  @nnx.scan(in_axes=(0, nnx.Carry, None, None), out_axes=nnx.Carry)
-  def run(block, stream, mask, rotation):
-    return block(stream, mask, rotation)
-
-  return run(blocks, stream, mask, rotation)

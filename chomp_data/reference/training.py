@@ -82,7 +82,7 @@ def token_nll(logits: jax.Array, batch: Batch) -> tuple[jax.Array, jax.Array]:
     last = batch["next_token"][:, None]
   else:
     last = jnp.zeros_like(tokens[:, :1])
-    mask = mask.at[:, -1].set(False)
+    mask = mask & (jnp.arange(tokens.shape[1]) < tokens.shape[1] - 1)
   targets = jnp.concatenate([tokens[:, 1:], last], axis=1)
   nll = optax.softmax_cross_entropy_with_integer_labels(logits, targets)
   return jnp.where(mask, nll, 0.0), mask
@@ -247,9 +247,9 @@ class Trainer:
     return TrainState(state.step + 1, params, opt_state), metrics
 
 
-def data_mesh(devices: list[jax.Device] | None = None) -> jax.sharding.Mesh:
-  """Returns a mesh of all devices, or the given ones, along 'data'."""
-  return jax.sharding.Mesh(np.asarray(devices or jax.devices()), (_AXIS,))
+def data_mesh() -> jax.sharding.Mesh:
+  """Returns a mesh of all devices of all processes, along 'data'."""
+  return jax.sharding.Mesh(np.asarray(jax.devices()), (_AXIS,))
 
 
 def _optimizer(

@@ -1,0 +1,1 @@
+"""From raw text to a store: inputs, readers, tokenizers, parts, engines."""

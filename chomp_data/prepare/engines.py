@@ -1,0 +1,78 @@
+"""Engines: they call one pure function for each task, wherever they like.
+
+Results come in any order; what a task writes depends on the task alone, so
+the number of workers changes nothing but the time.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import concurrent.futures
+from concurrent.futures import process as futures_process
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+from typing import TypeVar
+
+from chomp_data.prepare import errors
+
+_Task = TypeVar("_Task")
+_Result = TypeVar("_Result")
+
+_PR_SET_PDEATHSIG = 1
+
+
+def run(
+  function: Callable[[_Task], _Result], tasks: Sequence[_Task], workers: int
+) -> Iterator[tuple[int, _Result]]:
+  """Calls a function for each task.
+
+  Args:
+    function: Importable by name, since workers are spawned.
+    tasks: What to call it with.
+    workers: Processes; 0 and 1 stay in this one.
+
+  Yields:
+    (number of the task, result), in the order in which they finish.
+
+  Raises:
+    PrepareError: If a worker dies. Errors of the function are raised as they
+      are, and no further task is begun.
+  """
+  if workers <= 1 or len(tasks) <= 1:
+    for number, task in enumerate(tasks):
+      yield number, function(task)
+    return
+  pool = concurrent.futures.ProcessPoolExecutor(
+    min(workers, len(tasks)),
+    mp_context=multiprocessing.get_context("spawn"),
+    initializer=_begin_worker,
+    initargs=(os.getpid(),),
+  )
+  try:
+    numbers = {
+      pool.submit(function, task): number for number, task in enumerate(tasks)
+    }
+    for future in concurrent.futures.as_completed(numbers):
+      yield numbers[future], future.result()
+  except futures_process.BrokenProcessPool:
+    raise errors.PrepareError(
+      f"A worker of --workers={workers} died, perhaps for lack of memory. Run"
+      " again, with fewer workers: what is done is kept."
+    ) from None
+  finally:
+    pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin_worker(parent: int) -> None:
+  """Ties a worker to its parent, however the parent ends."""
+  if sys.platform == "linux":
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+  # The parent may have died before the tie was made.
+  if os.getppid() != parent:
+    os._exit(1)
+  signal.signal(signal.SIGINT, signal.SIG_IGN)
+  # A worker is one core: the tokenizer must not start threads of its own.
+  os.environ["TOKENIZERS_PARALLELISM"] = "false"

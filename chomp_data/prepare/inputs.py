@@ -1,0 +1,156 @@
+"""Which files are read, in which order, grouped into input shards.
+
+A file's name is its path below the directory that was given, or below the
+part of a glob that has no wildcard. Files are sorted by name and grouped by
+bytes, never by the number of workers, so that the order of documents is a
+function of the files alone.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import fnmatch
+import glob
+import os
+
+from chomp_data.prepare import errors
+
+SHARD_BYTES = 32 * 2**20
+
+_JSONL = {".jsonl": "none", ".jsonl.gz": "gz", ".jsonl.zst": "zst"}
+# Read as text, these would fill a store with noise.
+_REFUSED = (
+  ".gz", ".zst", ".bz2", ".xz", ".zip", ".tar", ".parquet", ".arrow",
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+  """A file to read.
+
+  Attributes:
+    name: What documents are called by; sorted by.
+    path: Absolute.
+    size: In bytes, when it was found.
+    mtime_ns: When it was last changed.
+    kind: 'text' (one document) or 'jsonl' (one document a line).
+    compression: 'none', 'gz' or 'zst'.
+  """
+
+  name: str
+  path: str
+  size: int
+  mtime_ns: int
+  kind: str
+  compression: str
+
+
+def discover(
+  patterns: Sequence[str], excludes: Sequence[str], skip: Sequence[str] = ()
+) -> list[InputFile]:
+  """Finds the files of globs, directories and paths.
+
+  Args:
+    patterns: Globs (`**` recurses), directories (read whole, hidden entries
+      left out) and paths.
+    excludes: Patterns of names or whole paths that are left out.
+    skip: Absolute paths whose files are never input: where output goes.
+
+  Returns:
+    The files, each once, sorted by name.
+
+  Raises:
+    PrepareError: If a pattern matches no file, or a file's kind is unknown.
+  """
+  problems = []
+  found: dict[str, InputFile] = {}
+  for pattern in patterns:
+    matches = 0
+    for path, root in _matches(pattern):
+      matches += 1
+      path = os.path.abspath(path)
+      name = _readable(os.path.relpath(path, root).replace(os.sep, "/"))
+      if path in found or _skipped(path, name, excludes, skip):
+        continue
+      kind, compression = _kind(path)
+      if not kind:
+        problems.append(
+          f"`--input` must be text or JSONL (.jsonl, .jsonl.gz, .jsonl.zst),"
+          f" got {path}. Leave it out with --exclude, or convert it."
+        )
+        continue
+      stat = os.stat(path)
+      found[path] = InputFile(
+        name, path, stat.st_size, stat.st_mtime_ns, kind, compression
+      )
+    if not matches:
+      problems.append(
+        f"`--input` must match a file, got {pattern!r}, which matches none."
+        " Correct it, and quote it so that the shell leaves it alone."
+      )
+  if len(problems) > 10:
+    problems[10:] = [f"... and {len(problems) - 10} more."]
+  errors.raise_if(problems)
+  if patterns and not found:
+    raise errors.PrepareError(
+      "`--exclude` must leave a file, got none left. Exclude less."
+    )
+  return sorted(found.values(), key=lambda file: (file.name, file.path))
+
+
+def group(
+  files: Sequence[InputFile], shard_bytes: int = SHARD_BYTES
+) -> list[tuple[InputFile, ...]]:
+  """Groups files into input shards of about `shard_bytes`, in order."""
+  shards: list[tuple[InputFile, ...]] = []
+  shard: list[InputFile] = []
+  size = 0
+  for file in files:
+    shard.append(file)
+    size += file.size
+    if size >= shard_bytes:
+      shards.append(tuple(shard))
+      shard, size = [], 0
+  return [*shards, tuple(shard)] if shard else shards
+
+
+def _matches(pattern: str) -> Iterator[tuple[str, str]]:
+  """Yields (file, the directory that it is named below)."""
+  if os.path.isdir(pattern):
+    for folder, folders, names in os.walk(pattern):
+      folders[:] = sorted(f for f in folders if not f.startswith("."))
+      for name in sorted(names):
+        path = os.path.join(folder, name)
+        if not name.startswith(".") and os.path.isfile(path):
+          yield path, pattern
+  elif os.path.isfile(pattern):
+    yield pattern, os.path.dirname(pattern) or "."
+  elif glob.has_magic(pattern):
+    root = pattern
+    while glob.has_magic(root):
+      root = os.path.dirname(root)
+    for path in glob.iglob(pattern, recursive=True):
+      if os.path.isfile(path):
+        yield path, root or "."
+
+
+def _skipped(
+  path: str, name: str, excludes: Sequence[str], skip: Sequence[str]
+) -> bool:
+  return any(
+    fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern)
+    for pattern in excludes
+  ) or any(path == one or path.startswith(one + os.sep) for one in skip)
+
+
+def _kind(path: str) -> tuple[str, str]:
+  lower = path.lower()
+  for suffix, compression in _JSONL.items():
+    if lower.endswith(suffix):
+      return "jsonl", compression
+  return ("", "") if lower.endswith(_REFUSED) else ("text", "none")
+
+
+def _readable(name: str) -> str:
+  """Returns a file name as Unicode: bytes that are no UTF-8 as \\xNN."""
+  return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,0 +1,282 @@
+"""One input shard to one part of a store: a pure function of its files.
+
+A part is three files, named by a key of everything that decides them: tokens,
+pairs of lengths (tokens, bytes of the id) and ids, then a JSON row of counts,
+written last. An engine only calls `make_part`; a part that is there is not
+made again.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+
+import google_crc32c
+import numpy as np
+
+from chomp_data.prepare import errors
+from chomp_data.prepare import inputs
+from chomp_data.prepare import readers
+from chomp_data.prepare import tokenizers
+from chomp_data.stores import manifest as manifest_lib
+
+_KINDS = ("tokens", "lengths", "ids")
+_BATCH_TEXTS = 1_024
+_BATCH_CHARACTERS = 4 * 2**20
+_READ_TOKENS = 4 * 2**20
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class PartOptions:
+  """What decides a part, besides its files.
+
+  Attributes:
+    tokenizer: Which tokenizer.
+    tokenizer_hash: Of its info, so that a changed file is noticed.
+    text_key: See `readers.ReadOptions`.
+    id_key: The same.
+    encoding_errors: The same.
+  """
+
+  tokenizer: tokenizers.TokenizerSpec
+  tokenizer_hash: str
+  text_key: str
+  id_key: str
+  encoding_errors: str
+
+
+@dataclasses.dataclass(frozen=True)
+class PartTask:
+  """A part to make.
+
+  Attributes:
+    files: The input shard.
+    options: How.
+    directory: Where parts go.
+  """
+
+  files: tuple[inputs.InputFile, ...]
+  options: PartOptions
+  directory: str
+
+  @property
+  def key(self) -> str:
+    """Names the part: a hash of its files and options."""
+    identity = {
+      "version": _VERSION,
+      "files": [dataclasses.astuple(file) for file in self.files],
+      "options": dataclasses.asdict(self.options),
+    }
+    text = json.dumps(identity, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+  def path(self, kind: str) -> pathlib.Path:
+    """Returns one of the part's files."""
+    return pathlib.Path(self.directory, f"{self.key}.{kind}")
+
+
+@dataclasses.dataclass(frozen=True)
+class PartRow:
+  """What is in a part.
+
+  Attributes:
+    num_documents: Documents that have a token.
+    num_tokens: Their tokens.
+    num_empty: Documents left out because they have none.
+    crc32c: Of each of the files.
+  """
+
+  num_documents: int
+  num_tokens: int
+  num_empty: int
+  crc32c: dict[str, int]
+
+
+def tokenizer_hash(info: manifest_lib.TokenizerInfo) -> str:
+  """Returns SHA-256 as hex of all that a store keeps of a tokenizer."""
+  text = json.dumps(dataclasses.asdict(info), sort_keys=True)
+  return hashlib.sha256(text.encode()).hexdigest()
+
+
+def find_part(task: PartTask) -> PartRow | None:
+  """Returns the row of a part that is complete, else None."""
+  try:
+    row = PartRow(**json.loads(task.path("json").read_bytes()))
+  except (OSError, ValueError, TypeError):
+    return None
+  return row
+
+
+def make_part(task: PartTask) -> PartRow:
+  """Makes a part, whatever was there.
+
+  Args:
+    task: Which.
+
+  Returns:
+    Its row.
+
+  Raises:
+    PrepareError: If an input cannot be read or encoded.
+  """
+  options = task.options
+  tokenizer = tokenizers.make_tokenizer(options.tokenizer)
+  if tokenizer_hash(tokenizer.info) != options.tokenizer_hash:
+    raise errors.PrepareError(
+      f"{options.tokenizer.source} must not change while documents are"
+      " encoded. Run again."
+    )
+  dtype = np.dtype(manifest_lib.token_dtype(tokenizer.info.vocab_size))
+  num_documents = num_tokens = num_empty = 0
+  files = [_CheckedFile(task.path(kind)) for kind in _KINDS]
+  try:
+    tokens_file, lengths_file, ids_file = files
+    for ids, encoded in _encoded(task, tokenizer):
+      kept = [i for i, tokens in enumerate(encoded) if len(tokens)]
+      names = [ids[i].encode() for i in kept]
+      lengths = [
+        (len(encoded[i]), len(n)) for i, n in zip(kept, names, strict=True)
+      ]
+      for i in kept:
+        _check_ids(encoded[i], tokenizer.info.vocab_size, ids[i])
+        tokens_file.write(encoded[i].astype(dtype.newbyteorder("<")).tobytes())
+      lengths_file.write(np.asarray(lengths, "<i8").tobytes())
+      ids_file.write(b"".join(names))
+      num_documents += len(kept)
+      num_tokens += sum(length for length, _ in lengths)
+      num_empty += len(ids) - len(kept)
+  finally:
+    for file in files:
+      file.close()
+  row = PartRow(
+    num_documents,
+    num_tokens,
+    num_empty,
+    {kind: file.crc for kind, file in zip(_KINDS, files, strict=True)},
+  )
+  temporary = task.path("json.tmp")
+  with open(temporary, "w") as file:
+    json.dump(dataclasses.asdict(row), file)
+    file.flush()
+    os.fsync(file.fileno())
+  os.replace(temporary, task.path("json"))
+  return row
+
+
+def read_part(
+  task: PartTask, row: PartRow, dtype: np.dtype
+) -> Iterator[tuple[np.ndarray, np.ndarray, list[str]]]:
+  """Yields (tokens, lengths, ids) of a part's documents, some at a time.
+
+  Args:
+    task: Which part.
+    row: Its row.
+    dtype: Of its tokens.
+
+  Raises:
+    PrepareError: If its files are not those that were written. Some documents
+      may have been yielded before.
+  """
+  crcs = dict.fromkeys(_KINDS, 0)
+  try:
+    raw = task.path("lengths").read_bytes()
+    crcs["lengths"] = google_crc32c.value(raw)
+    lengths = np.frombuffer(raw[: len(raw) // 16 * 16], "<i8").reshape(-1, 2)
+    with (
+      open(task.path("tokens"), "rb") as tokens_file,
+      open(task.path("ids"), "rb") as ids_file,
+    ):
+      for first, last in _document_blocks(lengths[:, 0]):
+        here = lengths[first:last]
+        tokens = tokens_file.read(int(here[:, 0].sum()) * dtype.itemsize)
+        names = ids_file.read(int(here[:, 1].sum()))
+        crcs["tokens"] = google_crc32c.extend(crcs["tokens"], tokens)
+        crcs["ids"] = google_crc32c.extend(crcs["ids"], names)
+        ends = np.cumsum(here[:, 1]).tolist()
+        yield (
+          np.frombuffer(tokens, dtype),
+          here[:, 0],
+          [
+            names[low:high].decode()
+            for low, high in zip([0, *ends[:-1]], ends, strict=True)
+          ],
+        )
+  except (OSError, ValueError) as error:
+    raise _altered(task, str(error)) from error
+  if crcs != row.crc32c or len(lengths) != row.num_documents:
+    raise _altered(task, "other bytes")
+
+
+def _altered(task: PartTask, what: str) -> errors.PrepareError:
+  return errors.PrepareError(
+    f"{task.path('*')} must be as they were written, got {what}. Remove"
+    f" {pathlib.Path(task.directory).parent} and run again."
+  )
+
+
+def _document_blocks(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
+  """Yields ranges of documents of about `_READ_TOKENS` tokens."""
+  ends = np.cumsum(lengths)
+  first = 0
+  while first < len(lengths):
+    before = int(ends[first - 1]) if first else 0
+    last = int(np.searchsorted(ends, before + _READ_TOKENS, side="right"))
+    last = max(last, first + 1)
+    yield first, last
+    first = last
+
+
+def _encoded(
+  task: PartTask, tokenizer: tokenizers.Tokenizer
+) -> Iterator[tuple[list[str], list[np.ndarray]]]:
+  """Yields (ids, token ids) of batches of documents."""
+  options = readers.ReadOptions(
+    task.options.text_key,
+    task.options.id_key,
+    task.options.encoding_errors,
+    tokenizer.takes_bytes,
+  )
+  ids: list[str] = []
+  texts: list[str | bytes] = []
+  characters = 0
+  for file in task.files:
+    for name, text in readers.documents(file, options):
+      ids.append(name)
+      texts.append(text)
+      characters += len(text)
+      if len(texts) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
+        yield ids, tokenizer.encode_batch(texts)
+        ids, texts, characters = [], [], 0
+  if texts:
+    yield ids, tokenizer.encode_batch(texts)
+
+
+def _check_ids(tokens: np.ndarray, vocab_size: int, name: str) -> None:
+  if int(tokens.max()) >= vocab_size:
+    raise errors.PrepareError(
+      f"token ids must be below the vocabulary size {vocab_size}, got"
+      f" {tokens.max()} in document {name!r}. The tokenizer contradicts"
+      " itself: use another."
+    )
+
+
+class _CheckedFile:
+  """A new file, and the crc32c of what is written to it."""
+
+  def __init__(self, path: pathlib.Path):
+    self.crc = 0
+    self._file = open(path, "wb")  # noqa: SIM115
+
+  def write(self, data: bytes) -> None:
+    self._file.write(data)
+    self.crc = google_crc32c.extend(self.crc, data)
+
+  def close(self) -> None:
+    try:
+      self._file.flush()
+      os.fsync(self._file.fileno())
+    finally:
+      self._file.close()

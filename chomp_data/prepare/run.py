@@ -1,0 +1,290 @@
+"""From options to a published store; interrupted runs go on where they were.
+
+Parts lie in `OUTPUT.partial` until the store is published. What was done is
+recognised by the files' names, sizes and times, the tokenizer and the options.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+from typing import Any
+
+from chomp_data import stores
+from chomp_data.prepare import engines
+from chomp_data.prepare import errors
+from chomp_data.prepare import inputs
+from chomp_data.prepare import parts
+from chomp_data.prepare import readers
+from chomp_data.prepare import tokenizers
+from chomp_data.stores import layout
+from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import publish
+
+# `inputs` is a field of the options, too.
+_SHARD_BYTES = inputs.SHARD_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """What to prepare, and how; see tools/prepare.py for each.
+
+  Attributes:
+    inputs: Globs, directories and paths.
+    output: The directory to create.
+    exclude: Patterns of files that are left out.
+    tokenizer: Which tokenizer.
+    text_key: The key of the text in JSONL.
+    id_key: The key of the id in JSONL.
+    workers: Processes; 0 and 1 stay in this one.
+    compression: 'none' or 'zstd'.
+    encoding_errors: 'strict' or 'replace'.
+    overwrite: Whether another store at `output` may be replaced.
+    chunk: Elements of a chunk.
+    shard_bytes: Bytes of input files that make one part.
+  """
+
+  inputs: tuple[str, ...]
+  output: str
+  exclude: tuple[str, ...] = ()
+  tokenizer: tokenizers.TokenizerSpec = dataclasses.field(
+    default_factory=tokenizers.TokenizerSpec
+  )
+  text_key: str = "text"
+  id_key: str = "id"
+  workers: int = 0
+  compression: str = "none"
+  encoding_errors: str = "strict"
+  overwrite: bool = False
+  chunk: int = layout.DEFAULT_CHUNK
+  shard_bytes: int = _SHARD_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+  """How far a run is.
+
+  Attributes:
+    done_bytes: Bytes of input files that are encoded.
+    total_bytes: Bytes of all of them.
+    documents: Documents that are encoded.
+  """
+
+  done_bytes: int
+  total_bytes: int
+  documents: int
+
+
+def prepare(
+  options: Options, report: Callable[[Progress], None] = lambda _: None
+) -> tuple[stores.Store, bool]:
+  """Makes a store, unless it is there already.
+
+  Args:
+    options: What and how.
+    report: Called as parts are done.
+
+  Returns:
+    (the store, whether anything was written).
+
+  Raises:
+    PrepareError: If options or inputs are wrong.
+    StoreError: If the output cannot be written to.
+    OSError: If the disk is full, for instance; nothing is published then.
+  """
+  tokenizer, files = _check(options)
+  output = pathlib.Path(options.output)
+  prepared = _identity(options, tokenizer, files)
+  with publish.lock(output):
+    store = _existing(output, options, prepared)
+    if store is not None:
+      return store, False
+    partial = publish.beside(output, ".partial")
+    tasks = _tasks(options, tokenizer, files, partial / "parts")
+    rows = _make_parts(tasks, options.workers, report)
+    if not any(row.num_documents for row in rows):
+      raise errors.PrepareError(
+        f"`--input` must hold a document that is not empty, got {len(files)}"
+        " files without one. Give other files."
+      )
+    _assemble(tasks, rows, options, tokenizer, prepared, partial / "store")
+    publish.check_destination(output, options.overwrite)
+    publish.publish(partial / "store", output)
+    shutil.rmtree(partial)
+  return stores.open_store(output), True
+
+
+def _check(
+  options: Options,
+) -> tuple[tokenizers.Tokenizer, list[inputs.InputFile]]:
+  """Returns the tokenizer and the files, or raises all problems at once."""
+  problems = []
+  for name, choices in (
+    ("compression", layout.COMPRESSIONS),
+    ("encoding_errors", readers.ENCODING_ERRORS),
+  ):
+    value = getattr(options, name)
+    if value not in choices:
+      problems.append(
+        f"`--{name}` must be one of {', '.join(choices)}, got {value!r}."
+      )
+  for name in ("text_key", "id_key", "output"):
+    if not getattr(options, name):
+      problems.append(f"`--{name}` must not be empty, got ''. Give one.")
+  if options.workers < 0:
+    problems.append(
+      f"`--workers` must be at least 0, got {options.workers}. Give the number"
+      " of processes."
+    )
+  if not options.inputs:
+    problems.append("`--input` must be given, got none. Name some text.")
+  tokenizer, files = None, None
+  try:
+    tokenizer = tokenizers.make_tokenizer(options.tokenizer)
+  except errors.PrepareError as error:
+    problems.append(str(error))
+  try:
+    files = inputs.discover(
+      options.inputs, options.exclude, _own_paths(options.output)
+    )
+  except errors.PrepareError as error:
+    problems.append(str(error))
+  try:
+    publish.check_local(options.output)
+    publish.check_destination(pathlib.Path(options.output), overwrite=True)
+  except stores.StoreError as error:
+    problems.append(str(error))
+  if problems or tokenizer is None or files is None:
+    raise errors.PrepareError("\n".join(problems))
+  return tokenizer, files
+
+
+def _own_paths(output: str) -> list[str]:
+  path = os.path.abspath(output)
+  return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]
+
+
+def _identity(
+  options: Options,
+  tokenizer: tokenizers.Tokenizer,
+  files: list[inputs.InputFile],
+) -> dict[str, Any]:
+  """Returns what a second run must have in common to have nothing to do."""
+  listing = json.dumps([[f.name, f.size, f.mtime_ns] for f in files])
+  return {
+    "inputs": {
+      "files": len(files),
+      "bytes": sum(file.size for file in files),
+      "sha256": hashlib.sha256(listing.encode()).hexdigest(),
+    },
+    "tokenizer": parts.tokenizer_hash(tokenizer.info),
+    "text_key": options.text_key,
+    "id_key": options.id_key,
+    "encoding_errors": options.encoding_errors,
+    "compression": options.compression,
+    "chunk": options.chunk,
+    "shard_bytes": options.shard_bytes,
+  }
+
+
+def _existing(
+  output: pathlib.Path, options: Options, prepared: Mapping[str, Any]
+) -> stores.Store | None:
+  """Returns the store at the output if it is the one that is asked for."""
+  if not (output / manifest_lib.FILE).exists():
+    return None
+  try:
+    store = stores.open_store(output)
+  except stores.StoreError as error:
+    if options.overwrite:
+      return None
+    raise stores.StoreError(
+      f"{error} Or replace it with --overwrite."
+    ) from error
+  found = store.manifest.prepared
+  if found == prepared:
+    return store
+  if options.overwrite:
+    return None
+  differences = [
+    f"{key}: {found.get(key)!r} there, {value!r} asked for"
+    for key, value in prepared.items()
+    if found.get(key) != value
+  ]
+  raise stores.StoreError(
+    f"{output} must be a store of the same inputs and options, got one that"
+    f" differs in {'; '.join(differences) or 'its other options'}. Choose"
+    " another --output, or replace it with --overwrite."
+  )
+
+
+def _tasks(
+  options: Options,
+  tokenizer: tokenizers.Tokenizer,
+  files: list[inputs.InputFile],
+  directory: pathlib.Path,
+) -> list[parts.PartTask]:
+  directory.mkdir(parents=True, exist_ok=True)
+  part_options = parts.PartOptions(
+    tokenizer=options.tokenizer,
+    tokenizer_hash=parts.tokenizer_hash(tokenizer.info),
+    text_key=options.text_key,
+    id_key=options.id_key,
+    encoding_errors=options.encoding_errors,
+  )
+  return [
+    parts.PartTask(shard, part_options, str(directory))
+    for shard in inputs.group(files, options.shard_bytes)
+  ]
+
+
+def _make_parts(
+  tasks: list[parts.PartTask], workers: int, report: Callable[[Progress], None]
+) -> list[parts.PartRow]:
+  """Returns the rows of all parts, in order, having made those missing."""
+  rows = {i: row for i, t in enumerate(tasks) if (row := parts.find_part(t))}
+  sizes = [sum(file.size for file in task.files) for task in tasks]
+  missing = [i for i in range(len(tasks)) if i not in rows]
+  done = sum(sizes[i] for i in rows)
+  documents = sum(row.num_documents for row in rows.values())
+  report(Progress(done, sum(sizes), documents))
+  for number, row in engines.run(
+    parts.make_part, [tasks[i] for i in missing], workers
+  ):
+    rows[missing[number]] = row
+    done += sizes[missing[number]]
+    documents += row.num_documents
+    report(Progress(done, sum(sizes), documents))
+  return [rows[i] for i in range(len(tasks))]
+
+
+def _assemble(
+  tasks: list[parts.PartTask],
+  rows: list[parts.PartRow],
+  options: Options,
+  tokenizer: tokenizers.Tokenizer,
+  prepared: Mapping[str, Any],
+  staging: pathlib.Path,
+) -> None:
+  """Joins parts into a complete store, not yet published."""
+  if staging.exists():
+    shutil.rmtree(staging)
+  with stores.StoreWriter(
+    staging,
+    tokenizer.info,
+    tokenizer_file=tokenizer.file,
+    compression=options.compression,
+    chunk=options.chunk,
+  ) as writer:
+    for task, row in zip(tasks, rows, strict=True):
+      for tokens, lengths, ids in parts.read_part(
+        task, row, writer.token_dtype
+      ):
+        writer.append(tokens, lengths, ids)
+    writer.finish(
+      num_empty_skipped=sum(row.num_empty for row in rows), prepared=prepared
+    )

@@ -1,0 +1,170 @@
+"""The sections of a config that tools/train.py reads beside `config.data`."""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import training
+
+_SECTIONS = ("checkpoint", "data", "model", "optimizer", "train")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+  """The fields of `config.train`.
+
+  Attributes:
+    num_steps: Steps of the run, or None for all steps of the input.
+    log_every_steps: Steps between progress lines.
+    document_loss_every_steps: Steps between tables of loss by document.
+    seed: Seed of the parameters.
+    parameter_sharding: 'replicated' or 'fsdp' over all devices.
+  """
+
+  num_steps: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  log_every_steps: int = schema.option(25, schema.integer(1))
+  document_loss_every_steps: int = schema.option(100, schema.integer(1))
+  seed: int = schema.option(0, schema.integer(0, 2**32 - 1))
+  parameter_sharding: str = schema.option(
+    "replicated", schema.choice(training.PARAMETER_SHARDINGS)
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CheckpointOptions:
+  """The fields of `config.checkpoint`.
+
+  Attributes:
+    every_steps: Steps between checkpoints; the last step always has one.
+    keep: Newest checkpoints kept, or None for all.
+  """
+
+  every_steps: int = schema.option(100, schema.integer(1))
+  keep: int | None = schema.option(2, schema.optional(schema.integer(1)))
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+  """A whole run, checked.
+
+  Attributes:
+    pipe: Its input.
+    num_steps: Its steps.
+    model: The decoder.
+    optimizer: The optimizer.
+    train: The loop.
+    checkpoint: The checkpoints.
+  """
+
+  pipe: pipeline.Pipeline
+  num_steps: int
+  model: decoder_lib.DecoderConfig
+  optimizer: training.OptimizerOptions
+  train: TrainOptions
+  checkpoint: CheckpointOptions
+
+  def record(self) -> dict[str, Any]:
+    """Returns what a checkpoint says of its run, as JSON values."""
+    return {
+      "model": dataclasses.asdict(self.model),
+      "optimizer": dataclasses.asdict(self.optimizer),
+      "num_steps": self.num_steps,
+      "seed": self.train.seed,
+    }
+
+
+def read(config: Any) -> RunOptions:
+  """Checks a whole config, its data included.
+
+  Args:
+    config: A ConfigDict or a mapping with the sections `data`, `model`,
+      `optimizer`, `train` and `checkpoint`; all but `data` may be absent.
+
+  Returns:
+    The run.
+
+  Raises:
+    ConfigError: If fields are wrong; all of them are listed.
+    StoreError: If a store cannot be opened.
+  """
+  config = config.to_dict() if hasattr(config, "to_dict") else config
+  problems = [
+    schema.unknown_key("config", str(name), _SECTIONS)
+    for name in config
+    if name not in _SECTIONS
+  ]
+  pipe = None
+  try:
+    pipe = pipeline.build(config.get("data"))
+  except schema.ConfigError as error:
+    problems += error.problems
+  section = config.get("model") or {}
+  if isinstance(section, Mapping):
+    # Sizes that the input knows; 1 stands in where the input is wrong.
+    section = {
+      "vocab_size": pipe.vocab_size if pipe else 1,
+      "max_positions": pipe.seq_len if pipe else 1,
+      **section,
+    }
+  parts: dict[str, Any] = {}
+  for name, cls, fields in (
+    ("model", decoder_lib.DecoderConfig, section),
+    ("optimizer", training.OptimizerOptions, config.get("optimizer") or {}),
+    ("train", TrainOptions, config.get("train") or {}),
+    ("checkpoint", CheckpointOptions, config.get("checkpoint") or {}),
+  ):
+    parts[name], found = schema.read(cls, fields, f"config.{name}")
+    problems += found
+  if parts["model"]:
+    problems += parts["model"].problems("config.model")
+  if pipe and parts["model"] and parts["train"]:
+    problems += _input_problems(pipe, parts["model"], parts["train"])
+  if problems or pipe is None:
+    raise schema.ConfigError(problems)
+  num_steps = parts["train"].num_steps or pipe.num_steps
+  return RunOptions(pipe=pipe, num_steps=int(num_steps or 0), **parts)
+
+
+def _input_problems(
+  pipe: pipeline.Pipeline,
+  model: decoder_lib.DecoderConfig,
+  train: TrainOptions,
+) -> list[str]:
+  """Returns where the input and the other sections do not fit."""
+  found = []
+  if pipe.options.batch_format != "canonical":
+    found.append(
+      "`config.data.batch_format` must be 'canonical' for the reference"
+      f" trainer, got {pipe.options.batch_format!r}. Unset it."
+    )
+  for name, least, what in (
+    ("vocab_size", pipe.vocab_size, "the stores' vocabulary"),
+    ("max_positions", pipe.seq_len, "`config.data.seq_len`"),
+  ):
+    value = getattr(model, name)
+    if value < least:
+      found.append(
+        f"`config.model.{name}` must be at least {what}, got {value} < {least}."
+        " Raise it, or leave it out."
+      )
+  if train.num_steps is None and pipe.num_steps is None:
+    found.append(
+      "`config.train.num_steps` must be set where the input is endless, got"
+      " None. Set it, or `config.data.epochs`."
+    )
+  if (
+    train.num_steps is not None
+    and pipe.num_steps is not None
+    and train.num_steps > pipe.num_steps
+  ):
+    found.append(
+      "`config.train.num_steps` must be at most the input's steps, got"
+      f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
+      " `config.data.epochs`."
+    )
+  return found

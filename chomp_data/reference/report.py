@@ -1,0 +1,159 @@
+"""The end of a run: scores, losses by document and coverage, for both readers.
+
+Tables are for people, the JSON record for programs; they hold the same
+numbers.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import json
+from typing import Any
+
+from etils import epath
+import jax
+import rich.table
+
+from chomp_data import pipeline
+from chomp_data.audit import coverage as coverage_lib
+from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import evaluation
+from chomp_data.reference import progress
+
+DocumentLosses = Mapping[progress.Document, tuple[float, int]]
+
+_MOST_DOCUMENTS = 20
+
+
+def scores(
+  pipe: pipeline.Pipeline,
+  model: decoder_lib.Decoder,
+  num_steps: int,
+  sharding: jax.sharding.Sharding,
+) -> dict[str, dict[str, evaluation.Score]]:
+  """Returns every question's score, by source.
+
+  Args:
+    pipe: The run.
+    model: Its decoder.
+    num_steps: Steps it was trained for.
+    sharding: Of the batch axis.
+  """
+  seen = evaluation.trained(pipe, num_steps)
+  return {
+    name: {
+      question: evaluation.score(
+        model,
+        evaluation.batches_of(rows, pipe.global_batch_size, sharding),
+      )
+      for question, rows in evaluation.grids(source, seen[name]).items()
+    }
+    for name, source in pipe.sources.items()
+  }
+
+
+def score_table(
+  found: Mapping[str, Mapping[str, evaluation.Score]],
+) -> rich.table.Table:
+  """Returns the scores, one line a question."""
+  table = rich.table.Table(title="perplexity by question", title_justify="left")
+  table.add_column("source", overflow="fold")
+  table.add_column("question")
+  for name in ("perplexity", "loss", "tokens", "rows"):
+    table.add_column(name, justify="right")
+  for source, questions in found.items():
+    for question, score in questions.items():
+      table.add_row(
+        source,
+        question,
+        f"{score.perplexity:.3f}",
+        f"{score.loss:.4f}",
+        f"{score.tokens:,}",
+        f"{score.rows:,}",
+      )
+  return table
+
+
+def document_lines(
+  pipe: pipeline.Pipeline, losses: DocumentLosses
+) -> Iterator[str]:
+  """Yields loss by document, the greatest first, at most twenty lines."""
+  worst = sorted(losses.items(), key=lambda item: -item[1][0])
+  for (source, document), (loss, tokens) in worst[:_MOST_DOCUMENTS]:
+    name = pipe.source_names[source]
+    identity = pipe.sources[name].store.document_id(document)
+    yield f"{loss:8.4f} nats  {tokens:8,} tokens  {name}: {identity}"
+  if len(worst) > _MOST_DOCUMENTS:
+    yield f"... {len(worst) - _MOST_DOCUMENTS} more documents"
+
+
+def record(
+  pipe: pipeline.Pipeline,
+  step: int,
+  found: Mapping[str, Mapping[str, evaluation.Score]],
+  read: list[coverage_lib.Coverage],
+) -> dict[str, Any]:
+  """Returns what can be said of a finished run at any time, as JSON values."""
+  return {
+    "step": step,
+    "evaluation": {
+      source: {
+        question: {
+          "perplexity": score.perplexity,
+          "loss": score.loss,
+          "tokens": score.tokens,
+          "rows": score.rows,
+        }
+        for question, score in questions.items()
+      }
+      for source, questions in found.items()
+    },
+    "coverage": {
+      own.source: [
+        {
+          "document": document,
+          "id": pipe.sources[own.source].store.document_id(document),
+          "length": int(own.length[i]),
+          "rows": int(own.rows[i]),
+          "tokens": int(own.tokens[i]),
+          "distinct_tokens": int(own.distinct[i]),
+        }
+        for i, document in enumerate(own.document.tolist())
+      ]
+      for own in read
+    },
+  }
+
+
+def progress_record(
+  pipe: pipeline.Pipeline, window: progress.Window, losses: DocumentLosses
+) -> dict[str, Any]:
+  """Returns how a run's last steps went, as JSON values."""
+  return {
+    "loss": window.loss,
+    "tokens_per_second": window.tokens_per_second,
+    "positions_per_second": window.positions_per_second,
+    "wait_share": window.wait_share,
+    "loss_by_document": [
+      {
+        "source": pipe.source_names[source],
+        "document": document,
+        "loss": loss,
+        "tokens": tokens,
+      }
+      for (source, document), (loss, tokens) in losses.items()
+    ],
+  }
+
+
+def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
+  """Updates a record so that a reader sees the old or the new one whole.
+
+  Args:
+    path: The file; fields of it that `values` does not have are kept.
+    values: The record.
+  """
+  if path.exists():
+    values = {**json.loads(path.read_text()), **values}
+  part = path.with_name(path.name + ".part")
+  part.write_text(json.dumps(values, indent=2) + "\n")
+  part.replace(path)

@@ -1,0 +1,184 @@
+"""How an array of a store lies on disk: zarr v3, sharded, one dimension.
+
+A shard file holds up to `shard // chunk` inner chunks, each followed by the
+crc32c of its stored bytes, then an index of (offset, size) pairs of uint64 and
+the index's crc32c. Everything is little-endian. Absent chunks, which only the
+last shard has, are 2**64 - 1 twice. Source: the Zarr v3 core specification
+and its `sharding_indexed`, `bytes`, `zstd` and `crc32c` codecs.
+"""
+
+import dataclasses
+import json
+
+import google_crc32c
+import numpy as np
+
+DTYPES = ("uint8", "uint16", "uint32", "int64")
+COMPRESSIONS = ("none", "zstd")
+DEFAULT_CHUNK = 256 * 1024
+DEFAULT_CHUNKS_PER_SHARD = 256
+ZSTD_LEVEL = 1
+CRC_BYTES = 4
+
+_ABSENT = np.iinfo(np.uint64).max
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayLayout:
+  """What decides an array's files, besides its values.
+
+  Attributes:
+    dtype: One of `DTYPES`.
+    size: Number of elements.
+    chunk: Elements of an inner chunk; the last one is padded with zeros.
+    shard: Elements of a shard file, a multiple of `chunk`.
+    compression: One of `COMPRESSIONS`.
+  """
+
+  dtype: str
+  size: int
+  chunk: int
+  shard: int
+  compression: str
+
+  @property
+  def numpy_dtype(self) -> np.dtype:
+    """The dtype of the values as they are stored."""
+    return np.dtype(self.dtype).newbyteorder("<")
+
+  @property
+  def chunk_bytes(self) -> int:
+    """Bytes of a decoded chunk, without its crc32c."""
+    return self.chunk * self.numpy_dtype.itemsize
+
+  @property
+  def chunks_per_shard(self) -> int:
+    """Slots of a shard's index."""
+    return self.shard // self.chunk
+
+  @property
+  def num_chunks(self) -> int:
+    """Chunks that hold at least one element."""
+    return -(-self.size // self.chunk)
+
+  @property
+  def num_shards(self) -> int:
+    """Shard files."""
+    return -(-self.size // self.shard)
+
+  @property
+  def index_bytes(self) -> int:
+    """Bytes of a shard's index, its crc32c included."""
+    return 16 * self.chunks_per_shard + CRC_BYTES
+
+  def chunks_of_shard(self, shard: int) -> range:
+    """Returns the chunks that a shard file holds."""
+    first = shard * self.chunks_per_shard
+    return range(first, min(first + self.chunks_per_shard, self.num_chunks))
+
+  def elements_of_chunk(self, chunk: int) -> int:
+    """Returns how many elements of a chunk are not padding."""
+    return min(self.chunk, self.size - chunk * self.chunk)
+
+  def files(self) -> list[str]:
+    """Returns the array's files, relative to its directory."""
+    return ["zarr.json", *(shard_file(i) for i in range(self.num_shards))]
+
+  def zarr_json(self) -> bytes:
+    """Returns the array's zarr v3 metadata, always the same bytes."""
+    little = {"name": "bytes", "configuration": {"endian": "little"}}
+    if self.dtype == "uint8":
+      little = {"name": "bytes"}
+    inner = [little]
+    if self.compression == "zstd":
+      options = {"level": ZSTD_LEVEL, "checksum": False}
+      inner.append({"name": "zstd", "configuration": options})
+    metadata = {
+      "zarr_format": 3,
+      "node_type": "array",
+      "shape": [self.size],
+      "data_type": self.dtype,
+      "fill_value": 0,
+      "chunk_grid": {
+        "name": "regular",
+        "configuration": {"chunk_shape": [self.shard]},
+      },
+      "chunk_key_encoding": {"name": "default"},
+      "codecs": [
+        {
+          "name": "sharding_indexed",
+          "configuration": {
+            "chunk_shape": [self.chunk],
+            "codecs": [*inner, {"name": "crc32c"}],
+            "index_codecs": [
+              {"name": "bytes", "configuration": {"endian": "little"}},
+              {"name": "crc32c"},
+            ],
+            "index_location": "end",
+          },
+        }
+      ],
+    }
+    return (json.dumps(metadata, indent=1, sort_keys=True) + "\n").encode()
+
+
+def shard_file(shard: int) -> str:
+  """Returns a shard's file, relative to its array's directory."""
+  return f"c/{shard}"
+
+
+def crc32c(data) -> int:
+  """Returns the CRC-32C of a contiguous read-only buffer."""
+  return google_crc32c.value(data)
+
+
+def crc_bytes(value: int) -> bytes:
+  """Returns a crc32c as it is stored."""
+  return value.to_bytes(CRC_BYTES, "little")
+
+
+def encode_index(entries: list[tuple[int, int]], num_slots: int) -> bytes:
+  """Encodes a shard's index.
+
+  Args:
+    entries: (offset, size in bytes) of the chunks present, crc32c included.
+    num_slots: Slots of the index.
+
+  Returns:
+    The bytes that end the shard file.
+  """
+  table = np.full((num_slots, 2), _ABSENT, "<u8")
+  if entries:
+    table[: len(entries)] = entries
+  data = table.tobytes()
+  return data + crc_bytes(crc32c(data))
+
+
+def decode_index(data: bytes, num_present: int, num_bytes: int) -> np.ndarray:
+  """Decodes and checks a shard's index.
+
+  Args:
+    data: The bytes that end the shard file.
+    num_present: How many chunks the shard must hold.
+    num_bytes: Size of the file less the index.
+
+  Returns:
+    int64[num_present, 2], (offset, size in bytes), crc32c included.
+
+  Raises:
+    ValueError: If the chunks do not fill the file once, or the crc differs.
+  """
+  stored = data[-CRC_BYTES:]
+  found = crc_bytes(crc32c(data[:-CRC_BYTES]))
+  if stored != found:
+    raise ValueError(f"index crc32c {found.hex()}, expected {stored.hex()}")
+  table = np.frombuffer(data[:-CRC_BYTES], "<u8").reshape(-1, 2)
+  present, absent = table[:num_present], table[num_present:]
+  if np.any(present > num_bytes) or np.any(absent != _ABSENT):
+    raise ValueError(f"an index of other than {num_present} chunks")
+  entries = present.astype(np.int64)
+  in_order = entries[np.argsort(entries[:, 0], kind="stable")]
+  ends = np.concatenate([[0], np.cumsum(in_order[:, 1])])
+  if np.any(in_order[:, 0] != ends[:-1]) or ends[-1] != num_bytes:
+    raise ValueError("chunks that overlap or leave gaps")
+  return entries

@@ -1,0 +1,169 @@
+"""Opening a store: its manifest, the files that it lists, and its readers.
+
+Nothing is allocated by what a manifest claims before it is checked, and no
+token is read.
+"""
+
+import functools
+import hashlib
+import os
+import pathlib
+
+import numpy as np
+
+from chomp_data.stores import arrays
+from chomp_data.stores import errors
+from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import mapped
+
+_HASH_BLOCK = 1 << 22
+
+
+class Opened:
+  """What a process holds of an opened store."""
+
+  def __init__(self, path: pathlib.Path, cache_bytes: int):
+    self.path = path
+    self._cache_bytes = cache_bytes
+    self.manifest = _read_manifest(path)
+    _check_files(path, self.manifest)
+    self.counters = arrays.Counters()
+
+  @functools.cached_property
+  def tokens(self) -> arrays.StoredArray:
+    return self.array("tokens")
+
+  @functools.cached_property
+  def offsets(self) -> arrays.StoredArray:
+    return self.array("offsets")
+
+  @functools.cached_property
+  def id_bytes(self) -> arrays.StoredArray:
+    return self.array("id_bytes")
+
+  @functools.cached_property
+  def id_offsets(self) -> arrays.StoredArray:
+    return self.array("id_offsets")
+
+  def array(self, name: str) -> arrays.StoredArray:
+    """Returns a reader of an array."""
+    entry = self.manifest.arrays[name]
+    check = None
+    if name in ("offsets", "id_offsets"):
+      of = "tokens" if name == "offsets" else "id_bytes"
+      check = self._offsets_check(name, self.manifest.arrays[of].layout.size)
+    counters = self.counters if name == "tokens" else arrays.Counters()
+    if entry.layout.compression == "none":
+      return mapped.MappedArray(self.path / name, entry, counters, check)
+    # TensorStore takes 0.2 s to import, and most stores do without it.
+    from chomp_data.stores import cached
+
+    return cached.CachedArray(
+      self.path / name, entry, counters, check, self._cache_bytes
+    )
+
+  def _offsets_check(self, name: str, end: int) -> arrays.ChunkCheck:
+    shape = self.manifest.arrays[name].layout
+
+    def check(chunk: int, values: np.ndarray) -> None:
+      first = 0 if chunk == 0 else values[0]
+      last = end if chunk == shape.num_chunks - 1 else values[-1]
+      if (
+        values[0] != first
+        or values[-1] != last
+        or not 0 <= values[0] <= values[-1] <= end
+        or np.any(values[1:] < values[:-1])
+      ):
+        raise errors.StoreError(
+          f"{self.path / name} must rise from 0 to {end}, got"
+          f" {values[0]} .. {values[-1]} in chunk {chunk}. {arrays.RESTORE}"
+        )
+
+    return check
+
+
+def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
+  if not path.is_dir():
+    raise errors.StoreError(
+      f"{path} must be a directory, got"
+      f" {'a file' if path.exists() else 'nothing'} there. Make a store with"
+      " tools/prepare.py, or correct the path."
+    )
+  file = path / manifest_lib.FILE
+  try:
+    data = file.read_bytes()
+  except FileNotFoundError:
+    raise errors.StoreError(
+      f"{path} must hold {manifest_lib.FILE}, which is written last, got"
+      f" {sorted(os.listdir(path))[:5]}. It is not a store, or an unfinished"
+      " one: run tools/prepare.py again."
+    ) from None
+  except OSError as error:
+    raise errors.StoreError(
+      f"{file} must be readable, got {error}. {arrays.RESTORE}"
+    ) from error
+  return manifest_lib.parse(data, str(file))
+
+
+def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
+  """Checks that the listed files, and no others, are there in full."""
+  missing = dict(manifest.files)
+  for folder, folders, names in os.walk(path):
+    folders.sort()
+    for name in names:
+      file = pathlib.Path(folder, name)
+      relative = file.relative_to(path).as_posix()
+      if relative == manifest_lib.FILE:
+        continue
+      entry = missing.pop(relative, None)
+      if entry is None:
+        raise errors.StoreError(
+          f"{file} must not exist: the manifest does not list it. Remove it,"
+          " or prepare the store again."
+        )
+      try:
+        size = file.stat().st_size
+      except OSError as error:
+        raise errors.StoreError(
+          f"{file} must be readable, got {error}. {arrays.RESTORE}"
+        ) from error
+      if size != entry.size:
+        raise errors.StoreError(
+          f"{file} must be of {entry.size} bytes, got {size}. {arrays.RESTORE}"
+        )
+  if missing:
+    raise errors.StoreError(
+      f"{path / sorted(missing)[0]} must exist, got {len(missing)} missing"
+      f" file(s). {arrays.RESTORE}"
+    )
+  for name, entry in manifest.arrays.items():
+    file = path / name / "zarr.json"
+    if file.read_bytes() != entry.layout.zarr_json():
+      raise errors.StoreError(
+        f"{file} must be what the manifest implies, got other bytes."
+        f" {arrays.RESTORE}"
+      )
+
+
+def read_listed(
+  path: pathlib.Path, entry: manifest_lib.FileEntry, keep: bool = True
+) -> bytes:
+  """Returns a file's bytes where `keep`, its SHA-256 checked."""
+  content = hashlib.sha256()
+  blocks = []
+  try:
+    with open(path, "rb") as file:
+      while block := file.read(_HASH_BLOCK):
+        content.update(block)
+        if keep:
+          blocks.append(block)
+  except OSError as error:
+    raise errors.StoreError(
+      f"{path} must be readable, got {error}. {arrays.RESTORE}"
+    ) from error
+  if content.hexdigest() != entry.sha256:
+    raise errors.StoreError(
+      f"{path} must have SHA-256 {entry.sha256}, got {content.hexdigest()}."
+      f" {arrays.RESTORE}"
+    )
+  return b"".join(blocks)

@@ -1,0 +1,142 @@
+"""Locking, staging and publishing a directory in one step.
+
+A store is written beside its destination and renamed into place when it is
+complete and on disk, by the one process that holds its lock.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+
+from chomp_data.stores import errors
+from chomp_data.stores import manifest as manifest_lib
+
+
+def check_local(path: str | os.PathLike[str]) -> None:
+  """Raises StoreError where a path is a URL."""
+  if "://" in os.fspath(path):
+    raise errors.StoreError(
+      f"`path` must be a local directory, got {os.fspath(path)!r}. Copy the"
+      " store to a local disk; object stores are not supported yet."
+    )
+
+
+def beside(path: pathlib.Path, suffix: str) -> pathlib.Path:
+  """Returns the sibling of a path with a suffix added to its name."""
+  path = path.absolute()
+  if not path.name:
+    raise errors.StoreError(
+      f"`path` must name a directory to create, got {os.fspath(path)!r}. Give"
+      " one below it."
+    )
+  return path.with_name(path.name + suffix)
+
+
+@contextlib.contextmanager
+def lock(path: pathlib.Path) -> Iterator[None]:
+  """Holds the one writer's lock of a destination; the kernel frees it.
+
+  Args:
+    path: The destination; the lock is the file `path`.lock beside it, gone
+      when the lock is.
+
+  Raises:
+    StoreError: If another process is writing there.
+  """
+  file = beside(path, ".lock")
+  file.parent.mkdir(parents=True, exist_ok=True)
+  while True:
+    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+      fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+      os.close(descriptor)
+      raise errors.StoreError(
+        f"{path} must have one writer, but another process holds the lock"
+        f" {file}. Wait for it, or write elsewhere."
+      ) from None
+    # The holder before us may have removed the file that we locked.
+    if _same_file(descriptor, file):
+      break
+    os.close(descriptor)
+  try:
+    yield
+  finally:
+    file.unlink(missing_ok=True)
+    os.close(descriptor)
+
+
+def check_destination(path: pathlib.Path, overwrite: bool) -> None:
+  """Checks that a store may be put at a path.
+
+  Args:
+    path: The destination.
+    overwrite: Whether a store there may be replaced.
+
+  Raises:
+    StoreError: If there is a file, another directory with something in it, or
+      a store and not `overwrite`.
+  """
+  if not os.path.lexists(path):
+    return
+  if not path.is_dir():
+    raise errors.StoreError(
+      f"{path} must be a directory or not exist, got a file. Choose another"
+      " output."
+    )
+  entries = set(os.listdir(path))
+  known = {*manifest_lib.ARRAYS, manifest_lib.FILE, manifest_lib.TOKENIZER_FILE}
+  if entries and (manifest_lib.FILE not in entries or entries - known):
+    other = sorted(entries - known) or sorted(entries)
+    raise errors.StoreError(
+      f"{path} must be empty, a store, or not exist, got a directory that"
+      f" holds {other[0]!r}. Choose another output, or empty it."
+    )
+  if entries and not overwrite:
+    raise errors.StoreError(
+      f"{path} must not exist, got a store there. Choose another output, or"
+      " ask for it to be overwritten."
+    )
+
+
+def publish(staged: pathlib.Path, path: pathlib.Path) -> None:
+  """Renames a complete directory into place, replacing what is there.
+
+  Args:
+    staged: On the same file system, all of its files on disk.
+    path: The destination, as `check_destination` admits it.
+  """
+  sync_directories(staged)
+  old = beside(path, ".old")
+  if path.is_dir() and os.listdir(path):
+    shutil.rmtree(old, ignore_errors=True)
+    os.rename(path, old)
+  # An empty directory is replaced by the rename itself.
+  os.rename(staged, path)
+  shutil.rmtree(old, ignore_errors=True)
+  sync(path.absolute().parent)
+
+
+def sync_directories(path: pathlib.Path) -> None:
+  """Puts the entries of a directory and of those below it on disk."""
+  for folder, _, _ in os.walk(path):
+    sync(pathlib.Path(folder))
+
+
+def sync(path: pathlib.Path) -> None:
+  """Puts a file or directory on disk."""
+  descriptor = os.open(path, os.O_RDONLY)
+  try:
+    os.fsync(descriptor)
+  finally:
+    os.close(descriptor)
+
+
+def _same_file(descriptor: int, path: pathlib.Path) -> bool:
+  try:
+    return os.path.samestat(os.fstat(descriptor), os.stat(path))
+  except FileNotFoundError:
+    return False

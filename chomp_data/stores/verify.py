@@ -1,0 +1,48 @@
+"""Reading a whole store to check it."""
+
+import hashlib
+import os
+import pathlib
+
+import numpy as np
+
+from chomp_data.stores import arrays
+from chomp_data.stores import errors
+from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import opening
+from chomp_data.stores import store as store_lib
+
+
+def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
+  """Reads every byte of a store and checks it.
+
+  Args:
+    path: Its directory.
+
+  Returns:
+    The manifest.
+
+  Raises:
+    StoreError: If a file or a chunk is not as it was written.
+  """
+  store = store_lib.open_store(path)
+  directory = pathlib.Path(store.path)
+  for name, entry in sorted(store.manifest.files.items()):
+    opening.read_listed(directory / name, entry, keep=False)
+  opened = opening.Opened(directory, store_lib.DEFAULT_CACHE_BYTES)
+  readers = {name: opened.array(name) for name in manifest_lib.ARRAYS}
+  for name, array in readers.items():
+    content = hashlib.sha256()
+    num_chunks = array.entry.layout.num_chunks
+    for chunk in range(num_chunks):
+      for _, values in array.chunks(np.asarray([chunk])):
+        content.update(values.data)
+    if content.hexdigest() != array.entry.sha256:
+      raise errors.StoreError(
+        f"{directory / name} must hold values of SHA-256"
+        f" {array.entry.sha256}, got {content.hexdigest()}. {arrays.RESTORE}"
+      )
+  for _ in store.iter_lengths():
+    pass
+  store.find_documents([])
+  return store.manifest

@@ -1,0 +1,319 @@
+"""Writing a store: arrays chunk by chunk, the manifest last, then publishing.
+
+Memory is bounded by a few chunks, whatever the corpus. The bytes written
+depend on the documents and the options only.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import itertools
+import os
+import pathlib
+import shutil
+from typing import Any
+
+import numpy as np
+
+from chomp_data.stores import array_writer
+from chomp_data.stores import errors
+from chomp_data.stores import layout
+from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import publish
+from chomp_data.stores import store as store_lib
+
+
+class StoreWriter:
+  """Writes a store into a staging directory, which the caller publishes.
+
+  A context manager: its files are closed at the end, complete or not.
+  """
+
+  def __init__(
+    self,
+    staging: str | os.PathLike[str],
+    tokenizer_info: manifest_lib.TokenizerInfo,
+    *,
+    tokenizer_file: bytes | None = None,
+    compression: str = "none",
+    chunk: int = layout.DEFAULT_CHUNK,
+    chunks_per_shard: int = layout.DEFAULT_CHUNKS_PER_SHARD,
+  ):
+    """Creates the staging directory.
+
+    Args:
+      staging: A directory that does not exist.
+      tokenizer_info: The tokenizer of the tokens.
+      tokenizer_file: Its `tokenizer.json`, for kind 'huggingface' only.
+      compression: 'none' or 'zstd'.
+      chunk: Elements of a chunk.
+      chunks_per_shard: Chunks of a file.
+
+    Raises:
+      StoreError: If an option is out of range.
+    """
+    if compression not in layout.COMPRESSIONS:
+      raise errors.StoreError(
+        f"`compression` must be one of {', '.join(layout.COMPRESSIONS)}, got"
+        f" {compression!r}. Correct it."
+      )
+    for name, value in (
+      ("chunk", chunk),
+      ("chunks_per_shard", chunks_per_shard),
+    ):
+      if value < 1:
+        raise errors.StoreError(
+          f"`{name}` must be at least 1, got {value}. Correct it."
+        )
+    _check_tokenizer(tokenizer_info, tokenizer_file)
+    self._staging = pathlib.Path(staging)
+    self._tokenizer = tokenizer_info
+    self._tokenizer_file = tokenizer_file
+    self._staging.mkdir(parents=True)
+    dtypes = {
+      "tokens": manifest_lib.token_dtype(tokenizer_info.vocab_size),
+      "offsets": "int64",
+      "id_bytes": "uint8",
+      "id_offsets": "int64",
+    }
+    self._arrays = {
+      name: array_writer.ArrayWriter(
+        self._staging / name,
+        layout.ArrayLayout(
+          dtype, 0, chunk, chunk * chunks_per_shard, compression
+        ),
+      )
+      for name, dtype in dtypes.items()
+    }
+    self._arrays["offsets"].append(np.zeros(1, np.int64))
+    self._arrays["id_offsets"].append(np.zeros(1, np.int64))
+    self._num_documents = 0
+
+  @property
+  def token_dtype(self) -> np.dtype:
+    """The dtype that tokens are stored in."""
+    name = manifest_lib.token_dtype(self._tokenizer.vocab_size)
+    return np.dtype(name).newbyteorder("<")
+
+  def __enter__(self) -> "StoreWriter":
+    return self
+
+  def __exit__(self, *unused) -> None:
+    for array in self._arrays.values():
+      array.close()
+
+  def append(
+    self, tokens: np.ndarray, lengths: np.ndarray, ids: Sequence[str]
+  ) -> None:
+    """Appends documents.
+
+    Args:
+      tokens: Integers [sum of lengths], of the documents one after the other.
+      lengths: int64[N], in tokens; 0 is a document of no token.
+      ids: N document ids.
+
+    Raises:
+      StoreError: If a token is not below the vocabulary size, or the lengths
+        do not add up.
+    """
+    if tokens.dtype.kind not in "iu" or tokens.ndim != 1:
+      raise errors.StoreError(
+        "`tokens` must be integers of one dimension, got"
+        f" {tokens.dtype}{list(tokens.shape)}. Convert them."
+      )
+    lengths = np.asarray(lengths, np.int64)
+    if len(lengths) != len(ids) or int(lengths.sum()) != len(tokens):
+      raise errors.StoreError(
+        f"`lengths` must be those of {len(ids)} ids and {len(tokens)} tokens,"
+        f" got {len(lengths)} lengths of {int(lengths.sum())} tokens."
+      )
+    vocab_size = self._tokenizer.vocab_size
+    if len(tokens):
+      low, high = int(tokens.min()), int(tokens.max())
+      if low < 0 or high >= vocab_size:
+        raise errors.StoreError(
+          f"`tokens` must be in 0 .. {vocab_size - 1}, the tokenizer's ids, got"
+          f" {low if low < 0 else high}. Give the tokenizer that made them."
+        )
+    encoded = [_encode_id(name) for name in ids]
+    self._append_offsets("offsets", lengths)
+    self._append_offsets(
+      "id_offsets", np.asarray([len(name) for name in encoded], np.int64)
+    )
+    self._arrays["tokens"].append(tokens)
+    self._arrays["id_bytes"].append(np.frombuffer(b"".join(encoded), np.uint8))
+    self._num_documents += len(ids)
+
+  def finish(
+    self,
+    *,
+    num_empty_skipped: int = 0,
+    prepared: Mapping[str, Any] | None = None,
+  ) -> manifest_lib.Manifest:
+    """Writes what is left, and the manifest; all of it is then on disk.
+
+    Args:
+      num_empty_skipped: Documents of the input left out because empty.
+      prepared: How the store was made, JSON values.
+
+    Returns:
+      The manifest of the complete staging directory.
+    """
+    files = {}
+    entries = {}
+    for name, array in self._arrays.items():
+      entries[name] = array.finish()
+      for file, entry in array.files.items():
+        files[f"{name}/{file}"] = entry
+    if self._tokenizer_file is not None:
+      file = self._staging / manifest_lib.TOKENIZER_FILE
+      files[file.name] = array_writer.write_file(file, self._tokenizer_file)
+    manifest = manifest_lib.Manifest(
+      num_documents=self._num_documents,
+      num_tokens=entries["tokens"].layout.size,
+      num_empty_skipped=num_empty_skipped,
+      tokenizer=self._tokenizer,
+      arrays=entries,
+      files=files,
+      prepared=prepared or {},
+    )
+    array_writer.write_file(
+      self._staging / manifest_lib.FILE, manifest_lib.serialize(manifest)
+    )
+    return manifest
+
+  def _append_offsets(self, name: str, lengths: np.ndarray) -> None:
+    array = self._arrays[name]
+    array.append(array.last_value + np.cumsum(lengths))
+
+
+def write_store(
+  path: str | os.PathLike[str],
+  documents: Iterable[np.ndarray | Sequence[int]],
+  *,
+  tokenizer_info: manifest_lib.TokenizerInfo,
+  ids: Iterable[str] | None = None,
+  tokenizer_file: bytes | None = None,
+  compression: str = "none",
+  chunk: int = layout.DEFAULT_CHUNK,
+  chunks_per_shard: int = layout.DEFAULT_CHUNKS_PER_SHARD,
+  overwrite: bool = False,
+  prepared: Mapping[str, Any] | None = None,
+) -> store_lib.Store:
+  """Writes documents to a new store, published at the end or not at all.
+
+  Args:
+    path: The directory to create.
+    documents: Token ids, integers [length]; drawn one by one.
+    tokenizer_info: The tokenizer that made them.
+    ids: As many document ids; by default '0', '1', ...
+    tokenizer_file: Its `tokenizer.json`, for kind 'huggingface' only.
+    compression: 'none' or 'zstd'.
+    chunk: Elements of a chunk.
+    chunks_per_shard: Chunks of a file.
+    overwrite: Whether a store at `path` may be replaced.
+    prepared: How the store was made, JSON values.
+
+  Returns:
+    The store, opened.
+
+  Raises:
+    StoreError: If there is something at `path`, another writer is at it, or
+      documents and tokenizer do not fit.
+  """
+  publish.check_local(path)
+  destination = pathlib.Path(path)
+  publish.check_destination(destination, overwrite)
+  with publish.lock(destination):
+    staging = publish.beside(destination, ".writing")
+    shutil.rmtree(staging, ignore_errors=True)
+    try:
+      with StoreWriter(
+        staging,
+        tokenizer_info,
+        tokenizer_file=tokenizer_file,
+        compression=compression,
+        chunk=chunk,
+        chunks_per_shard=chunks_per_shard,
+      ) as writer:
+        _append_all(writer, documents, ids)
+        writer.finish(prepared=prepared)
+      # Again: something may have come there in the meantime.
+      publish.check_destination(destination, overwrite)
+      publish.publish(staging, destination)
+    finally:
+      shutil.rmtree(staging, ignore_errors=True)
+  return store_lib.open_store(path)
+
+
+def _append_all(
+  writer: StoreWriter,
+  documents: Iterable[np.ndarray | Sequence[int]],
+  ids: Iterable[str] | None,
+) -> None:
+  names = map(str, itertools.count()) if ids is None else iter(ids)
+  number = 0
+  for number, document in enumerate(documents, 1):
+    tokens = np.asarray(document)
+    if not tokens.size:
+      # NumPy takes an empty list for floats.
+      tokens = np.empty(0, np.int64)
+    name = next(names, None)
+    if name is None:
+      raise errors.StoreError(
+        f"`ids` must be as many as the documents, got {number - 1}. Give one"
+        " for each."
+      )
+    writer.append(tokens, np.asarray([tokens.size]), [name])
+  if ids is not None and next(names, None) is not None:
+    raise errors.StoreError(
+      f"`ids` must be as many as the documents, got more than {number}. Give"
+      " one for each."
+    )
+
+
+def _encode_id(name: str) -> bytes:
+  try:
+    return name.encode()
+  except (AttributeError, UnicodeEncodeError):
+    raise errors.StoreError(
+      f"a document id must be a string of valid Unicode, got {name!r}. Give"
+      " another id."
+    ) from None
+
+
+def _check_tokenizer(
+  info: manifest_lib.TokenizerInfo, file: bytes | None
+) -> None:
+  problems = []
+  if info.kind not in manifest_lib.TOKENIZER_KINDS:
+    problems.append(
+      f"`kind` must be one of {', '.join(manifest_lib.TOKENIZER_KINDS)}, got"
+      f" {info.kind!r}"
+    )
+  if not 1 <= info.vocab_size <= manifest_lib.MAX_VOCAB_SIZE:
+    problems.append(
+      f"`vocab_size` must be in 1 .. {manifest_lib.MAX_VOCAB_SIZE}, got"
+      f" {info.vocab_size}"
+    )
+  for name in ("pad_id", "eos_id", "bos_id"):
+    value = getattr(info, name)
+    if value is not None and not 0 <= value < info.vocab_size:
+      problems.append(
+        f"`{name}` must be below the vocabulary size {info.vocab_size}, got"
+        f" {value}"
+      )
+  if (file is not None) != (info.kind == "huggingface"):
+    problems.append(
+      "`tokenizer_file` must be given for kind 'huggingface' and no other, got"
+      f" {'one' if file is not None else 'none'} for {info.kind!r}"
+    )
+  elif file is not None and hashlib.sha256(file).hexdigest() != info.sha256:
+    problems.append(
+      f"`sha256` must be that of `tokenizer_file`, got {info.sha256}"
+    )
+  if problems:
+    raise errors.StoreError(
+      "The tokenizer's description is wrong: " + "; ".join(problems) + "."
+    )

@@ -1,0 +1,69 @@
+"""Tiny real stores for tests."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence
+import hashlib
+import os
+
+import numpy as np
+
+from chomp_data import stores
+
+
+def make_store(
+  path: str | os.PathLike[str],
+  documents: Iterable[np.ndarray | Sequence[int]],
+  *,
+  ids: Sequence[str] | None = None,
+  vocab_size: int = 256,
+  pad_id: int | None = 0,
+  eos_id: int | None = 1,
+  bos_id: int | None = None,
+  adds_bos: bool = False,
+  adds_eos: bool = False,
+  compression: str = "none",
+  chunk: int = 256,
+  chunks_per_shard: int = 8,
+) -> stores.Store:
+  """Writes a store with chunks so small that spans cross them.
+
+  Args:
+    path: The directory to create.
+    documents: Token ids of each document.
+    ids: Document ids; by default '0', '1', ...
+    vocab_size: Token ids are below it.
+    pad_id: Padding, or None.
+    eos_id: End of a document, or None.
+    bos_id: Begin of a document, or None.
+    adds_bos: Whether to say that documents start with `bos_id`.
+    adds_eos: Whether to say that documents end with `eos_id`.
+    compression: 'none' or 'zstd'.
+    chunk: Elements of a chunk.
+    chunks_per_shard: Chunks of a file.
+
+  Returns:
+    The store, opened.
+  """
+  # A test that wants a vocabulary of one or two ids need not name them.
+  pad_id, eos_id, bos_id = (
+    None if token is None or token >= vocab_size else token
+    for token in (pad_id, eos_id, bos_id)
+  )
+  return stores.write_store(
+    path,
+    documents,
+    ids=ids,
+    tokenizer_info=stores.TokenizerInfo(
+      kind="custom",
+      sha256=hashlib.sha256(f"test {vocab_size}".encode()).hexdigest(),
+      vocab_size=vocab_size,
+      pad_id=pad_id,
+      eos_id=eos_id,
+      bos_id=bos_id,
+      adds_bos=adds_bos,
+      adds_eos=adds_eos,
+    ),
+    compression=compression,
+    chunk=chunk,
+    chunks_per_shard=chunks_per_shard,
+  )

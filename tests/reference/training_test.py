@@ -1,0 +1,234 @@
+"""The loss counts what is trained on; steps learn, on any number of devices."""
+
+import json
+import os
+import subprocess
+import sys
+
+from flax import nnx
+import jax
+import numpy as np
+import pytest
+
+from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import training
+
+_VOCAB, _SEQ_LEN, _ROWS = 19, 12, 8
+
+_CONFIG = decoder_lib.DecoderConfig(
+  vocab_size=_VOCAB,
+  max_positions=_SEQ_LEN,
+  d_model=16,
+  num_layers=2,
+  num_heads=2,
+  mlp_dim=24,
+)
+
+
+def _batch(seed: int = 0) -> dict[str, np.ndarray]:
+  """Rows of one document each, at columns 0 .. 3, with filler around it."""
+  rng = np.random.default_rng(seed)
+  columns = np.arange(_SEQ_LEN)
+  begin = (np.arange(_ROWS) % 4)[:, None]
+  end = begin + 7
+  inside = (columns >= begin) & (columns < end)
+  tokens = rng.integers(1, _VOCAB, (_ROWS, _SEQ_LEN), np.int32)
+  return {
+    "tokens": np.where(inside, tokens, 0).astype(np.int32),
+    "segment_ids": (columns >= begin).astype(np.int32),
+    "positions": np.tile(columns.astype(np.int32), (_ROWS, 1)),
+    "loss_mask": inside & (columns < end - 1),
+    "source_id": np.zeros(_ROWS, np.int32),
+    "document_id": (np.arange(_ROWS, dtype=np.int32) % 3)[:, None],
+  }
+
+
+def make_mesh(num_devices: int) -> jax.sharding.Mesh:
+  return jax.sharding.Mesh(np.asarray(jax.devices()[:num_devices]), ("data",))
+
+
+def make_trainer(**options) -> training.Trainer:
+  return training.Trainer(
+    _CONFIG,
+    training.OptimizerOptions(warmup_steps=2, learning_rate=1e-2),
+    num_steps=40,
+    **options,
+  )
+
+
+@pytest.fixture(scope="module")
+def trainer() -> training.Trainer:
+  return make_trainer(mesh=make_mesh(1))
+
+
+def run(trainer: training.Trainer, num_steps: int, num_batches: int = 2):
+  state = trainer.init(0)
+  losses, rates = [], []
+  for step in range(num_steps):
+    batch = jax.device_put(_batch(step % num_batches), trainer.batch_sharding)
+    state, metrics = trainer.step(state, batch)
+    losses.append(float(metrics["loss"]))
+    rates.append(float(metrics["learning_rate"]))
+  return state, losses, rates
+
+
+@pytest.fixture(scope="module")
+def model(trainer) -> decoder_lib.Decoder:
+  return trainer.model(trainer.init(0))
+
+
+@jax.jit
+def _loss_and_grads(batch):
+  model = decoder_lib.Decoder(_CONFIG, rngs=nnx.Rngs(0))
+  graph, params = nnx.split(model)
+
+  def loss(params):
+    return training.loss_and_metrics(nnx.merge(graph, params), batch)
+
+  return jax.value_and_grad(loss, has_aux=True)(params)
+
+
+def test_the_loss_is_the_mean_over_trained_columns_against_next_tokens(model):
+  batch = _batch()
+  (loss, metrics), _ = _loss_and_grads(batch)
+  logits = np.asarray(
+    model(batch["tokens"], batch["segment_ids"], batch["positions"]), np.float64
+  )
+  log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+  total, count = 0.0, 0
+  for row, column in zip(*np.nonzero(batch["loss_mask"]), strict=True):
+    total -= log_probs[row, column, batch["tokens"][row, column + 1]]
+    count += 1
+  np.testing.assert_allclose(float(loss), total / count, rtol=1e-5)
+  assert int(metrics["tokens"]) == count == _ROWS * 6
+  assert int(metrics["all_masked"]) == 0
+
+
+def test_the_last_column_counts_only_where_next_token_gives_its_target(
+  model,
+):
+  batch = _batch()
+  batch["loss_mask"][:] = True
+  logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
+  nll, mask = training.token_nll(logits, batch)
+  assert int(mask.sum()) == _ROWS * (_SEQ_LEN - 1)
+  assert np.all(np.asarray(nll)[:, -1] == 0.0)
+  batch["next_token"] = np.full(_ROWS, 5, np.int32)
+  nll, mask = training.token_nll(logits, batch)
+  assert bool(mask.all())
+  expected = -jax.nn.log_softmax(logits[:, -1])[:, 5]
+  np.testing.assert_allclose(nll[:, -1], expected, rtol=1e-5)
+
+
+def test_an_all_masked_batch_has_loss_0_finite_gradients_and_is_counted():
+  batch = _batch()
+  batch["loss_mask"][:] = False
+  (value, metrics), grads = _loss_and_grads(batch)
+  assert float(value) == 0.0
+  assert int(metrics["all_masked"]) == 1
+  assert all(np.all(np.asarray(leaf) == 0.0) for leaf in jax.tree.leaves(grads))
+
+
+def test_a_step_on_an_all_masked_batch_leaves_a_finite_state(trainer):
+  batch = _batch()
+  batch["loss_mask"][:] = False
+  state, metrics = trainer.step(trainer.init(0), batch)
+  assert int(metrics["all_masked"]) == 1
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state))
+  # It goes on learning afterwards.
+  _, metrics = trainer.step(state, _batch())
+  assert np.isfinite(float(metrics["loss"]))
+
+
+def test_losses_by_document_sum_to_the_loss():
+  (_, metrics), _ = _loss_and_grads(_batch())
+  np.testing.assert_array_equal(metrics["document_tokens"], np.full((8, 1), 6))
+  np.testing.assert_allclose(
+    np.sum(metrics["document_nll"]) / np.sum(metrics["document_tokens"]),
+    float(metrics["loss"]),
+    rtol=1e-5,
+  )
+
+
+def test_losses_by_document_follow_segments_where_a_row_has_several():
+  batch = _batch()
+  batch["segment_ids"] = np.tile(
+    np.asarray([1] * 5 + [2] * 4 + [0] * 3, np.int32), (_ROWS, 1)
+  )
+  batch["loss_mask"] = np.isin(np.arange(_SEQ_LEN), [0, 1, 2, 3, 5, 6, 7])[
+    None
+  ].repeat(_ROWS, 0)
+  batch["document_id"] = np.tile(np.asarray([4, 9], np.int32), (_ROWS, 1))
+  (_, metrics), _ = _loss_and_grads(batch)
+  np.testing.assert_array_equal(metrics["document_tokens"], [[4, 3]] * _ROWS)
+  np.testing.assert_array_equal(metrics["document_id"], [[4, 9]] * _ROWS)
+
+
+def test_training_memorises_a_toy_batch(trainer):
+  _, losses, _ = run(trainer, 40, num_batches=1)
+  assert losses[0] > 2.5
+  assert losses[-1] < losses[0] / 2
+
+
+def test_the_learning_rate_warms_up_and_falls_along_a_cosine(trainer):
+  state, _, rates = run(trainer, 40)
+  np.testing.assert_allclose(rates[:3], [0.0, 0.005, 0.01], rtol=1e-6)
+  assert rates[2:] == sorted(rates[2:], reverse=True)
+  assert 1e-3 < rates[-1] < 1.2e-3
+  assert int(state.step) == 40
+
+
+def test_weight_decay_leaves_the_scales_of_norms_alone(trainer):
+  decayed = training._is_matrix(trainer.init(0).params)
+  for path, flag in jax.tree_util.tree_leaves_with_path(decayed):
+    assert flag == ("scale" not in jax.tree_util.keystr(path))
+
+
+def test_an_unknown_parameter_sharding_is_refused():
+  with pytest.raises(ValueError, match="got 'both'"):
+    make_trainer(mesh=make_mesh(1), parameter_sharding="both")
+
+
+_EIGHT_DEVICES = """
+import json, sys
+import jax, numpy as np
+sys.path.insert(0, sys.argv[1])
+import training_test as t
+assert len(jax.devices()) == 8
+out = {}
+for sharding in ("replicated", "fsdp"):
+  trainer = t.make_trainer(mesh=t.make_mesh(8), parameter_sharding=sharding)
+  state, losses, _ = t.run(trainer, 4)
+  leaves = jax.tree.leaves(state)
+  out[sharding] = {
+    "losses": losses,
+    "norms": [float(np.linalg.norm(np.asarray(x))) for x in leaves],
+    "cut": sum(not x.sharding.is_fully_replicated for x in leaves),
+  }
+print(json.dumps(out))
+"""
+
+
+def test_eight_devices_take_the_same_steps_as_one(trainer):
+  environment = {
+    **os.environ,
+    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+    "JAX_PLATFORMS": "cpu",
+  }
+  done = subprocess.run(
+    [sys.executable, "-c", _EIGHT_DEVICES, os.path.dirname(__file__)],
+    env=environment,
+    capture_output=True,
+    text=True,
+    timeout=240,
+    check=False,
+  )
+  assert done.returncode == 0, done.stderr
+  eight = json.loads(done.stdout.splitlines()[-1])
+  state, losses, _ = run(trainer, 4)
+  norms = [np.linalg.norm(np.asarray(leaf)) for leaf in jax.tree.leaves(state)]
+  for sharding in ("replicated", "fsdp"):
+    np.testing.assert_allclose(eight[sharding]["losses"], losses, rtol=1e-4)
+    np.testing.assert_allclose(eight[sharding]["norms"], norms, rtol=1e-3)
+  assert eight["replicated"]["cut"] == 0
+  assert eight["fsdp"]["cut"] > 0

@@ -1,0 +1,232 @@
+"""Any altered, missing, swapped or extra byte is an error that names a file."""
+
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from chomp_data import stores
+from chomp_data.stores import layout
+from chomp_data.stores import manifest as manifest_lib
+from chomp_data.testing import stores as testing_stores
+
+LENGTHS = [30, 0, 25, 41, 3]
+
+
+@pytest.fixture(scope="module", params=["none", "zstd"])
+def original(request, tmp_path_factory):
+  """A store of two shards and more of each array."""
+  rng = np.random.default_rng(0)
+  return pathlib.Path(
+    testing_stores.make_store(
+      tmp_path_factory.mktemp("original") / "store",
+      [rng.integers(0, 256, n) for n in LENGTHS],
+      ids=["first", "", "third/file.txt", "x", "last"],
+      chunk=4,
+      chunks_per_shard=3,
+      compression=request.param,
+    ).path
+  )
+
+
+@pytest.fixture
+def copy(original, tmp_path):
+  return pathlib.Path(shutil.copytree(original, tmp_path / "store"))
+
+
+def files_of(path):
+  return sorted(p for p in path.rglob("*") if p.is_file())
+
+
+def read_all(path):
+  """Opens a store and touches everything."""
+  store = stores.open_store(path)
+  for document in range(store.num_documents):
+    store.read_document(document)
+  list(store.iter_lengths(2))
+  return store.document_ids(range(store.num_documents))
+
+
+def assert_refused(path, match):
+  with pytest.raises(stores.StoreError, match=match):
+    read_all(path)
+  with pytest.raises(stores.StoreError, match=match):
+    stores.verify_store(path)
+
+
+def test_an_unaltered_copy_reads(copy):
+  assert read_all(copy)[0] == "first"
+  stores.verify_store(copy)
+
+
+def test_every_flipped_byte_of_every_file_is_refused(copy):
+  rng = np.random.default_rng(0)
+  for file in files_of(copy):
+    data = file.read_bytes()
+    for offset in range(0, len(data), max(1, len(data) // 150)):
+      bad = bytearray(data)
+      bad[offset] ^= 1 << rng.integers(8)
+      file.write_bytes(bad)
+      with pytest.raises(stores.StoreError, match=str(copy)) as caught:
+        read_all(copy)
+      name = file.relative_to(copy).parts[0]
+      assert name in str(caught.value), (file, offset)
+    file.write_bytes(data)
+  read_all(copy)
+
+
+@pytest.mark.parametrize("change", ["cut", "emptied", "grown"])
+def test_a_file_of_another_size_is_refused(copy, change):
+  for file in files_of(copy):
+    data = file.read_bytes()
+    changed = {"cut": data[:-1], "emptied": b"", "grown": data + b"\0"}
+    file.write_bytes(changed[change])
+    assert_refused(copy, str(file))
+    file.write_bytes(data)
+
+
+def test_a_missing_file_is_refused(copy):
+  for file in files_of(copy):
+    data = file.read_bytes()
+    file.unlink()
+    assert_refused(copy, file.name)
+    file.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["extra", "tokens/c/99", "tokens/c/0.tmp"])
+def test_an_extra_file_is_refused(copy, name):
+  (copy / name).write_bytes(b"")
+  assert_refused(copy, name)
+
+
+def test_swapped_shards_are_refused(copy):
+  for name in manifest_lib.ARRAYS:
+    first, second = copy / name / "c" / "0", copy / name / "c" / "1"
+    if not second.exists() or first.read_bytes() == second.read_bytes():
+      continue
+    data = first.read_bytes(), second.read_bytes()
+    first.write_bytes(data[1])
+    second.write_bytes(data[0])
+    assert_refused(copy, f"{name}/c/")
+    first.write_bytes(data[0])
+    second.write_bytes(data[1])
+
+
+def test_chunks_swapped_with_their_checksums_are_refused(copy):
+  store = stores.open_store(copy)
+  if store.manifest.arrays["tokens"].layout.compression == "zstd":
+    pytest.skip("compressed chunks differ in size")
+  file = copy / "tokens" / "c" / "0"
+  data = file.read_bytes()
+  stride = 4 * 2 + 4
+  swapped = data[stride : 2 * stride] + data[:stride] + data[2 * stride :]
+  assert swapped != data
+  file.write_bytes(swapped)
+  assert_refused(copy, "tokens/c/0.*(crc32c|SHA-256)")
+
+
+def test_an_index_that_points_elsewhere_is_refused(copy):
+  file = copy / "tokens" / "c" / "0"
+  data = file.read_bytes()
+  index = np.frombuffer(data[-52:-4], "<u8").reshape(-1, 2)[[1, 0, 2]]
+  changed = layout.encode_index([tuple(e) for e in index.tolist()], 3)
+  file.write_bytes(data[:-52] + changed)
+  assert_refused(copy, "tokens/c/0")
+
+
+def test_nothing_of_a_bad_chunk_is_handed_out_twice_either(copy):
+  file = copy / "tokens" / "c" / "0"
+  data = bytearray(file.read_bytes())
+  data[1] ^= 1
+  file.write_bytes(data)
+  store = stores.open_store(copy)
+  for _ in range(3):
+    out = np.full(4, -1, np.int32)
+    with pytest.raises(stores.StoreError, match="chunk 0"):
+      store.copy_tokens(np.zeros(1, int), np.full(1, 4), out, np.zeros(1, int))
+    assert out.tolist() == [-1] * 4
+
+
+def test_what_is_not_a_store_says_so(tmp_path):
+  with pytest.raises(stores.StoreError, match="got nothing there"):
+    stores.open_store(tmp_path / "nowhere")
+  (tmp_path / "file").write_text("x")
+  with pytest.raises(stores.StoreError, match="got a file there"):
+    stores.open_store(tmp_path / "file")
+  (tmp_path / "folder").mkdir()
+  with pytest.raises(stores.StoreError, match="unfinished"):
+    stores.open_store(tmp_path / "folder")
+  (tmp_path / "folder" / "manifest.json").write_text('{"format": "other"}')
+  with pytest.raises(stores.StoreError, match="must have format"):
+    stores.open_store(tmp_path / "folder")
+
+
+def test_a_newer_schema_is_named(copy):
+  file = copy / "manifest.json"
+  values = json.loads(file.read_bytes())
+  values["schema"] = 7
+  file.write_text(json.dumps(values))
+  assert_refused(copy, "schema 1, got 7")
+
+
+def edits(values):
+  """Yields structured edits of a manifest: (name, edited values)."""
+  others = [
+    None, True, -1, 0, 1, 2**31, 2**63, 10**30, 1.5, float("nan"), "", "x",
+    "0" * 64, [], {}, [1], "../../etc/passwd", "uint32", "int64", "zstd",
+  ]  # fmt: skip
+
+  def walk(node, path):
+    for key in list(node):
+      yield node, key, (*path, key)
+      if isinstance(node[key], dict):
+        yield from walk(node[key], (*path, key))
+
+  for node, key, path in list(walk(values, ())):
+    saved = node[key]
+    for other in others:
+      if type(other) is not type(saved) or other != saved:
+        node[key] = other
+        yield path, values
+    del node[key]
+    yield path, values
+    node[key] = saved
+
+
+def test_edited_manifests_with_a_right_digest_are_refused_or_mean_the_same(
+  original,
+):
+  data = (original / "manifest.json").read_bytes()
+  before = manifest_lib.parse(data, "manifest")
+  values = json.loads(data)
+  values.pop("digest")
+  accepted = set()
+  for path, edited in edits(values):
+    digest = manifest_lib._digest(edited)
+    canonical = manifest_lib._canonical({**edited, "digest": digest})
+    try:
+      after = manifest_lib.parse(canonical, "manifest")
+    except stores.StoreError:
+      continue
+    assert after.hash == before.hash
+    accepted.add(path)
+  # What says how a store was made is free; a file's size and hash, and how
+  # an array is cut, are compared with the files themselves.
+  free = {"prepared", "num_empty_skipped", "files", "arrays"}
+  assert {path[0] for path in accepted} <= free
+  for path in accepted:
+    if path[0] == "arrays":
+      assert path[2] in ("chunk", "shard", "compression", "crc32c"), path
+
+
+def test_random_bytes_are_never_a_manifest():
+  rng = np.random.default_rng(0)
+  for size in [0, 1, 5, 100, 10_000]:
+    for _ in range(20):
+      with pytest.raises(stores.StoreError, match=r"m\.json"):
+        manifest_lib.parse(rng.bytes(size), "m.json")
+  for text in (b"[" * 100_000, b"1" * 10_000, b"null", b"[]", b'"x"'):
+    with pytest.raises(stores.StoreError, match=r"m\.json"):
+      manifest_lib.parse(text, "m.json")

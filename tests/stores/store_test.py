@@ -1,0 +1,342 @@
+"""Stores: what was written is what is read, in every shape."""
+
+import pickle
+import subprocess
+import sys
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import tensorstore as ts
+
+from chomp_data import stores
+from chomp_data.stores import arrays
+from chomp_data.stores import mapped
+from chomp_data.testing import stores as testing_stores
+
+COMPRESSIONS = ("none", "zstd")
+
+
+def documents_of(lengths, vocab_size=256, seed=0):
+  rng = np.random.default_rng(seed)
+  return [rng.integers(0, vocab_size, n) for n in lengths]
+
+
+@pytest.fixture(params=COMPRESSIONS)
+def compression(request):
+  return request.param
+
+
+@pytest.mark.parametrize("vocab_size", [256, 2**16, 2**16 + 1, 2**31])
+def test_documents_round_trip(tmp_path, compression, vocab_size):
+  documents = documents_of([3, 0, 40, 1, 0, 17, 0], vocab_size)
+  ids = ["a", "", "c/d.txt", "été", "e", "e", "日本"]
+  store = testing_stores.make_store(
+    tmp_path / "store",
+    documents,
+    ids=ids,
+    vocab_size=vocab_size,
+    chunk=4,
+    chunks_per_shard=3,
+    compression=compression,
+  )
+  assert store.num_documents == 7
+  assert store.num_tokens == 61
+  for i, document in enumerate(documents):
+    got = store.read_document(i)
+    assert got.dtype == np.int32
+    assert got.tolist() == document.tolist()
+    assert store.document_id(i) == ids[i]
+  assert store.document_ids([6, 0, 0]) == ["日本", "a", "a"]
+  assert store.find_documents(["e", "", "x"]) == {"e": [4, 5], "": [1], "x": []}
+  starts, lengths = store.bounds(np.asarray([5, 2, 2, 1]))
+  assert starts.tolist() == [44, 3, 3, 3]
+  assert lengths.tolist() == [17, 40, 40, 0]
+  assert starts.dtype == lengths.dtype == np.int64
+  stores.verify_store(tmp_path / "store")
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 7, 100])
+def test_lengths_are_streamed_in_order(tmp_path, batch):
+  lengths = [3, 0, 40, 1, 0, 17, 0]
+  store = testing_stores.make_store(
+    tmp_path / "store", documents_of(lengths), chunk=2, chunks_per_shard=2
+  )
+  parts = list(store.iter_lengths(batch))
+  assert [first for first, _ in parts] == list(range(0, 7, batch))
+  assert np.concatenate([part for _, part in parts]).tolist() == lengths
+
+
+def test_a_store_of_nothing_opens(tmp_path, compression):
+  store = testing_stores.make_store(
+    tmp_path / "store", [], compression=compression
+  )
+  assert (store.num_documents, store.num_tokens) == (0, 0)
+  assert list(store.iter_lengths()) == []
+  assert store.read_tokens(np.zeros(0, int), np.zeros(0, int)).tolist() == []
+  assert store.find_documents(["a"]) == {"a": []}
+  stores.verify_store(tmp_path / "store")
+
+
+@pytest.mark.parametrize(
+  ("vocab_size", "dtype"),
+  [(65_535, "uint16"), (65_536, "uint16"), (65_537, "uint32")],
+)
+def test_the_token_dtype_follows_the_vocabulary(tmp_path, vocab_size, dtype):
+  last = vocab_size - 1
+  store = testing_stores.make_store(
+    tmp_path / "store", [[0, last]], vocab_size=vocab_size
+  )
+  assert store.token_dtype == dtype
+  assert store.vocab_size == vocab_size
+  assert store.read_document(0).tolist() == [0, last]
+  with pytest.raises(stores.StoreError, match=f"got {vocab_size}"):
+    testing_stores.make_store(
+      tmp_path / "more", [[0, vocab_size]], vocab_size=vocab_size
+    )
+  assert not (tmp_path / "more").exists()
+
+
+@st.composite
+def cases(draw):
+  lengths = draw(st.lists(st.integers(0, 30), min_size=1, max_size=12))
+  total = sum(lengths)
+  spans = draw(
+    st.lists(
+      st.integers(0, total).flatmap(
+        lambda s: st.tuples(st.just(s), st.integers(0, total - s))
+      ),
+      max_size=20,
+    )
+  )
+  return {
+    "lengths": lengths,
+    "spans": np.asarray(spans, np.int64).reshape(-1, 2),
+    "chunk": draw(st.integers(1, 9)),
+    "chunks_per_shard": draw(st.integers(1, 4)),
+    "vocab_size": draw(st.sampled_from([256, 70_000])),
+    "compression": draw(st.sampled_from(COMPRESSIONS)),
+    "gathered": draw(st.booleans()),
+    "max_open": draw(st.sampled_from([1, 2, 256])),
+    "gap": draw(st.integers(0, 2)),
+  }
+
+
+@hypothesis.settings(
+  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(case=cases())
+def test_copied_spans_are_slices_of_the_tokens(
+  tmp_path_factory, monkeypatch, case
+):
+  monkeypatch.setattr(
+    mapped, "GATHER_MIN_SPANS", 0 if case["gathered"] else 2**62
+  )
+  monkeypatch.setattr(mapped, "GATHER_MEAN_LENGTH", 2**40)
+  path = tmp_path_factory.mktemp("s") / "store"
+  documents = documents_of(case["lengths"], case["vocab_size"])
+  store = testing_stores.make_store(
+    path,
+    documents,
+    vocab_size=case["vocab_size"],
+    chunk=case["chunk"],
+    chunks_per_shard=case["chunks_per_shard"],
+    compression=case["compression"],
+  )
+  tokens = store._opened.tokens
+  tokens._max_open = case["max_open"]
+  flat = np.concatenate(documents)
+  starts, lengths = case["spans"].T
+  positions = np.cumsum(lengths + case["gap"]) - lengths
+  size = int(lengths.sum()) + case["gap"] * len(lengths)
+  expected = np.full(size, -1, np.int32)
+  for s, n, p in zip(starts, lengths, positions, strict=True):
+    expected[p : p + n] = flat[s : s + n]
+  for _ in range(2):
+    out = np.full(size, -1, np.int32)
+    store.copy_tokens(starts, lengths, out, positions)
+    assert out.tolist() == expected.tolist()
+  at = np.asarray(starts[starts < len(flat)])
+  assert tokens.gather(at).tolist() == flat[at].tolist()
+  if case["compression"] == "none":
+    assert len(tokens._shards) <= case["max_open"]
+
+
+def test_bounds_of_many_documents_cross_chunks_and_shards(tmp_path):
+  lengths = np.random.default_rng(0).integers(0, 9, 500)
+  store = testing_stores.make_store(
+    tmp_path / "store", documents_of(lengths), chunk=3, chunks_per_shard=4
+  )
+  ends = np.concatenate([[0], np.cumsum(lengths)])
+  wanted = np.random.default_rng(1).integers(0, 500, 300)
+  starts, found = store.bounds(wanted)
+  assert starts.tolist() == ends[wanted].tolist()
+  assert found.tolist() == lengths[wanted].tolist()
+
+
+@pytest.mark.parametrize("document", [-1, 3, 2**62])
+def test_a_document_that_is_not_there_is_named(tmp_path, document):
+  store = testing_stores.make_store(tmp_path / "store", documents_of([4, 5, 6]))
+  with pytest.raises(IndexError, match=f"0 .. 2 .*got {document}"):
+    store.bounds(np.asarray([0, document]))
+  with pytest.raises(IndexError, match=f"got {document}"):
+    store.document_id(document)
+
+
+@pytest.mark.parametrize("count", [1, 200])
+@pytest.mark.parametrize(
+  ("start", "length", "position"),
+  [
+    (-1, 2, 0), (14, 2, 0), (0, -1, 0), (0, 2, -1), (0, 2, 3_999),
+    (2**63 - 1, 2, 0), (0, 2**63 - 1, 0), (3, 0, 4_001), (16, 0, 0),
+  ],
+)  # fmt: skip
+def test_a_span_out_of_bounds_is_refused(
+  tmp_path, compression, start, length, position, count
+):
+  store = testing_stores.make_store(
+    tmp_path / "store", documents_of([4, 5, 6]), compression=compression
+  )
+  spans = np.asarray([[0, 1, 0]] * (count - 1) + [[start, length, position]])
+  with pytest.raises(IndexError, match="must be within"):
+    store.copy_tokens(
+      spans[:, 0], spans[:, 1], np.zeros(4_000, np.int32), spans[:, 2]
+    )
+
+
+@pytest.mark.parametrize(
+  "out",
+  [
+    np.zeros(8, np.int64), np.zeros((2, 4), np.int32),
+    np.zeros(16, np.int32)[::2],
+  ],
+)  # fmt: skip
+def test_an_output_of_another_shape_is_refused(tmp_path, out):
+  store = testing_stores.make_store(tmp_path / "store", documents_of([9]))
+  with pytest.raises(TypeError, match="int32"):
+    store.copy_tokens(np.zeros(1, int), np.ones(1, int), out, np.zeros(1, int))
+
+
+def test_spans_are_cut_exactly_beyond_two_to_the_32(tmp_path):
+  chunk = 2**18
+  for start in (2**31 - 3, 2**32 - 3, 2**40 - 3):
+    index, first, length, position = arrays.split_spans(
+      np.asarray([start]), np.asarray([chunk + 5]), np.asarray([7]), chunk
+    )
+    assert index.tolist() == [start // chunk + i for i in range(3)]
+    assert first.tolist() == [chunk - 3, 0, 0]
+    assert length.tolist() == [3, chunk, 2]
+    assert position.tolist() == [7, 10, 10 + chunk]
+
+
+@pytest.mark.parametrize(
+  "name", ["tokens", "offsets", "id_bytes", "id_offsets"]
+)
+def test_any_zarr_reader_reads_the_arrays(tmp_path, compression, name):
+  documents = documents_of([3, 0, 40, 1, 0, 17])
+  store = testing_stores.make_store(
+    tmp_path / "store",
+    documents,
+    chunk=4,
+    chunks_per_shard=3,
+    compression=compression,
+  )
+  array = ts.open(
+    {
+      "driver": "zarr3",
+      "kvstore": {"driver": "file", "path": f"{store.path}/{name}/"},
+      "fill_missing_data_reads": False,
+    }
+  ).result()
+  expected = {
+    "tokens": np.concatenate(documents),
+    "offsets": np.cumsum([0, *map(len, documents)]),
+    "id_bytes": np.frombuffer(b"012345", np.uint8),
+    "id_offsets": np.arange(7),
+  }[name]
+  assert array.read().result().tolist() == expected.tolist()
+
+
+def test_the_hash_is_the_content_not_its_form(tmp_path):
+  documents = documents_of([3, 0, 40])
+  forms = [
+    {},
+    {"compression": "zstd"},
+    {"chunk": 3, "chunks_per_shard": 2},
+  ]
+  hashes = {
+    testing_stores.make_store(tmp_path / str(i), documents, **form).hash
+    for i, form in enumerate(forms)
+  }
+  assert len(hashes) == 1
+  changed = [
+    {"ids": ["0", "1", "3"]},
+    {"pad_id": 2},
+    {"vocab_size": 257},
+    {"adds_eos": True},
+  ]
+  for i, form in enumerate(changed):
+    path = tmp_path / f"changed{i}"
+    hashes.add(testing_stores.make_store(path, documents, **form).hash)
+  other = [documents[0], documents[2], documents[1]]
+  hashes.add(testing_stores.make_store(tmp_path / "other", other).hash)
+  assert len(hashes) == 6
+
+
+def test_a_pickled_store_is_small_and_opens_at_first_use(tmp_path):
+  store = testing_stores.make_store(tmp_path / "store", documents_of([4, 5, 6]))
+  expected = store.read_document(1).tolist()
+  data = pickle.dumps(store)
+  assert len(data) < 400
+  script = (
+    "import pickle, sys\n"
+    "store = pickle.loads(sys.stdin.buffer.read())\n"
+    "assert '_opened' not in vars(store)\n"
+    "print(store.hash, store.read_document(1).tolist())\n"
+    "assert 'tensorstore' not in sys.modules and 'jax' not in sys.modules\n"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", script], input=data, capture_output=True, check=True
+  )
+  assert done.stdout.decode().split("\n")[0] == f"{store.hash} {expected}"
+
+
+def test_a_store_replaced_behind_a_pickle_is_refused(tmp_path):
+  path = tmp_path / "store"
+  data = pickle.dumps(testing_stores.make_store(path, documents_of([4, 5])))
+  path.rename(tmp_path / "moved")
+  other = testing_stores.make_store(path, documents_of([4, 6]))
+  with pytest.raises(stores.StoreError, match=other.hash):
+    _ = pickle.loads(data).num_documents
+
+
+def test_what_was_read_is_counted(tmp_path, compression):
+  store = testing_stores.make_store(
+    tmp_path / "store", documents_of([40]), chunk=8, compression=compression
+  )
+  starts, lengths = np.asarray([0, 1, 6]), np.asarray([4, 4, 4])
+  store.read_tokens(starts, lengths)
+  store.read_tokens(starts, lengths)
+  counters = store.counters
+  assert counters.logical_reads == 6
+  assert counters.chunks_verified == 2
+  assert counters.bytes_verified == 2 * 8 * 2
+
+
+def test_a_cache_smaller_than_a_request_reads_right(tmp_path):
+  documents = documents_of([200])
+  path = tmp_path / "store"
+  testing_stores.make_store(path, documents, chunk=8, compression="zstd")
+  store = stores.open_store(path, cache_bytes=3 * 16)
+  assert store.read_document(0).tolist() == documents[0].tolist()
+  assert len(store._opened.tokens._cache) == 3
+  assert store.counters.chunks_verified == 25
+
+
+@pytest.mark.parametrize("path", ["gs://bucket/store", "s3://bucket/store"])
+def test_a_url_is_refused_clearly(path):
+  with pytest.raises(stores.StoreError, match=f"local directory, got '{path}'"):
+    stores.open_store(path)
+  with pytest.raises(stores.StoreError, match="object stores"):
+    testing_stores.make_store(path, [[1]])
