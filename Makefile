@@ -33,7 +33,7 @@ inspect: data/stdlib/manifest.json  ## Look at two rows of the first batch.
 
 data/stdlib/manifest.json: | $(BIN)/.train
 	$(BIN)/python tools/prepare.py --input='$(STDLIB)/**/*.py' \
-	  --input='$(STDLIB)/**/*.txt' --exclude='*site-packages/*' \
+	  --input='$(STDLIB)/**/*.txt' --exclude='*site-packages/*' --exclude='*dist-packages/*' \
 	  --exclude='*/test/*' --exclude='*/tests/*' --exclude='*/idle_test/*' \
 	  --output=data/stdlib --tokenizer=byte --workers=2
 

@@ -26,6 +26,7 @@ _KINDS = ("tokens", "lengths", "ids")
 _BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
 _READ_TOKENS = 4 * 2**20
+_READ_BYTES = 2**22
 _VERSION = 1
 
 
@@ -177,44 +178,45 @@ def read_part(
     dtype: Of its tokens.
 
   Raises:
-    PrepareError: If its files are not those that were written. Some documents
-      may have been yielded before.
+    PrepareError: If its files are not those that were written.
   """
-  crcs = dict.fromkeys(_KINDS, 0)
+  for kind in _KINDS:
+    # All of it first: nothing of an altered part may reach the store.
+    if _file_crc(task.path(kind)) != row.crc32c.get(kind):
+      raise errors.PrepareError(
+        f"{task.path(kind)} must be as it was written, got other bytes. Remove"
+        f" {pathlib.Path(task.directory).parent} and run again."
+      )
+  lengths = np.fromfile(task.path("lengths"), "<i8").reshape(-1, 2)
+  with (
+    open(task.path("tokens"), "rb") as tokens_file,
+    open(task.path("ids"), "rb") as ids_file,
+  ):
+    for first, last in _document_blocks(lengths[:, 0]):
+      here = lengths[first:last]
+      tokens = tokens_file.read(int(here[:, 0].sum()) * dtype.itemsize)
+      names = ids_file.read(int(here[:, 1].sum()))
+      ends = np.cumsum(here[:, 1]).tolist()
+      yield (
+        np.frombuffer(tokens, dtype),
+        here[:, 0],
+        [
+          names[low:high].decode()
+          for low, high in zip([0, *ends[:-1]], ends, strict=True)
+        ],
+      )
+
+
+def _file_crc(path: pathlib.Path) -> int | None:
+  """Returns a file's crc32c, or None where it cannot be read."""
+  crc = 0
   try:
-    raw = task.path("lengths").read_bytes()
-    crcs["lengths"] = google_crc32c.value(raw)
-    lengths = np.frombuffer(raw[: len(raw) // 16 * 16], "<i8").reshape(-1, 2)
-    with (
-      open(task.path("tokens"), "rb") as tokens_file,
-      open(task.path("ids"), "rb") as ids_file,
-    ):
-      for first, last in _document_blocks(lengths[:, 0]):
-        here = lengths[first:last]
-        tokens = tokens_file.read(int(here[:, 0].sum()) * dtype.itemsize)
-        names = ids_file.read(int(here[:, 1].sum()))
-        crcs["tokens"] = google_crc32c.extend(crcs["tokens"], tokens)
-        crcs["ids"] = google_crc32c.extend(crcs["ids"], names)
-        ends = np.cumsum(here[:, 1]).tolist()
-        yield (
-          np.frombuffer(tokens, dtype),
-          here[:, 0],
-          [
-            names[low:high].decode()
-            for low, high in zip([0, *ends[:-1]], ends, strict=True)
-          ],
-        )
-  except (OSError, ValueError) as error:
-    raise _altered(task, str(error)) from error
-  if crcs != row.crc32c or len(lengths) != row.num_documents:
-    raise _altered(task, "other bytes")
-
-
-def _altered(task: PartTask, what: str) -> errors.PrepareError:
-  return errors.PrepareError(
-    f"{task.path('*')} must be as they were written, got {what}. Remove"
-    f" {pathlib.Path(task.directory).parent} and run again."
-  )
+    with open(path, "rb") as file:
+      while block := file.read(_READ_BYTES):
+        crc = google_crc32c.extend(crc, block)
+  except OSError:
+    return None
+  return crc
 
 
 def _document_blocks(lengths: np.ndarray) -> Iterator[tuple[int, int]]:

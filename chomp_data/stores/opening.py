@@ -63,11 +63,15 @@ class Opened:
     )
 
   def _offsets_check(self, name: str, end: int) -> arrays.ChunkCheck:
-    shape = self.manifest.arrays[name].layout
+    # Not `self`: a cycle would keep the maps until the collector runs.
+    path, num_chunks = (
+      self.path / name,
+      self.manifest.arrays[name].layout.num_chunks,
+    )
 
     def check(chunk: int, values: np.ndarray) -> None:
       first = 0 if chunk == 0 else values[0]
-      last = end if chunk == shape.num_chunks - 1 else values[-1]
+      last = end if chunk == num_chunks - 1 else values[-1]
       if (
         values[0] != first
         or values[-1] != last
@@ -75,7 +79,7 @@ class Opened:
         or np.any(values[1:] < values[:-1])
       ):
         raise errors.StoreError(
-          f"{self.path / name} must rise from 0 to {end}, got"
+          f"{path} must rise from 0 to {end}, got"
           f" {values[0]} .. {values[-1]} in chunk {chunk}. {arrays.RESTORE}"
         )
 

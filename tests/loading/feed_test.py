@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
-from chomp_data import schema
 from chomp_data.loading import feed
 from chomp_data.loading import placement
 from chomp_data.testing import batches as testing_batches
@@ -245,16 +244,3 @@ def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
     with pytest.raises(feed.InputError):
       next(it)
   assert not [p for p in workers if p.is_alive()]
-
-
-def test_a_batch_that_does_not_divide_is_one_error():
-  # Needs a mesh of several devices: see sharding_test for the real ones.
-  devices = np.asarray(jax.devices())
-  mesh = jax.sharding.Mesh(devices, ("data",))
-  sharding = jax.sharding.NamedSharding(
-    mesh, jax.sharding.PartitionSpec("data")
-  )
-  if len(devices) == 1:
-    pytest.skip("one device divides everything")
-  with pytest.raises(schema.ConfigError, match="global_batch_size"):
-    placement.process_rows({"tokens": (len(devices) + 1, 4)}, sharding)

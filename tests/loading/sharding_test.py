@@ -118,3 +118,31 @@ def test_a_checkpoint_restores_on_other_processes_and_workers(data, tmp_path):
     restore=True,
   )
   check(data, rest, 11, 26)
+
+
+def test_a_batch_that_does_not_divide_is_one_clear_error(data):
+  program = """
+import json, sys
+import jax, numpy as np
+import chomp_data
+mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
+sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+try:
+  chomp_data.make_iterator(json.loads(sys.argv[1]), sharding)
+except ValueError as error:
+  print(f"{type(error).__name__}: {error}")
+"""
+  ran = subprocess.run(
+    [sys.executable, "-c", program, json.dumps(data)],
+    env={
+      **os.environ,
+      "JAX_PLATFORMS": "cpu",
+      "XLA_FLAGS": "--xla_force_host_platform_device_count=3",
+    },
+    check=True,
+    capture_output=True,
+    text=True,
+  )
+  assert ran.stdout.startswith("ConfigError: `config.data.global_batch_size`")
+  assert "(8, 32)" in ran.stdout
+  assert "multiple" in ran.stdout

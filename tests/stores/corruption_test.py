@@ -65,7 +65,7 @@ def test_every_flipped_byte_of_every_file_is_refused(copy):
   rng = np.random.default_rng(0)
   for file in files_of(copy):
     data = file.read_bytes()
-    for offset in range(0, len(data), max(1, len(data) // 150)):
+    for offset in range(0, len(data), max(1, len(data) // 50)):
       bad = bytearray(data)
       bad[offset] ^= 1 << rng.integers(8)
       file.write_bytes(bad)

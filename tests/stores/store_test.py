@@ -124,6 +124,7 @@ def cases(draw):
 
 
 @hypothesis.settings(
+  max_examples=60,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
 )
 @hypothesis.given(case=cases())

@@ -18,16 +18,16 @@ FIELDS = ["tokens", "segment_ids", "positions", "loss_mask"]
 
 def inspect(*args, check=True):
   return subprocess.run(
-      [
-          sys.executable,
-          str(ROOT / "tools" / "inspect_batches.py"),
-          f"--config={ROOT}/configs/splice_multi.py:runlocal",
-          *args,
-      ],
-      check=check,
-      capture_output=True,
-      text=True,
-      env={**os.environ, "COLUMNS": "100"},
+    [
+      sys.executable,
+      str(ROOT / "tools" / "inspect_batches.py"),
+      f"--config={ROOT}/configs/splice_multi.py:runlocal",
+      *args,
+    ],
+    check=check,
+    capture_output=True,
+    text=True,
+    env={**os.environ, "COLUMNS": "100"},
   )
 
 
@@ -40,14 +40,14 @@ def data(stdlib_store):
 
 def test_json_rows_are_the_pipelines_own(data, stdlib_store):
   out = inspect(
-      f"--config.data.sources.stdlib.store={stdlib_store}",
-      "--format=json",
-      "--step=3",
-      "--count=2",
+    f"--config.data.sources.stdlib.store={stdlib_store}",
+    "--format=json",
+    "--step=3",
+    "--count=2",
   ).stdout
   records = [json.loads(line) for line in out.splitlines()]
   assert [(r["step"], r["row"]) for r in records] == [
-      (step, row) for step in (3, 4) for row in range(8)
+    (step, row) for step in (3, 4) for row in range(8)
   ]
   pipe = pipeline.build(data)
   store = stores.open_store(stdlib_store)
@@ -65,18 +65,16 @@ def test_json_rows_are_the_pipelines_own(data, stdlib_store):
 
 def test_plan_only_leaves_the_arrays_out(stdlib_store):
   out = inspect(
-      f"--config.data.sources.stdlib.store={stdlib_store}",
-      "--format=json",
-      "--plan_only",
-      "--rows=1",
+    f"--config.data.sources.stdlib.store={stdlib_store}",
+    "--format=json",
+    "--plan_only",
+    "--rows=1",
   ).stdout
   (record,) = [json.loads(line) for line in out.splitlines()]
   assert set(record) == {"step", "row", "source", "spans"}
 
 
-def test_the_terminal_view_shows_text_documents_and_padding(
-    data, stdlib_store
-):
+def test_the_terminal_view_shows_text_documents_and_padding(data, stdlib_store):
   out = inspect(f"--config.data.sources.stdlib.store={stdlib_store}").stdout
   pipe = pipeline.build(data)
   spans = pipe.plan(0)
@@ -91,9 +89,9 @@ def test_the_terminal_view_shows_text_documents_and_padding(
 
 def test_errors_are_one_line_and_exit_1(stdlib_store):
   ran = inspect(
-      f"--config.data.sources.stdlib.store={stdlib_store}",
-      "--config.data.sources.stdlib.rows.content_stride=0",
-      check=False,
+    f"--config.data.sources.stdlib.store={stdlib_store}",
+    "--config.data.sources.stdlib.rows.content_stride=0",
+    check=False,
   )
   assert ran.returncode == 1
   last = ran.stderr.strip().splitlines()[-1]

@@ -1,0 +1,113 @@
+"""Inputs: which files, called what, in which order and groups."""
+
+import os
+
+import pytest
+
+from chomp_data.prepare import errors
+from chomp_data.prepare import inputs
+
+
+@pytest.fixture
+def root(tmp_path):
+  for name in (
+    "b.txt", "a/x.txt", "a/y.md", "a/b/z.txt", ".hidden/h.txt", "a/.h.txt",
+    "c.jsonl", "d.jsonl.gz", "e.JSONL.zst",
+  ):  # fmt: skip
+    file = tmp_path / "root" / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("0123456789")
+  return tmp_path / "root"
+
+
+def names(found):
+  return [file.name for file in found]
+
+
+def test_a_directory_is_read_whole_and_sorted(root):
+  found = inputs.discover([str(root)], [])
+  assert names(found) == [
+    "a/b/z.txt", "a/x.txt", "a/y.md", "b.txt", "c.jsonl", "d.jsonl.gz",
+    "e.JSONL.zst",
+  ]  # fmt: skip
+  assert [(f.kind, f.compression) for f in found[-4:]] == [
+    ("text", "none"), ("jsonl", "none"), ("jsonl", "gz"), ("jsonl", "zst"),
+  ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  ("pattern", "expected"),
+  [
+    ("**/*.txt", ["a/b/z.txt", "a/x.txt", "b.txt"]),
+    ("a/*", ["x.txt", "y.md"]),
+    ("a/**", ["b/z.txt", "x.txt", "y.md"]),
+    ("?.txt", ["b.txt"]),
+    ("a/b/z.txt", ["z.txt"]),
+    ("*/b/[z]*", ["a/b/z.txt"]),
+  ],
+)
+def test_globs_name_files_below_their_fixed_part(root, pattern, expected):
+  assert names(inputs.discover([f"{root}/{pattern}"], [])) == expected
+
+
+def test_relative_patterns_do_the_same(root, monkeypatch):
+  monkeypatch.chdir(root)
+  assert names(inputs.discover(["a/**/*.txt"], [])) == ["b/z.txt", "x.txt"]
+  assert names(inputs.discover(["*.txt"], [])) == ["b.txt"]
+  assert names(inputs.discover(["b.txt"], [])) == ["b.txt"]
+  assert os.path.isabs(inputs.discover(["b.txt"], [])[0].path)
+
+
+def test_a_file_that_matches_twice_is_read_once(root):
+  found = inputs.discover([f"{root}/**/*.txt", str(root / "b.txt")], [])
+  assert names(found).count("b.txt") == 1
+
+
+def test_excluded_files_are_left_out_by_name_or_path(root):
+  found = inputs.discover([str(root)], ["a/*", "*.gz", f"{root}/c.*"])
+  assert names(found) == ["b.txt", "e.JSONL.zst"]
+  with pytest.raises(errors.PrepareError, match="Exclude less"):
+    inputs.discover([str(root)], ["*"])
+
+
+def test_where_output_goes_is_no_input(root):
+  found = inputs.discover([str(root)], [], skip=[str(root / "a")])
+  assert names(found)[0] == "b.txt"
+
+
+def test_patterns_that_match_nothing_are_all_named(root):
+  with pytest.raises(errors.PrepareError) as caught:
+    inputs.discover([f"{root}/*.md", f"{root}/*.txt", "nowhere"], [])
+  assert "*.md" in str(caught.value)
+  assert "'nowhere'" in str(caught.value)
+  assert "*.txt" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["t.txt.gz", "t.parquet", "t.json.zst"])
+def test_files_that_are_no_text_are_refused(root, name):
+  (root / name).write_text("")
+  with pytest.raises(errors.PrepareError, match=name):
+    inputs.discover([str(root)], [])
+
+
+def test_a_name_that_is_no_utf8_is_made_readable(root):
+  path = os.fsencode(root / "b.txt").replace(b"b.txt", b"\xe9.txt")
+  try:
+    with open(path, "w"):
+      pass
+  except OSError:
+    pytest.skip("the file system takes UTF-8 only")
+  assert "\\xe9.txt" in names(inputs.discover([str(root)], []))
+
+
+def test_groups_keep_the_order_and_their_size():
+  files = [
+    inputs.InputFile(str(i), f"/{i}", size, 0, "text", "none")
+    for i, size in enumerate([3, 3, 20, 0, 0, 9, 1, 2])
+  ]
+  groups = inputs.group(files, 10)
+  assert [[f.size for f in group] for group in groups] == [
+    [3, 3, 20], [0, 0, 9, 1], [2],
+  ]  # fmt: skip
+  assert [f for group in groups for f in group] == files
+  assert inputs.group([], 10) == []

@@ -1,0 +1,164 @@
+"""Readers: the documents of a file, or what is wrong with it and where."""
+
+import dataclasses
+import gzip
+import io
+import json
+import os
+
+import hypothesis
+from hypothesis import strategies as st
+import pytest
+import zstandard
+
+from chomp_data.prepare import errors
+from chomp_data.prepare import inputs
+from chomp_data.prepare import readers
+
+OPTIONS = readers.ReadOptions("text", "id", "strict", raw=False)
+
+
+def read(path, **changes):
+  (file,) = inputs.discover([str(path)], [])
+  options = dataclasses.replace(OPTIONS, **changes)
+  return list(readers.documents(file, options))
+
+
+def write(path, data):
+  """Writes bytes in the compression that the name says."""
+  if path.suffix == ".gz":
+    data = gzip.compress(data)
+  elif path.suffix == ".zst":
+    data = zstandard.compress(data)
+  path.write_bytes(data)
+  return path
+
+
+@pytest.fixture(params=["x.jsonl", "x.jsonl.gz", "x.jsonl.zst"])
+def path(request, tmp_path):
+  return tmp_path / request.param
+
+
+def test_a_text_file_is_one_document(tmp_path):
+  path = write(tmp_path / "x.txt", "é\r\n\x00".encode())
+  assert read(path) == [("x.txt", "é\r\n\x00")]
+  assert read(path, raw=True) == [("x.txt", "é\r\n\x00".encode())]
+
+
+def test_lines_are_documents_with_ids(path):
+  records = [
+    '{"text": "a", "id": "one"}', '{"text": "b\\nc", "id": 2}', "   ",
+    '{"text": ""}', '{"text": "\\u00e9", "id": null}',
+  ]  # fmt: skip
+  for end in ("", "\n", "\r\n"):
+    write(path, ("\n".join(records) + end).encode())
+    assert read(path) == [
+      ("one", "a"),
+      ("2", "b\nc"),
+      (f"{path.name}:4", ""),
+      (f"{path.name}:5", "é"),
+    ]
+
+
+@hypothesis.settings(max_examples=30)
+@hypothesis.given(
+  texts=st.lists(st.text()),
+  suffix=st.sampled_from(["", ".gz", ".zst"]),
+  block=st.integers(1, 50),
+)
+def test_any_text_comes_through(tmp_path_factory, texts, suffix, block):
+  path = tmp_path_factory.mktemp("r") / f"x.jsonl{suffix}"
+  lines = [json.dumps({"text": t}, ensure_ascii=False) + "\n" for t in texts]
+  write(path, "".join(lines).encode())
+  before = readers._BLOCK
+  readers._BLOCK = block
+  try:
+    assert [text for _, text in read(path)] == texts
+  finally:
+    readers._BLOCK = before
+
+
+def test_keys_can_be_named(path):
+  write(path, b'{"body": "a", "url": "u", "text": 3}')
+  assert read(path, text_key="body", id_key="url") == [("u", "a")]
+
+
+def test_a_byte_order_mark_is_no_text(path):
+  write(path, b'\xef\xbb\xbf{"text": "a"}')
+  assert read(path)[0][1] == "a"
+
+
+@pytest.mark.parametrize(
+  ("line", "match"),
+  [
+    (b'{"text": "a"', ":2 must be a JSON object"),
+    (b"[" * 100_000, ":2 must be a JSON object"),
+    (b'"a"', "got a str"),
+    (b'{"tekst": "a", "z": 1}', r":2 must have the key 'text'.*tekst.*z"),
+    (b'{"text": 3}', "string under 'text', got a int"),
+    (b'{"text": null}', "got a NoneType"),
+    (b'{"text": "a", "id": true}', "'id', got a bool"),
+    (b'{"text": "a", "id": 1.5}', "'id', got a float"),
+    (b'{"text": "\xff"}', ":2 must be UTF-8, got byte 0xff at offset 10"),
+    (b'{"text": "\\ud800"}', ":2 must be valid Unicode"),
+    (b'{"text": "a", "id": "\\udfff"}', ":2 must be valid Unicode"),
+  ],
+)
+def test_a_bad_line_is_named(path, line, match):
+  write(path, b'{"text": "fine"}\n' + line + b"\n")
+  with pytest.raises(errors.PrepareError, match=f"{path}.*{match}|{match}"):
+    read(path)
+
+
+def test_encoding_errors_can_be_replaced(path):
+  write(path, b'{"text": "a\xffb"}\n{"text": "\\ud800!"}\n')
+  texts = [text for _, text in read(path, encoding_errors="replace")]
+  assert texts == ["a\ufffdb", "\ufffd!"]
+
+
+def test_text_that_is_no_utf8_is_named_with_its_offset(tmp_path):
+  path = write(tmp_path / "x.txt", b"abc\xe9def")
+  with pytest.raises(errors.PrepareError, match="0xe9 at offset 3"):
+    read(path)
+  assert read(path, encoding_errors="replace")[0][1] == "abc\ufffddef"
+  assert read(path, raw=True)[0][1] == b"abc\xe9def"
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
+def test_a_damaged_archive_is_an_error_and_never_a_short_corpus(tmp_path, name):
+  lines = b"".join(b'{"text": "%d"}\n' % (i * 7919) for i in range(2_000))
+  data = write(tmp_path / name, lines).read_bytes()
+  assert len(read(tmp_path / name)) == 2_000
+  for cut in (*range(1, 30), len(data) // 2, len(data) - 1):
+    (tmp_path / name).write_bytes(data[:-cut])
+    with pytest.raises(errors.PrepareError, match=name):
+      read(tmp_path / name)
+  (tmp_path / name).write_bytes(b"no archive at all, only text")
+  with pytest.raises(errors.PrepareError, match=name):
+    read(tmp_path / name)
+
+
+def test_joined_archives_are_read_to_the_end(tmp_path):
+  line = b'{"text": "a"}\n'
+  (tmp_path / "x.jsonl.gz").write_bytes(gzip.compress(line) * 3)
+  (tmp_path / "x.jsonl.zst").write_bytes(zstandard.compress(line) * 3)
+  assert len(read(tmp_path / "x.jsonl.gz")) == 3
+  assert len(read(tmp_path / "x.jsonl.zst")) == 3
+  # Without the size in its header, as a stream is written.
+  buffer = io.BytesIO()
+  with zstandard.ZstdCompressor().stream_writer(buffer, closefd=False) as out:
+    out.write(line * 5)
+  (tmp_path / "x.jsonl.zst").write_bytes(buffer.getvalue())
+  assert len(read(tmp_path / "x.jsonl.zst")) == 5
+
+
+def test_a_file_that_changes_or_goes_is_an_error(tmp_path):
+  path = write(tmp_path / "x.jsonl", b'{"text": "a"}\n')
+  (file,) = inputs.discover([str(path)], [])
+  with open(path, "ab") as out:
+    out.write(b'{"text": "b"}\n')
+  with pytest.raises(errors.PrepareError, match="must not change"):
+    list(readers.documents(file, OPTIONS))
+  os.unlink(path)
+  with pytest.raises(errors.PrepareError, match="No such file"):
+    list(readers.documents(file, OPTIONS))

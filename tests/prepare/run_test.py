@@ -1,0 +1,308 @@
+"""Prepare: the same store however it is made, interrupted or repeated."""
+
+import hashlib
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+
+import pytest
+
+from chomp_data import stores
+from chomp_data.prepare import engines
+from chomp_data.prepare import errors
+from chomp_data.prepare import parts
+from chomp_data.prepare import run
+from chomp_data.prepare import tokenizers
+from chomp_data.stores import publish
+
+STDLIB = sysconfig.get_path("stdlib")
+
+
+def digest(path):
+  """Returns a hash of every file's name and bytes."""
+  out = hashlib.sha256()
+  for file in sorted(pathlib.Path(path).rglob("*")):
+    if file.is_file():
+      out.update(file.relative_to(path).as_posix().encode())
+      out.update(file.read_bytes())
+  return out.hexdigest()
+
+
+def texts_of(store):
+  tokenizer = tokenizers.load_tokenizer(store)
+  return {
+    store.document_id(i): tokenizer.decode(store.read_document(i))
+    for i in range(store.num_documents)
+  }
+
+
+def test_every_document_is_there_once_in_order(corpus, prepare, tmp_path):
+  store, written = prepare(corpus)
+  assert written
+  assert list(texts_of(store).items()) == [
+    ("a.txt", "première ligne\nzweite Zeile\n"),
+    ("b.txt", "second file\n"),
+    ("deep/er/c.txt", "日本語 🎉"),
+    ("lines.jsonl:1", "one"),
+    ("the second", "two"),
+    ("4", "four"),
+    ("lines.jsonl:6", "no newline"),
+  ]
+  assert store.manifest.num_empty_skipped == 2
+  stores.verify_store(store.path)
+  assert sorted(os.listdir(tmp_path)) == ["corpus", "out"]
+  assert str(tmp_path) not in (tmp_path / "out/manifest.json").read_text()
+
+
+def test_any_number_of_workers_gives_the_same_bytes(corpus, prepare, tmp_path):
+  digests = set()
+  for workers in (0, 1, 2, 3):
+    prepare(corpus, output=f"out{workers}", workers=workers)
+    digests.add(digest(tmp_path / f"out{workers}"))
+  assert len(digests) == 1
+
+
+def test_the_size_of_input_shards_changes_no_document(corpus, prepare):
+  hashes = {
+    prepare(corpus, output=f"out{size}", shard_bytes=size)[0].hash
+    for size in (1, 16, 2**25)
+  }
+  assert len(hashes) == 1
+
+
+def test_real_text_round_trips(tmp_path, prepare):
+  store, _ = prepare(
+    f"{STDLIB}/[a-c]*.py", shard_bytes=2**17, chunk=2**12, workers=2
+  )
+  files = sorted(pathlib.Path(STDLIB).glob("[a-c]*.py"))
+  assert store.num_documents == len(files) > 10
+  for i, file in enumerate(files):
+    assert store.document_id(i) == file.name
+    got = store.read_document(i).astype("uint8").tobytes()
+    assert got == file.read_bytes()
+
+
+def test_a_second_run_has_nothing_to_do(corpus, prepare, tmp_path):
+  first, _ = prepare(corpus)
+  before = {p: os.stat(p).st_mtime_ns for p in (tmp_path / "out").rglob("*")}
+  again, written = prepare(corpus, workers=2)
+  assert not written
+  assert again.hash == first.hash
+  after = {p: os.stat(p).st_mtime_ns for p in (tmp_path / "out").rglob("*")}
+  assert after == before
+
+
+@pytest.mark.parametrize(
+  ("changes", "match"),
+  [
+    ({"text_key": "body"}, "text_key: 'text' there, 'body' asked for"),
+    ({"compression": "zstd"}, "compression: 'none' there"),
+    ({"exclude": ("a*",)}, "inputs: .*'files': 5.*'files': 4"),
+  ],
+)
+def test_a_store_of_other_options_is_kept_unless_overwritten(
+  corpus, prepare, changes, match
+):
+  first, _ = prepare(corpus)
+  with pytest.raises(stores.StoreError, match=match):
+    prepare(corpus, **changes)
+  assert stores.open_store(first.path).hash == first.hash
+  if "text_key" in changes:
+    changes = {**changes, "exclude": ("*.jsonl",)}
+  second, written = prepare(corpus, overwrite=True, **changes)
+  assert written
+  assert second.manifest.prepared != first.manifest.prepared
+  assert not os.path.exists(first.path + ".old")
+
+
+def test_a_damaged_store_is_replaced_only_on_request(corpus, prepare, tmp_path):
+  first, _ = prepare(corpus)
+  (tmp_path / "out" / "tokens" / "c" / "0").unlink()
+  with pytest.raises(stores.StoreError, match="--overwrite"):
+    prepare(corpus)
+  second, written = prepare(corpus, overwrite=True)
+  assert written
+  assert second.hash == first.hash
+
+
+def test_an_output_inside_the_input_is_no_input(corpus, prepare):
+  expected = prepare(corpus)[0].hash
+  assert prepare(corpus, output="corpus/out")[0].hash == expected
+  again, written = prepare(corpus, output="corpus/out")
+  assert not written
+  assert again.hash == expected
+
+
+def test_all_bad_options_are_named_at_once(corpus, prepare, tmp_path):
+  (tmp_path / "folder").mkdir()
+  (tmp_path / "folder" / "thesis.txt").write_text("years of work")
+  with pytest.raises(errors.PrepareError) as caught:
+    prepare(
+      corpus / "*.md",
+      output="folder",
+      tokenizer=tokenizers.TokenizerSpec("nowhere.json"),
+      workers=-1,
+      compression="gzip",
+      text_key="",
+    )
+  for part in (
+    "*.md", "thesis.txt", "nowhere.json", "--workers", "'gzip'", "--text_key"
+  ):  # fmt: skip
+    assert part in str(caught.value)
+
+
+def test_no_document_at_all_is_an_error(corpus, prepare, tmp_path):
+  with pytest.raises(errors.PrepareError, match="hold a document"):
+    prepare(corpus / "empty.txt")
+  assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_an_error_in_a_part_names_the_line_and_publishes_nothing(
+  corpus, prepare, tmp_path, workers
+):
+  (corpus / "z.jsonl").write_text('{"text": "a"}\n{"txt": "b"}\n')
+  with pytest.raises(errors.PrepareError, match=r"z\.jsonl:2.*\['txt'\]"):
+    prepare(corpus, workers=workers)
+  assert not (tmp_path / "out").exists()
+  (corpus / "z.jsonl").write_text('{"text": "a"}\n')
+  store, _ = prepare(corpus, workers=workers)
+  assert store.num_documents == 8
+  assert sorted(os.listdir(tmp_path)) == ["corpus", "out"]
+
+
+def test_parts_that_are_done_are_not_made_again(corpus, prepare, monkeypatch):
+  made = []
+  make_part = parts.make_part
+
+  def fail_at_the_third(task):
+    if len(made) == 2:
+      raise OSError("No space left on device")
+    made.append(task.key)
+    return make_part(task)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(parts, "make_part", fail_at_the_third)
+    with pytest.raises(OSError, match="No space"):
+      prepare(corpus)
+  first = list(made)
+
+  def record(task):
+    made.append(task.key)
+    return make_part(task)
+
+  monkeypatch.setattr(parts, "make_part", record)
+  store, _ = prepare(corpus)
+  assert store.num_documents == 7
+  assert len(first) == 2 < len(made)
+  assert len(set(made)) == len(made)
+
+
+def test_a_damaged_part_is_noticed(corpus, prepare, tmp_path, monkeypatch):
+  def stop(*unused):
+    raise RuntimeError("stopped before the parts are joined")
+
+  with monkeypatch.context() as patch:
+    patch.setattr(run, "_assemble", stop)
+    with pytest.raises(RuntimeError, match="stopped"):
+      prepare(corpus)
+  directory = tmp_path / "out.partial" / "parts"
+  files = [f for f in directory.iterdir() if f.suffix != ".json"]
+  for file in files:
+    data = file.read_bytes()
+    for changed in (bytes([data[0] ^ 1]) + data[1:], data[:-1], b""):
+      file.write_bytes(changed)
+      match = r"out\.partial and run again"
+      with pytest.raises(errors.PrepareError, match=match):
+        prepare(corpus)
+    assert not (tmp_path / "out").exists()
+    file.write_bytes(data)
+  prepare(corpus)
+  assert not directory.exists()
+
+
+def test_the_second_of_two_runs_is_refused(corpus, prepare, tmp_path):
+  with (
+    publish.lock(tmp_path / "out"),
+    pytest.raises(stores.StoreError, match=r"out\.lock"),
+  ):
+    prepare(corpus)
+
+
+def _children(pid):
+  try:
+    text = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text()
+  except OSError:
+    return []
+  return [int(child) for child in text.split()]
+
+
+def _alive(pid):
+  try:
+    return " Z " not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+  except OSError:
+    return False
+
+
+_RUN = """
+import sys
+from chomp_data.prepare import run
+options = run.Options((sys.argv[1],), sys.argv[2], workers=2, shard_bytes=1)
+run.prepare(options)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_killed_run_leaves_no_worker_and_goes_on(tmp_path):
+  line = '{"text": "%s"}\n' % ("some words " * 5)
+  for i in range(60):
+    (tmp_path / f"{i:03}.jsonl").write_text(line * 2_000)
+  inputs = f"{tmp_path}/*.jsonl"
+
+  def command(output):
+    return [sys.executable, "-c", _RUN, inputs, str(tmp_path / output)]
+
+  subprocess.run(command("clean"), check=True)
+  generator = random.Random(0)
+  killed = 0
+  for _ in range(3):
+    process = subprocess.Popen(command("out"))
+    # Two workers and multiprocessing's own tracker.
+    _wait_for(lambda: len(_children(process.pid)) >= 3 or process.poll(), 30)  # noqa: B023
+    time.sleep(generator.uniform(0.1, 1.0))
+    children = _children(process.pid)
+    process.kill()
+    killed += process.wait() == -signal.SIGKILL
+    assert _wait_for(lambda: not any(map(_alive, children)), 5)  # noqa: B023
+  assert killed
+  subprocess.run(command("out"), check=True)
+  assert digest(tmp_path / "out") == digest(tmp_path / "clean")
+  assert not (tmp_path / "out.partial").exists()
+
+
+def _wait_for(condition, seconds):
+  deadline = time.monotonic() + seconds
+  while not condition() and time.monotonic() < deadline:
+    time.sleep(0.01)
+  return condition()
+
+
+def _die(task):
+  os._exit(task)
+
+
+def test_a_worker_that_dies_is_an_error():
+  with pytest.raises(errors.PrepareError, match="--workers=2 died"):
+    list(engines.run(_die, [3, 3, 3], 2))
+
+
+def test_results_carry_the_number_of_their_task():
+  tasks = [-3, 5, -7, 9]
+  for workers in (0, 2):
+    found = dict(engines.run(abs, tasks, workers))
+    assert found == {0: 3, 1: 5, 2: 7, 3: 9}

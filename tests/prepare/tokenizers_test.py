@@ -1,0 +1,151 @@
+"""Tokenizers: bytes as they are, and files of Hugging Face."""
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import tokenizers as hf
+
+from chomp_data import stores
+from chomp_data.prepare import errors
+from chomp_data.prepare import tokenizers
+from chomp_data.testing import stores as testing_stores
+
+TEXTS = ["the cat sat on the mat", "a cat and a hat", "le chat était là"]
+
+
+def train(path, special=("<pad>", "</s>", "<s>")):
+  """Trains a tiny byte-level BPE."""
+  tokenizer = hf.Tokenizer(hf.models.BPE())
+  tokenizer.pre_tokenizer = hf.pre_tokenizers.ByteLevel(add_prefix_space=False)
+  tokenizer.decoder = hf.decoders.ByteLevel()
+  trainer = hf.trainers.BpeTrainer(
+    vocab_size=320,
+    special_tokens=list(special),
+    initial_alphabet=hf.pre_tokenizers.ByteLevel.alphabet(),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(TEXTS, trainer)
+  # What models set, and documents must not meet.
+  tokenizer.enable_truncation(4)
+  tokenizer.enable_padding(length=50)
+  if "<s>" in special:
+    tokenizer.post_processor = hf.processors.TemplateProcessing(
+      single="<s> $A", special_tokens=[("<s>", tokenizer.token_to_id("<s>"))]
+    )
+  tokenizer.save(str(path))
+  return path
+
+
+@hypothesis.given(st.text())
+def test_bytes_round_trip(text):
+  tokenizer = tokenizers.ByteTokenizer()
+  ids = tokenizer.encode(text)
+  assert ids.tolist() == list(text.encode("utf-8", "surrogatepass"))
+  assert ids.dtype == np.uint16
+  assert tokenizer.decode(ids) == text
+
+
+def test_special_bytes_have_names():
+  tokenizer = tokenizers.ByteTokenizer()
+  ids = np.asarray([256, 104, 105, 257, 258, 258, 0xFF])
+  assert tokenizer.decode(ids) == "<bos>hi<eos><pad><pad>\ufffd"
+  assert tokenizer.decode(np.zeros(0, int)) == ""
+  with pytest.raises(ValueError, match="got 259"):
+    tokenizer.decode(np.asarray([0, 259]))
+
+
+def test_a_file_encodes_whole_documents_without_special_tokens(tmp_path):
+  path = train(tmp_path / "tokenizer.json")
+  tokenizer = tokenizers.make_tokenizer(tokenizers.TokenizerSpec(str(path)))
+  assert tokenizer.info.kind == "huggingface"
+  assert (
+    tokenizer.info.pad_id, tokenizer.info.eos_id, tokenizer.info.bos_id
+  ) == (0, 1, 2)  # fmt: skip
+  texts = [*TEXTS, "日本語 🎉", ""]
+  for text, ids in zip(texts, tokenizer.encode_batch(texts), strict=True):
+    assert tokenizer.decode(ids) == text
+    assert ids.dtype == np.uint16
+    assert not set(ids.tolist()) & {0, 1, 2}
+  assert len(tokenizer.encode(TEXTS[0])) > 4
+
+
+def test_special_tokens_can_be_named(tmp_path):
+  path = train(tmp_path / "tokenizer.json", ["<|fill|>", "<|stop|>"])
+  spec = tokenizers.TokenizerSpec(str(path))
+  assert tokenizers.make_tokenizer(spec).info.pad_id is None
+  spec = tokenizers.TokenizerSpec(str(path), "<|fill|>", "<|stop|>")
+  info = tokenizers.make_tokenizer(spec).info
+  assert (info.pad_id, info.eos_id, info.bos_id) == (0, 1, None)
+
+
+def test_unknown_names_are_listed_together(tmp_path):
+  path = train(tmp_path / "tokenizer.json")
+  spec = tokenizers.TokenizerSpec(str(path), "<nope>", "<nada>")
+  with pytest.raises(errors.PrepareError) as caught:
+    tokenizers.make_tokenizer(spec)
+  assert "--pad_token" in str(caught.value)
+  assert "'<nada>'" in str(caught.value)
+
+
+def test_the_byte_tokenizer_takes_no_names():
+  with pytest.raises(errors.PrepareError, match=r"--eos_token.*'x'"):
+    tokenizers.make_tokenizer(tokenizers.TokenizerSpec(eos_token="x"))
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b'{"model": 3}'])
+def test_what_is_no_tokenizer_is_refused(tmp_path, content):
+  path = tmp_path / "tokenizer.json"
+  path.write_bytes(content)
+  with pytest.raises(errors.PrepareError, match=str(path)):
+    tokenizers.make_tokenizer(tokenizers.TokenizerSpec(str(path)))
+  with pytest.raises(errors.PrepareError, match="No such file"):
+    tokenizers.make_tokenizer(tokenizers.TokenizerSpec("nowhere.json"))
+
+
+def test_the_vocabulary_ends_at_the_largest_id(tmp_path):
+  path = tmp_path / "tokenizer.json"
+  tokenizer = hf.Tokenizer(
+    hf.models.WordLevel({"a": 0, "b": 70_000, "<unk>": 1}, unk_token="<unk>")
+  )
+  tokenizer.pre_tokenizer = hf.pre_tokenizers.Whitespace()
+  tokenizer.save(str(path))
+  made = tokenizers.make_tokenizer(tokenizers.TokenizerSpec(str(path)))
+  assert made.info.vocab_size == 70_001
+  assert made.encode("a b c").tolist() == [0, 70_000, 1]
+  assert made.encode("b").dtype == np.uint32
+
+
+def test_a_store_gives_its_tokenizer_back(tmp_path, corpus, prepare):
+  path = train(tmp_path / "tokenizer.json", ["<|fill|>"])
+  spec = tokenizers.TokenizerSpec(str(path), "<|fill|>")
+  store, _ = prepare(corpus, tokenizer=spec)
+  path.unlink()
+  loaded = tokenizers.load_tokenizer(store)
+  assert loaded.info == store.tokenizer_info
+  assert loaded.info.pad_id == 0
+  texts = {
+    store.document_id(i): loaded.decode(store.read_document(i))
+    for i in range(store.num_documents)
+  }
+  assert texts["deep/er/c.txt"] == "日本語 🎉"
+  store, _ = prepare(corpus, output="bytes")
+  loaded = tokenizers.load_tokenizer(store)
+  assert loaded.decode(store.read_document(0)).startswith("première")
+
+
+def test_an_altered_tokenizer_in_a_store_is_refused(tmp_path, corpus, prepare):
+  path = train(tmp_path / "tokenizer.json")
+  store, _ = prepare(corpus, tokenizer=tokenizers.TokenizerSpec(str(path)))
+  file = tmp_path / "out" / "tokenizer.json"
+  text = file.read_text()
+  file.write_text(text.replace('"max_length": 4', '"max_length": 5'))
+  assert file.read_text() != text
+  with pytest.raises(stores.StoreError, match=r"tokenizer\.json"):
+    tokenizers.load_tokenizer(store)
+
+
+def test_a_store_without_a_tokenizer_says_so(tmp_path):
+  store = testing_stores.make_store(tmp_path / "store", [[1]])
+  with pytest.raises(stores.StoreError, match="'custom'"):
+    tokenizers.load_tokenizer(store)

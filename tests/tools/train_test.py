@@ -1,0 +1,259 @@
+"""tools/train.py: a run that is stopped and resumed is the run itself."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from chomp_data.testing import stores as testing_stores
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_NUM_STEPS = 240
+
+_CONFIG = """
+import ml_collections
+
+
+def get_config():
+  return ml_collections.ConfigDict({
+    "data": {
+      "seq_len": 32,
+      "global_batch_size": 4,
+      "seed": 5,
+      "document_id": True,
+      "sources": {
+        "text": {
+          "store": STORE,
+          "rows": {
+            "kind": "multi_splice",
+            "num_docs": 3,
+            "content_length": 16,
+            "offset_jitter": 2,
+          },
+          "shuffle": {"kind": "full"},
+        }
+      },
+    },
+    "model": {"d_model": 16, "num_layers": 1, "num_heads": 2, "mlp_dim": 16},
+    "optimizer": {"warmup_steps": 4},
+    "train": {"num_steps": STEPS, "log_every_steps": 20},
+    "checkpoint": {"every_steps": 50, "keep": 2},
+  })
+"""
+
+
+class _Corpus:
+  """A config file, and runs of it in processes of their own."""
+
+  def __init__(self, directory: pathlib.Path):
+    self.directory = directory
+    rng = np.random.default_rng(0)
+    store = directory / "store"
+    testing_stores.make_store(
+      store,
+      [rng.integers(3, 60, size=n) for n in (120, 90, 150, 80)],
+      ids=["a.txt", "b.txt", "c.txt", "d.txt"],
+      vocab_size=64,
+    )
+    self._config = directory / "config.py"
+    text = _CONFIG.replace("STORE", repr(str(store)))
+    self._config.write_text(text.replace("STEPS", str(_NUM_STEPS)))
+
+  def start(self, name: str, *arguments: str) -> subprocess.Popen:
+    environment = {
+      **os.environ,
+      "JAX_PLATFORMS": "cpu",
+      "PYTHONPATH": str(_ROOT),
+      # The second process of a test need not compile again.
+      "JAX_COMPILATION_CACHE_DIR": str(self.directory / "compiled"),
+      "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    return subprocess.Popen(
+      [
+        sys.executable,
+        str(_ROOT / "tools" / "train.py"),
+        f"--config={self._config}",
+        f"--workdir={self.directory / name}",
+        f"--batch_hashes={self.hashes_path(name)}",
+        *arguments,
+      ],
+      env=environment,
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+
+  def run(self, name: str, *arguments: str) -> tuple[int, str, str]:
+    """Returns exit status, standard output and standard error."""
+    process = self.start(name, *arguments)
+    out, err = process.communicate(timeout=200)
+    return process.returncode, out, err
+
+  def hashes_path(self, name: str) -> pathlib.Path:
+    return self.directory / f"{name}.jsonl"
+
+  def hashes(self, name: str) -> list[dict]:
+    path = self.hashes_path(name)
+    if not path.exists():
+      return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+  def saved_steps(self, name: str) -> list[int]:
+    """Returns the steps of whole checkpoints, ascending."""
+    saved = (self.directory / name / "checkpoints").glob("[0-9]*")
+    return sorted(int(path.name) for path in saved if path.name.isdigit())
+
+  def state(self, name: str) -> list[np.ndarray]:
+    """Returns every array of the model and optimizer at the last step."""
+    path = self.directory / name / "checkpoints" / str(_NUM_STEPS) / "model"
+    with ocp.StandardCheckpointer() as checkpointer:
+      return _leaves(checkpointer.restore(path))
+
+
+def _leaves(tree) -> list[np.ndarray]:
+  if isinstance(tree, dict):
+    return [leaf for key in sorted(tree) for leaf in _leaves(tree[key])]
+  if isinstance(tree, (list, tuple)):
+    return [leaf for item in tree for leaf in _leaves(item)]
+  return [] if tree is None else [np.asarray(tree)]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+  return _Corpus(tmp_path_factory.mktemp("train"))
+
+
+@pytest.fixture(scope="module")
+def finished(corpus):
+  """A run that was never interrupted: its streams."""
+  status, out, err = corpus.run("whole")
+  assert status == 0, err
+  return out, err
+
+
+def test_a_run_reports_for_people_and_for_programs(corpus, finished):
+  out, err = finished
+  assert "[text] multi_splice: num_docs=3" in err
+  assert re.search(r"step 100/240: loss \d\.\d+, .* waiting for data", err)
+  assert "loss by document up to step 200" in err
+  assert "coverage of text: 3 documents" in out
+  assert "unseen offsets" in out
+  metrics = json.loads((corpus.directory / "whole/metrics.json").read_text())
+  assert metrics["step"] == _NUM_STEPS
+  assert metrics["loss"] > 0
+  assert {d["document"] for d in metrics["loss_by_document"]} == {0, 1, 2}
+  assert metrics["evaluation"]["text"]["later starts"]["perplexity"] > 1
+  rows = sum(document["rows"] for document in metrics["coverage"]["text"])
+  assert rows == _NUM_STEPS * 4
+
+
+def test_a_finished_run_run_again_only_evaluates(corpus, finished):
+  before = json.loads((corpus.directory / "whole/metrics.json").read_text())
+  status, out, err = corpus.run("whole")
+  assert status == 0, err
+  assert f"finished before, at step {_NUM_STEPS}: evaluating" in err
+  assert "document starts" in out
+  assert [line["step"] for line in corpus.hashes("whole")] == [
+    *range(_NUM_STEPS)
+  ]
+  after = json.loads((corpus.directory / "whole/metrics.json").read_text())
+  assert after == before
+
+
+@pytest.mark.parametrize(
+  ("number", "status"),
+  [(signal.SIGTERM, 143), (signal.SIGKILL, -9)],
+  ids=["SIGTERM", "SIGKILL"],
+)
+def test_a_run_stopped_at_any_time_resumes_as_if_it_had_not_been(
+  corpus, finished, number, status
+):
+  name = number.name
+  process = corpus.start(name)
+  try:
+    while len(corpus.hashes(name)) < 60 or not corpus.saved_steps(name):
+      assert process.poll() is None, process.communicate()[1]
+      time.sleep(0.002)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=100)
+  finally:
+    process.kill()
+  stopped_at = corpus.hashes(name)[-1]["step"] + 1
+  assert stopped_at < _NUM_STEPS
+  assert process.returncode == status, err
+  saved = corpus.saved_steps(name)[-1]
+  if number == signal.SIGTERM:
+    assert saved == stopped_at
+    assert f"stopped by SIGTERM at step {stopped_at}, saved" in err
+  resumed_status, _, err = corpus.run(name)
+  assert resumed_status == 0, err
+  assert f"resumed at step {saved}\n" in err
+  expected = {line["step"]: line["sha256"] for line in corpus.hashes("whole")}
+  got = corpus.hashes(name)
+  assert {line["step"] for line in got} == set(expected)
+  assert all(line["sha256"] == expected[line["step"]] for line in got)
+  whole, state = corpus.state("whole"), corpus.state(name)
+  assert len(whole) == len(state) > 10
+  for expected_leaf, leaf in zip(whole, state, strict=True):
+    np.testing.assert_array_equal(leaf, expected_leaf)
+
+
+def test_a_checkpoint_of_another_model_or_input_is_refused(corpus, finished):
+  status, _, err = corpus.run("whole", "--config.model.d_model=32")
+  assert status == 1
+  assert "`config.model.d_model` must not change: state has 16, config" in err
+  status, _, err = corpus.run("whole", "--config.data.seed=6")
+  assert status == 1
+  assert "seed: state has 5, config has 6" in err
+  assert "Traceback" not in err
+
+
+def test_two_processes_train_on_the_batches_of_one(corpus, finished):
+  with socket.socket() as listener:
+    listener.bind(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+  processes = [
+    corpus.start(
+      "two",
+      f"--coordinator_address=127.0.0.1:{port}",
+      "--num_processes=2",
+      f"--process_id={index}",
+    )
+    for index in range(2)
+  ]
+  try:
+    outputs = [process.communicate(timeout=200) for process in processes]
+  finally:
+    for process in processes:
+      process.kill()
+  assert [process.returncode for process in processes] == [0, 0], outputs
+  assert corpus.hashes("two") == corpus.hashes("whole")
+  whole, two = (
+    json.loads((corpus.directory / name / "metrics.json").read_text())
+    for name in ("whole", "two")
+  )
+  assert abs(two["loss"] - whole["loss"]) < 1e-2
+  reports = ["perplexity by question" in out for out, _ in outputs]
+  assert reports == [True, False]
+
+
+def test_a_run_without_a_workdir_is_a_usage_error(corpus):
+  done = subprocess.run(
+    [sys.executable, str(_ROOT / "tools" / "train.py")],
+    env={**os.environ, "PYTHONPATH": str(_ROOT), "JAX_PLATFORMS": "cpu"},
+    capture_output=True,
+    text=True,
+    timeout=100,
+    check=False,
+  )
+  assert done.returncode == 1
+  assert "--config and --workdir must be given" in done.stdout + done.stderr
