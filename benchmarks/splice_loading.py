@@ -51,7 +51,7 @@ def make_corpus(path: pathlib.Path) -> None:
     path,
     (rng.integers(3, 50_000, size=n, dtype=np.int64) for n in lengths),
     tokenizer_info=stores.TokenizerInfo(
-      kind="synthetic",
+      kind="custom",
       sha256=hashlib.sha256(b"synthetic").hexdigest(),
       vocab_size=50_000,
       pad_id=0,

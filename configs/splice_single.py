@@ -43,8 +43,8 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.model = ml_collections.ConfigDict()
   config.model.d_model = 128
   config.model.num_layers = 2
-  config.model.num_heads = 4
-  config.model.mlp_dim = 320
+  config.model.num_heads = 2
+  config.model.mlp_dim = 384
   config.model.position_embedding = "rope"  # or 'learned'
   config.model.attention = "segment"  # or 'stream'
 

@@ -170,10 +170,10 @@ class Run:
         if step == first + 1:
           # Compiling is not part of the speed.
           self.documents.add(meter.flush())
-          meter.restart(self.input.wait_s)
           logging.info(
-            "first step done after %.1f s, compiling included",
+            "first step done after %.1f s, compiling included: loss %.4f",
             time.perf_counter() - compiled,
+            meter.window(self.input.wait_s).loss,
           )
         if stop or saves or logs or step == total:
           self.documents.add(meter.flush())
@@ -190,7 +190,8 @@ class Run:
 
   def finish(self, state: training.TrainState, console) -> None:
     """Evaluates, and reports for people and for programs."""
-    step = self.options.num_steps
+    # More than num_steps where the checkpoint is of a longer run.
+    step = self.input.step
     found = report.scores(
       self.pipe,
       self.trainer.model(state),
@@ -241,8 +242,9 @@ class Run:
       logging.warning("the checkpoint's run was another: %s", line)
 
   def _log(self, step: int, window: progress.Window, bar: tqdm.tqdm) -> None:
-    if window.steps:
-      self.last_window = window
+    if not window.steps:
+      return
+    self.last_window = window
     if bar.disable:
       logging.info("step %d/%d: %s", step, self.options.num_steps, window)
     else:
@@ -338,7 +340,7 @@ def train(options: options_lib.RunOptions, workdir: str) -> int:
       )
       return _EXIT_SIGTERM
     run.finish(state, console)
-  logging.info("finished %d steps", options.num_steps)
+  logging.info("finished %d steps", run.input.step)
   return 0
 
 

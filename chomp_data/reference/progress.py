@@ -64,18 +64,7 @@ class Meter:
     """
     self._positions = positions_per_step
     self._pending: tuple[int, Mapping[str, Any]] | None = None
-    self.restart(0.0)
-
-  def restart(self, wait_s: float) -> None:
-    """Forgets sums and times.
-
-    Args:
-      wait_s: Seconds waited for input so far.
-    """
-    self._began = time.perf_counter()
-    self._wait_s = wait_s
-    self._steps = self._tokens = self._all_masked = 0
-    self._nll = 0.0
+    self._restart(0.0)
 
   def add(
     self, step: int, metrics: Mapping[str, jax.Array]
@@ -130,8 +119,14 @@ class Meter:
       positions_per_second=self._steps * self._positions / seconds,
       wait_share=(wait_s - self._wait_s) / seconds,
     )
-    self.restart(wait_s)
+    self._restart(wait_s)
     return out
+
+  def _restart(self, wait_s: float) -> None:
+    self._began = time.perf_counter()
+    self._wait_s = wait_s
+    self._steps = self._tokens = self._all_masked = 0
+    self._nll = 0.0
 
 
 class DocumentLosses:

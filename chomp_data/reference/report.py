@@ -154,6 +154,8 @@ def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
   """
   if path.exists():
     values = {**json.loads(path.read_text()), **values}
+  # JSON has no NaN: a loss over no token becomes null.
+  values = json.loads(json.dumps(values), parse_constant=lambda _: None)
   part = path.with_name(path.name + ".part")
   part.write_text(json.dumps(values, indent=2) + "\n")
   part.replace(path)

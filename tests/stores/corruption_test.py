@@ -83,6 +83,8 @@ def test_a_file_of_another_size_is_refused(copy, change):
     data = file.read_bytes()
     changed = {"cut": data[:-1], "emptied": b"", "grown": data + b"\0"}
     file.write_bytes(changed[change])
+    with pytest.raises(stores.StoreError, match=str(file)):
+      stores.open_store(copy)
     assert_refused(copy, str(file))
     file.write_bytes(data)
 
