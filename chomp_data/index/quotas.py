@@ -5,6 +5,7 @@ Quotas follow the largest-remainder rule with ties to the lower index (seed
 the quotas are the same on every machine. NumPy only.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import decimal
 import fractions
@@ -34,21 +35,29 @@ def power(base: fractions.Fraction, exponent: float) -> fractions.Fraction:
     exponent: At least 0, taken as it is written in decimal.
 
   Returns:
-    The power, identical on every machine.
+    The power, rounded down, identical on every machine.
   """
-  if exponent == 0:
-    return fractions.Fraction(1)
   if exponent == 1:
     return base
+  scale = _power_scale(exponent)
+  return fractions.Fraction(_scaled_power(base, exponent), scale)
+
+
+def _power_scale(exponent: float) -> int:
+  return 1 if exponent in (0, 1) else _POWER_SCALE
+
+
+def _scaled_power(base: int | fractions.Fraction, exponent: float) -> int:
+  """Returns floor(base ** exponent * scale), scale by `_power_scale`."""
+  if exponent in (0, 1):
+    return 1 if exponent == 0 else int(base)
   written = exact(exponent)
   if written.denominator <= _MAX_ROOT:
-    scaled = _scaled_root(base, written.numerator, written.denominator)
-  else:
-    scaled = _scaled_decimal(base, exponent)
-  return fractions.Fraction(scaled, _POWER_SCALE)
+    return _scaled_root(base, written.numerator, written.denominator)
+  return _scaled_decimal(base, exponent)
 
 
-def _scaled_root(base: fractions.Fraction, p: int, q: int) -> int:
+def _scaled_root(base: int | fractions.Fraction, p: int, q: int) -> int:
   """Returns floor(base ** (p / q) * 2**32), exactly."""
   # r is the floor iff r**q <= base**p * 2**(32 q) < (r + 1)**q.
   high = base.numerator**p << (_POWER_BITS * q)
@@ -61,7 +70,7 @@ def _scaled_root(base: fractions.Fraction, p: int, q: int) -> int:
   return root
 
 
-def _scaled_decimal(base: fractions.Fraction, exponent: float) -> int:
+def _scaled_decimal(base: int | fractions.Fraction, exponent: float) -> int:
   context = decimal.Context(prec=_POWER_DIGITS, rounding=decimal.ROUND_FLOOR)
   quotient = context.divide(
     decimal.Decimal(base.numerator), decimal.Decimal(base.denominator)
@@ -73,56 +82,64 @@ def _scaled_decimal(base: fractions.Fraction, exponent: float) -> int:
 def temperature_weights(
   lengths: np.ndarray,
   tau: float,
-  multipliers: Sequence[fractions.Fraction] | None = None,
-) -> list[int]:
+  multipliers: Mapping[int, fractions.Fraction] | None = None,
+) -> tuple[list[int], np.ndarray]:
   """Returns integers proportional to multiplier * length ** tau.
+
+  Documents of equal weight share one integer, so that 10**5 documents need
+  no 10**5 Python numbers.
 
   Args:
     lengths: int64[D], tokens of each document.
     tau: Temperature in [0, 1]; 1 is proportional to length, 0 equal.
-    multipliers: An extra weight of each document, or None for 1.
+    multipliers: Extra weights by index into `lengths`; the others are 1.
 
   Returns:
-    D integers on one common scale.
+    Integers on one common scale, and int64[D], which is each document's.
   """
-  unique, where = np.unique(lengths, return_inverse=True)
-  powers = [power(fractions.Fraction(int(n)), tau) for n in unique]
-  values = [powers[i] for i in where.tolist()]
-  if multipliers is not None:
-    values = [v * m for v, m in zip(values, multipliers, strict=True)]
-  scale = math.lcm(*{v.denominator for v in values})
-  return [v.numerator * (scale // v.denominator) for v in values]
+  unique, member = np.unique(lengths, return_inverse=True)
+  # Whole numbers, not fractions: a fraction takes four times the memory.
+  values = [_scaled_power(n, tau) for n in unique.tolist()]
+  scale = math.lcm(*(m.denominator for m in (multipliers or {}).values()))
+  values = [value * scale for value in values]
+  for i, multiplier in (multipliers or {}).items():
+    values.append(int(values[member[i]] * multiplier))
+    member[i] = len(values) - 1
+  return values, member
 
 
-def largest_remainder(weights: Sequence[int], total: int) -> np.ndarray:
+def largest_remainder(
+  weights: Sequence[int], total: int, member: np.ndarray | None = None
+) -> np.ndarray:
   """Splits `total` in proportion to the weights, exactly.
 
       weights [10_000, 5_000, 2_000], total 17 -> [10, 5, 2]
 
   Args:
-    weights: Non-negative integers, not all zero.
+    weights: Non-negative integers.
     total: What to split, at least 0.
+    member: int64[D], which weight each receiver has, or None for one receiver
+      a weight.
 
   Returns:
-    int64[len(weights)] that sums to `total`; ties of remainders go to the
-    lower index.
+    int64[D] that sums to `total`; ties of remainders go to the lower index.
 
   Raises:
-    ValueError: If every weight is zero.
+    ValueError: If every receiver's weight is zero.
   """
-  whole = sum(weights)
+  if member is None:
+    member = np.arange(len(weights))
+  counts = np.bincount(member, minlength=len(weights)).tolist()
+  whole = sum(w * n for w, n in zip(weights, counts, strict=True))
   if whole <= 0:
     raise ValueError(
       "`weights` must hold a positive one, got only zeros. Give at least"
       " one document a positive weight."
     )
-  quotas, remainders = [], []
-  for weight in weights:
-    quota, remainder = divmod(weight * total, whole)
-    quotas.append(quota)
-    remainders.append(remainder)
-  left = total - sum(quotas)
-  order = sorted(range(len(weights)), key=lambda i: (-remainders[i], i))
-  for i in order[:left]:
-    quotas[i] += 1
-  return np.asarray(quotas, np.int64)
+  parts = [divmod(weight * total, whole) for weight in weights]
+  left = total - sum(p[0] * n for p, n in zip(parts, counts, strict=True))
+  places = {r: i for i, r in enumerate(sorted({p[1] for p in parts})[::-1])}
+  rank = np.asarray([places[p[1]] for p in parts], np.int64)
+  shares = np.asarray([p[0] for p in parts], np.int64)[member]
+  shares[np.argsort(rank[member], kind="stable")[:left]] += 1
+  return shares

@@ -8,7 +8,7 @@ Sources: seed 000 ("Refined Design", "Internal Structure") and docs/splice.md.
 NumPy only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 import dataclasses
 import fractions
 
@@ -54,7 +54,7 @@ class SpliceSchedule:
     alpha: float,
     balance_mode: str,
     balance_tau: float,
-    weights: Sequence[fractions.Fraction] | None,
+    weights: Mapping[int, fractions.Fraction] | None,
     epoch_length: int | None,
     jitter_mode: str,
     jitter_key: int,
@@ -67,7 +67,7 @@ class SpliceSchedule:
       alpha: Edge weight; above 0 only in coverage_balanced mode.
       balance_mode: One of BALANCE_MODES.
       balance_tau: Temperature in [0, 1] of by_temperature.
-      weights: An extra weight of each document, or None.
+      weights: Extra weights by index into `lengths`; the others are 1.
       epoch_length: Rows of an epoch, or None for the mode's own.
       jitter_mode: One of JITTER_MODES.
       jitter_key: Key of the uniform jitter.
@@ -160,22 +160,24 @@ def _quotas(
   """Returns int64[D], the rows of each document in an epoch."""
   if balance_mode == "enumerate":
     return num_pairs
-  usable = np.flatnonzero(num_pairs > 0)
+  usable = num_pairs > 0
   out = np.zeros(len(lengths), np.int64)
-  if not usable.size:
+  if not np.any(usable):
     return out
   if balance_mode == "by_document":
-    total = len(usable) * int(num_pairs.max())
-    shares = [1] * len(usable)
+    total = int(np.sum(usable)) * int(num_pairs.max())
+    shares, member = [1], np.zeros(int(np.sum(usable)), np.int64)
   else:
     total = int(num_pairs.sum())
     tau = 1.0 if balance_mode == "by_coverage" else balance_tau
-    shares = quotas.temperature_weights(
+    # Slots among the usable documents.
+    slot = np.cumsum(usable) - 1
+    shares, member = quotas.temperature_weights(
       lengths[usable],
       tau,
-      None if weights is None else [weights[i] for i in usable.tolist()],
+      {int(slot[i]): w for i, w in (weights or {}).items() if usable[i]},
     )
   out[usable] = quotas.largest_remainder(
-    shares, total if epoch_length is None else epoch_length
+    shares, total if epoch_length is None else epoch_length, member
   )
   return out

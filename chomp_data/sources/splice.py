@@ -490,13 +490,13 @@ class SpliceSource(row_source.RowSource):
       return hashing.fold_key(self._seed, self.name, axis)
     return hashing.fold_key("own", seed, self.name, axis)
 
-  def _weights(self, path: str) -> list[fractions.Fraction] | None:
+  def _weights(self, path: str) -> dict[int, fractions.Fraction] | None:
     weights = getattr(self.options, "doc_weights", None)
     if not weights:
       return None
     found = self.store.find_documents([name for name, _ in weights])
     slots = {d: i for i, d in enumerate(self.documents.tolist())}
-    out = [fractions.Fraction(1)] * len(self.documents)
+    out = {}
     problems = []
     for name, weight in weights:
       named = [slots[d] for d in found[name] if d in slots]
@@ -508,7 +508,8 @@ class SpliceSource(row_source.RowSource):
         )
       for slot in named:
         out[slot] = quotas.exact(weight)
-    if not problems and not any(out):
+    zero = len(out) == len(self.documents) and not any(out.values())
+    if not problems and zero:
       problems.append(
         f"`{path}.doc_weights` must leave a document with a positive weight,"
         " got only zeros. Raise one."

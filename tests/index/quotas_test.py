@@ -12,15 +12,17 @@ from chomp_data.index import quotas
 
 
 def test_seed_000_shares_59_29_12_percent_at_tau_1():
-  weights = quotas.temperature_weights(np.array([10_000, 5_000, 2_000]), 1.0)
-  shares = quotas.largest_remainder(weights, 17_000)
+  lengths = np.array([10_000, 5_000, 2_000])
+  weights, member = quotas.temperature_weights(lengths, 1.0)
+  shares = quotas.largest_remainder(weights, 17_000, member)
   assert shares.tolist() == [10_000, 5_000, 2_000]
   assert np.round(shares / shares.sum(), 2).tolist() == [0.59, 0.29, 0.12]
 
 
 def test_tau_0_is_equal_shares_with_ties_to_the_lower_index():
-  weights = quotas.temperature_weights(np.array([9, 5, 7]), 0.0)
-  assert quotas.largest_remainder(weights, 11).tolist() == [4, 4, 3]
+  weights, member = quotas.temperature_weights(np.array([9, 5, 7]), 0.0)
+  shares = quotas.largest_remainder(weights, 11, member)
+  assert shares.tolist() == [4, 4, 3]
 
 
 @hypothesis.given(
@@ -66,10 +68,21 @@ def test_both_ways_to_evaluate_a_power_agree():
 
 
 def test_document_weights_multiply_the_temperature():
-  weights = quotas.temperature_weights(
-    np.array([10, 10, 10]), 0.7, [Fraction(1), Fraction(1, 2), Fraction(2)]
+  weights, member = quotas.temperature_weights(
+    np.array([10, 10, 10]), 0.7, {1: Fraction(1, 2), 2: Fraction(2)}
   )
-  assert quotas.largest_remainder(weights, 7).tolist() == [2, 1, 4]
+  assert quotas.largest_remainder(weights, 7, member).tolist() == [2, 1, 4]
+
+
+@hypothesis.given(
+  lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12),
+  total=st.integers(0, 1000),
+)
+def test_sharing_weights_changes_no_quota(lengths, total):
+  weights, member = quotas.temperature_weights(np.asarray(lengths), 0.7)
+  together = quotas.largest_remainder(weights, total, member)
+  alone = quotas.largest_remainder([weights[m] for m in member], total)
+  assert together.tolist() == alone.tolist()
 
 
 def test_all_zero_weights_are_refused():
