@@ -115,6 +115,15 @@ class _Best:
     return self._count is not None and len(self.documents) >= self._count
 
   def add(self, documents, lengths, rank) -> None:
+    full = self._count is not None and len(self.documents) >= self._count
+    if full and len(self._rank):
+      # Later documents lose ties, so only a better rank gets in.
+      better = rank < self._rank[-1]
+      documents, lengths, rank = (
+        documents[better],
+        lengths[better],
+        rank[better],
+      )
     documents = np.concatenate([self.documents, documents])
     lengths = np.concatenate([self.lengths, lengths])
     rank = np.concatenate([self._rank, rank])

@@ -12,6 +12,9 @@ from chomp_data.index import hashing
 from chomp_data.index import selection
 from chomp_data.sources import options as options_lib
 
+# Documents whose lengths are read at once.
+_BATCH = 2**15
+
 Documents = tuple[np.ndarray, np.ndarray]
 
 
@@ -43,7 +46,7 @@ def select_several(
   limits = options.limits(seq_len)
   mode = options.doc_select_mode
   chosen = selection.select(
-    store.iter_lengths, mode, limits, count, _random_key(store, options, count)
+    _batches(store), mode, limits, count, _random_key(store, options, count)
   )
   found = len(chosen[0])
   if not found and (strict or not store.num_documents):
@@ -65,7 +68,7 @@ def select_several(
       ]
     )
   extra = selection.select(
-    store.iter_lengths,
+    _batches(store),
     "longest",
     selection.Limits(),
     count - found,
@@ -126,11 +129,11 @@ def select_single(
       return wanted
   key = _random_key(store, options, 1)
   chosen = selection.select(
-    store.iter_lengths, options.doc_select_mode, limits, 1, key
+    _batches(store), options.doc_select_mode, limits, 1, key
   )
   if not len(chosen[0]):
     chosen = selection.select(
-      store.iter_lengths, "longest", selection.Limits(), 1, key
+      _batches(store), "longest", selection.Limits(), 1, key
     )
     if not len(chosen[0]):
       raise schema.ConfigError(
@@ -160,6 +163,11 @@ def select_single(
       chosen[1][0],
     )
   return chosen
+
+
+def _batches(store: stores.Store) -> selection.LengthBatches:
+  """Returns lengths in batches small enough to leave no large hole behind."""
+  return lambda: store.iter_lengths(_BATCH)
 
 
 def _by_key(store: stores.Store, doc_key: str, path: str) -> Documents:
