@@ -41,6 +41,9 @@ ROW_KINDS: dict[str, type] = {
 FINGERPRINT_SCHEMA = 1
 
 _PATH = "config.data"
+# A row or a batch beyond this is a slip of the finger.
+_MAX_SIDE = 2**24
+_MAX_POSITIONS = 2**34
 # document_id travels as int32 unless JAX has 64-bit types enabled.
 _MAX_INT32 = 2**31 - 1
 
@@ -62,8 +65,8 @@ class DataOptions:
     timeout_s: Longest wait for one batch, in seconds.
   """
 
-  seq_len: int = schema.required(schema.integer(2, 2**31 - 1))
-  global_batch_size: int = schema.required(schema.integer(1, 2**31 - 1))
+  seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
+  global_batch_size: int = schema.required(schema.integer(1, _MAX_SIDE))
   seed: int = schema.option(0, schema.integer(0, 2**63 - 1))
   epochs: int | None = schema.option(None, schema.optional(schema.integer(1)))
   remainder: str = schema.option("drop", schema.choice(("drop", "pad")))
@@ -194,6 +197,26 @@ class Pipeline:
       },
     }
 
+  def fingerprint_with(
+    self, operations: Sequence[grain.transforms.Map]
+  ) -> dict[str, Any]:
+    """Returns the fingerprint of the run with more transforms.
+
+    Args:
+      operations: Transforms over batches. They go by class and `repr`, so one
+        with options needs a `repr` that shows them (a dataclass has one).
+    """
+    if not operations:
+      return self.fingerprint
+    names = []
+    for operation in operations:
+      own = type(operation)
+      shown = repr(operation)
+      # Python's default repr is an address, which no other process shares.
+      options = "" if shown.startswith("<") else f" {shown}"
+      names.append(f"{own.__module__}.{own.__qualname__}{options}")
+    return {**self.fingerprint, "operations": names}
+
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.
 
@@ -237,15 +260,20 @@ class Pipeline:
     operation = formats.FORMATS[self.options.batch_format]
     return [] if operation is None else [operation()]
 
-  def batch_source(self, rows: np.ndarray | None = None) -> batches.BatchSource:
+  def batch_source(
+    self,
+    rows: np.ndarray | None = None,
+    fingerprint: Mapping[str, Any] | None = None,
+  ) -> batches.BatchSource:
     """Returns the Grain source of process-local batches.
 
     Args:
       rows: int64[R], ascending rows of the global batch that this process
         holds, or None for all.
+      fingerprint: Shown in its `repr`, or None for the pipeline's own.
     """
     return batches.BatchSource(
-      self._plan, rows, state.digest(self.fingerprint)[:16]
+      self._plan, rows, state.digest(fingerprint or self.fingerprint)[:16]
     )
 
   def data_loader(
@@ -265,7 +293,7 @@ class Pipeline:
     from chomp_data.loading import feed  # jax only where devices are fed
 
     return feed.data_loader(
-      self.batch_source(rows),
+      self.batch_source(rows, self.fingerprint_with(operations)),
       seed=self.options.seed,
       operations=[*self.operations(), *operations],
       worker_count=(
@@ -331,15 +359,16 @@ def make_iterator(
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   transforms = [*pipe.operations(), *operations]
+  fingerprint = pipe.fingerprint_with(operations)
   shapes = {
     name: (pipe.global_batch_size, *shape[1:])
     for name, shape in _field_shapes(pipe, transforms).items()
   }
   rows = placement.process_rows(shapes, sharding)
   return feed.InputIterator(
-    pipe.batch_source(rows),
+    pipe.batch_source(rows, fingerprint),
     placement.Placer(sharding, rows, pipe.global_batch_size),
-    fingerprint=pipe.fingerprint,
+    fingerprint=fingerprint,
     seed=pipe.options.seed,
     operations=transforms,
     worker_count=pipe.options.worker_count,
@@ -360,6 +389,15 @@ def _field_shapes(
 def _transformed(batch: Any, transforms: Sequence[Any]) -> Any:
   """Applies transforms as Grain does."""
   for operation in transforms:
+    if not isinstance(
+      operation, grain.transforms.Map | grain.transforms.RandomMap
+    ):
+      raise schema.ConfigError(
+        [
+          "`operations` must be Grain Map or RandomMap transforms, got"
+          f" {operation!r}. Others change how many batches there are."
+        ]
+      )
     if isinstance(operation, grain.transforms.RandomMap):
       batch = operation.random_map(batch, np.random.default_rng(0))
     else:
@@ -369,6 +407,8 @@ def _transformed(batch: Any, transforms: Sequence[Any]) -> Any:
 
 def _plain(data: Any) -> Any:
   """Returns a config as plain dictionaries, references resolved."""
+  if isinstance(data, Mapping) and not hasattr(data, "to_dict"):
+    return {name: _plain(value) for name, value in data.items()}
   if not hasattr(data, "to_dict"):
     return data
   try:
@@ -405,6 +445,12 @@ def _checked(
     seq_len = None
   sources, found = _checked_sources(data.get("sources"), seq_len)
   problems += found
+  if options and options.seq_len * options.global_batch_size > _MAX_POSITIONS:
+    problems.append(
+      f"`{_PATH}.global_batch_size` times seq_len must be at most"
+      f" {_MAX_POSITIONS} positions, got {options.global_batch_size} *"
+      f" {options.seq_len}. Lower one of them."
+    )
   if data.get("mix"):
     problems.append(
       f"`{_PATH}.mix` must be unset for one source, got"

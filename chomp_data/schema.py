@@ -162,7 +162,7 @@ def weights() -> Rule:
       if not isinstance(name, str) or name in out:
         raise ValueError
       out[name] = number(0).convert(weight)
-    return tuple(out.items())
+    return tuple(sorted(out.items()))
 
   return Rule(
     "a mapping (or a list of pairs) of distinct names to finite numbers of"

@@ -18,9 +18,11 @@ import numpy as np
 
 from chomp_data.index import quotas
 
-# Two orders above the worst rounding of a float sum of 10**5 terms, relative
-# to the whole weight.
-_TIE_TOLERANCE = 1e-9
+# A float sum of n terms is off by at most n times this, relative to the whole.
+_EPSILON = 4 * float(np.finfo(np.float64).eps)
+
+# From here on (2 k + 1) * quota may leave int64.
+_BIG_QUOTA = 2**30
 
 
 def uniform_start(
@@ -38,7 +40,14 @@ def uniform_start(
   Returns:
     int64[N], the first j with (j + 1) / num_starts > (k + 1/2) / quota.
   """
-  return (2 * k + 1) * num_starts // (2 * quota)
+  if np.any(quota >= _BIG_QUOTA):
+    k, quota, num_starts = (x.astype(object) for x in (k, quota, num_starts))
+    exact = (2 * k + 1) * num_starts // (2 * quota)
+    return exact.astype(np.int64)
+  # num_starts = times * quota + rest keeps every product below 2 * quota**2.
+  times, rest = np.divmod(num_starts, quota)
+  half, odd = np.divmod((2 * k + 1) * times, 2)
+  return half + (odd * quota + (2 * k + 1) * rest) // (2 * quota)
 
 
 class EdgeWeights:
@@ -75,6 +84,8 @@ class EdgeWeights:
     """
     out = np.zeros(len(k), np.int64)
     residue = span % self._stride
+    if not np.any(span):
+      return out
     for value in np.unique(residue).tolist():
       pick = np.flatnonzero(residue == value)
       out[pick] = self._select_residue(
@@ -108,7 +119,8 @@ class EdgeWeights:
     margin = np.minimum(
       np.abs(cumulative(j + 1) - target), np.abs(cumulative(j) - target)
     )
-    for i in np.flatnonzero(margin < _TIE_TOLERANCE * whole).tolist():
+    tolerance = _EPSILON * (len(left) + len(right) + 8) * whole
+    for i in np.flatnonzero(margin < tolerance).tolist():
       j[i] = self._exact_start(
         int(k[i]), int(quota[i]), int(span[i]), int(j[i])
       )

@@ -59,15 +59,22 @@ def _scaled_power(base: int | fractions.Fraction, exponent: float) -> int:
 
 def _scaled_root(base: int | fractions.Fraction, p: int, q: int) -> int:
   """Returns floor(base ** (p / q) * 2**32), exactly."""
-  # r is the floor iff r**q <= base**p * 2**(32 q) < (r + 1)**q.
-  high = base.numerator**p << (_POWER_BITS * q)
-  low = base.denominator**p
-  root = int(math.ldexp((base.numerator / base.denominator) ** (p / q), 32))
-  while root**q * low > high:
-    root -= 1
-  while (root + 1) ** q * low <= high:
-    root += 1
-  return root
+  # The floor of a root of a fraction is that of the fraction's floor.
+  whole = (base.numerator**p << (_POWER_BITS * q)) // base.denominator**p
+  return _integer_root(whole, q)
+
+
+def _integer_root(value: int, q: int) -> int:
+  """Returns the largest r with r ** q <= value, by Newton's method."""
+  if value < 2:
+    return value
+  # From above the iteration falls to the root and stops there.
+  guess = 1 << -(-value.bit_length() // q)
+  while True:
+    better = ((q - 1) * guess + value // guess ** (q - 1)) // q
+    if better >= guess:
+      return guess
+    guess = better
 
 
 def _scaled_decimal(base: int | fractions.Fraction, exponent: float) -> int:

@@ -22,8 +22,8 @@ from chomp_data.index import quotas
 BALANCE_MODES = ("by_temperature", "by_coverage", "by_document", "enumerate")
 JITTER_MODES = ("uniform", "low_discrepancy")
 
-# (2 k + 1) * num_pairs must stay inside int64.
-_MAX_PRODUCT = 2**61
+# Row numbers of several epochs stay inside int64.
+_MAX_ROWS = 2**56
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +71,9 @@ class SpliceSchedule:
       epoch_length: Rows of an epoch, or None for the mode's own.
       jitter_mode: One of JITTER_MODES.
       jitter_key: Key of the uniform jitter.
+
+    Raises:
+      ValueError: If an epoch has too many rows to number.
     """
     self._lengths = lengths
     self._order = order
@@ -91,13 +94,6 @@ class SpliceSchedule:
         lengths, num_pairs, balance_mode, balance_tau, weights, epoch_length
       )
     )
-    largest = int(self.quotas().max(initial=0)) * int(num_pairs.max(initial=0))
-    if largest >= _MAX_PRODUCT:
-      raise ValueError(
-        "`epoch_length` times the pairs of the longest document must stay"
-        f" below 2**61, got {largest}. Use a shorter epoch or a larger"
-        " content_stride or offset_stride."
-      )
 
   @property
   def num_rows(self) -> int:
@@ -158,9 +154,19 @@ def _quotas(
   lengths, num_pairs, balance_mode, balance_tau, weights, epoch_length
 ) -> np.ndarray:
   """Returns int64[D], the rows of each document in an epoch."""
+  usable = num_pairs > 0
+  if epoch_length is None:
+    # In floats, which cannot wrap; 2**53 is far below the limit of int64.
+    expected = float(np.sum(num_pairs, dtype=np.float64))
+    if balance_mode == "by_document":
+      expected = float(np.sum(usable)) * float(num_pairs.max(initial=0))
+    if expected >= _MAX_ROWS:
+      raise ValueError(
+        f"must have fewer than {_MAX_ROWS} rows an epoch, got about"
+        f" {expected:.3g}. Use larger strides, or set epoch_length."
+      )
   if balance_mode == "enumerate":
     return num_pairs
-  usable = num_pairs > 0
   out = np.zeros(len(lengths), np.int64)
   if not np.any(usable):
     return out

@@ -6,7 +6,6 @@ and workers, and Grain's own state is index arithmetic over steps.
 
 import collections
 import dataclasses
-import sys
 from typing import Any
 
 import grain
@@ -20,7 +19,8 @@ from chomp_data.sources import row_source
 _PLANNED_ROWS = 4_096
 _PLANS_KEPT = 4
 
-ENDLESS = sys.maxsize
+# Row numbers stay inside int64 with room for several batches.
+_MAX_ROW = 2**62
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +70,10 @@ class BatchPlan:
     """
     size = self.global_batch_size
     local = np.arange(size) if rows is None else rows
+    if first_step < 0 or (first_step + count) * size > _MAX_ROW:
+      raise IndexError(
+        f"step must be in 0 .. {_MAX_ROW // size - count}, got {first_step}."
+      )
     steps = np.arange(first_step, first_step + count)
     number = (steps[:, None] * size + local).reshape(-1)
     whole = len(number)
@@ -117,10 +121,13 @@ class BatchSource:
 
   def __len__(self) -> int:
     steps = self._plan.num_steps
-    return ENDLESS if steps is None else steps
+    endless = _MAX_ROW // self._plan.global_batch_size
+    return endless if steps is None else min(steps, endless)
 
   def __getitem__(self, index: int) -> dict[str, np.ndarray]:
     """Returns the canonical fields, [R, ...] each, of step `index`."""
+    if not 0 <= index < len(self):
+      raise IndexError(f"step must be in 0 .. {len(self) - 1}, got {index}.")
     return self._plan.read(self._planned(int(index)))
 
   def __repr__(self) -> str:

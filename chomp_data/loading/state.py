@@ -52,7 +52,13 @@ def decode(state: bytes) -> dict[str, Any]:
     record = json.loads(state.decode())
     found, step = record.pop("digest"), record["step"]
     schema = record["schema"]
-  except (ValueError, KeyError, TypeError, AttributeError) as error:
+  except (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+    RecursionError,
+  ) as error:
     raise StateError(
       "input state must be a JSON object written by chomp_data, got"
       f" {state[:60]!r} ({error!r}). Restore from another checkpoint."

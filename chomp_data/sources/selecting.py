@@ -70,7 +70,7 @@ def select_several(
   extra = selection.select(
     _batches(store),
     "longest",
-    selection.Limits(),
+    _only_subset(limits),
     count - found,
     0,
     exclude=chosen[0],
@@ -120,7 +120,7 @@ def select_single(
     ConfigError: If there is no such document, or several with the id.
   """
   if doc_key is not None:
-    return _by_key(store, doc_key, path)
+    return _by_key(store, doc_key, options.limits(seq_len), path)
   limits = options.limits(seq_len)
   wanted = None
   if doc_index is not None:
@@ -133,20 +133,23 @@ def select_single(
   )
   if not len(chosen[0]):
     chosen = selection.select(
-      _batches(store), "longest", selection.Limits(), 1, key
+      _batches(store), "longest", _only_subset(limits), 1, key
     )
     if not len(chosen[0]):
       raise schema.ConfigError(
         [
-          f"`{path}` must select a document, got a store without any token:"
-          f" {store.path}. Prepare one that holds text."
+          f"`{path}` must select a document, got none within"
+          f" {_limits_text(options)} in {store.path}. Widen the limits, or"
+          " prepare a store that holds more text."
         ]
       )
     logging.warning(
-      "%s: no document is within %s; fell back to the longest, document %d"
-      " of %d tokens.",
+      "%s: no document is within %s (doc_index=%s, doc_select_mode=%r); fell"
+      " back to the longest, document %d of %d tokens.",
       path,
       _limits_text(options),
+      doc_index,
+      options.doc_select_mode,
       chosen[0][0],
       chosen[1][0],
     )
@@ -170,7 +173,14 @@ def _batches(store: stores.Store) -> selection.LengthBatches:
   return lambda: store.iter_lengths(_BATCH)
 
 
-def _by_key(store: stores.Store, doc_key: str, path: str) -> Documents:
+def _only_subset(limits: selection.Limits) -> selection.Limits:
+  """Drops the length limits and keeps the training subset."""
+  return selection.Limits(last_token=limits.last_token)
+
+
+def _by_key(
+  store: stores.Store, doc_key: str, limits: selection.Limits, path: str
+) -> Documents:
   matches = store.find_documents([doc_key])[doc_key]
   if len(matches) != 1:
     found = "no document" if not matches else f"{len(matches)} documents"
@@ -181,7 +191,16 @@ def _by_key(store: stores.Store, doc_key: str, path: str) -> Documents:
       ]
     )
   documents = np.asarray(matches, np.int64)
-  return documents, store.bounds(documents)[1]
+  found = documents, store.bounds(documents)[1]
+  if not _admits(store, _only_subset(limits), found):
+    raise schema.ConfigError(
+      [
+        f"`{path}.doc_key` must name a document of the training subset (its"
+        f" first {limits.last_token} tokens), got {doc_key!r}. Enlarge the"
+        " subset, or choose another document."
+      ]
+    )
+  return found
 
 
 def _by_index(store: stores.Store, doc_index: int, path: str) -> Documents:

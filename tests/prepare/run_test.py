@@ -1,9 +1,9 @@
 """Prepare: the same store however it is made, interrupted or repeated."""
 
+import functools
 import hashlib
 import os
 import pathlib
-import random
 import signal
 import subprocess
 import sys
@@ -259,36 +259,42 @@ run.prepare(options)
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_killed_run_leaves_no_worker_and_goes_on(tmp_path):
-  line = '{"text": "%s"}\n' % ("some words " * 5)
-  for i in range(60):
-    (tmp_path / f"{i:03}.jsonl").write_text(line * 2_000)
+  for i in range(150):
+    (tmp_path / f"{i:03}.jsonl").write_text('{"text": "some words"}\n' * 500)
   inputs = f"{tmp_path}/*.jsonl"
+  parts_made = tmp_path / "out.partial" / "parts"
 
   def command(output):
     return [sys.executable, "-c", _RUN, inputs, str(tmp_path / output)]
 
+  def reached(process, num_parts):
+    # Two workers, and multiprocessing's own tracker.
+    return process.poll() is not None or (
+      len(_children(process.pid)) >= 3
+      and len(list(parts_made.glob("*.json"))) >= num_parts
+    )
+
   subprocess.run(command("clean"), check=True)
-  generator = random.Random(0)
-  killed = 0
-  for _ in range(3):
+  for num_parts in (0, 5, 30, 70):
     process = subprocess.Popen(command("out"))
-    # Two workers and multiprocessing's own tracker.
-    _wait_for(lambda: len(_children(process.pid)) >= 3 or process.poll(), 30)  # noqa: B023
-    time.sleep(generator.uniform(0.1, 1.0))
+    assert _wait_for(functools.partial(reached, process, num_parts), 60)
     children = _children(process.pid)
     process.kill()
-    killed += process.wait() == -signal.SIGKILL
-    assert _wait_for(lambda: not any(map(_alive, children)), 5)  # noqa: B023
-  assert killed
+    assert process.wait() == -signal.SIGKILL, "it was done before it was killed"
+    assert _wait_for(functools.partial(_all_gone, children), 5)
   subprocess.run(command("out"), check=True)
   assert digest(tmp_path / "out") == digest(tmp_path / "clean")
   assert not (tmp_path / "out.partial").exists()
 
 
+def _all_gone(pids):
+  return not any(map(_alive, pids))
+
+
 def _wait_for(condition, seconds):
   deadline = time.monotonic() + seconds
   while not condition() and time.monotonic() < deadline:
-    time.sleep(0.01)
+    time.sleep(0.002)
   return condition()
 
 

@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import resource
 import subprocess
 import sys
 
@@ -10,12 +9,12 @@ import pytest
 
 from chomp_data import stores
 
-ROOT = pathlib.Path(__file__).parents[2]
+TOOL = pathlib.Path(__file__).parents[2] / "tools" / "prepare.py"
 
 
 def call(*flags):
   return subprocess.run(
-    [sys.executable, str(ROOT / "tools" / "prepare.py"), *flags],
+    [sys.executable, str(TOOL), *flags],
     capture_output=True,
     text=True,
   )
@@ -73,13 +72,17 @@ def test_a_file_that_cannot_be_written_publishes_nothing(
   corpus, tmp_path, limit
 ):
   flags = [f"--input={corpus}", f"--output={tmp_path / 'out'}"]
+  # Not by `preexec_fn`: other tests may have started threads in here.
+  script = (
+    "import resource, runpy, sys\n"
+    f"resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))\n"
+    "sys.argv = sys.argv[1:]\n"
+    "runpy.run_path(sys.argv[0], run_name='__main__')\n"
+  )
   done = subprocess.run(
-    [sys.executable, str(ROOT / "tools" / "prepare.py"), *flags],
+    [sys.executable, "-B", "-c", script, str(TOOL), *flags],
     capture_output=True,
     text=True,
-    preexec_fn=lambda: resource.setrlimit(
-      resource.RLIMIT_FSIZE, (limit, limit)
-    ),
   )
   assert done.returncode == 1
   assert "File too large" in done.stderr

@@ -1,7 +1,8 @@
 """Writing: all of a store or nothing of it, by one writer at a time."""
 
-import multiprocessing
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -88,29 +89,28 @@ def test_one_writer_at_a_time(tmp_path):
   assert write(tmp_path / "store", [[1]]).num_documents == 1
 
 
-def _append_in_lock(path, rounds):
-  for _ in range(rounds):
-    while True:
-      try:
-        with publish.lock(path):
-          file = path / "count"
-          file.write_text(str(int(file.read_text()) + 1))
-        break
-      except stores.StoreError:
-        continue
+_COUNT_IN_LOCK = """
+import pathlib, sys
+from chomp_data import stores
+from chomp_data.stores import publish
+path = pathlib.Path(sys.argv[1])
+file = path / "count"
+left = 300
+while left:
+  try:
+    with publish.lock(path):
+      file.write_text(str(int(file.read_text()) + 1))
+    left -= 1
+  except stores.StoreError:
+    pass
+"""
 
 
 def test_the_lock_excludes_although_its_file_comes_and_goes(tmp_path):
   (tmp_path / "count").write_text("0")
-  context = multiprocessing.get_context("fork")
-  writers = [
-    context.Process(target=_append_in_lock, args=(tmp_path, 300))
-    for _ in range(4)
-  ]
-  for writer in writers:
-    writer.start()
-  for writer in writers:
-    writer.join()
+  command = [sys.executable, "-c", _COUNT_IN_LOCK, str(tmp_path)]
+  writers = [subprocess.Popen(command) for _ in range(4)]
+  assert [writer.wait() for writer in writers] == [0] * 4
   assert (tmp_path / "count").read_text() == "1200"
 
 

@@ -1,0 +1,277 @@
+"""Options of splices and windows: names and defaults are seed 000's.
+
+`SpliceOptions` read one document (`rows.kind='splice'`), `MultiSpliceOptions`
+several with a balance between them (`'multi_splice'`), `WindowOptions` plain
+windows of every document (`'windows'`). Lengths are in tokens.
+"""
+
+import dataclasses
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.index import axes
+from chomp_data.index import schedule as schedule_lib
+from chomp_data.sources import options as options_lib
+from chomp_data.sources import selecting
+
+_ORDER = schema.either(schema.boolean(), schema.integer(1))
+_SEED = schema.optional(schema.integer(0, 2**63 - 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
+  """Where in a document copying starts, and where in the row it lands.
+
+  Attributes:
+    mode: 'splice', or 'slide' for windows of seq_len tokens at column 0.
+    content_start_mode: Which starts t there are: 'coverage_balanced' (t with
+      the copy right-aligned), 'slide_within' (every t at every offset),
+      'anchor_start' (t = 0), 'cyclic_roll' (the document as a ring).
+    content_length: K, tokens copied, or None for as many as fit.
+    content_stride: Tokens between starts.
+    offset_stride: Columns between offsets (unused in coverage_balanced).
+    offset_domain: 'tight' (what is left of the document fits), 'grid' (K
+      fits) or 'frame' (the row may cut it). None: 'tight', or 'frame' where
+      K is None or at least seq_len.
+    min_copy_len: Fewest tokens worth copying.
+    alpha: Strength of the weight towards document edges; 0 is uniform.
+    adaptive_k: Whether K shrinks to documents shorter than K.
+    offset_jitter: J: a copy lands 0 .. J columns left of right-aligned.
+    jitter_mode: 'uniform' (hashed) or 'low_discrepancy' (cycling).
+    epoch_length: Rows of an epoch, or None for one for each pair.
+    shuffle_content: Permute the starts each epoch; a number permutes within
+      eras of that many.
+    shuffle_offsets: The same for the offsets of each start.
+    content_seed: Seed of the starts' order; None derives it from the run's.
+    offset_seed: Seed of the offsets' order; None derives it from the run's.
+    eos_before_document: Put EOS just left of a copy that is not at column 0.
+  """
+
+  mode: str = schema.option("splice", schema.choice(("splice", "slide")))
+  content_start_mode: str = schema.option(
+    "coverage_balanced", schema.choice(axes.CONTENT_START_MODES)
+  )
+  content_length: int | None = schema.option(
+    None, schema.optional(schema.integer(2))
+  )
+  content_stride: int = schema.option(1, schema.integer(1))
+  offset_stride: int = schema.option(1, schema.integer(1))
+  offset_domain: str | None = schema.option(
+    None, schema.optional(schema.choice(axes.OFFSET_DOMAINS))
+  )
+  min_copy_len: int = schema.option(2, schema.integer(2))
+  alpha: float = schema.option(0.0, schema.number(0, 2))
+  adaptive_k: bool = schema.option(True, schema.boolean())
+  offset_jitter: int = schema.option(0, schema.integer(0))
+  jitter_mode: str = schema.option(
+    "uniform", schema.choice(schedule_lib.JITTER_MODES)
+  )
+  epoch_length: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  shuffle_content: bool | int = schema.option(False, _ORDER)
+  shuffle_offsets: bool | int = schema.option(False, _ORDER)
+  content_seed: int | None = schema.option(None, _SEED)
+  offset_seed: int | None = schema.option(None, _SEED)
+  eos_before_document: bool = schema.option(False, schema.boolean())
+
+  def problems(self, path: str, seq_len: int) -> list[str]:
+    """Returns what is wrong between these fields and with `seq_len`."""
+    found = self.selection_problems(path)
+    if self.min_copy_len > seq_len:
+      found.append(
+        f"`{path}.min_copy_len` must be at most seq_len, got"
+        f" {self.min_copy_len} > {seq_len}. Lower it or use longer rows."
+      )
+    length = self.content_length
+    if length is not None and length < self.min_copy_len:
+      found.append(
+        f"`{path}.content_length` must be at least `min_copy_len`, got"
+        f" {length} < {self.min_copy_len}. Raise it or lower min_copy_len."
+      )
+    if self.offset_jitter and seq_len - self.offset_jitter < self.min_copy_len:
+      found.append(
+        f"`{path}.offset_jitter` must leave `min_copy_len` columns of"
+        f" seq_len, got {self.offset_jitter} of {seq_len} with min_copy_len"
+        f" {self.min_copy_len}. Lower it."
+      )
+    balanced = self.content_start_mode == "coverage_balanced"
+    for name in ("alpha", "offset_jitter"):
+      if getattr(self, name) and (self.mode == "slide" or not balanced):
+        found.append(
+          f"`{path}.{name}` must be 0 unless mode is 'splice' and"
+          " content_start_mode is 'coverage_balanced', got"
+          f" {getattr(self, name)} with {self.mode!r},"
+          f" {self.content_start_mode!r}. Unset one of them."
+        )
+    if self.mode == "slide" and length is not None and length < seq_len:
+      found.append(
+        f"`{path}.content_length` must be None or at least seq_len where"
+        f" mode is 'slide', got {length}. Unset it: a window holds seq_len"
+        " tokens."
+      )
+    return found
+
+  def pair_space(self, seq_len: int) -> axes.PairSpace:
+    """Returns the (t, s) pairs that these options describe."""
+    length = self.content_length
+    domain = self.offset_domain
+    if domain is None:
+      whole = length is None or length >= seq_len
+      domain = "frame" if whole else "tight"
+    return axes.PairSpace(
+      seq_len=seq_len,
+      content_length=length,
+      content_start_mode=(
+        "slide" if self.mode == "slide" else self.content_start_mode
+      ),
+      content_stride=self.content_stride,
+      offset_stride=self.offset_stride,
+      offset_domain=domain,
+      min_copy_len=self.min_copy_len,
+      adaptive_k=self.adaptive_k,
+      offset_jitter=self.offset_jitter,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SpliceOptions(ScheduleOptions):
+  """One document.
+
+  Attributes:
+    doc_select_mode: The policy where neither index nor key decides.
+    doc_index: The document's index; outside the length limits the policy
+      decides instead, with a warning.
+    doc_key: The document's id.
+  """
+
+  doc_select_mode: str = schema.option(
+    "first", schema.choice(("first", "longest", "shortest", "random"))
+  )
+  doc_index: int | None = schema.option(
+    None, schema.optional(schema.integer(0))
+  )
+  doc_key: str | None = schema.option(None, schema.optional(schema.text()))
+
+  def problems(self, path: str, seq_len: int) -> list[str]:
+    """Returns what is wrong between these fields and with `seq_len`."""
+    found = super().problems(path, seq_len)
+    if self.doc_index is not None and self.doc_key is not None:
+      found.append(
+        f"`{path}.doc_index` and `{path}.doc_key` must not both be set, got"
+        f" {self.doc_index} and {self.doc_key!r}. Unset one."
+      )
+    return found
+
+  def select(self, store, seq_len: int, path: str) -> selecting.Documents:
+    """Returns (documents, lengths), int64[1] each."""
+    return selecting.select_single(
+      store, self, self.doc_index, self.doc_key, seq_len, path
+    )
+
+  def balance(self) -> dict[str, Any]:
+    """Returns the schedule's balance: one document has it all."""
+    return {"balance_mode": "by_temperature", "balance_tau": 1.0}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MultiSpliceOptions(ScheduleOptions):
+  """Several documents and the balance between them.
+
+  Attributes:
+    num_docs: How many documents, or None for every candidate.
+    strict_num_docs: Whether too few candidates is an error; otherwise the
+      longest other documents fill up.
+    balance_mode: 'by_temperature' (quotas by length ** balance_tau),
+      'by_coverage' (tau 1), 'by_document' (each brought to the largest count
+      by repeating its starts in order) or 'enumerate' (every pair once).
+    balance_tau: Temperature of by_temperature.
+    doc_weights: Extra weights by document id; others weigh 1.
+  """
+
+  num_docs: int | None = schema.option(10, schema.optional(schema.integer(1)))
+  strict_num_docs: bool = schema.option(True, schema.boolean())
+  balance_mode: str = schema.option(
+    "by_temperature", schema.choice(schedule_lib.BALANCE_MODES)
+  )
+  balance_tau: float = schema.option(1.0, schema.number(0, 1))
+  doc_weights: tuple[tuple[str, float], ...] | None = schema.option(
+    None, schema.optional(schema.weights())
+  )
+
+  def problems(self, path: str, seq_len: int) -> list[str]:
+    """Returns what is wrong between these fields and with `seq_len`."""
+    found = super().problems(path, seq_len)
+    mode = self.balance_mode
+    if self.doc_weights and mode in ("by_document", "enumerate"):
+      found.append(
+        f"`{path}.doc_weights` must be unset where balance_mode is {mode!r},"
+        f" got {dict(self.doc_weights)!r}. Use 'by_temperature' with"
+        " balance_tau 0 for weighted equal shares."
+      )
+    if mode == "enumerate" and self.epoch_length is not None:
+      found.append(
+        f"`{path}.epoch_length` must be None where balance_mode is"
+        f" 'enumerate', got {self.epoch_length}. Unset it: every pair comes"
+        " once."
+      )
+    if mode == "enumerate" and self.alpha:
+      found.append(
+        f"`{path}.alpha` must be 0 where balance_mode is 'enumerate', got"
+        f" {self.alpha}. Unset it: every start comes once."
+      )
+    return found
+
+  def select(self, store, seq_len: int, path: str) -> selecting.Documents:
+    """Returns (documents, lengths), int64[D] each."""
+    return selecting.select_several(
+      store, self, self.num_docs, self.strict_num_docs, seq_len, path
+    )
+
+  def balance(self) -> dict[str, Any]:
+    """Returns the schedule's balance."""
+    return {
+      "balance_mode": self.balance_mode,
+      "balance_tau": self.balance_tau,
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WindowOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
+  """Windows of seq_len tokens at column 0 over each document.
+
+  Attributes:
+    doc_select_mode: The order of documents, and the choice where `num_docs`
+      is set.
+    num_docs: How many documents, or None for every candidate.
+    strict_num_docs: As in MultiSpliceOptions.
+    stride: Tokens between windows, or None for seq_len. The last window of a
+      document is right-aligned.
+    min_copy_len: Documents shorter than this are left out.
+  """
+
+  doc_select_mode: str = schema.option(
+    "first", schema.choice(("first", "longest", "shortest", "random"))
+  )
+  num_docs: int | None = schema.option(None, schema.optional(schema.integer(1)))
+  strict_num_docs: bool = schema.option(True, schema.boolean())
+  stride: int | None = schema.option(None, schema.optional(schema.integer(1)))
+  min_copy_len: int = schema.option(2, schema.integer(2))
+
+  def as_splices(self, seq_len: int) -> MultiSpliceOptions:
+    """Returns the same rows as a sliding splice schedule."""
+    shared = {
+      f.name: getattr(self, f.name)
+      for f in dataclasses.fields(self)
+      if f.name != "stride"
+    }
+    return MultiSpliceOptions(
+      mode="slide",
+      content_stride=self.stride or seq_len,
+      balance_mode="enumerate",
+      **shared,
+    )
+
+  def problems(self, path: str, seq_len: int) -> list[str]:
+    """Returns what is wrong between these fields and with `seq_len`."""
+    return self.as_splices(seq_len).problems(path, seq_len)
