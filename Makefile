@@ -10,7 +10,7 @@ ARGS ?=
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test check prepare inspect soak clean help
+.PHONY: train test check prepare inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12

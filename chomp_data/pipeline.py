@@ -197,6 +197,10 @@ class Pipeline:
       },
     }
 
+  def validation(self) -> dict[str, row_source.RowSource]:
+    """Returns a fixed small (t, s) grid of each source's own documents."""
+    return {name: source.validation() for name, source in self.sources.items()}
+
   def fingerprint_with(
     self, operations: Sequence[grain.transforms.Map]
   ) -> dict[str, Any]:
@@ -407,12 +411,13 @@ def _transformed(batch: Any, transforms: Sequence[Any]) -> Any:
 
 def _plain(data: Any) -> Any:
   """Returns a config as plain dictionaries, references resolved."""
-  if isinstance(data, Mapping) and not hasattr(data, "to_dict"):
-    return {name: _plain(value) for name, value in data.items()}
-  if not hasattr(data, "to_dict"):
+  to_dict = getattr(data, "to_dict", None)
+  if to_dict is None:
+    if isinstance(data, Mapping):
+      return {name: _plain(value) for name, value in data.items()}
     return data
   try:
-    return data.to_dict()
+    return to_dict()
   except Exception as error:
     raise schema.ConfigError(
       [

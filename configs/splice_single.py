@@ -20,7 +20,10 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.global_batch_size = 16  # rows over all processes
   config.data.seed = 0
   config.data.epochs = config_dict.placeholder(int)  # None: for ever
-  config.data.worker_count = 0
+  config.data.remainder = "drop"  # or 'pad'
+  config.data.worker_count = 0  # child processes that read
+  config.data.prefetch = 2  # batches kept ready on devices
+  config.data.timeout_s = 600.0  # seconds
   config.data.batch_format = "canonical"
   config.data.document_id = True  # for loss by document
 
@@ -28,16 +31,42 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   stdlib.store = "data/stdlib"
   stdlib.rows = ml_collections.ConfigDict()
   stdlib.rows.kind = "splice"
+  # Which document.
   stdlib.rows.doc_select_mode = "longest"
+  stdlib.rows.doc_index = config_dict.placeholder(int)
+  stdlib.rows.doc_key = config_dict.placeholder(str)
   stdlib.rows.min_doc_length = 256  # tokens
   stdlib.rows.max_doc_length = 4_096  # tokens
+  stdlib.rows.restrict_to_training_subset = False
+  stdlib.rows.initial_batch_size = config_dict.placeholder(int)  # rows
+  stdlib.rows.max_train_batches = config_dict.placeholder(int)
+  # Which starts and offsets.
+  stdlib.rows.mode = "splice"
   stdlib.rows.content_start_mode = "slide_within"
   stdlib.rows.content_length = 128  # K, tokens
-  stdlib.rows.content_stride = 1
+  stdlib.rows.content_stride = 1  # tokens
   stdlib.rows.offset_stride = 4  # columns
   stdlib.rows.offset_domain = "tight"
-  stdlib.rows.min_copy_len = 8
-  stdlib.shuffle = ml_collections.ConfigDict({"kind": "full"})
+  stdlib.rows.min_copy_len = 8  # tokens
+  stdlib.rows.alpha = 0.0
+  stdlib.rows.adaptive_k = True
+  stdlib.rows.offset_jitter = 0  # columns
+  stdlib.rows.jitter_mode = "uniform"
+  stdlib.rows.epoch_length = config_dict.placeholder(int)  # rows
+  # In which order.
+  stdlib.rows.shuffle_content = False
+  stdlib.rows.shuffle_offsets = False
+  stdlib.rows.content_seed = config_dict.placeholder(int)
+  stdlib.rows.offset_seed = config_dict.placeholder(int)
+  # What stands around a copy.
+  stdlib.rows.filler = "pad"
+  stdlib.rows.trailing_filler_in_segment = True
+  stdlib.rows.eos_before_document = False
+  stdlib.rows.pad_token_id = config_dict.placeholder(int)
+  stdlib.rows.eos_token_id = config_dict.placeholder(int)
+  stdlib.shuffle = ml_collections.ConfigDict()
+  stdlib.shuffle.kind = "full"  # a new permutation each epoch, or 'none'
+  stdlib.shuffle.seed = config_dict.placeholder(int)
   config.data.sources = ml_collections.ConfigDict({"stdlib": stdlib})
 
   config.model = ml_collections.ConfigDict()

@@ -1,5 +1,6 @@
 """Every config: builds, round-trips through JSON, and gives a batch."""
 
+import dataclasses
 import importlib
 import json
 import pathlib
@@ -8,6 +9,7 @@ import ml_collections
 import pytest
 
 from chomp_data import pipeline
+from chomp_data import sources
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
@@ -23,7 +25,7 @@ def get(name, arg, store):
 @pytest.mark.parametrize("arg", [None, "runlocal"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_config_gives_a_batch_and_round_trips_through_json(
-    name, arg, stdlib_store
+  name, arg, stdlib_store
 ):
   config = get(name, arg, stdlib_store)
   pipe = pipeline.build(config.data)
@@ -43,6 +45,21 @@ def test_runlocal_is_smaller(name):
   assert small.train.num_steps < full.train.num_steps
   with pytest.raises(ValueError, match="'runlocul'"):
     module.get_config("runlocul")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_option_is_listed_so_that_flags_can_change_it(name):
+  data = importlib.import_module(f"configs.{name}").get_config().data
+  own = {f.name for f in dataclasses.fields(pipeline.DataOptions)}
+  assert set(data) == own | {"sources"}
+  for source in data.sources.values():
+    assert set(source) == {"store", "rows", "shuffle"}
+    rows = pipeline.ROW_KINDS[source.rows.kind]
+    assert set(source.rows) == {f.name for f in dataclasses.fields(rows)} | {
+      "kind"
+    }
+    shuffle = sources.ShuffleOptions
+    assert set(source.shuffle) == {f.name for f in dataclasses.fields(shuffle)}
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -50,6 +50,12 @@ _PLAN_ONLY = flags.DEFINE_bool(
 )
 
 _FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
+# Control characters of a document must not reach the terminal.
+_VISIBLE = {
+  code: "\N{REPLACEMENT CHARACTER}"
+  for code in (*range(0x20), *range(0x7F, 0xA0))
+  if chr(code) not in "\n\t"
+}
 _SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
 
 
@@ -160,8 +166,9 @@ def _row_text(
       out.append(f"<filler x {high - low}>", style="dim italic")
       continue
     style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
+    text = tokenizer.decode(fields["tokens"][low:high])
     out.append(
-      tokenizer.decode(fields["tokens"][low:high]),
+      text.translate(_VISIBLE),
       style=style if target[low] else f"dim {style}",
     )
   return out
@@ -174,7 +181,7 @@ def main(argv: Sequence[str]) -> None:
   if _CONFIG.value is None:
     raise app.UsageError("--config must name a config file.")
   try:
-    pipe = pipeline.build(_CONFIG.value.data)
+    pipe = pipeline.build(_CONFIG.value.get("data"))
     last = _STEP.value + _COUNT.value
     if pipe.num_steps is not None and last > pipe.num_steps:
       raise schema.ConfigError(

@@ -197,7 +197,7 @@ class SpliceSource(row_source.RowSource):
       (
         f"  seq_len={self.seq_len} K={self.space.max_copy_len}"
         f" mode={self.space.content_start_mode}"
-        f" offsets={self.space.offset_domain}"
+        f" offsets={self._offsets_text()}"
         f" alpha={self.options.alpha:g}"
         f" offset_jitter={self.options.offset_jitter}"
         f" total_pairs={len(self)}"
@@ -219,6 +219,15 @@ class SpliceSource(row_source.RowSource):
       )
     ]
     return "\n".join(lines)
+
+  def _offsets_text(self) -> str:
+    match self.space.content_start_mode:
+      case "coverage_balanced":
+        return "right-aligned"
+      case "slide":
+        return "column 0"
+      case _:
+        return self.space.offset_domain
 
   def _axis_key(self, axis: str, seed: int | None) -> int:
     if seed is None:

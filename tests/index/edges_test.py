@@ -85,3 +85,28 @@ def test_rows_of_different_documents_select_in_one_call():
     slow_start(*values, 5, 2, 1.0)
     for values in zip(k.tolist(), quota.tolist(), span.tolist(), strict=True)
   ]
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.7, 2.0])
+@pytest.mark.parametrize("content_length", [4096, 32_768])
+def test_steep_weights_of_long_copies_are_quick_and_ascend(
+  alpha, content_length
+):
+  weights = edges.EdgeWeights(content_length, 1, alpha)
+  k = np.arange(0, 10**9, 10**6)
+  got = weights.select(k, np.full(1000, 10**9), np.full(1000, 10**8))
+  assert (np.diff(got) >= 0).all()
+  assert 0 <= got[0] <= got[-1] <= 10**8
+
+
+@hypothesis.given(
+  quota=st.integers(1, 2**40),
+  num_starts=st.integers(1, 2**45),
+  data=st.data(),
+)
+def test_uniform_starts_of_huge_counts_do_not_wrap(quota, num_starts, data):
+  k = data.draw(st.integers(0, quota - 1))
+  got = edges.uniform_start(
+    np.array([k]), np.array([quota]), np.array([num_starts])
+  )
+  assert int(got[0]) == (2 * k + 1) * num_starts // (2 * quota)

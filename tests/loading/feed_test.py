@@ -51,6 +51,17 @@ def test_steps_cross_epochs_and_the_remainder_is_dropped_or_padded(data):
   assert not last["segment_ids"][2:].any()
   with pytest.raises(IndexError, match="got 27"):
     padded.batch(27)
+  for step in (27, -1, 10**9):
+    with pytest.raises(IndexError, match=str(step)):
+      padded.batch_source()[step]
+
+
+def test_steps_beyond_all_row_numbers_are_refused(data):
+  endless = pipeline.build({**data, "epochs": None})
+  endless.plan(2**58)
+  for step in (2**59, 2**62, 2**63 - 1):
+    with pytest.raises(IndexError, match=str(step)):
+      endless.plan(step)
 
 
 def test_every_epoch_holds_each_row_once(data):

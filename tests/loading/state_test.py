@@ -1,9 +1,11 @@
 """States: refused when altered or foreign, with every difference named."""
 
 import copy
+import dataclasses
 import json
 import re
 
+import grain
 import pytest
 
 from chomp_data import pipeline
@@ -123,7 +125,7 @@ def json_equal(one, other):
 
 
 @pytest.mark.parametrize(
-  "state", [b"", b"{}", b"[1]", b"\xff", b'{"step": 3}', b"null"]
+  "state", [b"", b"{}", b"[1]", b"\xff", b'{"step": 3}', b"null", b"[" * 10**5]
 )
 def test_what_is_no_state_is_refused(data, state):
   with pytest.raises(state_lib.StateError, match="input state"):
@@ -144,3 +146,24 @@ def test_a_newer_schema_is_refused_by_name(data):
   record["digest"] = state_lib.digest(record)
   with pytest.raises(state_lib.StateError, match="schema 1, got 99"):
     pipeline.make_iterator(data).set_state(json.dumps(record).encode())
+
+
+@dataclasses.dataclass
+class Scale(grain.transforms.Map):
+  by: int = 1
+
+  def map(self, element):
+    return {**element, "tokens": element["tokens"] * self.by}
+
+
+def test_a_state_of_other_operations_is_refused(data):
+  plain = pipeline.make_iterator(data).get_state()
+  once = pipeline.make_iterator(data, operations=[Scale(1)])
+  with pytest.raises(state_lib.StateError, match=r"operations.*absent.*Scale"):
+    once.set_state(plain)
+  twice = pipeline.make_iterator(data, operations=[Scale(2)])
+  with pytest.raises(state_lib.StateError, match=r"Scale\(by=1\)"):
+    twice.set_state(once.get_state())
+  twice.set_state(
+    pipeline.make_iterator(data, operations=[Scale(2)]).get_state()
+  )

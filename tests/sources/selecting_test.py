@@ -151,6 +151,20 @@ def test_training_subset_admits_documents_that_end_inside_it(store):
   ) == [0, 1, 2]
 
 
+def test_nothing_outside_the_training_subset_is_ever_selected(store):
+  subset = {
+    "restrict_to_training_subset": True,
+    "initial_batch_size": 2,
+    "max_train_batches": 6,
+  }
+  got = several(store, num_docs=5, strict_num_docs=False, **subset)
+  assert sorted(got) == [0, 1]
+  with pytest.raises(schema.ConfigError, match="training subset"):
+    one(store, doc_key="d", **subset)
+  with pytest.raises(schema.ConfigError, match="must select a document"):
+    one(store, **{**subset, "initial_batch_size": 1, "max_train_batches": 1})
+
+
 def test_tokens_of_unselected_documents_are_never_read(store):
   source = sources.SpliceSource(
     store,

@@ -461,3 +461,44 @@ def test_several_bad_fields_come_in_one_error(make):
   assert len(caught.value.problems) == 3
   for name in ("content_stride", "balance_tau", "alpha"):
     assert name in str(caught.value)
+
+
+def test_options_given_in_code_are_converted_like_a_configs(make):
+  options = multi(
+    doc_weights={"0": 2.0, "1": 1.0},
+    content_length=np.int64(4),
+    balance_tau=0,
+  )
+  source = make(LETTERS, options, np.int64(8))
+  assert "SpliceSource" in repr(source)
+  assert source.quotas().tolist() == [4, 2, 1] or source.quotas().sum() == 7
+  swapped = multi(
+    doc_weights={"1": 1.0, "0": 2.0}, content_length=4, balance_tau=0
+  )
+  assert repr(make(LETTERS, swapped, 8)) == repr(source)
+
+
+def test_weights_that_leave_no_usable_document_are_refused(make):
+  with pytest.raises(schema.ConfigError, match="positive weight"):
+    make(
+      LETTERS,
+      multi(
+        content_length=6,
+        adaptive_k=False,
+        doc_weights=(("0", 0.0), ("1", 1.0)),
+      ),
+      8,
+    )
+
+
+def test_a_long_document_has_more_pairs_than_an_int64_product_holds(make):
+  source = make([np.zeros(500_000, int)], single(content_length=None), 8192)
+  assert len(source) > 2**31
+  last = source.plan(np.array([len(source) - 1]))
+  assert last.start.tolist() == [499_998]
+
+
+def test_negative_rows_are_refused(make):
+  source = make(LETTERS, multi(content_length=4), 8)
+  with pytest.raises(IndexError, match="got -1"):
+    source.plan(np.array([0, -1]))
