@@ -11,10 +11,10 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 
 hypothesis.settings.register_profile(
-    "default", deadline=None, derandomize=True, print_blob=True
+  "default", deadline=None, derandomize=True, print_blob=True
 )
 hypothesis.settings.register_profile(
-    "nightly", deadline=None, max_examples=5_000
+  "nightly", deadline=None, max_examples=5_000
 )
 hypothesis.settings.load_profile("default")
 
@@ -25,15 +25,15 @@ def stdlib_store(tmp_path_factory):
   output = tmp_path_factory.mktemp("stdlib") / "store"
   stdlib = sysconfig.get_path("stdlib")
   subprocess.run(
-      [
-          sys.executable,
-          str(ROOT / "tools" / "prepare.py"),
-          f"--input={stdlib}/*.py",
-          f"--output={output}",
-          "--tokenizer=byte",
-          "--workers=0",
-      ],
-      check=True,
-      capture_output=True,
+    [
+      sys.executable,
+      str(ROOT / "tools" / "prepare.py"),
+      f"--input={stdlib}/*.py",
+      f"--output={output}",
+      "--tokenizer=byte",
+      "--workers=0",
+    ],
+    check=True,
+    capture_output=True,
   )
   return str(output)

@@ -72,6 +72,12 @@ def discover(
       name = _readable(os.path.relpath(path, root).replace(os.sep, "/"))
       if path in found or _skipped(path, name, excludes, skip):
         continue
+      if not os.path.exists(path):
+        problems.append(
+          f"`--input` must lead to files, got the broken link {path}. Mend it,"
+          " or leave it out with --exclude."
+        )
+        continue
       kind, compression = _kind(path)
       if not kind:
         problems.append(
@@ -95,7 +101,7 @@ def discover(
     raise errors.PrepareError(
       "`--exclude` must leave a file, got none left. Exclude less."
     )
-  return sorted(found.values(), key=lambda file: (file.name, file.path))
+  return sorted(_once(found), key=lambda file: (file.name, file.path))
 
 
 def group(
@@ -114,14 +120,42 @@ def group(
   return [*shards, tuple(shard)] if shard else shards
 
 
+def _once(found: dict[str, InputFile]) -> Iterator[InputFile]:
+  """Yields each file once, however many links lead to it.
+
+  A glob follows links to directories, so a link to a folder above would give
+  every file many times. The path without links is kept, else the first.
+  """
+  real = {path: os.path.realpath(path) for path in found}
+  seen = set()
+  for path in sorted(found, key=lambda path: (path != real[path], path)):
+    if real[path] not in seen:
+      seen.add(real[path])
+      yield found[path]
+
+
+def _unreadable(error: OSError) -> None:
+  raise errors.PrepareError(
+    f"`--input` must be readable, got {error.filename}: {error.strerror}."
+    " Allow it to be read, or leave it out with --exclude."
+  ) from error
+
+
+def _is_input(path: str) -> bool:
+  """Whether a path is a file, or a link that leads nowhere."""
+  return os.path.isfile(path) or (
+    os.path.islink(path) and not os.path.exists(path)
+  )
+
+
 def _matches(pattern: str) -> Iterator[tuple[str, str]]:
   """Yields (file, the directory that it is named below)."""
   if os.path.isdir(pattern):
-    for folder, folders, names in os.walk(pattern):
+    for folder, folders, names in os.walk(pattern, onerror=_unreadable):
       folders[:] = sorted(f for f in folders if not f.startswith("."))
       for name in sorted(names):
         path = os.path.join(folder, name)
-        if not name.startswith(".") and os.path.isfile(path):
+        if not name.startswith(".") and _is_input(path):
           yield path, pattern
   elif os.path.isfile(pattern):
     yield pattern, os.path.dirname(pattern) or "."
@@ -130,7 +164,7 @@ def _matches(pattern: str) -> Iterator[tuple[str, str]]:
     while glob.has_magic(root):
       root = os.path.dirname(root)
     for path in glob.iglob(pattern, recursive=True):
-      if os.path.isfile(path):
+      if _is_input(path):
         yield path, root or "."
 
 

@@ -103,12 +103,13 @@ def tokenizer_hash(info: manifest_lib.TokenizerInfo) -> str:
 
 
 def find_part(task: PartTask) -> PartRow | None:
-  """Returns the row of a part that is complete, else None."""
+  """Returns the row of a part that is complete and undamaged, else None."""
   try:
     row = PartRow(**json.loads(task.path("json").read_bytes()))
+    found = {kind: _file_crc(task.path(kind)) for kind in _KINDS}
+    return row if found == dict(row.crc32c) else None
   except (OSError, ValueError, TypeError):
     return None
-  return row
 
 
 def make_part(task: PartTask) -> PartRow:

@@ -6,6 +6,7 @@ complete and on disk, by the one process that holds its lock.
 
 from collections.abc import Iterator
 import contextlib
+import ctypes
 import fcntl
 import os
 import pathlib
@@ -13,6 +14,10 @@ import shutil
 
 from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
+
+# Linux's renameat2: relative to the working directory; swap the two names.
+_AT_FDCWD = -100
+_EXCHANGE = 2
 
 
 def check_local(path: str | os.PathLike[str]) -> None:
@@ -110,14 +115,34 @@ def publish(staged: pathlib.Path, path: pathlib.Path) -> None:
     path: The destination, as `check_destination` admits it.
   """
   sync_directories(staged)
-  old = beside(path, ".old")
   if path.is_dir() and os.listdir(path):
-    shutil.rmtree(old, ignore_errors=True)
-    os.rename(path, old)
-  # An empty directory is replaced by the rename itself.
-  os.rename(staged, path)
-  shutil.rmtree(old, ignore_errors=True)
+    if _exchange(staged, path):
+      shutil.rmtree(staged, ignore_errors=True)
+    else:
+      old = beside(path, ".old")
+      shutil.rmtree(old, ignore_errors=True)
+      os.rename(path, old)
+      os.rename(staged, path)
+      shutil.rmtree(old, ignore_errors=True)
+  else:
+    # An empty directory is replaced by the rename itself.
+    os.rename(staged, path)
   sync(path.absolute().parent)
+
+
+def _exchange(one: pathlib.Path, other: pathlib.Path) -> bool:
+  """Swaps two directories in one step; False where the system cannot.
+
+  With two renames a crash between them would leave no store at all.
+  """
+  try:
+    rename = ctypes.CDLL(None, use_errno=True).renameat2
+  except (OSError, AttributeError):
+    return False
+  status = rename(
+    _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE
+  )
+  return status == 0
 
 
 def sync_directories(path: pathlib.Path) -> None:

@@ -111,3 +111,20 @@ def test_groups_keep_the_order_and_their_size():
   ]  # fmt: skip
   assert [f for group in groups for f in group] == files
   assert inputs.group([], 10) == []
+
+
+def test_links_to_folders_above_do_not_multiply_documents(tmp_path):
+  (tmp_path / "in").mkdir()
+  (tmp_path / "in" / "a.txt").write_text("a")
+  (tmp_path / "in" / "loop").symlink_to(tmp_path / "in")
+  found = inputs.discover([str(tmp_path / "in" / "**" / "*.txt")], [])
+  assert [file.name for file in found] == ["a.txt"]
+
+
+def test_a_broken_link_is_an_error_unless_it_is_excluded(tmp_path):
+  (tmp_path / "a.txt").write_text("a")
+  (tmp_path / "b.txt").symlink_to(tmp_path / "nowhere")
+  with pytest.raises(errors.PrepareError, match=r"broken link .*b\.txt"):
+    inputs.discover([str(tmp_path / "*.txt")], [])
+  found = inputs.discover([str(tmp_path / "*.txt")], ["b.txt"])
+  assert [file.name for file in found] == ["a.txt"]

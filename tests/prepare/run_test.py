@@ -4,6 +4,7 @@ import functools
 import hashlib
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -203,27 +204,40 @@ def test_parts_that_are_done_are_not_made_again(corpus, prepare, monkeypatch):
   assert len(set(made)) == len(made)
 
 
-def test_a_damaged_part_is_noticed(corpus, prepare, tmp_path, monkeypatch):
+def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
   def stop(*unused):
     raise RuntimeError("stopped before the parts are joined")
 
-  with monkeypatch.context() as patch:
-    patch.setattr(run, "_assemble", stop)
-    with pytest.raises(RuntimeError, match="stopped"):
-      prepare(corpus)
+  clean = prepare(corpus, output=str(tmp_path / "clean"))[0].hash
   directory = tmp_path / "out.partial" / "parts"
-  files = [f for f in directory.iterdir() if f.suffix != ".json"]
-  for file in files:
-    data = file.read_bytes()
-    for changed in (bytes([data[0] ^ 1]) + data[1:], data[:-1], b""):
-      file.write_bytes(changed)
-      match = r"out\.partial and run again"
-      with pytest.raises(errors.PrepareError, match=match):
-        prepare(corpus)
-    assert not (tmp_path / "out").exists()
-    file.write_bytes(data)
-  prepare(corpus)
-  assert not directory.exists()
+  for number in range(3):
+    for change in (lambda d: bytes([d[0] ^ 1]) + d[1:], lambda d: d[:-1]):
+      with monkeypatch.context() as patch:
+        patch.setattr(run, "_assemble", stop)
+        with pytest.raises(RuntimeError, match="stopped"):
+          prepare(corpus)
+      files = sorted(f for f in directory.iterdir() if f.suffix != ".json")
+      file = files[number]
+      file.write_bytes(change(file.read_bytes()))
+      assert prepare(corpus)[0].hash == clean
+      assert not directory.exists()
+      shutil.rmtree(tmp_path / "out")
+
+
+def test_a_part_altered_while_parts_are_joined_is_noticed(
+  corpus, prepare, tmp_path, monkeypatch
+):
+  read_part = parts.read_part
+
+  def alter(task, *rest):
+    file = task.path("tokens")
+    file.write_bytes(b"?" + file.read_bytes()[1:])
+    return read_part(task, *rest)
+
+  monkeypatch.setattr(parts, "read_part", alter)
+  with pytest.raises(errors.PrepareError, match=r"out\.partial and run again"):
+    prepare(corpus)
+  assert not (tmp_path / "out").exists()
 
 
 def test_the_second_of_two_runs_is_refused(corpus, prepare, tmp_path):
