@@ -266,6 +266,14 @@ def _bar(first: int, total: int) -> tqdm.tqdm:
   )
 
 
+def _append_lines(path: str):
+  """Opens a file of lines to append; a line that a kill cut short goes."""
+  with open(path, "a+b") as file:
+    file.seek(0)
+    file.truncate(file.read().rfind(b"\n") + 1)
+  return open(path, "a")
+
+
 def _write_hash(file, step: int, batch) -> None:
   if jax.process_count() > 1:
     batch = multihost_utils.process_allgather(batch, tiled=True)
@@ -326,7 +334,7 @@ def train(options: options_lib.RunOptions, workdir: str) -> int:
     stopping = stack.enter_context(_stop_on_sigterm(run))
     hashes = None
     if _BATCH_HASHES.value:
-      hashes = stack.enter_context(open(_BATCH_HASHES.value, "a"))
+      hashes = stack.enter_context(_append_lines(_BATCH_HASHES.value))
     state = run.restore_or_init()
     if run.input.step >= options.num_steps:
       logging.info(

@@ -105,7 +105,10 @@ class _Corpus:
     path = self.hashes_path(name)
     if not path.exists():
       return []
-    return [json.loads(line) for line in path.read_text().splitlines()]
+    # A run that is still going may be in the middle of its last line.
+    text = path.read_text()
+    lines = text[: text.rfind("\n") + 1].splitlines()
+    return [json.loads(line) for line in lines]
 
   def saved_steps(self, name: str) -> list[int]:
     """Returns the steps of whole checkpoints, ascending."""
