@@ -30,6 +30,8 @@ DOCUMENT_STARTS = "document starts"
 LATER_STARTS = "later starts"
 UNSEEN_OFFSETS = "unseen offsets"
 UNTRAINED_DOCUMENTS = "untrained documents"
+# Not a comparison: the source's own fixed grid, for curves over time.
+VALIDATION = "validation grid"
 
 # Documents, starts of each and offsets of each start in a grid, at most.
 _NUM_DOCUMENTS = 8

@@ -39,13 +39,17 @@ def scores(
     sharding: Of the batch axis.
   """
   seen = evaluation.trained(pipe, num_steps)
+  fixed = pipe.validation()
   return {
     name: {
       question: evaluation.score(
         model,
         evaluation.batches_of(rows, pipe.global_batch_size, sharding),
       )
-      for question, rows in evaluation.grids(source, seen[name]).items()
+      for question, rows in {
+        **evaluation.grids(source, seen[name]),
+        evaluation.VALIDATION: fixed[name],
+      }.items()
     }
     for name, source in pipe.sources.items()
   }
