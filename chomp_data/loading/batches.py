@@ -12,6 +12,7 @@ import grain
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.loading import workers
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
 
@@ -135,6 +136,11 @@ class BatchSource:
 
   def __getstate__(self) -> dict[str, Any]:
     return {**self.__dict__, "_plans": collections.OrderedDict()}
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    self.__dict__.update(state)
+    # Grain sends the source to its workers by pickling it.
+    workers.end_with_parent()
 
   def _planned(self, step: int) -> spans_lib.Spans:
     group, offset = divmod(step, self._group)

@@ -1,6 +1,14 @@
 """The loader: one stream of batches, however it is read."""
 
 import json
+import multiprocessing
+import os
+import pathlib
+import signal as signals
+import subprocess
+import sys
+import textwrap
+import time
 
 import grain
 import jax
@@ -235,10 +243,6 @@ def test_a_failed_input_stays_failed(data):
 
 @pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
 def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
-  import multiprocessing
-  import os
-  import signal as signals
-
   endless = {**data, "epochs": None, "worker_count": 2}
   wanted = pipeline.build(endless)
   before = set(multiprocessing.active_children())
@@ -255,3 +259,43 @@ def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
     with pytest.raises(feed.InputError):
       next(it)
   assert not [p for p in workers if p.is_alive()]
+
+
+@pytest.mark.parametrize("signal", ["SIGKILL", "SIGTERM"])
+def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path, signal):
+  program = tmp_path / "main.py"
+  program.write_text(
+    textwrap.dedent("""
+    import json, multiprocessing, sys, time
+    import chomp_data
+
+    if __name__ == "__main__":
+      batches = chomp_data.make_iterator(json.loads(sys.argv[1]))
+      next(batches)
+      print(*(p.pid for p in multiprocessing.active_children()), flush=True)
+      time.sleep(100)
+    """)
+  )
+  endless = {**data, "epochs": None, "worker_count": 2}
+  main = subprocess.Popen(
+    [sys.executable, str(program), json.dumps(endless)],
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  assert main.stdout is not None
+  pids = [int(pid) for pid in main.stdout.readline().split()]
+  assert len(pids) == 2
+  main.send_signal(getattr(signals, signal))
+  main.wait()
+  deadline = time.monotonic() + 5
+  while any(is_running(pid) for pid in pids) and time.monotonic() < deadline:
+    time.sleep(0.05)
+  assert not [pid for pid in pids if is_running(pid)]
+
+
+def is_running(pid):
+  try:
+    state = pathlib.Path(f"/proc/{pid}/stat").read_text().split()[2]
+  except FileNotFoundError:
+    return False
+  return state != "Z"

@@ -1,0 +1,27 @@
+"""Loader workers end with the process that started them, however it ends.
+
+A killed main process cannot stop Grain's workers; they would wait for ever
+for someone to take their batches, and hold memory and shared memory.
+"""
+
+import functools
+import multiprocessing
+from multiprocessing import connection
+import os
+import threading
+
+
+@functools.cache
+def end_with_parent() -> None:
+  """Ends this process when its parent does; does nothing in a main process."""
+  parent = multiprocessing.parent_process()
+  if parent is not None:
+    threading.Thread(
+      target=_wait_and_exit, args=(parent.sentinel,), daemon=True
+    ).start()
+
+
+def _wait_and_exit(sentinel: int) -> None:
+  connection.wait([sentinel])
+  # Nobody is left to report to, and threads may hang in a full queue.
+  os._exit(1)
