@@ -277,13 +277,15 @@ def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path, signal):
     """)
   )
   endless = {**data, "epochs": None, "worker_count": 2}
+  # Workers inherit the pipe, so waiting for its end could wait for them.
   main = subprocess.Popen(
     [sys.executable, str(program), json.dumps(endless)],
     stdout=subprocess.PIPE,
     text=True,
   )
   assert main.stdout is not None
-  pids = [int(pid) for pid in main.stdout.readline().split()]
+  with main.stdout as lines:
+    pids = [int(pid) for pid in lines.readline().split()]
   assert len(pids) == 2
   main.send_signal(getattr(signals, signal))
   main.wait()
