@@ -193,7 +193,13 @@ class Pipeline:
       "batch_format": self.options.batch_format,
       "document_id": self.options.document_id,
       "sources": {
-        name: source.fingerprint() for name, source in self._ordered.items()
+        name: {
+          # These two are the run's own, above.
+          field: value
+          for field, value in source.fingerprint().items()
+          if field not in ("seed", "seq_len")
+        }
+        for name, source in self._ordered.items()
       },
     }
 
@@ -505,7 +511,7 @@ def _checked_source(
     ]
   known = ("store", "rows", "shuffle")
   problems = [
-    schema.unknown_key(path, str(name), known)
+    schema.unknown_key(path, str(name), known, known)
     for name in entry
     if name not in known
   ]

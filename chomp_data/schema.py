@@ -193,9 +193,13 @@ def read(cls: type[_T], section: Any, path: str) -> tuple[_T | None, list[str]]:
     ]
   known = {f.name: f for f in dataclasses.fields(cls)}  # pyright: ignore
   problems, values = [], {}
+  unknown = [str(name) for name in section if name not in known]
+  for name in unknown:
+    # The list of fields is long: once is enough.
+    fields = list(known) if name == unknown[-1] else []
+    problems.append(unknown_key(path, name, list(known), fields))
   for name, value in section.items():
     if name not in known:
-      problems.append(unknown_key(path, str(name), list(known)))
       continue
     rule = known[name].metadata[_RULE]
     try:
@@ -214,22 +218,21 @@ def read(cls: type[_T], section: Any, path: str) -> tuple[_T | None, list[str]]:
   return cls(**values), []
 
 
-def unknown_key(path: str, name: str, known: Sequence[str]) -> str:
-  """Returns the sentence for a field that does not exist."""
+def unknown_key(
+  path: str, name: str, known: Sequence[str], listed: Sequence[str] = ()
+) -> str:
+  """Returns the sentence for a field that does not exist.
+
+  Args:
+    path: Dotted path of the section.
+    name: The field.
+    known: Fields that exist, to guess which was meant.
+    listed: Fields to list in the sentence.
+  """
   near = difflib.get_close_matches(name, known, n=1)
-  guess = f" Did you mean `{near[0]}`?" if near else ""
-  return (
-    f"`{path}.{name}` is not a known field.{guess} Known fields:"
-    f" {', '.join(sorted(known))}."
-  )
-
-
-def check(options: Any, path: str) -> list[str]:
-  """Returns the problems of an options dataclass built in code."""
-  section = {
-    f.name: getattr(options, f.name) for f in dataclasses.fields(options)
-  }
-  return read(type(options), section, path)[1]
+  guess = f" Did you mean `{near[0]}`?" if near else " Remove it."
+  fields = f" Known fields: {', '.join(sorted(listed))}." if listed else ""
+  return f"`{path}.{name}` is not a known field.{guess}{fields}"
 
 
 def _fix(field: dataclasses.Field) -> str:

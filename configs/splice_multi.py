@@ -1,7 +1,8 @@
 """Splices of several documents: memorise them at every position of the row.
 
     python tools/train.py --config=configs/splice_multi.py --workdir=runs/x
-    python tools/train.py --config=configs/splice_multi.py:runlocal  # seconds
+    python tools/train.py --config=configs/splice_multi.py:runlocal \\
+      --workdir=runs/l  # seconds
 
 The options are seed 000's recommended ones, with lengths scaled from 4,096 ..
 100,000 tokens to files of this machine's standard library. About two minutes

@@ -1,7 +1,8 @@
 """Splices of one document: is what the model learns position-invariant?
 
     python tools/train.py --config=configs/splice_single.py --workdir=runs/y
-    python tools/train.py --config=configs/splice_single.py:runlocal
+    python tools/train.py --config=configs/splice_single.py:runlocal \\
+      --workdir=runs/m  # seconds
 
 Every start of the document at every offset where K tokens of it fit, seed
 000's slide_within, each epoch in another order. About a minute on two cores.

@@ -16,7 +16,9 @@ from ml_collections import config_flags
 
 import chomp_data
 
-_CONFIG = config_flags.DEFINE_config_file("config")
+_CONFIG = config_flags.DEFINE_config_file(
+  "config", "configs/splice_multi.py:runlocal"
+)
 
 
 @jax.jit
@@ -41,8 +43,8 @@ def main(_):
   pipe = chomp_data.build(_CONFIG.value.data)
   weights = jnp.zeros((pipe.vocab_size, pipe.vocab_size))
   with chomp_data.make_iterator(pipe, sharding) as batches:
-    while batches.step < 20:
-      weights, loss = train_step(weights, next(batches))
+    for _, batch in zip(range(20), batches, strict=False):
+      weights, loss = train_step(weights, batch)
       print(f"step {batches.step}: loss {loss:.3f}")
 
 

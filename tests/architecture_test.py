@@ -20,7 +20,7 @@ LEVELS = [
   {"pipeline"},
   {"audit"},
   {"reference"},
-  {"testing"},
+  {"testing", "cli"},
 ]
 LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}
 

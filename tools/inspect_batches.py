@@ -5,7 +5,8 @@
 
 The terminal view prints decoded text: each segment in its colour, text that
 is not trained on dimmed, filler counted. JSON prints one object a row, for
-programs. `--plan_only` answers without reading a token.
+programs: always the canonical fields, whatever `config.data.batch_format`.
+`--plan_only` answers without reading a token.
 """
 
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ import rich.markup
 import rich.panel
 import rich.text
 
+from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
@@ -123,6 +125,7 @@ def print_step(
     if batch and name in decoders:
       fields = {field: batch[field][row] for field in _FIELDS}
       body.append_text(_row_text(fields, real[row], decoders[name]))
+    body.rstrip()
     console.print(
       rich.panel.Panel(
         body,
@@ -178,10 +181,8 @@ def main(argv: Sequence[str]) -> None:
   """Prints the steps asked for."""
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  if _CONFIG.value is None:
-    raise app.UsageError("--config must name a config file.")
   try:
-    pipe = pipeline.build(_CONFIG.value.get("data"))
+    pipe = pipeline.build(cli.config(_CONFIG).get("data"))
     last = _STEP.value + _COUNT.value
     if pipe.num_steps is not None and last > pipe.num_steps:
       raise schema.ConfigError(
@@ -198,14 +199,16 @@ def main(argv: Sequence[str]) -> None:
             print(json.dumps(record))
       return
     console = rich.console.Console()
-    console.print(pipe.describe(), highlight=False, markup=False)
+    console.print(
+      pipe.describe(), highlight=False, markup=False, soft_wrap=True
+    )
     for step in steps:
       print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
   except BrokenPipeError:
     sys.stderr.close()  # `| head` had enough.
-  except (schema.ConfigError, stores.StoreError) as error:
+  except (schema.ConfigError, stores.StoreError, IndexError) as error:
     sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-  app.run(main)
+  cli.run(main)

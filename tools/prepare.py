@@ -21,6 +21,7 @@ from absl import flags
 import numpy as np
 import tqdm
 
+from chomp_data import cli
 from chomp_data import stores
 from chomp_data.prepare import errors
 from chomp_data.prepare import readers
@@ -195,4 +196,4 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-  app.run(main)
+  cli.run(main)

@@ -4,8 +4,9 @@
     python tools/train.py --config=... --workdir=... --config.train.num_steps=50
 
 One Orbax checkpoint holds model and input, so a killed run goes on with the
-batch it would have read next. SIGTERM saves first and exits with 143. On
-several hosts start it once on each with --distributed.
+batch it would have read next. SIGTERM and Ctrl-C save first (a second one does
+not) and exit with 143 and 130. On several hosts start it once on each with
+--distributed.
 """
 
 from collections.abc import Callable
@@ -31,6 +32,7 @@ import rich.console
 import tqdm
 
 import chomp_data
+from chomp_data import cli
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import coverage
@@ -63,8 +65,8 @@ _PROCESS_ID = flags.DEFINE_integer(
   "process_id", None, "This process, from 0, where no cluster says so.", 0
 )
 
-# What a shell reports of a process that SIGTERM ended.
-_EXIT_SIGTERM = 128 + signal.SIGTERM
+# Both save first; a second one ends the run at once.
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Run:
@@ -96,6 +98,7 @@ class Run:
     )
     self.documents = progress.DocumentLosses()
     self.last_window: progress.Window | None = None
+    self.stopped_by: signal.Signals | None = None
 
   def restore_or_init(self) -> training.TrainState:
     """Returns the newest checkpoint's state, or a new run's.
@@ -109,15 +112,25 @@ class Run:
       self.input.start_prefetch()
       logging.info("starting at step 0")
       return self.trainer.init(self.options.train.seed)
-    saved = self.manager.restore(
-      step, args=ocp.args.Composite(run=ocp.args.JsonRestore())
-    )
+    try:
+      # The input first: it names what differs by the fields of config.data.
+      saved = self.manager.restore(
+        step,
+        args=ocp.args.Composite(
+          run=ocp.args.JsonRestore(), input=checkpoint.InputRestore(self.input)
+        ),
+      )
+    except KeyError as error:
+      raise state_lib.StateError(
+        f"the checkpoint at {self.workdir / 'checkpoints' / str(step)} must"
+        f" hold model, input and run, got {error}. Remove that directory to"
+        " resume from an older step, or use another --workdir."
+      ) from error
     self._check_same_run(saved["run"])
     restored = self.manager.restore(
       step,
       args=ocp.args.Composite(
-        model=ocp.args.StandardRestore(self.trainer.abstract_state()),
-        input=checkpoint.InputRestore(self.input),
+        model=ocp.args.StandardRestore(self.trainer.abstract_state())
       ),
     )
     logging.info("resumed at step %d", step)
@@ -284,20 +297,28 @@ def _write_hash(file, step: int, batch) -> None:
 
 
 @contextlib.contextmanager
-def _stop_on_sigterm(run: Run) -> Iterator[Callable[[int], bool]]:
+def _stop_on_signals(run: Run) -> Iterator[Callable[[int], bool]]:
   """Yields whether a step is the last one before a preemption."""
   if jax.process_count() > 1:
     # All processes must stop after the same step: JAX agrees on one.
     yield run.manager.reached_preemption
     return
-  stopped: list[int] = []
-  before = signal.signal(
-    signal.SIGTERM, lambda number, _: stopped.append(number)
-  )
+  before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+
+  def restore() -> None:
+    for number, handler in before.items():
+      signal.signal(number, handler)
+
+  def stop(number: int, _: object) -> None:
+    run.stopped_by = signal.Signals(number)
+    restore()
+
+  for number in _STOP_SIGNALS:
+    signal.signal(number, stop)
   try:
-    yield lambda step: bool(stopped)
+    yield lambda step: run.stopped_by is not None
   finally:
-    signal.signal(signal.SIGTERM, before)
+    restore()
 
 
 def _log_own_messages() -> None:
@@ -331,7 +352,7 @@ def train(options: options_lib.RunOptions, workdir: str) -> int:
   )
   with contextlib.ExitStack() as stack:
     stack.callback(run.close)
-    stopping = stack.enter_context(_stop_on_sigterm(run))
+    stopping = stack.enter_context(_stop_on_signals(run))
     hashes = None
     if _BATCH_HASHES.value:
       hashes = stack.enter_context(_append_lines(_BATCH_HASHES.value))
@@ -340,13 +361,21 @@ def train(options: options_lib.RunOptions, workdir: str) -> int:
       logging.info(
         "the run was finished before, at step %d: evaluating", run.input.step
       )
+    if run.input.step > options.num_steps:
+      logging.warning(
+        "config.train.num_steps=%d is less than the steps taken",
+        options.num_steps,
+      )
     state = run.train(state, stopping, hashes)
     if run.input.step < options.num_steps:
+      # What a shell reports of a process that the signal ended.
+      number = run.stopped_by or signal.SIGTERM
       logging.info(
-        "stopped by SIGTERM at step %d, saved; the same command resumes",
+        "stopped by %s at step %d, saved; the same command resumes",
+        number.name,
         run.input.step,
       )
-      return _EXIT_SIGTERM
+      return 128 + number
     run.finish(state, console)
   logging.info("finished %d steps", run.input.step)
   return 0
@@ -357,24 +386,26 @@ def main(argv: Sequence[str]) -> int:
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   workdir = _WORKDIR.value
-  if _CONFIG.value is None or not workdir:
+  if not workdir:
     raise app.UsageError("--config and --workdir must be given.")
+  config = cli.config(_CONFIG)
   _log_own_messages()
   if _DISTRIBUTED.value or _COORDINATOR.value:
     jax.distributed.initialize(
       _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
     )
   try:
-    return train(options_lib.read(_CONFIG.value), workdir)
+    return train(options_lib.read(config), workdir)
   except (
     schema.ConfigError,
     stores.StoreError,
     state_lib.StateError,
     feed.InputError,
     progress.DivergedError,
+    OSError,
   ) as error:
     sys.exit(f"error: {error}")
 
 
 if __name__ == "__main__":
-  app.run(main)
+  cli.run(main)

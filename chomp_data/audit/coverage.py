@@ -103,7 +103,7 @@ def report(
         f"  {identity}: rows={own.rows[i]} ({own.rows[i] / whole:.1%})"
         f" tokens={own.tokens[i]}"
         f" covered={own.distinct[i] / own.length[i]:.1%}"
-        f" of {own.length[i]} at {own.columns[i]} columns"
+        f" of {own.length[i]} starting at {own.columns[i]} columns"
       )
     if len(own.document) > most:
       lines.append(f"  ... {len(own.document) - most} more documents")

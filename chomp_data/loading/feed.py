@@ -196,7 +196,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if changed and not allow_changes:
       raise state_lib.StateError(
         "input state must come from the same data and config, got"
-        f" {len(changed)} differences:{listed}\nUse the config it was saved"
+        f" {len(changed)} difference{'s' * (len(changed) > 1)} (fields of"
+        f" config.data):{listed}\nUse the config it was saved"
         " with, or start a new run."
       )
     if changed:

@@ -6,6 +6,7 @@ numbers.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import json
 from typing import Any
 
@@ -156,7 +157,8 @@ def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
     path: The file; fields of it that `values` does not have are kept.
     values: The record.
   """
-  if path.exists():
+  # Where there is none yet, or it is no longer readable, it is written anew.
+  with contextlib.suppress(OSError, ValueError, TypeError):
     values = {**json.loads(path.read_text()), **values}
   # JSON has no NaN: a loss over no token becomes null.
   values = json.loads(json.dumps(values), parse_constant=lambda _: None)

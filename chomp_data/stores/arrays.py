@@ -20,7 +20,7 @@ from chomp_data.stores import manifest as manifest_lib
 # Called with (chunk, values less padding) at a chunk's first touch.
 ChunkCheck = Callable[[int, np.ndarray], None]
 
-RESTORE = "Restore the store from a copy or prepare it again."
+RESTORE = "Restore the store from a copy, or prepare it again with --overwrite."
 
 
 @dataclasses.dataclass

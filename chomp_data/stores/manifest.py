@@ -207,7 +207,9 @@ def parse(data: bytes, path: str) -> Manifest:
   return manifest
 
 
-_RESTORE = "Restore the store from a copy or prepare it again."
+_RESTORE = (
+  "Restore the store from a copy, or prepare it again with --overwrite."
+)
 _FIELDS = {
   "format", "schema", "num_documents", "num_tokens", "num_empty_skipped",
   "vocab_size", "token_dtype", "tokenizer", "arrays", "files", "prepared",

@@ -123,7 +123,7 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
       if entry is None:
         raise errors.StoreError(
           f"{file} must not exist: the manifest does not list it. Remove it,"
-          " or prepare the store again."
+          " or prepare it again with --overwrite."
         )
       try:
         size = file.stat().st_size

@@ -72,6 +72,13 @@ def test_seed_000_example_a_on_the_grid_has_12_pairs():
   )
 
 
+def test_example_a_in_the_frame_has_16_pairs_as_the_docs_say():
+  pairs = listed(space(offset_domain="frame"), 5)
+  assert [(t, s) for t, s, _ in pairs] == list(
+    itertools.product(range(4), range(4))
+  )
+
+
 def test_seed_000_example_b_k_2_places_1_2_at_four_offsets():
   pairs = listed(space(content_length=2), 5)
   assert [p for p in pairs if p[0] == 1] == [

@@ -174,8 +174,8 @@ def test_a_finished_run_run_again_only_evaluates(corpus, finished):
 
 @pytest.mark.parametrize(
   ("number", "status"),
-  [(signal.SIGTERM, 143), (signal.SIGKILL, -9)],
-  ids=["SIGTERM", "SIGKILL"],
+  [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)],
+  ids=["SIGTERM", "SIGINT", "SIGKILL"],
 )
 def test_a_run_stopped_at_any_time_resumes_as_if_it_had_not_been(
   corpus, finished, number, status
@@ -194,9 +194,9 @@ def test_a_run_stopped_at_any_time_resumes_as_if_it_had_not_been(
   assert stopped_at < _NUM_STEPS
   assert process.returncode == status, err
   saved = corpus.saved_steps(name)[-1]
-  if number == signal.SIGTERM:
+  if number != signal.SIGKILL:
     assert saved == stopped_at
-    assert f"stopped by SIGTERM at step {stopped_at}, saved" in err
+    assert f"stopped by {name} at step {stopped_at}, saved" in err
   resumed_status, _, err = corpus.run(name)
   assert resumed_status == 0, err
   assert f"resumed at step {saved}\n" in err

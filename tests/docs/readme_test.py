@@ -1,0 +1,55 @@
+"""The README's Python blocks run, one after the other, as they stand."""
+
+import pathlib
+import re
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture
+def blocks():
+  text = (ROOT / "README.md").read_text()
+  return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+
+
+def test_every_python_block_of_the_readme_runs(
+  blocks, stdlib_store, tmp_path, monkeypatch
+):
+  (tmp_path / "data").mkdir()
+  (tmp_path / "data" / "stdlib").symlink_to(stdlib_store)
+  monkeypatch.chdir(tmp_path)
+  own, save, get_config, grain_block = (
+    next(b for b in blocks if needle in b)
+    for needle in ("make_iterator", "InputSave", "get_config", "MapDataset")
+  )
+  assert len(blocks) == 4
+  names: dict = {}
+  exec(get_config, names)
+  config = ml_collections.ConfigDict(names["get_config"]())
+  config.data.sources.stdlib.rows.max_doc_length = 6_000
+  config.data.epochs = 1
+  config.data.sources.stdlib.rows.epoch_length = 40
+  steps = []
+
+  def train_step(state, batch):
+    steps.append(batch["tokens"].shape)
+    return state, {}
+
+  names |= {
+    "config": config,
+    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
+    "train_step": train_step,
+    "state": {"w": jnp.zeros(3)},
+  }
+  exec(own, names)
+  assert steps == [(16, 256)] * 2
+  exec(save.replace("/tmp/checkpoints", str(tmp_path / "checkpoints")), names)
+  assert names["batches"].step == 2
+  names["manager"].close()
+  exec(grain_block, names)
+  assert names["dataset"][0]["tokens"].shape == (8, 2048)
