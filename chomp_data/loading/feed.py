@@ -27,6 +27,8 @@ from chomp_data.loading import state as state_lib
 # A live worker is silent only while it reads; a dead one for ever.
 _DEAD_WORKER_GRACE_S = 5.0
 _POLL_S = 0.25
+# A thread that waits for a stopped worker is left behind.
+_STOP_THREAD_S = 5.0
 _STOP_WORKER_S = 2.0
 
 
@@ -241,6 +243,7 @@ class _Reader:
   def __init__(self, loader, place: Callable, depth: int):
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._stopped = threading.Event()
+    self._others = set(multiprocessing.active_children())
     self._workers: list[Any] = []
     self._ended: _End | None = None
     self._thread = threading.Thread(
@@ -257,6 +260,7 @@ class _Reader:
         item = self._ready.get(timeout=_POLL_S)
       except queue.Empty:
         now = time.monotonic()
+        self._find_workers()
         dead = [p for p in self._workers if not p.is_alive()]
         dead_since = (dead_since or now) if dead else None
         if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
@@ -282,7 +286,9 @@ class _Reader:
   def stop(self) -> None:
     """Ends the thread; batches read ahead are dropped."""
     self._stopped.set()
-    while self._thread.is_alive():
+    self._find_workers()
+    deadline = time.monotonic() + _STOP_THREAD_S
+    while self._thread.is_alive() and time.monotonic() < deadline:
       try:
         self._ready.get_nowait()
       except queue.Empty:
@@ -298,15 +304,11 @@ class _Reader:
         worker.join(timeout=_STOP_WORKER_S)
 
   def _run(self, loader, place) -> None:
-    before = set(multiprocessing.active_children())
     try:
       iterator = iter(loader)
       iterator.start_prefetch()
       for batch in iterator:
-        if not self._workers:
-          self._workers = [
-            p for p in multiprocessing.active_children() if p not in before
-          ]
+        self._find_workers()
         self._put(place(batch))
         if self._stopped.is_set():
           break
@@ -314,6 +316,15 @@ class _Reader:
     except BaseException as error:
       end = _End(error)
     self._put(end)
+
+  def _find_workers(self) -> None:
+    # Grain starts them at its first batch and does not say which they are.
+    if not self._workers:
+      self._workers = [
+        child
+        for child in multiprocessing.active_children()
+        if child not in self._others
+      ]
 
   def _put(self, item) -> None:
     while not self._stopped.is_set():

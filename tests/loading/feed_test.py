@@ -301,3 +301,45 @@ def is_running(pid):
   except FileNotFoundError:
     return False
   return state != "Z"
+
+
+class Exit(grain.transforms.Map):
+  """Ends the process that maps step 3 or a later one as if all were well."""
+
+  def __init__(self):
+    self._seen = 0
+
+  def map(self, element):
+    self._seen += 1
+    if self._seen > 3:
+      os._exit(0)
+    return element
+
+
+def test_a_worker_that_exits_0_is_an_error_and_not_a_hang(data):
+  endless = {**data, "epochs": None, "worker_count": 1}
+  with pipeline.make_iterator(endless, operations=[Exit()]) as it:
+    # The first call, in this process, is for the shapes of the batch.
+    began = time.monotonic()
+    with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
+      for _ in range(100):
+        next(it)
+    assert not isinstance(caught.value, StopIteration)
+    assert it.step <= 3
+    assert time.monotonic() - began < 30
+
+
+def test_a_stopped_worker_is_an_error_after_the_timeout(data):
+  endless = {**data, "epochs": None, "worker_count": 2, "timeout_s": 2.0}
+  before = set(multiprocessing.active_children())
+  with pipeline.make_iterator(endless) as it:
+    next(it)
+    workers = [p for p in multiprocessing.active_children() if p not in before]
+    for worker in workers:
+      os.kill(worker.pid, signals.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(feed.InputError, match=r"timeout_s"):  # noqa: PT012
+      for _ in range(10_000):
+        next(it)
+    assert time.monotonic() - began < 20
+  assert not [p for p in workers if p.is_alive()]
