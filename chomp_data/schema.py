@@ -176,13 +176,16 @@ def bad_value(path: str, rule: str, value: Any, fix: str) -> str:
   return f"`{path}` must be {rule}, got {value!r}. {fix}"
 
 
-def read(cls: type[_T], section: Any, path: str) -> tuple[_T | None, list[str]]:
+def read(
+  cls: type[_T], section: Any, path: str, elsewhere: Sequence[str] = ()
+) -> tuple[_T | None, list[str]]:
   """Reads one section of a config into an options dataclass.
 
   Args:
     cls: A dataclass whose fields come from `option` or `required`.
     section: A mapping of field names to values.
     path: Dotted path of the section, for messages.
+    elsewhere: Fields of the section that are read somewhere else.
 
   Returns:
     The options, or None where a field is wrong, and the problems found.
@@ -193,11 +196,12 @@ def read(cls: type[_T], section: Any, path: str) -> tuple[_T | None, list[str]]:
     ]
   known = {f.name: f for f in dataclasses.fields(cls)}  # pyright: ignore
   problems, values = [], {}
-  unknown = [str(name) for name in section if name not in known]
+  names = [*known, *elsewhere]
+  unknown = [str(name) for name in section if name not in names]
   for name in unknown:
     # The list of fields is long: once is enough.
-    fields = list(known) if name == unknown[-1] else []
-    problems.append(unknown_key(path, name, list(known), fields))
+    listed = names if name == unknown[-1] else []
+    problems.append(unknown_key(path, name, names, listed))
   for name, value in section.items():
     if name not in known:
       continue

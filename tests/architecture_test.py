@@ -17,6 +17,7 @@ LEVELS = [
   {"sources"},
   {"transforms"},
   {"loading"},
+  {"options"},
   {"pipeline"},
   {"audit"},
   {"reference"},
@@ -65,7 +66,7 @@ def test_integer_maps_and_arrays_need_only_numpy(room):
 
 def test_only_the_pipeline_reads_configs():
   for path in MODULES:
-    if room_of(path) not in ("pipeline", "reference"):
+    if room_of(path) not in ("options", "reference"):
       names = [name for name, _ in imports_of(path)]
       assert not any(n.startswith("ml_collections") for n in names), path
 
@@ -74,4 +75,4 @@ def test_only_the_pipeline_reads_configs():
 def test_modules_say_what_they_are_for_and_stay_small(path):
   text = path.read_text()
   assert ast.get_docstring(ast.parse(text)), path
-  assert len(text.splitlines()) <= 600, path
+  assert len(text.splitlines()) <= 400, path

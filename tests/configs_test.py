@@ -8,6 +8,7 @@ import pathlib
 import ml_collections
 import pytest
 
+from chomp_data import options
 from chomp_data import pipeline
 from chomp_data import sources
 
@@ -50,11 +51,11 @@ def test_runlocal_is_smaller(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_every_option_is_listed_so_that_flags_can_change_it(name):
   data = importlib.import_module(f"configs.{name}").get_config().data
-  own = {f.name for f in dataclasses.fields(pipeline.DataOptions)}
+  own = {f.name for f in dataclasses.fields(options.DataOptions)}
   assert set(data) == own | {"sources"}
   for source in data.sources.values():
     assert set(source) == {"store", "rows", "shuffle"}
-    rows = pipeline.ROW_KINDS[source.rows.kind]
+    rows = options.ROW_KINDS[source.rows.kind]
     assert set(source.rows) == {f.name for f in dataclasses.fields(rows)} | {
       "kind"
     }

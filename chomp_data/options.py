@@ -1,0 +1,222 @@
+"""`config.data` as checked options; nothing else reads a ConfigDict.
+
+Everything that can be wrong without reading data is collected here, so that
+one error lists every bad field by its dotted path, with value and fix.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from chomp_data import schema
+from chomp_data import sources as sources_lib
+from chomp_data.sources import shuffled
+from chomp_data.transforms import formats
+
+PATH = "config.data"
+
+ROW_KINDS: dict[str, type] = {
+  "splice": sources_lib.SpliceOptions,
+  "multi_splice": sources_lib.MultiSpliceOptions,
+  "windows": sources_lib.WindowOptions,
+}
+
+# A row or a batch beyond this is a slip of the finger.
+_MAX_SIDE = 2**24
+_MAX_POSITIONS = 2**34
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DataOptions:
+  """The fields of `config.data` beside sources and mix.
+
+  Attributes:
+    seq_len: Positions of a row, S.
+    global_batch_size: Rows of a step over all processes, B.
+    seed: Seed of every random choice; sources fold their names into it.
+    epochs: Passes over the source, or None for ever.
+    remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
+    worker_count: Child processes that read; 0 reads in the main process.
+    batch_format: Names and meanings of a batch's fields.
+    document_id: Whether batches carry `document_id`.
+    prefetch: Batches kept ready on devices.
+    timeout_s: Longest wait for one batch, in seconds.
+  """
+
+  seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
+  global_batch_size: int = schema.required(schema.integer(1, _MAX_SIDE))
+  seed: int = schema.option(0, schema.integer(0, 2**63 - 1))
+  epochs: int | None = schema.option(None, schema.optional(schema.integer(1)))
+  remainder: str = schema.option("drop", schema.choice(("drop", "pad")))
+  worker_count: int = schema.option(0, schema.integer(0, 1024))
+  batch_format: str = schema.option(
+    "canonical", schema.choice(tuple(formats.FORMATS))
+  )
+  document_id: bool = schema.option(False, schema.boolean())
+  prefetch: int = schema.option(2, schema.integer(1, 1024))
+  timeout_s: float = schema.option(600.0, schema.number(1))
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceOptions:
+  """One entry of `config.data.sources`, checked.
+
+  Attributes:
+    store: Path of the store.
+    rows: The options of its row kind.
+    shuffle: The order of its rows.
+  """
+
+  store: str
+  rows: Any
+  shuffle: shuffled.ShuffleOptions
+
+
+def _plain(data: Any) -> Any:
+  """Returns a config as plain dictionaries, references resolved."""
+  to_dict = getattr(data, "to_dict", None)
+  if to_dict is None:
+    if isinstance(data, Mapping):
+      return {name: _plain(value) for name, value in data.items()}
+    return data
+  try:
+    return to_dict()
+  except Exception as error:
+    raise schema.ConfigError(
+      [
+        f"`{PATH}` must have every required placeholder set, got one that is"
+        f" not ({error}). Set it on the command line or in the file."
+      ]
+    ) from error
+
+
+def read(
+  data: Any,
+) -> tuple[DataOptions, dict[str, SourceOptions]]:
+  """Checks all that can be checked without reading data.
+
+  Args:
+    data: `config.data`, a ConfigDict or a mapping.
+
+  Returns:
+    The run's options, and its sources' by name.
+
+  Raises:
+    ConfigError: If fields are wrong; all of them are listed.
+  """
+  data = _plain(data)
+  if not isinstance(data, Mapping):
+    raise schema.ConfigError(
+      [schema.bad_value(PATH, "a section with fields", data, "Give it one.")]
+    )
+  options, problems = schema.read(
+    DataOptions, data, PATH, elsewhere=("mix", "sources")
+  )
+  seq_len = data.get("seq_len")
+  if not isinstance(seq_len, int) or seq_len < 2:
+    seq_len = None
+  sources, found = _checked_sources(data.get("sources"), seq_len)
+  problems += found
+  if options and options.seq_len * options.global_batch_size > _MAX_POSITIONS:
+    problems.append(
+      f"`{PATH}.global_batch_size` times seq_len must be at most"
+      f" {_MAX_POSITIONS} positions, got {options.global_batch_size} *"
+      f" {options.seq_len}. Lower one of them."
+    )
+  if data.get("mix"):
+    problems.append(
+      f"`{PATH}.mix` must be unset for one source, got"
+      f" {data['mix']!r}. Unset it."
+    )
+  if problems or options is None:
+    raise schema.ConfigError(problems)
+  return options, sources
+
+
+def _checked_sources(
+  section: Any, seq_len: int | None
+) -> tuple[dict[str, SourceOptions], list[str]]:
+  path = f"{PATH}.sources"
+  if not isinstance(section, Mapping) or not section:
+    return {}, [
+      schema.bad_value(
+        path,
+        "a section with one entry for each source",
+        section,
+        f"Set `{path}.<name>.store` to a directory made by tools/prepare.py.",
+      )
+    ]
+  out, problems = {}, []
+  if len(section) > 1:
+    problems.append(
+      f"`{path}` must hold one source, got {len(section)}"
+      f" ({', '.join(map(str, section))}). Mixing several is not part of"
+      " this version; keep one."
+    )
+  for name, entry in section.items():
+    source, found = _checked_source(f"{path}.{name}", entry, seq_len)
+    problems += found
+    if source is not None:
+      out[str(name)] = source
+  return out, problems
+
+
+def _checked_source(
+  path: str, entry: Any, seq_len: int | None
+) -> tuple[SourceOptions | None, list[str]]:
+  if not isinstance(entry, Mapping):
+    return None, [
+      schema.bad_value(
+        path, "a section with `store` and `rows`", entry, "Give it both."
+      )
+    ]
+  known = ("store", "rows", "shuffle")
+  problems = [
+    schema.unknown_key(path, str(name), known, known)
+    for name in entry
+    if name not in known
+  ]
+  store = entry.get("store")
+  if not isinstance(store, str) or not store:
+    problems.append(
+      schema.bad_value(
+        f"{path}.store",
+        "the path of a store",
+        store,
+        "Make one with tools/prepare.py and name it here.",
+      )
+    )
+  rows, found = _checked_rows(f"{path}.rows", entry.get("rows"), seq_len)
+  problems += found
+  shuffle, found = schema.read(
+    shuffled.ShuffleOptions, entry.get("shuffle") or {}, f"{path}.shuffle"
+  )
+  problems += found
+  restricted = getattr(rows, "restrict_to_training_subset", False)
+  if restricted and shuffle is not None and shuffle.kind != "none":
+    problems.append(
+      f"`{path}.rows.restrict_to_training_subset` must be False where"
+      f" `{path}.shuffle.kind` is not 'none', got True with"
+      f" {shuffle.kind!r}: the subset is the first tokens of an unshuffled"
+      " run. Set shuffle.kind to 'none' (shuffle_content and"
+      " shuffle_offsets stay allowed)."
+    )
+  if problems or shuffle is None:
+    return None, problems
+  return SourceOptions(str(store), rows, shuffle), []
+
+
+def _checked_rows(
+  path: str, section: Any, seq_len: int | None
+) -> tuple[Any, list[str]]:
+  kind = section.get("kind") if isinstance(section, Mapping) else None
+  if not isinstance(kind, str) or kind not in ROW_KINDS:
+    kinds = ", ".join(repr(k) for k in ROW_KINDS)
+    return None, [
+      schema.bad_value(f"{path}.kind", f"one of {kinds}", kind, "Choose one.")
+    ]
+  own = {k: v for k, v in section.items() if k != "kind"}
+  rows, problems = schema.read(ROW_KINDS[kind], own, path)
+  if rows is not None and seq_len is not None:
+    problems = rows.problems(path, seq_len)
+  return rows, problems
