@@ -1,4 +1,4 @@
-"""From a config to a run's input: the only reader of `config.data`.
+"""From checked options to a run's input.
 
     pipe = build(config.data)          # everything is checked here
     pipe.plan(91_400)                  # spans; no token is read

@@ -5,7 +5,6 @@ row-major order (by row, then by column). Lengths, starts and columns are in
 tokens. NumPy only.
 """
 
-from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
@@ -56,37 +55,6 @@ class Spans:
       segment=self.segment[cut],
     )
 
-  def take_rows(self, rows: np.ndarray) -> "Spans":
-    """Returns the spans of the given rows, in the order given.
-
-    Args:
-      rows: int64[R], distinct rows of this plan.
-
-    Returns:
-      A plan of R rows.
-    """
-    first = np.searchsorted(self.row, rows, side="left")
-    count = np.searchsorted(self.row, rows, side="right") - first
-    new_row = np.repeat(np.arange(len(rows)), count)
-    pick = np.arange(len(new_row)) + np.repeat(
-      first - np.cumsum(count) + count, count
-    )
-    return Spans(
-      num_rows=len(rows),
-      row=new_row,
-      source=self.source[pick],
-      document=self.document[pick],
-      start=self.start[pick],
-      offset=self.offset[pick],
-      length=self.length[pick],
-      column=self.column[pick],
-      segment=self.segment[pick],
-    )
-
-  def num_tokens(self) -> int:
-    """Returns how many positions hold a document's token, filler excluded."""
-    return int(self.length.sum())
-
   def row_source(self) -> np.ndarray:
     """Returns int32[num_rows], each row's source; -1 for filler rows."""
     out = np.full(self.num_rows, -1, np.int32)
@@ -108,34 +76,3 @@ class Spans:
     fits = slot < num_slots
     out[row[fits], slot[fits]] = self.document[first_of_document][fits]
     return out
-
-
-def concatenate(parts: Sequence[Spans]) -> Spans:
-  """Joins plans of consecutive rows into one plan.
-
-  Args:
-    parts: At least one plan; the rows of each follow those of the one before.
-
-  Returns:
-    The plan of all the rows.
-  """
-  first_row = np.cumsum([0] + [part.num_rows for part in parts])
-  joined = {
-    name: np.concatenate([getattr(part, name) for part in parts])
-    for name in (
-      "source",
-      "document",
-      "start",
-      "offset",
-      "length",
-      "column",
-      "segment",
-    )
-  }
-  return Spans(
-    num_rows=int(first_row[-1]),
-    row=np.concatenate(
-      [part.row + shift for part, shift in zip(parts, first_row, strict=False)]
-    ),
-    **joined,
-  )

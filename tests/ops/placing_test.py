@@ -113,21 +113,17 @@ def test_token_before_document_stands_left_of_a_shifted_document(
 
 
 @hypothesis.given(case=rows_of_spans(), data=st.data())
-def test_rows_of_a_plan_can_be_cut_taken_and_joined(case, data):
+def test_rows_of_a_plan_can_be_cut(case, data):
   _, rows = case
   whole = plan(rows)
-  cut = data.draw(st.integers(0, len(rows)))
-  parts = [whole.rows(0, cut), whole.rows(cut, len(rows))]
-  order = np.asarray(data.draw(st.permutations(range(len(rows)))), np.int64)
-  taken = whole.take_rows(order)
-  joined = spans_lib.concatenate(parts)
-  for name in ("row", "column", "length", "document", "segment"):
-    np.testing.assert_array_equal(getattr(joined, name), getattr(whole, name))
-  for new, old in enumerate(order.tolist()):
-    np.testing.assert_array_equal(
-      taken.document[taken.row == new], whole.document[whole.row == old]
-    )
-  assert joined.num_rows == taken.num_rows == len(rows)
+  first = data.draw(st.integers(0, len(rows)))
+  last = data.draw(st.integers(first, len(rows)))
+  part = whole.rows(first, last)
+  assert part.num_rows == last - first
+  pick = (whole.row >= first) & (whole.row < last)
+  assert part.row.tolist() == (whole.row[pick] - first).tolist()
+  for name in ("column", "length", "document", "segment", "start", "offset"):
+    assert getattr(part, name).tolist() == getattr(whole, name)[pick].tolist()
 
 
 def test_documents_of_a_row_count_once_and_in_order():
