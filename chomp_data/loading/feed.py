@@ -237,6 +237,17 @@ class _End:
     self.error = error
 
 
+def _close(iterator: grain.DataLoaderIterator) -> None:
+  """Stops the workers of a Grain iterator and frees their shared memory.
+
+  Grain 0.2.18 has no public way: without this its batches in flight stay in
+  shared memory until the process ends.
+  """
+  close = getattr(getattr(iterator, "_iterator", None), "close", None)
+  if close is not None:
+    close()
+
+
 class _Reader:
   """Reads and places batches in a thread, `depth` ahead."""
 
@@ -304,8 +315,8 @@ class _Reader:
         worker.join(timeout=_STOP_WORKER_S)
 
   def _run(self, loader, place) -> None:
+    iterator = iter(loader)
     try:
-      iterator = iter(loader)
       iterator.start_prefetch()
       for batch in iterator:
         self._find_workers()
@@ -316,6 +327,7 @@ class _Reader:
     except BaseException as error:
       end = _End(error)
     self._put(end)
+    _close(iterator)
 
   def _find_workers(self) -> None:
     # Grain starts them at its first batch and does not say which they are.

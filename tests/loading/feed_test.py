@@ -160,8 +160,9 @@ def test_an_endless_run_goes_on_and_resumes_far_out(data):
         ) == testing_batches.batch_sha256(pipe.batch(step + offset))
 
 
-def test_batches_are_never_overwritten_by_later_ones(data):
-  with pipeline.make_iterator(data) as it:
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_batches_are_never_overwritten_by_later_ones(data, worker_count):
+  with pipeline.make_iterator({**data, "worker_count": worker_count}) as it:
     kept = list(it)
   assert hashes(kept) == reference(data)
 
