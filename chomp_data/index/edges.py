@@ -196,7 +196,7 @@ def _first_above(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
   """Returns int64[N]: the first j whose sum of j + 1 weights is > target."""
   steep = len(ramp) - 1
   in_ramp = np.searchsorted(ramp[1:], target, side="right")
-  flat = steep + np.floor(np.maximum(target - ramp[-1], 0)).astype(np.int64)
+  flat = steep + np.floor(_beyond(ramp, target)).astype(np.int64)
   return np.where(target < ramp[-1], in_ramp, flat)
 
 
@@ -204,5 +204,10 @@ def _last_below(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
   """Returns int64[N]: the largest m whose sum of m weights is < target."""
   steep = len(ramp) - 1
   in_ramp = np.searchsorted(ramp, target, side="left") - 1
-  flat = steep + np.ceil(np.maximum(target - ramp[-1], 0)).astype(np.int64) - 1
+  flat = steep + np.ceil(_beyond(ramp, target)).astype(np.int64) - 1
   return np.where(target <= ramp[-1], in_ramp, np.maximum(flat, steep))
+
+
+def _beyond(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns float64[N]: the target past the ramp, kept inside int64."""
+  return np.clip(target - ramp[-1], 0, 2.0**60)

@@ -60,7 +60,7 @@ class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
     None, schema.optional(schema.choice(axes.OFFSET_DOMAINS))
   )
   min_copy_len: int = schema.option(2, schema.integer(2))
-  alpha: float = schema.option(0.0, schema.number(0, 2))
+  alpha: float = schema.option(0.0, schema.number(0, 8))
   adaptive_k: bool = schema.option(True, schema.boolean())
   offset_jitter: int = schema.option(0, schema.integer(0))
   jitter_mode: str = schema.option(

@@ -39,7 +39,7 @@ def slow_start(k, quota, span, content_length, stride, alpha):
   stride=st.integers(1, 4),
   span=st.integers(0, 40),
   quota=st.integers(1, 60),
-  alpha=st.sampled_from([1.0, 0.8, 0.5, 2.0, 0.123]),
+  alpha=st.sampled_from([1.0, 0.8, 0.5, 2.0, 0.123, 3.3, 8.0]),
 )
 def test_weighted_starts_equal_the_definition(
   content_length, stride, span, quota, alpha
@@ -87,7 +87,7 @@ def test_rows_of_different_documents_select_in_one_call():
   ]
 
 
-@pytest.mark.parametrize("alpha", [1.0, 1.7, 2.0])
+@pytest.mark.parametrize("alpha", [1.0, 1.7, 3.3, 4.5, 8.0])
 @pytest.mark.parametrize("content_length", [4096, 32_768])
 def test_steep_weights_of_long_copies_are_quick_and_ascend(
   alpha, content_length
