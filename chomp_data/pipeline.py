@@ -182,12 +182,6 @@ class Pipeline:
     Raises:
       IndexError: If a step is not of the run.
     """
-    steps = self.num_steps
-    if step < 0 or (steps is not None and step + count > steps):
-      raise IndexError(
-        f"step must be in 0 .. {'' if steps is None else steps - 1}, got"
-        f" {step} (count {count})."
-      )
     return self._plan.plan(step, count)
 
   def batch(
@@ -202,7 +196,6 @@ class Pipeline:
     Returns:
       Fields [R, ...].
     """
-    self.plan(step)
     batch = self._plan.read(self._plan.plan(step, 1, rows))
     return _transformed(batch, self.operations())
 

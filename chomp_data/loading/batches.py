@@ -56,6 +56,20 @@ class BatchPlan:
       return -(-self.num_rows // self.global_batch_size)
     return self.num_rows // self.global_batch_size
 
+  @property
+  def step_limit(self) -> int:
+    """Steps below this can be read: the run's, or all that have numbers."""
+    numbered = _MAX_ROW // self.global_batch_size
+    return numbered if self.num_steps is None else min(self.num_steps, numbered)
+
+  def check_steps(self, first_step: int, count: int = 1) -> None:
+    """Raises IndexError unless `count` steps from `first_step` on exist."""
+    if first_step < 0 or first_step + count > self.step_limit:
+      raise IndexError(
+        f"step must be in 0 .. {self.step_limit - 1}, got {first_step} (count"
+        f" {count})."
+      )
+
   def plan(
     self, first_step: int, count: int = 1, rows: np.ndarray | None = None
   ) -> spans_lib.Spans:
@@ -68,13 +82,13 @@ class BatchPlan:
 
     Returns:
       Spans of count * R rows; filler rows at the run's end have none.
+
+    Raises:
+      IndexError: If a step is not of the run.
     """
+    self.check_steps(first_step, count)
     size = self.global_batch_size
     local = np.arange(size) if rows is None else rows
-    if first_step < 0 or (first_step + count) * size > _MAX_ROW:
-      raise IndexError(
-        f"step must be in 0 .. {_MAX_ROW // size - count}, got {first_step}."
-      )
     steps = np.arange(first_step, first_step + count)
     number = (steps[:, None] * size + local).reshape(-1)
     whole = len(number)
@@ -121,14 +135,12 @@ class BatchSource:
     )
 
   def __len__(self) -> int:
-    steps = self._plan.num_steps
-    endless = _MAX_ROW // self._plan.global_batch_size
-    return endless if steps is None else min(steps, endless)
+    return self._plan.step_limit
 
   def __getitem__(self, index: int) -> dict[str, np.ndarray]:
     """Returns the canonical fields, [R, ...] each, of step `index`."""
-    if not 0 <= index < len(self):
-      raise IndexError(f"step must be in 0 .. {len(self) - 1}, got {index}.")
+    # Before the step is looked up among planned groups.
+    self._plan.check_steps(index)
     return self._plan.read(self._planned(int(index)))
 
   def __repr__(self) -> str:

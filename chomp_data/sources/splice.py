@@ -184,18 +184,21 @@ class SpliceSource(row_source.RowSource):
   def describe(self) -> str:
     """Returns the seed's debug summary: documents, lengths, shares, pairs."""
     shown = 10
-    rows = self.quotas()
-    share = rows / max(int(rows.sum()), 1)
-    more = "" if len(rows) <= shown else f" ... {len(rows) - shown} more"
+    count = len(self.documents)
+    more = "" if count <= shown else f" ... {count - shown} more"
 
     def listed(values):
-      return "[" + ", ".join(str(v) for v in values[:shown]) + more + "]"
+      return "[" + ", ".join(str(v) for v in values) + more + "]"
 
-    ids = self.store.document_ids(self.documents[:shown])
+    documents = self.documents[:shown]
+    lengths = self.lengths[:shown].tolist()
+    rows = self.quotas()[:shown]
+    share = rows / len(self)
+    ids = self.store.document_ids(documents)
     lines = [
       (
-        f"[{self.name}] {self.kind}: num_docs={len(rows)}"
-        f" doc_lengths={listed(self.lengths.tolist())}"
+        f"[{self.name}] {self.kind}: num_docs={count}"
+        f" doc_lengths={listed(lengths)}"
       ),
       (
         f"  seq_len={self.seq_len} K={self.space.max_copy_len}"
@@ -215,10 +218,7 @@ class SpliceSource(row_source.RowSource):
     lines += [
       f"  document {document} ({identity!r}): length={length}"
       for document, identity, length in zip(
-        self.documents[:shown].tolist(),
-        ids,
-        self.lengths[:shown].tolist(),
-        strict=True,
+        documents.tolist(), ids, lengths, strict=True
       )
     ]
     return "\n".join(lines)
@@ -242,11 +242,10 @@ class SpliceSource(row_source.RowSource):
     if not weights:
       return None
     found = self.store.find_documents([name for name, _ in weights])
-    slots = {d: i for i, d in enumerate(self.documents.tolist())}
     out = {}
     problems = []
     for name, weight in weights:
-      named = [slots[d] for d in found[name] if d in slots]
+      named = np.flatnonzero(np.isin(self.documents, found[name])).tolist()
       if not named:
         where = "is not selected" if found[name] else "does not exist"
         problems.append(
