@@ -10,7 +10,6 @@ from typing import Any
 
 from chomp_data import schema
 from chomp_data import sources as sources_lib
-from chomp_data.sources import shuffled
 from chomp_data.transforms import formats
 
 PATH = "config.data"
@@ -19,6 +18,8 @@ ROW_KINDS: dict[str, type] = {
   "splice": sources_lib.SpliceOptions,
   "multi_splice": sources_lib.MultiSpliceOptions,
   "windows": sources_lib.WindowOptions,
+  "sequential": sources_lib.SequentialOptions,
+  "bin": sources_lib.BinOptions,
 }
 
 # A row or a batch beyond this is a slip of the finger.
@@ -38,7 +39,14 @@ class DataOptions:
     remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
     worker_count: Child processes that read; 0 reads in the main process.
     batch_format: Names and meanings of a batch's fields.
+    mask_boundary_loss: Whether the first token of a document is no label of
+      the document before it in the row.
+    train_on_eos: Whether EOS is a label.
+    lookahead: Whether batches know the token after their last column where a
+      packed document continues, so that no label is lost there.
     document_id: Whether batches carry `document_id`.
+    shuffle_cache_bytes: Most bytes of the windows of block shuffles, over all
+      sources; wider windows are narrowed.
     prefetch: Batches kept ready on devices.
     timeout_s: Longest wait for one batch, in seconds.
   """
@@ -52,7 +60,11 @@ class DataOptions:
   batch_format: str = schema.option(
     "canonical", schema.choice(tuple(formats.FORMATS))
   )
+  mask_boundary_loss: bool = schema.option(True, schema.boolean())
+  train_on_eos: bool = schema.option(True, schema.boolean())
+  lookahead: bool = schema.option(False, schema.boolean())
   document_id: bool = schema.option(False, schema.boolean())
+  shuffle_cache_bytes: int = schema.option(2 * 2**30, schema.integer(1, 2**62))
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
 
@@ -69,7 +81,7 @@ class SourceOptions:
 
   store: str
   rows: Any
-  shuffle: shuffled.ShuffleOptions
+  shuffle: sources_lib.ShuffleOptions
 
 
 def _plain(data: Any) -> Any:
@@ -122,6 +134,17 @@ def read(
       f"`{PATH}.global_batch_size` times seq_len must be at most"
       f" {_MAX_POSITIONS} positions, got {options.global_batch_size} *"
       f" {options.seq_len}. Lower one of them."
+    )
+  if (
+    options
+    and options.lookahead
+    and not formats.FORMATS[options.batch_format].lookahead
+  ):
+    able = [name for name, form in formats.FORMATS.items() if form.lookahead]
+    problems.append(
+      f"`{PATH}.lookahead` must be False for batch_format"
+      f" {options.batch_format!r}, which has no label after the last column,"
+      f" got True. Unset it, or use one of {', '.join(able)}."
     )
   if data.get("mix"):
     problems.append(
@@ -189,9 +212,13 @@ def _checked_source(
   rows, found = _checked_rows(f"{path}.rows", entry.get("rows"), seq_len)
   problems += found
   shuffle, found = schema.read(
-    shuffled.ShuffleOptions, entry.get("shuffle") or {}, f"{path}.shuffle"
+    sources_lib.ShuffleOptions, entry.get("shuffle") or {}, f"{path}.shuffle"
   )
   problems += found
+  if shuffle is not None:
+    problems += shuffle.problems(
+      f"{path}.shuffle", isinstance(rows, sources_lib.BinOptions)
+    )
   restricted = getattr(rows, "restrict_to_training_subset", False)
   if restricted and shuffle is not None and shuffle.kind != "none":
     problems.append(

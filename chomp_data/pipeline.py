@@ -17,15 +17,16 @@ from typing import TYPE_CHECKING
 import grain
 import numpy as np
 
+from chomp_data import composing
 from chomp_data import options as options_lib
 from chomp_data import schema
-from chomp_data import sources as sources_lib
-from chomp_data import stores
 from chomp_data.loading import batches
 from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import fillers
 from chomp_data.sources import row_source
 from chomp_data.transforms import formats
+from chomp_data.transforms import masks
 
 if TYPE_CHECKING:
   from chomp_data.loading import feed
@@ -56,20 +57,8 @@ class Pipeline:
       StoreError: If a store cannot be opened.
     """
     self.options = options
-    problems: list[str] = []
-    self.sources: dict[str, sources_lib.SpliceSource] = {}
-    self._ordered: dict[str, row_source.RowSource] = {}
-    for name, source in sources.items():
-      try:
-        rows = _row_source(name, source, options)
-        self.sources[name] = rows
-        self._ordered[name] = sources_lib.ShuffledSource(
-          rows, source.shuffle, options.seed
-        )
-      except schema.ConfigError as error:
-        problems += error.problems
-    if problems:
-      raise schema.ConfigError(problems)
+    self._ordered = composing.row_sources(options, sources)
+    self.sources = {name: own.rows for name, own in self._ordered.items()}
     if options.document_id and any(
       source.store.num_documents > _MAX_INT32
       for source in self.sources.values()
@@ -87,6 +76,11 @@ class Pipeline:
       epochs=options.epochs,
       remainder=options.remainder,
       document_id=options.document_id,
+      extra=self._extra_fields(),
+    )
+    self._eos_ids = tuple(
+      fillers.eos_id(source.store, source.options)
+      for source in self.sources.values()
     )
     if self.num_steps == 0:
       raise schema.ConfigError(
@@ -136,6 +130,9 @@ class Pipeline:
       "epochs": self.options.epochs,
       "remainder": self.options.remainder,
       "batch_format": self.options.batch_format,
+      "mask_boundary_loss": self.options.mask_boundary_loss,
+      "train_on_eos": self.options.train_on_eos,
+      "lookahead": self.options.lookahead,
       "document_id": self.options.document_id,
       "sources": {
         name: {
@@ -205,8 +202,22 @@ class Pipeline:
 
   def operations(self) -> list[grain.transforms.Map]:
     """Returns the transforms over batches that the config asks for."""
-    operation = formats.FORMATS[self.options.batch_format]
-    return [] if operation is None else [operation()]
+    own: list[grain.transforms.Map] = []
+    if not self.options.mask_boundary_loss:
+      own.append(masks.MaskBoundaryLoss(enabled=False))
+    if not self.options.train_on_eos:
+      own.append(masks.TrainOnEos(enabled=False, eos_ids=self._eos_ids))
+    operation = formats.FORMATS[self.options.batch_format].transform
+    return own if operation is None else [*own, operation()]
+
+  def _extra_fields(self) -> tuple[str, ...]:
+    """Returns the optional fields that the config's transforms need."""
+    needed = set(formats.FORMATS[self.options.batch_format].needs)
+    if not self.options.mask_boundary_loss:
+      needed.add("attention_mask")
+    if self.options.lookahead:
+      needed.add("next_token")
+    return tuple(sorted(needed))
 
   def batch_source(
     self,
@@ -351,30 +362,3 @@ def _transformed(batch: Any, transforms: Sequence[Any]) -> Any:
     else:
       batch = operation.map(batch)
   return batch
-
-
-def _row_source(
-  name: str,
-  source: options_lib.SourceOptions,
-  options: options_lib.DataOptions,
-) -> sources_lib.SpliceSource:
-  path = f"{options_lib.PATH}.sources.{name}"
-  store = stores.open_store(source.store)
-  if not store.num_documents:
-    raise schema.ConfigError(
-      [
-        f"`{path}.store` must hold a document, got an empty store at"
-        f" {source.store}. Prepare it from text."
-      ]
-    )
-  rows = source.rows
-  if isinstance(rows, sources_lib.WindowOptions):
-    rows = rows.as_splices(options.seq_len)
-  return sources_lib.SpliceSource(
-    store,
-    rows,
-    seq_len=options.seq_len,
-    seed=options.seed,
-    name=name,
-    path=f"{path}.rows",
-  )

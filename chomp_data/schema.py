@@ -39,6 +39,10 @@ class ConfigError(ValueError):
       text = f"{len(problems)} fields of the config are wrong:{lines}"
     super().__init__(text)
 
+  def __reduce__(self):
+    # A worker's error reaches the main process pickled.
+    return type(self), (self.problems,)
+
 
 @dataclasses.dataclass(frozen=True)
 class Rule:

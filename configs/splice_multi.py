@@ -27,7 +27,11 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.prefetch = 2  # batches kept ready on devices
   config.data.timeout_s = 600.0  # seconds
   config.data.batch_format = "canonical"
+  config.data.mask_boundary_loss = True  # no label across documents
+  config.data.train_on_eos = True
+  config.data.lookahead = False  # the token after the last column
   config.data.document_id = True  # for loss by document
+  config.data.shuffle_cache_bytes = 2 * 2**30  # windows of block shuffles
 
   stdlib = ml_collections.ConfigDict()
   stdlib.store = "data/stdlib"
@@ -72,6 +76,11 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   stdlib.rows.eos_token_id = config_dict.placeholder(int)
   stdlib.shuffle = ml_collections.ConfigDict()
   stdlib.shuffle.kind = "full"  # a new permutation each epoch, or 'none'
+  stdlib.shuffle.io_block_size = config_dict.placeholder(int)  # rows
+  stdlib.shuffle.window_blocks = config_dict.placeholder(int)
+  stdlib.shuffle.cache_windows = config_dict.placeholder(int)
+  stdlib.shuffle.perm_type = "feistel"  # or 'linear'
+  stdlib.shuffle.era_length = config_dict.placeholder(int)  # rows
   stdlib.shuffle.seed = config_dict.placeholder(int)
   config.data.sources = ml_collections.ConfigDict({"stdlib": stdlib})
 

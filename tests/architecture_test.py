@@ -18,6 +18,7 @@ LEVELS = [
   {"transforms"},
   {"loading"},
   {"options"},
+  {"composing"},
   {"pipeline"},
   {"audit"},
   {"reference"},

@@ -6,19 +6,26 @@ and workers, and Grain's own state is index arithmetic over steps.
 
 import collections
 import dataclasses
+import functools
+import time
 from typing import Any
 
+from absl import logging
 import grain
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
 
 # Rows planned at once: NumPy's cost by call is shared by all of them.
 _PLANNED_ROWS = 4_096
-_PLANS_KEPT = 4
+_GROUPS_KEPT = 4
+
+# Seconds between log lines of what was read.
+_LOG_S = 60.0
 
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
@@ -29,11 +36,12 @@ class BatchPlan:
   """Which rows every step of a run holds.
 
   Attributes:
-    rows: The run's rows in order; row r of epoch e is e * len(rows) + r.
+    rows: The run's rows in order.
     global_batch_size: Rows of a step over all processes.
     epochs: Passes over `rows`, or None for ever.
     remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
     document_id: Whether batches carry `document_id`.
+    extra: Optional fields that batches carry, of `OPTIONAL_FIELDS`.
   """
 
   rows: row_source.RowSource
@@ -41,11 +49,19 @@ class BatchPlan:
   epochs: int | None
   remainder: str = "drop"
   document_id: bool = False
+  extra: tuple[str, ...] = ()
 
   @property
+  def sources(self) -> dict[str, row_source.RowSource]:
+    """The sources of the rows by name, in the order of `source_id`."""
+    return self.rows.parts()
+
+  @functools.cached_property
   def num_rows(self) -> int | None:
     """Rows of the whole run, filler excluded, or None."""
-    return None if self.epochs is None else self.epochs * len(self.rows)
+    if self.epochs is None:
+      return None
+    return int(self.rows.first_row(np.asarray([self.epochs]))[0])
 
   @property
   def num_steps(self) -> int | None:
@@ -99,21 +115,35 @@ class BatchPlan:
 
   def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
     """Reads and places planned rows: the canonical fields of a batch."""
-    batch = self.rows.read(spans)
+    batch = self.rows.read(spans, self.extra)
     batch["source_id"] = spans.row_source()
     if self.document_id:
       batch["document_id"] = spans.row_documents(self.rows.document_slots)
     return batch
 
 
+@dataclasses.dataclass(frozen=True)
+class _Group:
+  """Steps that are planned, and their chunks fetched, together."""
+
+  first: int
+  last: int
+  spans: spans_lib.Spans
+
+
 class BatchSource:
-  """A Grain source whose record `step` is this process's part of the batch."""
+  """A Grain source whose record `step` is this process's part of the batch.
+
+  Steps are planned in groups that follow the windows of the shuffle, wherever
+  reading begins, and what a group needs is fetched at once.
+  """
 
   def __init__(
     self,
     plan: BatchPlan,
     rows: np.ndarray | None = None,
     fingerprint: str = "",
+    group_steps: int | None = None,
   ):
     """Binds a plan to the rows of one process.
 
@@ -123,16 +153,19 @@ class BatchSource:
         holds, or None for all.
       fingerprint: Identity of the run, for `repr`: the rows are left out, so
         that Grain's state does not depend on the process.
+      group_steps: Most steps of a group, or None for about 4,096 rows.
     """
     self._plan = plan
     self._rows = rows
     self._fingerprint = fingerprint
     local = plan.global_batch_size if rows is None else len(rows)
     self._local = local
-    self._group = max(1, _PLANNED_ROWS // max(local, 1))
-    self._plans: collections.OrderedDict[int, spans_lib.Spans] = (
-      collections.OrderedDict()
+    self._group_steps = group_steps or max(1, _PLANNED_ROWS // max(local, 1))
+    self._groups: collections.deque[_Group] = collections.deque(
+      maxlen=_GROUPS_KEPT
     )
+    self._logged = time.monotonic()
+    self.reads = reads_lib.Reads(plan.sources)
 
   def __len__(self) -> int:
     return self._plan.step_limit
@@ -141,30 +174,69 @@ class BatchSource:
     """Returns the canonical fields, [R, ...] each, of step `index`."""
     # Before the step is looked up among planned groups.
     self._plan.check_steps(index)
-    return self._plan.read(self._planned(int(index)))
+    step = int(index)
+    for group in self._groups:
+      if group.first <= step < group.last:
+        break
+    else:
+      group = self._planned(step)
+    first = (step - group.first) * self._local
+    spans = group.spans.rows(first, first + self._local)
+    self.reads.add_batch(spans)
+    return self._plan.read(spans)
 
   def __repr__(self) -> str:
     return f"BatchSource({self._fingerprint})"
 
   def __getstate__(self) -> dict[str, Any]:
-    return {**self.__dict__, "_plans": collections.OrderedDict()}
+    return {
+      "plan": self._plan,
+      "rows": self._rows,
+      "fingerprint": self._fingerprint,
+      "group_steps": self._group_steps,
+    }
 
   def __setstate__(self, state: dict[str, Any]) -> None:
-    self.__dict__.update(state)
+    self.__init__(**state)
     # Grain sends the source to its workers by pickling it.
     workers.end_with_parent()
 
-  def _planned(self, step: int) -> spans_lib.Spans:
-    group, offset = divmod(step, self._group)
-    plan = self._plans.get(group)
-    if plan is None:
-      first = group * self._group
-      count = min(self._group, len(self) - first)
-      plan = self._plan.plan(first, count, self._rows)
-      self._plans[group] = plan
-      if len(self._plans) > _PLANS_KEPT:
-        self._plans.popitem(last=False)
-    return plan.rows(offset * self._local, (offset + 1) * self._local)
+  def _planned(self, step: int) -> _Group:
+    first, last = self._group_of(step)
+    spans = self._plan.plan(first, last - first, self._rows)
+    self._plan.rows.prefetch(spans)
+    self.reads.add_group(spans)
+    group = _Group(first, last, spans)
+    self._groups.append(group)
+    if time.monotonic() - self._logged > _LOG_S:
+      self._logged = time.monotonic()
+      for line in reads_lib.lines(self.reads.by_source()):
+        logging.info("%s", line)
+    return group
+
+  def _group_of(self, step: int) -> tuple[int, int]:
+    """Returns the steps planned together with a step.
+
+    A shuffle window that is longer than a group is cut from its own begin on,
+    shorter ones go together: no window is split that need not be.
+    """
+    most = self._group_steps
+    first, last = self._steps_of_window(step)
+    if last - first > most:
+      first += (step - first) // most * most
+      last = min(last, first + most)
+    while last < len(self):
+      _, end = self._steps_of_window(last)
+      if end - first > most:
+        break
+      last = end
+    return first, min(last, len(self))
+
+  def _steps_of_window(self, step: int) -> tuple[int, int]:
+    """Returns the steps whose first row is of the same window."""
+    size = self._plan.global_batch_size
+    low, high = self._plan.rows.read_group(step * size)
+    return -(-low // size), -(-high // size)
 
 
 class StepSampler:

@@ -26,6 +26,8 @@ class RowLayout:
       outside the segment and is never trained on.
     positions: 'column', the absolute column, or 'segment', counted from each
       segment's first column.
+    bos_id: Token id of an added BOS, or None.
+    eos_id: Token id of an added EOS, or None.
   """
 
   seq_len: int
@@ -33,6 +35,8 @@ class RowLayout:
   trailing_filler_in_segment: bool = True
   token_before_document: int | None = None
   positions: str = "column"
+  bos_id: int | None = None
+  eos_id: int | None = None
 
 
 def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
@@ -54,6 +58,11 @@ def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
     row, column = spans.row[first], spans.column[first]
     shifted = column > 0
     grid[row[shifted], column[shifted] - 1] = layout.token_before_document
+  if spans.bos is not None and layout.bos_id is not None:
+    grid[spans.row[spans.bos], spans.column[spans.bos]] = layout.bos_id
+  if spans.eos is not None and layout.eos_id is not None:
+    last = spans.column[spans.eos] + spans.length[spans.eos] - 1
+    grid[spans.row[spans.eos], last] = layout.eos_id
   return grid
 
 

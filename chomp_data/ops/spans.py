@@ -5,7 +5,9 @@ row-major order (by row, then by column). Lengths, starts and columns are in
 tokens. NumPy only.
 """
 
+from collections.abc import Sequence
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +23,14 @@ class Spans:
     document: int64[N], document index within its store.
     start: int64[N], first token within the document.
     offset: int64[N], the same token within the store's tokens.
-    length: int64[N], number of tokens, at least 1.
+    length: int64[N], number of positions, at least 1, added tokens included.
     column: int64[N], where the first token goes in the row.
     segment: int32[N], the segment id of the span's positions, from 1.
+    bos: bool[N], whether a BOS that the store lacks comes first, or None where
+      none has one. It stands before `start` and counts in `length`.
+    eos: bool[N], the same of an EOS that comes last.
+    following: int8[N], what follows the span in its document: nothing (0), a
+      token of the store (1) or an added EOS (2); None where it is not known.
   """
 
   num_rows: int
@@ -35,6 +42,9 @@ class Spans:
   length: np.ndarray
   column: np.ndarray
   segment: np.ndarray
+  bos: np.ndarray | None = None
+  eos: np.ndarray | None = None
+  following: np.ndarray | None = None
 
   def __len__(self) -> int:
     return len(self.row)
@@ -53,7 +63,37 @@ class Spans:
       length=self.length[cut],
       column=self.column[cut],
       segment=self.segment[cut],
+      bos=None if self.bos is None else self.bos[cut],
+      eos=None if self.eos is None else self.eos[cut],
+      following=None if self.following is None else self.following[cut],
     )
+
+  def take(self, pick: np.ndarray, row: np.ndarray, num_rows: int) -> "Spans":
+    """Returns chosen spans in other rows.
+
+    Args:
+      pick: int64[M], which spans, in row-major order of their new rows.
+      row: int64[M], the new row of each.
+      num_rows: Rows of the result.
+    """
+    values: dict[str, Any] = {}
+    for name in _VALUES:
+      value = getattr(self, name)
+      values[name] = None if value is None else value[pick]
+    return Spans(num_rows=num_rows, row=row, **values)
+
+  def ends(self) -> np.ndarray:
+    """Returns int64[N], the column right of each span."""
+    return self.column + self.length
+
+  def stored(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (length, column) of the tokens that the store has, int64[N]."""
+    length, column = self.length, self.column
+    if self.bos is not None:
+      length, column = length - self.bos, column + self.bos
+    if self.eos is not None:
+      length = length - self.eos
+    return length, column
 
   def row_source(self) -> np.ndarray:
     """Returns int32[num_rows], each row's source; -1 for filler rows."""
@@ -76,3 +116,42 @@ class Spans:
     fits = slot < num_slots
     out[row[fits], slot[fits]] = self.document[first_of_document][fits]
     return out
+
+
+# The fields of one value a span, its row left out.
+_VALUES = tuple(
+  field.name
+  for field in dataclasses.fields(Spans)
+  if field.name not in ("num_rows", "row")
+)
+
+
+def concatenated(parts: Sequence[Spans]) -> Spans:
+  """Returns plans one after the other, as one plan.
+
+  Args:
+    parts: At least one plan, all with the same optional fields.
+  """
+  before, rows = 0, []
+  for part in parts:
+    rows.append(part.row + before)
+    before += part.num_rows
+  values: dict[str, Any] = {}
+  for name in _VALUES:
+    columns = [getattr(part, name) for part in parts]
+    values[name] = None if columns[0] is None else np.concatenate(columns)
+  return Spans(num_rows=before, row=np.concatenate(rows), **values)
+
+
+def merged(parts: Sequence[Spans], rows: Sequence[np.ndarray]) -> Spans:
+  """Returns plans of disjoint rows as one plan.
+
+  Args:
+    parts: At least one plan, all with the same optional fields.
+    rows: int64[part.num_rows] for each part, where its rows go; together
+      0 .. the number of all rows - 1.
+  """
+  whole = concatenated(parts)
+  row = np.concatenate(rows)[whole.row]
+  order = np.argsort(row, kind="stable")
+  return whole.take(order, row[order], whole.num_rows)

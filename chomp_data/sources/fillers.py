@@ -1,9 +1,12 @@
-"""Filler token ids: from the store's tokenizer, or as the options say."""
+"""Special token ids: from the store's tokenizer, or as the options say."""
+
+from collections.abc import Iterable
 
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.ops import placing
 from chomp_data.sources import options as options_lib
+from chomp_data.sources import packing_options
 
 
 def row_layout(
@@ -28,9 +31,72 @@ def row_layout(
   Raises:
     ConfigError: If an id that is needed is unknown or out of the vocabulary.
   """
-  problems: list[str] = []
+  kinds = {options.filler, *(("eos",) if eos_before_document else ())}
+  ids = _token_ids(store, options, kinds, path)
+  return placing.RowLayout(
+    seq_len=seq_len,
+    filler_id=ids[options.filler],
+    trailing_filler_in_segment=options.trailing_filler_in_segment,
+    token_before_document=ids["eos"] if eos_before_document else None,
+  )
 
-  def token_id(kind: str) -> int:
+
+def packed_layout(
+  store: stores.Store,
+  options: packing_options.PackingOptions,
+  seq_len: int,
+  path: str,
+) -> placing.RowLayout:
+  """Returns the layout of rows of several documents each.
+
+  Args:
+    store: Its tokenizer gives the ids that the options do not.
+    options: Filler, added tokens and positions.
+    seq_len: Positions of a row.
+    path: Dotted path of the options, for messages.
+
+  Raises:
+    ConfigError: If an id that is needed is unknown or out of the vocabulary,
+      or if the store has the tokens that would be added.
+  """
+  info = store.tokenizer_info
+  problems = [
+    f"`{path}.add_{kind}` must be False, because the documents of {store.path}"
+    f" have their {kind.upper()} already, got True. Unset it."
+    for kind in ("bos", "eos")
+    if getattr(options, f"add_{kind}") and getattr(info, f"adds_{kind}")
+  ]
+  if problems:
+    raise schema.ConfigError(problems)
+  kinds = {options.filler}
+  kinds |= {kind for kind in ("bos", "eos") if getattr(options, f"add_{kind}")}
+  ids = _token_ids(store, options, kinds, path)
+  return placing.RowLayout(
+    seq_len=seq_len,
+    filler_id=ids[options.filler],
+    trailing_filler_in_segment=options.trailing_filler_in_segment,
+    positions="segment" if options.reset_positions else "column",
+    bos_id=ids["bos"] if options.add_bos else None,
+    eos_id=ids["eos"] if options.add_eos else None,
+  )
+
+
+def eos_id(
+  store: stores.Store, options: options_lib.FillerOptions
+) -> int | None:
+  """Returns the id of a source's EOS: its options', else the tokenizer's."""
+  own = options.eos_token_id
+  return store.tokenizer_info.eos_id if own is None else own
+
+
+def _token_ids(
+  store: stores.Store,
+  options: options_lib.FillerOptions,
+  kinds: Iterable[str],
+  path: str,
+) -> dict[str, int]:
+  problems, ids = [], {}
+  for kind in sorted(kinds):
     own = getattr(options, f"{kind}_token_id")
     # An id of 0 is an id: only None means that there is none.
     value = (
@@ -39,11 +105,10 @@ def row_layout(
     if value is None:
       problems.append(
         f"`{path}.{kind}_token_id` must be set, because the tokenizer of"
-        f" {store.path} has no {kind} token. Set it, or choose another"
-        " filler."
+        f" {store.path} has no {kind} token. Set it, or do without it"
+        " (filler, add_bos, add_eos, eos_before_document)."
       )
-      return 0
-    if value >= store.vocab_size:
+    elif value >= store.vocab_size:
       problems.append(
         schema.bad_value(
           f"{path}.{kind}_token_id",
@@ -52,14 +117,8 @@ def row_layout(
           "Correct it.",
         )
       )
-    return value
-
-  layout = placing.RowLayout(
-    seq_len=seq_len,
-    filler_id=token_id(options.filler),
-    trailing_filler_in_segment=options.trailing_filler_in_segment,
-    token_before_document=token_id("eos") if eos_before_document else None,
-  )
+    else:
+      ids[kind] = value
   if problems:
     raise schema.ConfigError(problems)
-  return layout
+  return ids

@@ -121,6 +121,35 @@ class GridSource(row_source.RowSource):
     }
 
 
+def of_documents(
+  source: row_source.RowSource, num_starts: int = 4, num_docs: int = 10
+) -> GridSource:
+  """Returns the first documents of a packed source, from column 0.
+
+  Args:
+    source: Its store and layout are used.
+    num_starts: Starts of each document, evenly spaced.
+    num_docs: Documents of at least two tokens.
+  """
+  found, lengths = np.empty(0, np.int64), np.empty(0, np.int64)
+  for first, part in source.store.iter_lengths():
+    some = np.flatnonzero(part > 1)[: num_docs - len(found)]
+    found = np.concatenate([found, first + some])
+    lengths = np.concatenate([lengths, part[some]])
+    if len(found) == num_docs:
+      break
+  last = np.maximum(lengths - source.seq_len, 0)
+  return GridSource(
+    source.store,
+    found,
+    evenly_spaced(last, num_starts),
+    np.zeros(1, np.int64),
+    seq_len=source.seq_len,
+    layout=source.layout,
+    name=f"{source.name}/validation",
+  )
+
+
 def evenly_spaced(stop: np.ndarray, count: int) -> np.ndarray:
   """Returns int64[D, count]: 0 .. stop in equal steps, ends included.
 

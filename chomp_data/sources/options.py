@@ -4,6 +4,7 @@ Names are the seeds' own. Lengths are in tokens.
 """
 
 import dataclasses
+from typing import Any
 
 from chomp_data import schema
 from chomp_data.index import selection
@@ -83,3 +84,33 @@ class FillerOptions:
   trailing_filler_in_segment: bool = schema.option(True, schema.boolean())
   pad_token_id: int | None = schema.option(None, _TOKEN_ID)
   eos_token_id: int | None = schema.option(None, _TOKEN_ID)
+
+
+def checked(options: Any, seq_len: int, path: str) -> tuple[Any, int]:
+  """Returns a source's options and seq_len, checked and converted.
+
+  Args:
+    options: A dataclass of options with a method `problems`.
+    seq_len: Positions of a row.
+    path: Dotted path of the options, for messages.
+
+  Raises:
+    ConfigError: If fields are wrong; all of them are listed.
+  """
+  section = {
+    f.name: getattr(options, f.name) for f in dataclasses.fields(options)
+  }
+  read, problems = schema.read(type(options), section, path)
+  try:
+    seq_len = schema.integer(2).convert(seq_len)
+  except (TypeError, ValueError):
+    problems.append(
+      schema.bad_value(
+        "seq_len", "a whole number of at least 2", seq_len, "Correct it."
+      )
+    )
+  else:
+    problems += [] if read is None else read.problems(path, seq_len)
+  if problems:
+    raise schema.ConfigError(problems)
+  return read, seq_len

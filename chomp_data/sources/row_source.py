@@ -2,13 +2,15 @@
 
 A feature writes `plan`, a pure function from row numbers to spans; everything
 that touches tokens is here. A row source is also a plain Grain
-`RandomAccessDataSource` of rows. Row r is row r % len of epoch r // len, so
-`plan` also takes rows beyond the first epoch.
+`RandomAccessDataSource` of rows. Rows are numbered through all epochs, so
+`plan` also takes rows beyond the first one.
 """
 
 import abc
+from collections.abc import Collection
 import hashlib
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -17,18 +19,26 @@ from chomp_data import stores
 from chomp_data.ops import placing
 from chomp_data.ops import spans as spans_lib
 
+# Rows read together where nothing says which.
+_GROUP_ROWS = 1_024
+
+# Fields that are made on request only.
+OPTIONAL_FIELDS = ("attention_mask", "next_token")
+
 
 class RowSource(abc.ABC):
   """Rows of `seq_len` tokens, any of them by random access.
 
   Attributes:
     name: The source's name in a pipeline; seeds and logs go by it.
+    options: What it was made from, with the fields of `FillerOptions`.
     store: Where its tokens are.
     layout: How its rows look around their spans.
     document_slots: Most documents a row can hold.
   """
 
   name: str
+  options: Any
   store: stores.Store
   layout: placing.RowLayout
   document_slots: int
@@ -40,7 +50,67 @@ class RowSource(abc.ABC):
 
   @abc.abstractmethod
   def __len__(self) -> int:
-    """Returns the rows of one epoch."""
+    """Returns the rows of the first epoch."""
+
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row, int64[N].
+
+    Args:
+      epoch: int64[N], from 0.
+    """
+    return epoch * len(self)
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, row of that epoch) of rows, int64[N] each.
+
+    Args:
+      rows: int64[N], at least 0.
+    """
+    epoch, index = np.divmod(rows, len(self))
+    return epoch, index
+
+  def block_starts(self, epoch: int) -> np.ndarray | None:
+    """Returns the first row of each block that is read together.
+
+    Args:
+      epoch: The epoch.
+
+    Returns:
+      int64[num_blocks + 1], from 0 to the rows of the epoch, or None where
+      rows form no blocks of their own.
+    """
+    del epoch
+    return None
+
+  def chunk_rows(self) -> int:
+    """Returns how many rows one chunk of the store holds, at least 1."""
+    return max(1, self.store.chunk_tokens // self.seq_len)
+
+  def block_chunks(self, block_rows: float) -> int:
+    """Returns how many chunks of the store a block of rows touches, at most.
+
+    Args:
+      block_rows: Rows of a block; a mean where blocks differ.
+    """
+    tokens = block_rows * self.seq_len
+    return math.ceil(tokens / self.store.chunk_tokens) + 1
+
+  def read_group(self, row: int) -> tuple[int, int]:
+    """Returns rows first .. last - 1 around a row that are best read together.
+
+    Args:
+      row: A row number through all epochs.
+    """
+    first = row // _GROUP_ROWS * _GROUP_ROWS
+    return first, first + _GROUP_ROWS
+
+  def parts(self) -> "dict[str, RowSource]":
+    """Returns the sources that rows come from, in the order of `source`."""
+    return {self.name: self}
+
+  def prefetch(self, spans: spans_lib.Spans) -> None:
+    """Fetches what reading the rows of a plan will need, at once."""
+    self.store.prefetch(spans.offset, spans.stored()[0])
 
   @abc.abstractmethod
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
@@ -57,28 +127,66 @@ class RowSource(abc.ABC):
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides this source's rows, as JSON values."""
 
+  def validation(self) -> "RowSource":
+    """Returns a fixed small grid of documents, for evaluation."""
+    raise NotImplementedError(f"{type(self).__name__} has no validation rows.")
+
   def describe(self) -> str:
     """Returns a summary for the log, several lines."""
     return f"[{self.name}] {len(self)} rows an epoch"
 
-  def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
+  def read(
+    self, spans: spans_lib.Spans, extra: Collection[str] = ()
+  ) -> dict[str, np.ndarray]:
     """Reads and places planned rows.
 
     Args:
       spans: A plan of this source.
+      extra: Which of `OPTIONAL_FIELDS` to make too. With `next_token`, a row's
+        last column is trained on where its document continues.
 
     Returns:
       `tokens`, `segment_ids`, `positions` int32[N, seq_len] and `loss_mask`
-      bool[N, seq_len], all fresh.
+      bool[N, seq_len], all fresh; `attention_mask` bool[N, seq_len], which
+      positions are not padding; `next_token` int32[N], the token after the
+      last column, or filler.
     """
     tokens = placing.token_grid(spans, self.layout)
+    length, column = spans.stored()
     self.store.copy_tokens(
       spans.offset,
-      spans.length,
+      length,
       tokens.reshape(-1),
-      spans.row * self.seq_len + spans.column,
+      spans.row * self.seq_len + column,
     )
-    return {"tokens": tokens, **placing.span_fields(spans, self.layout)}
+    batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
+    if "attention_mask" in extra:
+      batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
+    if "next_token" in extra:
+      known, batch["next_token"] = self._next_tokens(spans)
+      batch["loss_mask"][:, -1] |= known
+    return batch
+
+  def _next_tokens(
+    self, spans: spans_lib.Spans
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (whether the document continues bool[N], next token int32[N])."""
+    known = np.zeros(spans.num_rows, np.bool_)
+    token = np.full(spans.num_rows, self.layout.filler_id, np.int32)
+    if spans.following is not None:
+      last = np.flatnonzero(
+        (spans.ends() == self.seq_len) & (spans.following > 0)
+      )
+      known[spans.row[last]] = True
+      stored = last[spans.following[last] == 1]
+      after = (spans.offset + spans.stored()[0])[stored]
+      token[spans.row[stored]] = self.store.read_tokens(
+        after, np.ones(len(stored), np.int64)
+      )
+      added = last[spans.following[last] == 2]
+      if self.layout.eos_id is not None:
+        token[spans.row[added]] = self.layout.eos_id
+    return known, token
 
   def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
     """Returns the canonical fields of rows, and their documents.

@@ -1,39 +1,36 @@
-"""A row source in another order: each epoch its own permutation."""
+"""A row source in another order, each epoch its own; see `index/orders.py`."""
 
 import dataclasses
 from typing import Any
 
+from absl import logging
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.index import hashing
-from chomp_data.index import permutation
+from chomp_data.index import orders
+from chomp_data.index import unequal_blocks
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
+from chomp_data.sources import shuffle_options
+from chomp_data.sources.shuffle_options import ShuffleOptions
 
-SHUFFLE_KINDS = ("none", "full")
+DEFAULT_BUDGET = 2 * 2**30
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ShuffleOptions:
-  """How a source's rows are ordered.
-
-  Attributes:
-    kind: 'none', or 'full' for a permutation of the whole epoch.
-    seed: Seed of the order; None derives it from the run's.
-  """
-
-  kind: str = schema.option("none", schema.choice(SHUFFLE_KINDS))
-  seed: int | None = schema.option(
-    None, schema.optional(schema.integer(0, 2**63 - 1))
-  )
+# A length at or beyond this stands for a source without an end.
+_ENDLESS = 2**62
 
 
 class ShuffledSource(row_source.RowSource):
-  """The rows of another source, permuted anew in every epoch."""
+  """The rows of another source, reordered anew in every epoch."""
 
   def __init__(
-    self, rows: row_source.RowSource, options: ShuffleOptions, seed: int
+    self,
+    rows: row_source.RowSource,
+    options: ShuffleOptions,
+    seed: int,
+    *,
+    cache_bytes: int = DEFAULT_BUDGET,
+    path: str = "shuffle",
   ):
     """Wraps a source.
 
@@ -41,37 +38,158 @@ class ShuffledSource(row_source.RowSource):
       rows: The source to reorder.
       options: The order.
       seed: The run's seed, used where the options have none.
+      cache_bytes: Most bytes of the windows of a block shuffle.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If the options contradict each other or the source.
     """
+    own_blocks = rows.block_starts(0) is not None
+    problems = options.problems(path, own_blocks)
+    if len(rows) >= _ENDLESS:
+      problems.append(
+        f"`{path}.kind` must be 'none' for a source without an end, got"
+        f" {options.kind!r}. A shuffle needs epochs: give the source a length."
+      )
+    if problems:
+      raise schema.ConfigError(problems)
     self.rows = rows
     self.options = options
     self.name = rows.name
     self.store = rows.store
     self.layout = rows.layout
     self.document_slots = rows.document_slots
-    if options.seed is None:
-      self._key = hashing.fold_key(seed, rows.name, "shuffle")
-    else:
-      self._key = hashing.fold_key("own", options.seed, rows.name, "shuffle")
+    self.windows: shuffle_options.Windows | None = None
+    key = orders.order_key(seed, rows.name, options.seed)
+    self._order = self._make_order(key, own_blocks, cache_bytes, path)
 
   def __len__(self) -> int:
     return len(self.rows)
 
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row; see `RowSource`."""
+    return self.rows.first_row(epoch)
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, position in that epoch); see `RowSource`."""
+    return self.rows.locate(rows)
+
+  def order(self, rows: np.ndarray) -> np.ndarray:
+    """Returns which rows of the wrapped source stand at positions.
+
+    Args:
+      rows: int64[N], positions through all epochs.
+    """
+    rows = np.asarray(rows, np.int64)
+    if self.options.kind == "none" or not len(rows):
+      return rows
+    epoch, index = self.rows.locate(rows)
+    if (epoch == epoch[0]).all():
+      # One epoch, the common case, is passed on as a number.
+      number = epoch[:1]
+      first = int(self.rows.first_row(number)[0])
+      size = int(self.rows.first_row(number + 1)[0]) - first
+      return first + self._order.permute(index, int(number[0]), size)
+    first = self.rows.first_row(epoch)
+    size = self.rows.first_row(epoch + 1) - first
+    return first + self._order.permute(index, epoch, size)
+
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
-    if self.options.kind == "none":
-      return self.rows.plan(rows)
-    size = len(self.rows)
-    epoch, index = np.divmod(rows, size)
-    keys = hashing.fold(self._key, epoch)
-    return self.rows.plan(epoch * size + permutation.permute(index, size, keys))
+    return self.rows.plan(self.order(rows))
+
+  def parts(self) -> dict[str, row_source.RowSource]:
+    """Returns the wrapped source; see `RowSource`."""
+    return self.rows.parts()
+
+  def prefetch(self, spans: spans_lib.Spans) -> None:
+    """Fetches what a plan will need; see `RowSource`."""
+    self.rows.prefetch(spans)
+
+  def read_group(self, row: int) -> tuple[int, int]:
+    """Returns the rows of the shuffle window that a row lies in."""
+    if self.options.kind not in ("block", "era"):
+      return super().read_group(row)
+    number = np.asarray([row], np.int64)
+    epoch, index = self.rows.locate(number)
+    start = self.rows.first_row(epoch)
+    size = self.rows.first_row(epoch + 1) - start
+    first, last = self._order.window_bounds(index, epoch, size)
+    return int((start + first)[0]), int((start + last)[0])
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides this source's rows, as JSON values."""
-    return {
-      **self.rows.fingerprint(),
-      "shuffle": dataclasses.asdict(self.options),
-    }
+    shuffle = dataclasses.asdict(self.options)
+    # What is kept in memory decides nothing; how wide windows are does.
+    del shuffle["cache_windows"]
+    if self.windows is not None:
+      shuffle["window_blocks"] = self.windows.window_blocks
+      if isinstance(self._order, orders.BlockOrder):
+        shuffle["io_block_size"] = self._order.io_block_size
+    return {**self.rows.fingerprint(), "shuffle": shuffle}
 
   def describe(self) -> str:
     """Returns the summary of the rows and how they are shuffled."""
-    return f"{self.rows.describe()}\n  shuffle={self.options.kind}"
+    how = [f"shuffle={self.options.kind}"]
+    if self.windows is not None:
+      if isinstance(self._order, orders.BlockOrder):
+        how.append(f"io_block_size={self._order.io_block_size}")
+      else:
+        how.append("blocks=packing windows")
+      how += [
+        f"window_blocks={self.windows.window_blocks}",
+        f"cache_windows={self.windows.cache_windows}",
+        f"cache_bytes={self.windows.total_bytes}",
+      ]
+    if self.options.kind == "era":
+      how.append(f"era_length={self.options.era_length}")
+    return f"{self.rows.describe()}\n  {' '.join(how)}"
+
+  def _block_starts(self, epoch: int) -> np.ndarray:
+    starts = self.rows.block_starts(epoch)
+    if starts is None:
+      raise TypeError(f"{self.rows!r} has no blocks in epoch {epoch}.")
+    return starts
+
+  def _make_order(
+    self, key: int, own_blocks: bool, cache_bytes: int, path: str
+  ) -> orders.Order:
+    options = self.options
+    match options.kind:
+      case "full":
+        return orders.FullOrder(key, options.perm_type)
+      case "era":
+        return orders.EraOrder(
+          options.era_length or 1, key, perm_type=options.perm_type
+        )
+      case "block":
+        block = options.io_block_size or self.rows.chunk_rows()
+        if own_blocks:
+          num_blocks = len(self._block_starts(0)) - 1
+          block_rows = len(self.rows) / max(num_blocks, 1)
+        else:
+          block_rows = block
+        self.windows = shuffle_options.windows_within(
+          options,
+          self.rows.block_chunks(block_rows)
+          * self.store.chunk_tokens
+          * self.store.token_dtype.itemsize,
+          cache_bytes,
+        )
+        self.store.set_cache_bytes(self.windows.total_bytes)
+        if self.windows.narrowed is not None:
+          logging.warning("%s: %s.", path, self.windows.narrowed)
+        if own_blocks:
+          return unequal_blocks.UnequalBlockOrder(
+            boundaries=self._block_starts,
+            window_blocks=self.windows.window_blocks,
+            key=key,
+            perm_type=options.perm_type,
+          )
+        return orders.BlockOrder(
+          io_block_size=block,
+          window_blocks=self.windows.window_blocks,
+          key=key,
+          perm_type=options.perm_type,
+        )
+    return orders.NoneOrder()

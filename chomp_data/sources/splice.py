@@ -20,6 +20,7 @@ from chomp_data.index import schedule as schedule_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
+from chomp_data.sources import options as options_lib
 from chomp_data.sources import row_source
 from chomp_data.sources.splice_options import MultiSpliceOptions
 from chomp_data.sources.splice_options import SpliceOptions
@@ -56,7 +57,7 @@ class SpliceSource(row_source.RowSource):
     Raises:
       ConfigError: If options contradict each other or leave no row.
     """
-    options, seq_len = _checked(options, seq_len, path)
+    options, seq_len = options_lib.checked(options, seq_len, path)
     self.name = name
     self.store = store
     self.options = options
@@ -300,24 +301,3 @@ class SpliceSource(row_source.RowSource):
         len(usable),
         int(self.lengths[~usable].max()),
       )
-
-
-def _checked(options: Any, seq_len: int, path: str) -> tuple[Any, int]:
-  """Returns options and seq_len as plain values; raises all their problems."""
-  section = {
-    f.name: getattr(options, f.name) for f in dataclasses.fields(options)
-  }
-  read, problems = schema.read(type(options), section, path)
-  try:
-    seq_len = schema.integer(2).convert(seq_len)
-  except (TypeError, ValueError):
-    problems.append(
-      schema.bad_value(
-        "seq_len", "a whole number of at least 2", seq_len, "Correct it."
-      )
-    )
-  else:
-    problems += [] if read is None else read.problems(path, seq_len)
-  if problems:
-    raise schema.ConfigError(problems)
-  return read, seq_len

@@ -1,5 +1,11 @@
 """Stores: tokenized corpora on disk, opened, read, checked and written."""
 
+from chomp_data.stores.array_record import (
+  ArrayRecordOptions as ArrayRecordOptions,
+)
+from chomp_data.stores.array_record import (
+  open_array_records as open_array_records,
+)
 from chomp_data.stores.arrays import Counters as Counters
 from chomp_data.stores.errors import StoreError as StoreError
 from chomp_data.stores.manifest import Manifest as Manifest

@@ -1,8 +1,9 @@
 """Reading compressed arrays through TensorStore, with a cache of chunks.
 
 Chunks are fetched whole, in one batch for each request, and kept decoded
-within a budget of bytes. This is also the way to stores that are not on a
-local disk: `kvstore_spec` is the only place that says where files are.
+within a budget of bytes; those used longest ago go first. This is also the way
+to stores that are not on a local disk: `kvstore_spec` is the only place that
+says where files are.
 """
 
 import collections
@@ -39,28 +40,68 @@ class CachedArray(arrays.StoredArray):
     self._cache: collections.OrderedDict[int, np.ndarray] = (
       collections.OrderedDict()
     )
+    # Fetched by `prefetch` and not copied from since.
+    self._ahead: set[int] = set()
     self._room = max(1, cache_bytes // self._layout.chunk_bytes)
     self._array: ts.TensorStore | None = None
     self._lock = threading.RLock()
 
   def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    wanted = chunks.tolist()
-    for low in range(0, len(wanted), self._room):
-      yield from self._some(wanted[low : low + self._room])
+    with self._lock:
+      room = self._room
+      held = [i for i in chunks.tolist() if i in self._cache]
+      missing = [i for i in chunks.tolist() if i not in self._cache]
+      found = self._some(held)
+    # What is held goes first: fetching the others may evict it.
+    yield from found
+    del found
+    for low in range(0, len(missing), room):
+      yield from self._some(missing[low : low + room])
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    with self._lock:
+      self._room = max(1, cache_bytes // self._layout.chunk_bytes)
+      self._evict(self._room)
+
+  def _prefetch(self, chunks: np.ndarray) -> None:
+    with self._lock:
+      wanted = list(dict.fromkeys(chunks.tolist()))[: self._room]
+      self.counters.chunk_requests += len(wanted)
+      self._ahead = set(wanted)
+      self._hold(wanted)
 
   def _some(self, chunks: list[int]) -> list[tuple[int, np.ndarray]]:
     """Returns chunks that fit in the cache together."""
     with self._lock:
-      held = {i: self._cache[i] for i in chunks if i in self._cache}
-      missing = [i for i in chunks if i not in held]
-      if missing:
-        held.update(zip(missing, self._fetch(missing), strict=True))
-      for index in chunks:
-        self._cache[index] = held[index]
-        self._cache.move_to_end(index)
-      while len(self._cache) > self._room:
-        self._cache.popitem(last=False)
-      return list(held.items())
+      found = self._hold(chunks)
+      self._ahead.difference_update(chunks)
+      return list(found.items())
+
+  def _hold(self, chunks: list[int]) -> dict[int, np.ndarray]:
+    """Brings chunks into the cache, those that are missing in one batch."""
+    found = {i: self._cache[i] for i in chunks if i in self._cache}
+    missing = [i for i in chunks if i not in found]
+    if missing:
+      # Before and not after: both together stay within the room.
+      self._evict(self._room - len(missing))
+      found.update(zip(missing, self._fetch(missing), strict=True))
+    for chunk in chunks:
+      self._cache[chunk] = found[chunk]
+      self._cache.move_to_end(chunk)
+    self._evict(self._room)
+    return found
+
+  def _evict(self, room: int) -> None:
+    """Leaves `room` chunks at most: first go those used longest ago.
+
+    Chunks that `prefetch` brought go after those already copied from, however
+    long ago: their turn is still to come.
+    """
+    excess = len(self._cache) - room
+    if excess > 0:
+      in_order = sorted(self._cache, key=self._ahead.__contains__)
+      for chunk in in_order[:excess]:
+        del self._cache[chunk]
 
   def _fetch(self, chunks: list[int]) -> list[np.ndarray]:
     size = self._layout.chunk
@@ -80,8 +121,10 @@ class CachedArray(arrays.StoredArray):
         raise self.damaged(
           shard, f"chunk {chunk} must be readable, got {_first_line(error)}"
         ) from error
-      data = np.zeros(size, self._layout.numpy_dtype)
-      data[: len(values)] = values
+      data = values
+      if len(values) < size:
+        data = np.zeros(size, self._layout.numpy_dtype)
+        data[: len(values)] = values
       data.flags.writeable = False
       out.append(self.verify(chunk, data))
     return out

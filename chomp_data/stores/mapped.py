@@ -6,6 +6,7 @@ a file descriptor; which chunks were checked is remembered for the process.
 """
 
 from collections.abc import Iterator
+import contextlib
 import mmap
 import os
 import pathlib
@@ -25,6 +26,11 @@ MAX_OPEN_SHARDS = 256
 GATHER_MEAN_LENGTH = 64
 GATHER_MIN_SPANS = 128
 
+# A chunk's first touch reads all of it. Where the system was asked for 128
+# chunks of 512 KiB at once that were not in memory, they took 0.1 s instead of
+# 0.3 s to read (measured on a virtual disk; by itself it reads 128 KiB ahead).
+READ_AHEAD_BYTES = 256 * 2**20
+
 
 class MappedArray(arrays.StoredArray):
   """An uncompressed array of local files."""
@@ -41,6 +47,7 @@ class MappedArray(arrays.StoredArray):
     super().__init__(directory, entry, counters, check)
     self._max_open = max_open_shards
     self._verified = np.zeros(self._layout.num_chunks, bool)
+    self._advised = np.zeros(self._layout.num_chunks, bool)
     # Values of 8 bytes are only 4-byte aligned, so they are gathered in words.
     self._words_per_value = self._layout.numpy_dtype.itemsize // 4 or 1
     self._word = np.dtype(
@@ -49,6 +56,7 @@ class MappedArray(arrays.StoredArray):
     # Where a chunk begins in its shard, in words; set as shards are opened.
     self._base = np.zeros(self._layout.num_chunks, np.int64)
     self._shards: dict[int, np.ndarray] = {}
+    self._maps: dict[int, mmap.mmap] = {}
     # Checked chunks of open shards; the hot path looks only here.
     self._views: dict[int, np.ndarray] = {}
     self._lock = threading.RLock()
@@ -72,12 +80,13 @@ class MappedArray(arrays.StoredArray):
       and int(lengths.sum()) < GATHER_MEAN_LENGTH * count
     ):
       arrays.check_spans(
-        starts, lengths, positions, self._layout.size, len(out)
+        starts, lengths, self._layout.size, positions, len(out)
       )
-      self.counters.logical_reads += count
       self._gather_spans(starts, lengths, out, positions)
       return
     chunk_size, out_size, views = self._layout.chunk, len(out), self._views
+    # Spans of checked chunks are counted together, after the loop.
+    requests = int(np.count_nonzero(lengths))
     for start, length, position in zip(
       starts.tolist(), lengths.tolist(), positions.tolist(), strict=True
     ):
@@ -100,22 +109,17 @@ class MappedArray(arrays.StoredArray):
           out,
           np.asarray([position], np.int64),
         )
-        self.counters.logical_reads -= 1
-    self.counters.logical_reads += count
+        count -= 1
+        requests -= length > 0
+    self._count(count, requests)
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
     if not len(positions):
       return np.empty(0, self._layout.numpy_dtype)
     low, high = int(positions.min()), int(positions.max())
     if low < 0 or high >= self._layout.size:
-      arrays.check_spans(
-        positions,
-        np.ones_like(positions),
-        np.zeros_like(positions),
-        self._layout.size,
-        1,
-      )
-    self.counters.logical_reads += len(positions)
+      arrays.check_spans(positions, np.ones_like(positions), self._layout.size)
+    self._count(len(positions), len(positions))
     size = self._layout.chunk
     if low // size == high // size:
       view = self._views.get(low // size)
@@ -138,6 +142,7 @@ class MappedArray(arrays.StoredArray):
     chunk, first, length, position = arrays.split_spans(
       starts, lengths, positions, self._layout.chunk
     )
+    self._count(len(starts), len(chunk))
     for words, here in self._by_shard(chunk):
       steps = arrays.concatenated(length[here])
       at = np.repeat(self._base[chunk[here]] + first[here], length[here])
@@ -145,6 +150,32 @@ class MappedArray(arrays.StoredArray):
       at += steps
       to += steps
       out[to] = words[at]
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    # Maps are the system's cache.
+    del cache_bytes
+
+  def _prefetch(self, chunks: np.ndarray) -> None:
+    new = chunks[~(self._verified[chunks] | self._advised[chunks])]
+    if not len(new):
+      return
+    most = max(1, READ_AHEAD_BYTES // self._layout.chunk_bytes)
+    for chunk in list(dict.fromkeys(new.tolist()))[:most]:
+      with self._lock:
+        self._advise(chunk)
+
+  def _advise(self, chunk: int) -> None:
+    """Asks the system to read a chunk soon."""
+    shard = chunk // self._layout.chunks_per_shard
+    self._open_shard(shard)
+    first = int(self._base[chunk]) * self._word.itemsize
+    page = first - first % mmap.PAGESIZE
+    # Advice only: where a file system refuses it, copies read all the same.
+    with contextlib.suppress(OSError):
+      self._maps[shard].madvise(
+        mmap.MADV_WILLNEED, page, first - page + self._layout.chunk_bytes
+      )
+    self._advised[chunk] = True
 
   def _by_shard(
     self, chunk: np.ndarray
@@ -228,10 +259,11 @@ class MappedArray(arrays.StoredArray):
       while len(self._shards) >= self._max_open:
         self._close_shard(next(iter(self._shards)))
       self._shards[shard] = words
+      self._maps[shard] = data
       return words
 
   def _close_shard(self, shard: int) -> None:
     # Views that another thread still holds keep the map alive.
-    del self._shards[shard]
+    del self._shards[shard], self._maps[shard]
     for chunk in self._layout.chunks_of_shard(shard):
       self._views.pop(chunk, None)

@@ -10,6 +10,7 @@ import functools
 import os
 import pathlib
 from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,6 +19,9 @@ from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import opening
 from chomp_data.stores import publish
+
+if TYPE_CHECKING:
+  from chomp_data.stores import array_record as array_record_lib
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
@@ -41,12 +45,15 @@ class Store:
     self._path = os.fspath(path)
     self._expected_hash = expected_hash
     self._cache_bytes = cache_bytes
+    # Of tokens, once `set_cache_bytes` was called.
+    self._token_cache_bytes: int | None = None
 
   def __getstate__(self) -> dict[str, Any]:
     return {
       "_path": self._path,
       "_expected_hash": self.hash,
       "_cache_bytes": self._cache_bytes,
+      "_token_cache_bytes": self._token_cache_bytes,
     }
 
   def __repr__(self) -> str:
@@ -64,6 +71,8 @@ class Store:
         " again."
       )
     self._expected_hash = found
+    if self._token_cache_bytes is not None:
+      opened.tokens.set_cache_bytes(self._token_cache_bytes)
     return opened
 
   @property
@@ -102,6 +111,11 @@ class Store:
     return self.manifest.token_dtype
 
   @property
+  def chunk_tokens(self) -> int:
+    """Tokens of a chunk, what is read and checked as one."""
+    return self.manifest.arrays["tokens"].layout.chunk
+
+  @property
   def vocab_size(self) -> int:
     """Token ids are below it."""
     return self.manifest.tokenizer.vocab_size
@@ -110,6 +124,24 @@ class Store:
   def counters(self) -> arrays.Counters:
     """What was read of the tokens in this process."""
     return self._opened.counters
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    """Bounds the decoded chunks of tokens that are kept, here and pickled.
+
+    Args:
+      cache_bytes: Most bytes, at least one chunk's whatever it says. Nothing
+        changes for tokens that are not compressed: they are mapped.
+
+    Raises:
+      ValueError: If it is negative.
+    """
+    if cache_bytes < 0:
+      raise ValueError(
+        f"`cache_bytes` must be at least 0, got {cache_bytes}. 0 keeps one"
+        " chunk."
+      )
+    self._token_cache_bytes = cache_bytes
+    self._opened.tokens.set_cache_bytes(cache_bytes)
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns where documents lie.
@@ -192,6 +224,26 @@ class Store:
         f" {out.dtype}{list(out.shape)} with strides {out.strides}."
       )
     self._opened.tokens.copy_spans(starts, lengths, out, positions)
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Reads together what the copies of several batches will need.
+
+    Chunks of compressed tokens that are not in the cache are fetched at once,
+    those needed first first, until it is full; the rest is fetched as it is
+    copied. The system is asked to read ahead chunks of mapped tokens that no
+    copy has touched. `counters` tell the ranges that were asked for.
+
+    Args:
+      starts: int64[N], absolute token positions, in the order of the copies.
+      lengths: int64[N], in tokens, 0 or more.
+
+    Raises:
+      IndexError: If a span is not within the store.
+      StoreError: If a chunk that was fetched was altered.
+    """
+    self._opened.tokens.prefetch(
+      np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+    )
 
   def read_tokens(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Returns spans one after the other, int32[sum of lengths].
@@ -308,12 +360,18 @@ class Store:
 
 
 def open_store(
-  path: str | os.PathLike[str], *, cache_bytes: int = DEFAULT_CACHE_BYTES
+  path: str | os.PathLike[str],
+  *,
+  array_record: "array_record_lib.ArrayRecordOptions | None" = None,
+  cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> Store:
   """Opens a store; reads its manifest, no token.
 
   Args:
-    path: Its directory.
+    path: Its directory, or with `array_record` a directory of ArrayRecord
+      files, one of them, or a glob.
+    array_record: What ArrayRecord files do not say of themselves; see
+      `array_record.open_array_records`. None for stores of tools/prepare.py.
     cache_bytes: Most decoded bytes kept of each compressed array.
 
   Returns:
@@ -323,6 +381,13 @@ def open_store(
     StoreError: If it is not a store, is unfinished, of a newer schema, or its
       files are not those that were written.
   """
+  if array_record is not None:
+    # It imports this module.
+    from chomp_data.stores import array_record as array_record_lib
+
+    return array_record_lib.open_array_records(
+      path, array_record, cache_bytes=cache_bytes
+    )
   store = Store(path, cache_bytes=cache_bytes)
   _ = store.manifest
   return store

@@ -4,7 +4,9 @@ from collections.abc import Iterable
 from collections.abc import Sequence
 import hashlib
 import os
+import pathlib
 
+from array_record.python import array_record_module  # pyright: ignore
 import numpy as np
 
 from chomp_data import stores
@@ -67,3 +69,42 @@ def make_store(
     chunk=chunk,
     chunks_per_shard=chunks_per_shard,
   )
+
+
+def make_array_records(
+  path: str | os.PathLike[str],
+  documents: Iterable[np.ndarray | Sequence[int]],
+  *,
+  dtype: str = "uint16",
+  files: int = 2,
+  group_size: int = 1,
+  compression: str = "uncompressed",
+) -> str:
+  """Writes documents as ArrayRecord files, the first of them in the first file.
+
+  Args:
+    path: The directory to create.
+    documents: Token ids of each document.
+    dtype: 'uint16', 'uint32' or 'int32'.
+    files: How many; those that documents do not reach are empty.
+    group_size: Records stored together.
+    compression: As ArrayRecord writes it: 'uncompressed', 'zstd', 'brotli' or
+      'snappy'.
+
+  Returns:
+    The directory.
+  """
+  directory = pathlib.Path(path)
+  directory.mkdir(parents=True)
+  little = np.dtype(dtype).newbyteorder("<")
+  records = [np.asarray(tokens, little).tobytes() for tokens in documents]
+  per_file = -(-len(records) // files)
+  for i in range(files):
+    writer = array_record_module.ArrayRecordWriter(
+      str(directory / f"documents-{i:05}-of-{files:05}.array_record"),
+      f"group_size:{group_size},{compression}",
+    )
+    for record in records[i * per_file : (i + 1) * per_file]:
+      writer.write(record)
+    writer.close()
+  return str(directory)

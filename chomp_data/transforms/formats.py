@@ -1,21 +1,36 @@
-"""Field names of other trainers, made from canonical batches at the edge."""
+"""Field names of other trainers, made from canonical batches at the edge.
+
+A format hands on every field that it does not rename or use, so `source_id`
+and `document_id` stay. Inputs may be shared and are not written to.
+"""
+
+import dataclasses
 
 import grain
 import numpy as np
 
-Batch = dict[str, np.ndarray]
+from chomp_data.transforms import fields
+
+# Hugging Face and chomp leave labels of this value out of the loss.
+IGNORED_LABEL = -100
 
 
+@dataclasses.dataclass(frozen=True)
 class MaxTextFormat(grain.transforms.Map):
   """The fields of MaxText and of flax's gemma example.
 
-  A target is trained on wherever its segmentation is not 0. The last column
-  has no target: its segmentation is 0.
+      tokens                [5, 6, 7, 8]     segment_ids [1, 1, 2, 2]
+      targets               [6, 7, 8, 8]     loss_mask   [1, 0, 1, 0]
+      targets_segmentation  [1, 0, 2, 0]
+
+  A target is trained on wherever its segmentation is not 0. The last column's
+  target is `next_token` where the batch has it; otherwise it repeats the last
+  token, untrained.
   """
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
-    self, element: Batch
-  ) -> Batch:
+    self, element: fields.Batch
+  ) -> fields.Batch:
     """Renames and shifts a batch.
 
     Args:
@@ -24,16 +39,17 @@ class MaxTextFormat(grain.transforms.Map):
     Returns:
       `inputs`, `targets`, `inputs_position`, `targets_position`,
       `inputs_segmentation`, `targets_segmentation`, int32[B, S] each, and the
-      fields of lower rank as they were.
+      fields by row as they were.
     """
     batch = dict(element)
     tokens = batch.pop("tokens")
     segment_ids = batch.pop("segment_ids")
     positions = batch.pop("positions")
     loss_mask = batch.pop("loss_mask")
+    batch.pop("attention_mask", None)
     targets = np.empty_like(tokens)
-    targets[:, :-1] = tokens[:, 1:]
-    targets[:, -1] = tokens[:, -1]
+    targets[..., :-1] = tokens[..., 1:]
+    targets[..., -1] = batch.pop("next_token", tokens[..., -1])
     return {
       "inputs": tokens,
       "targets": targets,
@@ -45,8 +61,110 @@ class MaxTextFormat(grain.transforms.Map):
     }
 
 
-# The transform of each batch format; None hands canonical batches on.
-FORMATS: dict[str, type[grain.transforms.Map] | None] = {
-  "canonical": None,
-  "maxtext": MaxTextFormat,
+@dataclasses.dataclass(frozen=True)
+class ChompFormat(grain.transforms.Map):
+  """The fields of chomp, and of Hugging Face's causal language models.
+
+      tokens     [5, 6, 7, 8]     loss_mask [1, 0, 1, 0]
+      labels     [-100, 6, -100, 8]
+
+  Labels are not shifted: the model predicts `labels[i]` from the tokens before
+  i. So no label stands for the token after the last column, and the first
+  column has none. Attention is a stream: `segment_ids` are handed on, but the
+  model attends across documents, and takes no positions.
+
+  Source: seed 003, "Packing modes" and "Stream Semantics".
+  """
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: fields.Batch
+  ) -> fields.Batch:
+    """Renames a batch and makes its labels.
+
+    Args:
+      element: Canonical fields with `attention_mask`, [B, S].
+
+    Returns:
+      `input_ids`, `labels` int32[B, S], `attention_mask` bool[B, S] (True for
+      real tokens), `segment_ids` int32[B, S], and the fields by row as they
+      were.
+
+    Raises:
+      ValueError: If `attention_mask` is missing.
+    """
+    batch = dict(element)
+    attention_mask = fields.needed(batch, "attention_mask", self)
+    tokens = batch.pop("tokens")
+    loss_mask = batch.pop("loss_mask")
+    for unused in ("positions", "next_token", "attention_mask"):
+      batch.pop(unused, None)
+    labels = np.full_like(tokens, IGNORED_LABEL)
+    np.copyto(labels[..., 1:], tokens[..., 1:], where=loss_mask[..., :-1])
+    return {
+      "input_ids": tokens,
+      "labels": labels,
+      "attention_mask": attention_mask,
+      "segment_ids": batch.pop("segment_ids"),
+      **batch,
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class LevanterFormat(grain.transforms.Map):
+  """The arrays of Levanter's `LmExample`, before axes are named.
+
+      tokens       [5, 6, 7, 8]     segment_ids [1, 1, 2, 2]
+      loss_weight  [1., 0., 1., 0.]
+
+  `loss_weight[i]` weighs the prediction of `tokens[i + 1]`; Levanter makes
+  targets by rolling tokens, so the last column never has weight.
+  """
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: fields.Batch
+  ) -> fields.Batch:
+    """Turns the mask of a batch into weights.
+
+    Args:
+      element: Canonical fields, [B, S].
+
+    Returns:
+      `tokens` int32, `loss_weight` float32, `segment_ids` int32, `positions`
+      int32, [B, S] each, and the fields by row as they were.
+    """
+    batch = dict(element)
+    loss_weight = batch.pop("loss_mask").astype(np.float32)
+    loss_weight[..., -1] = 0
+    for unused in ("next_token", "attention_mask"):
+      batch.pop(unused, None)
+    return {
+      "tokens": batch.pop("tokens"),
+      "loss_weight": loss_weight,
+      "segment_ids": batch.pop("segment_ids"),
+      "positions": batch.pop("positions"),
+      **batch,
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+  """How a batch format is made, and from what.
+
+  Attributes:
+    transform: The transform; None hands canonical batches on.
+    needs: Optional canonical fields without which it cannot be made.
+    lookahead: Whether it can train on the token after the last column
+      (`next_token`).
+  """
+
+  transform: type[grain.transforms.Map] | None
+  needs: tuple[str, ...] = ()
+  lookahead: bool = False
+
+
+FORMATS: dict[str, Format] = {
+  "canonical": Format(None, lookahead=True),
+  "maxtext": Format(MaxTextFormat, lookahead=True),
+  "chomp": Format(ChompFormat, needs=("attention_mask",)),
+  "levanter": Format(LevanterFormat),
 }

@@ -324,8 +324,8 @@ def test_what_was_read_is_counted(tmp_path, compression):
   store.read_tokens(starts, lengths)
   counters = store.counters
   assert counters.logical_reads == 6
-  assert counters.chunks_verified == 2
-  assert counters.bytes_verified == 2 * 8 * 2
+  assert counters.chunks_fetched == 2
+  assert counters.bytes_fetched == 2 * 8 * 2
 
 
 def test_a_cache_smaller_than_a_request_reads_right(tmp_path):
@@ -335,7 +335,7 @@ def test_a_cache_smaller_than_a_request_reads_right(tmp_path):
   store = stores.open_store(path, cache_bytes=3 * 16)
   assert store.read_document(0).tolist() == documents[0].tolist()
   assert len(store._opened.tokens._cache) == 3
-  assert store.counters.chunks_verified == 25
+  assert store.counters.chunks_fetched == 25
 
 
 @pytest.mark.parametrize("path", ["gs://bucket/store", "s3://bucket/store"])

@@ -1,0 +1,81 @@
+"""From checked options to row sources: the stores, their rows, their order."""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+
+from chomp_data import options as options_lib
+from chomp_data import schema
+from chomp_data import sources as sources_lib
+from chomp_data import stores
+
+# The source of each kind of options.
+_SOURCES: dict[type, Callable[..., sources_lib.RowSource]] = {
+  sources_lib.SpliceOptions: sources_lib.SpliceSource,
+  sources_lib.MultiSpliceOptions: sources_lib.SpliceSource,
+  sources_lib.SequentialOptions: sources_lib.SequentialSource,
+  sources_lib.BinOptions: sources_lib.BinSource,
+}
+
+
+def row_sources(
+  options: options_lib.DataOptions,
+  sources: Mapping[str, options_lib.SourceOptions],
+) -> dict[str, sources_lib.ShuffledSource]:
+  """Opens stores and orders their rows; reads no token.
+
+  Args:
+    options: The run.
+    sources: Its sources by name.
+
+  Returns:
+    By name, each source in its order; `rows` is the source itself.
+
+  Raises:
+    ConfigError: If options do not fit the stores.
+    StoreError: If a store cannot be opened.
+  """
+  problems: list[str] = []
+  out = {}
+  blocks = sum(source.shuffle.kind == "block" for source in sources.values())
+  for name, source in sources.items():
+    path = f"{options_lib.PATH}.sources.{name}"
+    try:
+      out[name] = sources_lib.ShuffledSource(
+        _row_source(name, source, options),
+        source.shuffle,
+        options.seed,
+        cache_bytes=options.shuffle_cache_bytes // max(blocks, 1),
+        path=f"{path}.shuffle",
+      )
+    except schema.ConfigError as error:
+      problems += error.problems
+  if problems:
+    raise schema.ConfigError(problems)
+  return out
+
+
+def _row_source(
+  name: str,
+  source: options_lib.SourceOptions,
+  options: options_lib.DataOptions,
+) -> sources_lib.RowSource:
+  path = f"{options_lib.PATH}.sources.{name}"
+  store = stores.open_store(source.store)
+  if not store.num_documents:
+    raise schema.ConfigError(
+      [
+        f"`{path}.store` must hold a document, got an empty store at"
+        f" {source.store}. Prepare it from text."
+      ]
+    )
+  rows = source.rows
+  if isinstance(rows, sources_lib.WindowOptions):
+    rows = rows.as_splices(options.seq_len)
+  return _SOURCES[type(rows)](
+    store,
+    rows,
+    seq_len=options.seq_len,
+    seed=options.seed,
+    name=name,
+    path=f"{path}.rows",
+  )

@@ -1,0 +1,102 @@
+"""The order in which documents are packed, and which windows they form.
+
+A window is `window_docs` consecutive positions of the order. 'none' keeps the
+store's order; 'block' permutes blocks of documents and then the documents of
+each window, so that a window's tokens are a sum over its blocks; 'full'
+permutes all documents. The short block at the end stays last. NumPy only.
+"""
+
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.index import permutation
+
+
+class DocumentOrder:
+  """Positions to documents, epoch by epoch."""
+
+  def __init__(
+    self,
+    num_documents: int,
+    *,
+    window_docs: int,
+    block_docs: int,
+    kind: str,
+    key: int,
+  ):
+    """Fixes the order; computes nothing yet.
+
+    Args:
+      num_documents: Documents of the store, at least 1.
+      window_docs: Documents of a window.
+      block_docs: Documents of a block; divides `window_docs`.
+      kind: 'none', 'block' or 'full'.
+      key: Seeds the order.
+    """
+    self.num_documents = num_documents
+    self.window_docs = window_docs
+    self.block_docs = block_docs
+    self.kind = kind
+    self._key = key
+    self._blocks: tuple[int, np.ndarray] | None = None
+
+  @property
+  def num_windows(self) -> int:
+    """Windows of an epoch."""
+    return -(-self.num_documents // self.window_docs)
+
+  @property
+  def num_blocks(self) -> int:
+    """Blocks, the short one at the end included."""
+    return -(-self.num_documents // self.block_docs)
+
+  def window_sizes(self, windows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the documents of windows."""
+    left = self.num_documents - windows * self.window_docs
+    return np.minimum(left, self.window_docs)
+
+  def documents(self, windows: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the documents of windows, window after window, int64[M].
+
+    Args:
+      windows: int64[N].
+      epoch: The epoch.
+    """
+    sizes = self.window_sizes(windows)
+    window = np.repeat(windows, sizes)
+    local = np.arange(len(window)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    first = window * self.window_docs
+    if self.kind == "none":
+      return first + local
+    if self.kind == "full":
+      key = int(hashing.fold(self._key, np.asarray(epoch))[0])
+      return permutation.permute(first + local, self.num_documents, key)
+    keys = hashing.fold(hashing.fold(self._key, np.asarray(epoch)), windows)
+    local = permutation.permute(
+      local, np.repeat(sizes, sizes), np.repeat(keys, sizes)
+    )
+    position = first + local
+    block, within = np.divmod(position, self.block_docs)
+    return self.blocks(epoch)[block] * self.block_docs + within
+
+  def blocks(self, epoch: int) -> np.ndarray:
+    """Returns int64[num_blocks], the block at each place of the order."""
+    if self._blocks is None or self._blocks[0] != epoch:
+      out = np.arange(self.num_blocks)
+      whole = self.num_documents // self.block_docs
+      if self.kind == "block" and whole:
+        key = hashing.fold_key(self._key, "blocks", epoch)
+        out[:whole] = permutation.permute(out[:whole], whole, key)
+      self._blocks = (epoch, out)
+    return self._blocks[1]
+
+  def window_sums(self, sums: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns int64[num_windows], sums over windows of sums over blocks.
+
+    Args:
+      sums: int64[num_blocks], of the store's blocks; not for kind 'full'.
+      epoch: The epoch.
+    """
+    per_window = self.window_docs // self.block_docs
+    ordered = sums[self.blocks(epoch)]
+    return np.add.reduceat(ordered, np.arange(0, len(ordered), per_window))

@@ -1,0 +1,267 @@
+"""Packing documents into rows: which piece of which document goes where.
+
+A *window* of documents is packed by itself, so a row needs nothing of what
+came before its window. Lengths, starts and columns are in tokens; a document's
+tokens include an added BOS or EOS. NumPy only.
+"""
+
+import dataclasses
+import itertools
+
+import numpy as np
+
+LONG_POLICIES = ("cut", "truncate", "drop")
+
+
+@dataclasses.dataclass(frozen=True)
+class Pieces:
+  """Consecutive parts of documents, none longer than a row.
+
+  Attributes:
+    slot: int64[N], the document's position in its window, ascending.
+    start: int64[N], first token within the document.
+    length: int64[N], 1 .. seq_len.
+  """
+
+  slot: np.ndarray
+  start: np.ndarray
+  length: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+  """The rows of a packed window, as pieces sorted by (row, column).
+
+  Attributes:
+    first: int64[num_rows + 1], row r holds pieces first[r] .. first[r + 1] - 1.
+    slot: int64[N], the piece's document, as its position in the window.
+    start: int64[N], first token within the document.
+    length: int64[N].
+    column: int64[N].
+    num_cut: Documents cut although they would have fitted in one row.
+  """
+
+  first: np.ndarray
+  slot: np.ndarray
+  start: np.ndarray
+  length: np.ndarray
+  column: np.ndarray
+  num_cut: int = 0
+
+  @property
+  def num_rows(self) -> int:
+    """Rows of the window."""
+    return len(self.first) - 1
+
+
+def kept_lengths(
+  lengths: np.ndarray, seq_len: int, long_documents: str
+) -> np.ndarray:
+  """Returns int64[D], the tokens of each document that are packed.
+
+  Args:
+    lengths: int64[D], 0 or more.
+    seq_len: Positions of a row.
+    long_documents: What becomes of a document longer than a row: 'cut' keeps
+      it all, 'truncate' its first row, 'drop' nothing.
+  """
+  match long_documents:
+    case "cut":
+      return lengths
+    case "truncate":
+      return np.minimum(lengths, seq_len)
+    case "drop":
+      return np.where(lengths > seq_len, 0, lengths)
+  raise ValueError(
+    f"`long_documents` must be one of {LONG_POLICIES}, got {long_documents!r}."
+  )
+
+
+def cut_pieces(kept: np.ndarray, seq_len: int) -> Pieces:
+  """Cuts documents into pieces of `seq_len` tokens and a rest.
+
+      kept [3, 0, 9], seq_len 4
+      -> slot [0, 2, 2, 2], start [0, 0, 4, 8], length [3, 4, 4, 1]
+
+  Args:
+    kept: int64[D], tokens of each document; those of none have no piece.
+    seq_len: Positions of a row.
+  """
+  num = -(-kept // seq_len)
+  slot = np.repeat(np.arange(len(kept)), num)
+  nth = np.arange(len(slot)) - np.repeat(np.cumsum(num) - num, num)
+  start = nth * seq_len
+  return Pieces(slot, start, np.minimum(kept[slot] - start, seq_len))
+
+
+def first_fit_decreasing(
+  length: np.ndarray,
+  capacity: int,
+  max_items: int | None = None,
+  max_bins: int | None = None,
+) -> tuple[np.ndarray, int]:
+  """Packs items longest first, each in the first bin that has room.
+
+      length [3, 5, 2, 4, 2], capacity 8: sorted 5 4 3 2 2
+      -> bin [0, 0, 1, 1, 1], 2 bins
+
+  Items of one length are placed together: first fit fills the first bin with
+  room until it has none, so a run of equal items costs a few array operations.
+
+  Args:
+    length: int64[N], 1 .. capacity.
+    capacity: Tokens of a bin.
+    max_items: Most items of a bin, or None.
+    max_bins: Most bins, or None; items that then find no room get bin -1.
+
+  Returns:
+    (bin int64[N], number of bins opened). Ties go by position.
+
+  Source: D. S. Johnson, "Near-optimal bin packing algorithms", 1973.
+  """
+  count = len(length)
+  out = np.full(count, -1, np.int64)
+  if not count:
+    return out, 0
+  most = count if max_bins is None else min(max_bins, count)
+  order = np.argsort(-length, kind="stable")
+  ordered = length[order]
+  bins = np.full(count, -1, np.int64)
+  room = np.zeros(most, np.int32)
+  slots = None if max_items is None else np.full(most, max_items, np.int64)
+  # No two items of more than half a bin share one.
+  big = min(int(np.searchsorted(-ordered, -(capacity // 2))), most)
+  bins[:big] = np.arange(big)
+  room[:big] = capacity - ordered[:big]
+  if slots is not None:
+    slots[:big] -= 1
+    room[:big][slots[:big] == 0] = 0
+  opened, low = big, 0
+  smallest = int(ordered[-1])
+  edges = np.flatnonzero(np.diff(ordered[big:])) + big + 1
+  edges = [big, *edges.tolist(), count] if big < count else []
+  for first, last in itertools.pairwise(edges):
+    size = int(ordered[first])
+    # Bins that no item fits any more are passed over for good.
+    while low < opened and room[low] < smallest:
+      low += 1
+    if last - first == 1:  # Most runs are: a third of the general case's cost.
+      mask = room[low:opened] >= size
+      into = low + int(mask.argmax()) if mask.size else low
+      if into == opened or not mask[into - low]:
+        if opened == most:
+          continue
+        into = opened
+        room[into] = capacity
+        opened += 1
+      bins[first] = into
+      room[into] -= size
+      if slots is not None:
+        slots[into] -= 1
+        if slots[into] == 0:
+          room[into] = 0
+      continue
+    fit = np.flatnonzero(room[low:opened] >= size)[: last - first]
+    if fit.size:
+      fit += low
+      held = room[fit] // size
+      if slots is not None:
+        held = np.minimum(held, slots[fit])
+      held = np.minimum(np.cumsum(held), last - first)
+      held[1:] -= held[:-1].copy()
+      placed = int(held.sum())
+      bins[first : first + placed] = np.repeat(fit, held)
+      room[fit] -= (held * size).astype(np.int32)
+      if slots is not None:
+        slots[fit] -= held
+        room[fit[slots[fit] == 0]] = 0
+      first += placed
+    if first < last and opened < most:
+      per_bin = capacity // size
+      if max_items is not None:
+        per_bin = min(per_bin, max_items)
+      here = min(last - first, (most - opened) * per_bin)
+      into = np.arange(here) // per_bin
+      bins[first : first + here] = opened + into
+      new = int(into[-1]) + 1
+      held = np.bincount(into, minlength=new)
+      room[opened : opened + new] = capacity - held * size
+      if slots is not None:
+        slots[opened : opened + new] -= held
+        room[opened : opened + new][slots[opened : opened + new] == 0] = 0
+      opened += new
+  out[order] = bins
+  return out, opened
+
+
+def rows_of_bins(
+  pieces: Pieces, bins: np.ndarray, num_rows: int, num_cut: int = 0
+) -> Rows:
+  """Sorts pieces by bin, then by document, and stacks them from column 0.
+
+  Args:
+    pieces: The pieces of a window.
+    bins: int64[N], the bin of each, all of 0 .. num_rows - 1 in use.
+    num_rows: How many bins there are.
+    num_cut: Documents cut to fill rows.
+  """
+  order = np.argsort(bins, kind="stable")
+  length = pieces.length[order]
+  held = np.bincount(bins, minlength=num_rows)
+  first = np.zeros(num_rows + 1, np.int64)
+  np.cumsum(held, out=first[1:])
+  before = np.cumsum(length) - length
+  column = before - np.repeat(before[first[:-1]], held)
+  return Rows(
+    first, pieces.slot[order], pieces.start[order], length, column, num_cut
+  )
+
+
+def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
+  """Packs a window into exactly ceil(tokens / seq_len) rows.
+
+  First fit decreasing into that many rows; the few pieces that then find no
+  room are cut to fill the gaps, largest gap first.
+
+      lengths [3, 3, 3], seq_len 5: 9 tokens, 2 rows
+      -> row 0: [3, 2 of the third], row 1: [3, 1 of the third]
+
+  Args:
+    pieces: The pieces of a window; at least one.
+    seq_len: Positions of a row.
+  """
+  num_rows = -(-int(pieces.length.sum()) // seq_len)
+  bins, _ = first_fit_decreasing(pieces.length, seq_len, max_bins=num_rows)
+  left = np.flatnonzero(bins < 0)
+  if not left.size:
+    return rows_of_bins(pieces, bins, num_rows)
+  fitted = bins >= 0
+  gaps = seq_len - np.bincount(
+    bins[fitted], pieces.length[fitted], num_rows
+  ).astype(np.int64)
+  by_gap = np.argsort(-gaps, kind="stable")
+  # Left-over pieces and gaps as two cuts of one line of tokens.
+  piece_end = np.cumsum(pieces.length[left])
+  gap_end = np.cumsum(gaps[by_gap])
+  ends = np.union1d(piece_end, gap_end[gap_end < piece_end[-1]])
+  begins = np.concatenate([[0], ends[:-1]])
+  owner = np.searchsorted(piece_end, begins, side="right")
+  bin_of = by_gap[np.searchsorted(gap_end, begins, side="right")]
+  piece_begin = piece_end - pieces.length[left]
+  slot = np.concatenate([pieces.slot[fitted], pieces.slot[left][owner]])
+  start = np.concatenate(
+    [
+      pieces.start[fitted],
+      pieces.start[left][owner] + begins - piece_begin[owner],
+    ]
+  )
+  length = np.concatenate([pieces.length[fitted], ends - begins])
+  bins = np.concatenate([bins[fitted], bin_of])
+  order = np.lexsort((start, slot))
+  cut = int(np.sum(np.bincount(owner) > 1))
+  return rows_of_bins(
+    Pieces(slot[order], start[order], length[order]),
+    bins[order],
+    num_rows,
+    cut,
+  )

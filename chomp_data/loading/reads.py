@@ -1,0 +1,120 @@
+"""What reading costs, by source: examples, ranges, chunks and bytes.
+
+Counted where batches are read, so each worker process has counts of its own.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_source
+
+
+@dataclasses.dataclass
+class SourceReads:
+  """What was read of one source.
+
+  Attributes:
+    examples: Rows read.
+    unique_examples: Distinct rows, as far as they were planned together.
+    spans: Spans of documents in them.
+    logical_reads: Spans copied from the store.
+    coalesced_ranges: Ranges of the store that those make when the spans of a
+      group of batches are sorted and merged.
+    chunks_fetched: Chunks read from disk, or touched for the first time.
+    bytes_fetched: Bytes of these chunks, decoded.
+    cache_hits: Requests for chunks that were in memory already.
+  """
+
+  examples: int = 0
+  unique_examples: int = 0
+  spans: int = 0
+  logical_reads: int = 0
+  coalesced_ranges: int = 0
+  chunks_fetched: int = 0
+  bytes_fetched: int = 0
+  cache_hits: int = 0
+
+  @property
+  def reads_per_example(self) -> float:
+    """Ranges read for each row."""
+    return self.coalesced_ranges / max(self.examples, 1)
+
+  def line(self) -> str:
+    """Returns the counts in one line, for logs."""
+    counts = [f"{k}={v}" for k, v in dataclasses.asdict(self).items()]
+    return " ".join(
+      [*counts, f"reads_per_example={self.reads_per_example:.5g}"]
+    )
+
+
+class Reads:
+  """Counts what one reader reads, by source."""
+
+  def __init__(self, sources: Mapping[str, row_source.RowSource]):
+    """Counts from here on.
+
+    Args:
+      sources: By name, in the order of `source_id`.
+    """
+    self._stores = {name: source.store for name, source in sources.items()}
+    self._rows = {name: [0, 0] for name in sources}
+    self._before: dict[str, stores.Counters] = {}
+
+  def add_batch(self, spans: spans_lib.Spans) -> None:
+    """Counts the rows of a batch that is read."""
+    self._begin()
+    if len(self._rows) == 1:
+      # A row of this source has a span; filler rows have none.
+      (counts,) = self._rows.values()
+      counts[0] += int(np.count_nonzero(np.diff(spans.row))) + bool(len(spans))
+      return
+    source = spans.row_source()
+    for number, counts in enumerate(self._rows.values()):
+      counts[0] += int(np.count_nonzero(source == number))
+
+  def add_group(self, spans: spans_lib.Spans) -> None:
+    """Counts the distinct rows of a group that is planned."""
+    self._begin()
+    first = np.ones(len(spans), np.bool_)
+    first[1:] = spans.row[1:] != spans.row[:-1]
+    for number, counts in enumerate(self._rows.values()):
+      own = np.flatnonzero(first & (spans.source == number))
+      # Rows that begin with the same token at the same column are the same.
+      key = spans.offset[own] * (1 << 24) + spans.column[own]
+      counts[1] += len(np.unique(key))
+
+  def by_source(self) -> dict[str, SourceReads]:
+    """Returns the counts so far."""
+    out = {}
+    for name, (examples, unique) in self._rows.items():
+      if name not in self._before:
+        out[name] = SourceReads()
+        continue
+      own = self._stores[name].counters - self._before[name]
+      out[name] = SourceReads(
+        examples=examples,
+        unique_examples=unique,
+        spans=own.spans,
+        logical_reads=own.logical_reads,
+        coalesced_ranges=own.coalesced_ranges,
+        chunks_fetched=own.chunks_fetched,
+        bytes_fetched=own.bytes_fetched,
+        cache_hits=own.cache_hits,
+      )
+    return out
+
+  def _begin(self) -> None:
+    # Not before the first read: opening a store in a worker costs time.
+    if not self._before:
+      self._before = {
+        name: store.counters.snapshot() for name, store in self._stores.items()
+      }
+
+
+def lines(reads: Mapping[str, SourceReads]) -> list[str]:
+  """Returns one line a source, for logs."""
+  return [f"reads of {name}: {own.line()}" for name, own in reads.items()]

@@ -1,0 +1,156 @@
+"""Masks of packed rows: what is trained on, and where segments begin.
+
+`segment_ids` are any integers, 0 is outside; a segment begins where the id
+changes. A mask is True at column i for the token at column i + 1, its target.
+Every function takes one row or any number of rows. NumPy only.
+"""
+
+import numpy as np
+
+
+def successor_mask(segment_ids: np.ndarray) -> np.ndarray:
+  """Marks positions whose next position is in the same segment.
+
+      segment_ids  [1, 1, 1, 2, 2, 0, 0]
+      mask         [1, 1, 0, 1, 0, 0, 0]
+
+  Args:
+    segment_ids: int[..., seq_len].
+
+  Returns:
+    bool[..., seq_len], False in the last column.
+
+  Raises:
+    TypeError: If `segment_ids` is not of an integer dtype.
+  """
+  _check_integer("segment_ids", segment_ids)
+  mask = np.zeros(segment_ids.shape, np.bool_)
+  here = segment_ids[..., :-1]
+  np.equal(here, segment_ids[..., 1:], out=mask[..., :-1])
+  mask[..., :-1] &= here != 0
+  return mask
+
+
+def crossing_mask(segment_ids: np.ndarray) -> np.ndarray:
+  """Marks positions whose next position is in another segment.
+
+      segment_ids  [1, 1, 1, 2, 2, 0, 3]
+      mask         [0, 0, 1, 0, 0, 0, 0]
+
+  Args:
+    segment_ids: int[..., seq_len].
+
+  Returns:
+    bool[..., seq_len], False in the last column, and where either position is
+    outside.
+
+  Raises:
+    TypeError: If `segment_ids` is not of an integer dtype.
+  """
+  _check_integer("segment_ids", segment_ids)
+  mask = np.zeros(segment_ids.shape, np.bool_)
+  inside = segment_ids != 0
+  np.not_equal(segment_ids[..., :-1], segment_ids[..., 1:], out=mask[..., :-1])
+  mask[..., :-1] &= inside[..., :-1]
+  mask[..., :-1] &= inside[..., 1:]
+  return mask
+
+
+def segment_starts(segment_ids: np.ndarray) -> np.ndarray:
+  """Marks the first position of every run of one segment id.
+
+      segment_ids  [0, 0, 1, 1, 2, 2, 0]
+      starts       [1, 0, 1, 0, 1, 0, 1]
+
+  Args:
+    segment_ids: int[..., seq_len].
+
+  Returns:
+    bool[..., seq_len], True in the first column.
+
+  Raises:
+    TypeError: If `segment_ids` is not of an integer dtype.
+  """
+  _check_integer("segment_ids", segment_ids)
+  starts = np.ones(segment_ids.shape, np.bool_)
+  np.not_equal(segment_ids[..., 1:], segment_ids[..., :-1], out=starts[..., 1:])
+  return starts
+
+
+def segment_positions(segment_ids: np.ndarray) -> np.ndarray:
+  """Counts positions from the start of each run of one segment id.
+
+      segment_ids  [0, 0, 1, 1, 1, 2, 2, 0]
+      positions    [0, 1, 0, 1, 2, 0, 1, 0]
+
+  What is outside counts from its own first column, so that no position
+  exceeds the longest run.
+
+  Args:
+    segment_ids: int[..., seq_len].
+
+  Returns:
+    int32[..., seq_len], fresh.
+
+  Raises:
+    TypeError: If `segment_ids` is not of an integer dtype.
+  """
+  flat_starts = np.flatnonzero(segment_starts(segment_ids))
+  if not segment_ids.size:
+    return np.zeros(segment_ids.shape, np.int32)
+  seq_len = segment_ids.shape[-1]
+  # Columns and not flat indices: they fit int32 whatever the number of rows.
+  origin = (flat_starts % seq_len).astype(np.int32)
+  lengths = np.diff(flat_starts, append=segment_ids.size)
+  columns = np.arange(seq_len, dtype=np.int32)
+  return columns - np.repeat(origin, lengths).reshape(segment_ids.shape)
+
+
+def column_positions(shape: tuple[int, ...]) -> np.ndarray:
+  """Returns int32[*shape], fresh: the column of every position."""
+  positions = np.empty(shape, np.int32)
+  positions[...] = np.arange(shape[-1], dtype=np.int32)
+  return positions
+
+
+def eos_targets(
+  tokens: np.ndarray,
+  eos_id: np.ndarray | int,
+  next_token: np.ndarray | None = None,
+) -> np.ndarray:
+  """Marks positions whose target is the end-of-document token.
+
+      tokens      [5, 6, 9, 7, 9]     eos_id 9
+      mask        [0, 1, 0, 1, 0]     next_token None
+      mask        [0, 1, 0, 1, 1]     next_token 9
+
+  Args:
+    tokens: int[..., seq_len].
+    eos_id: int[...], the token of each row, or one for all; a negative number
+      marks nothing in its row.
+    next_token: int[...], the token after each row's last column, or None.
+
+  Returns:
+    bool[..., seq_len]; without `next_token` False in the last column.
+
+  Raises:
+    TypeError: If an argument is not of an integer dtype.
+  """
+  _check_integer("tokens", tokens)
+  eos = np.asarray(eos_id)
+  _check_integer("eos_id", eos)
+  mask = np.zeros(tokens.shape, np.bool_)
+  np.equal(tokens[..., 1:], eos[..., None], out=mask[..., :-1])
+  if next_token is not None:
+    _check_integer("next_token", next_token)
+    mask[..., -1] = next_token == eos
+  # A negative token id would otherwise equal the "no EOS" of its row.
+  mask &= (eos >= 0)[..., None]
+  return mask
+
+
+def _check_integer(name: str, values: np.ndarray) -> None:
+  if not np.issubdtype(values.dtype, np.integer):
+    raise TypeError(
+      f"`{name}` must be of an integer dtype, got {values.dtype}. Convert it."
+    )

@@ -1,0 +1,395 @@
+"""Bin packing: whole documents in rows, packed by windows (seed 003).
+
+Each window of documents is packed by itself, so row n needs its own window
+and the rows before it. With 'exact' both follow from sums of tokens. With
+'ffd' one pass packs everything once, and an index beside the store keeps how
+many rows each window has and which piece went where.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+import tqdm
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.index import document_order
+from chomp_data.index import hashing
+from chomp_data.index import packing
+from chomp_data.index import permutation
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import documents as documents_lib
+from chomp_data.sources import fillers
+from chomp_data.sources import grid
+from chomp_data.sources import options as options_lib
+from chomp_data.sources import packed_windows
+from chomp_data.sources import row_source
+from chomp_data.sources.packing_options import BinOptions
+from chomp_data.stores import side_index
+
+# Part of the index's name: raise it when packing changes.
+_FFD_VERSION = 1
+# Documents packed a second, on the slow side; for messages only.
+_PACKING_RATE = 4e5
+_SAMPLED_WINDOWS = 4
+# Below this, packing everything takes under a tenth of a second.
+_BAR_DOCUMENTS = 50_000
+
+
+@dataclasses.dataclass(frozen=True)
+class PackingReport:
+  """What an epoch's packing comes to.
+
+  Attributes:
+    rows: Rows of the first epoch.
+    tokens: Tokens in them, added ones included.
+    documents: Documents of the store.
+    empty: Documents of no token, skipped.
+    long: Documents longer than a row.
+    lost: Tokens that `long_documents` truncates or drops.
+    cut: Documents that would fit one row and were cut, in the windows looked
+      at (always 0 for 'ffd').
+    looked_at: Documents of those windows.
+    seq_len: Positions of a row.
+  """
+
+  rows: int
+  tokens: int
+  documents: int
+  empty: int
+  long: int
+  lost: int
+  cut: int
+  looked_at: int
+  seq_len: int
+
+  @property
+  def utilisation(self) -> float:
+    """Share of positions that hold a token."""
+    return self.tokens / (self.rows * self.seq_len)
+
+  @property
+  def padding(self) -> float:
+    """Share of positions that are filler."""
+    return 1 - self.utilisation
+
+
+class BinSource(row_source.RowSource):
+  """Rows of whole documents, packed by windows."""
+
+  def __init__(
+    self,
+    store: stores.Store,
+    options: BinOptions,
+    *,
+    seq_len: int,
+    seed: int = 0,
+    name: str = "bin",
+    path: str = "rows",
+  ):
+    """Builds or opens what random access needs; reads no token.
+
+    Args:
+      store: Where the documents are.
+      options: Algorithm, windows, added tokens and order.
+      seq_len: Positions of a row, at least 2.
+      seed: The run's seed, which orders documents and rows.
+      name: The source's name; its seeds depend on it.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If options do not fit the store.
+      StoreError: If the index can be kept nowhere.
+    """
+    options, seq_len = options_lib.checked(options, seq_len, path)
+    self.name = name
+    self.store = store
+    self.options = options
+    self._seed = seed
+    self._path = path
+    self.layout = fillers.packed_layout(store, options, seq_len, path)
+    self.document_slots = min(
+      options.packing_max_docs_per_bin or options.document_slots, seq_len
+    )
+    by_block = options.shuffle_documents == "block"
+    self._order_key = hashing.fold_key(seed, name, "documents")
+    self._row_key = hashing.fold_key(seed, name, "rows")
+    self._documents = documents_lib.Documents(
+      store,
+      document_order.DocumentOrder(
+        store.num_documents,
+        window_docs=options.packing_buffer_docs,
+        block_docs=(
+          options.window_block() if by_block else options.packing_buffer_docs
+        ),
+        kind=options.shuffle_documents,
+        key=self._order_key,
+      ),
+      seq_len=seq_len,
+      add_bos=options.add_bos,
+      add_eos=options.add_eos,
+      long_documents=options.long_documents,
+      name=name,
+    )
+    self._check(path)
+    self._indexes: dict[int, dict[str, side_index.SideArray]] = {}
+    self._windows = packed_windows.PackedWindows(self._documents, self._pack)
+    # Row numbers before each epoch and, in the epoch at hand, each window.
+    self._epoch_starts = [0]
+    self._row_starts: dict[int, np.ndarray] = {}
+    self._report_cost()
+    self._epoch_starts.append(int(self.row_starts(0)[-1]))
+
+  def __len__(self) -> int:
+    return self._epoch_starts[1]
+
+  def __getstate__(self) -> dict[str, Any]:
+    # Maps of files are opened again where they are used.
+    return {**self.__dict__, "_indexes": {}}
+
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row; see `RowSource`."""
+    if not self.options.orders_differ:
+      return epoch * len(self)
+    most = int(np.max(epoch, initial=0))
+    while len(self._epoch_starts) <= most:
+      rows = self.row_starts(len(self._epoch_starts) - 1)[-1]
+      self._epoch_starts.append(self._epoch_starts[-1] + int(rows))
+    return np.asarray(self._epoch_starts)[epoch]
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, row of that epoch); see `RowSource`."""
+    if not self.options.orders_differ:
+      return super().locate(rows)
+    last = int(np.max(rows, initial=0))
+    while self._epoch_starts[-1] <= last:
+      self.first_row(np.asarray([len(self._epoch_starts)]))
+    starts = np.asarray(self._epoch_starts)
+    epoch = np.searchsorted(starts, rows, side="right") - 1
+    return epoch, rows - starts[epoch]
+
+  def row_starts(self, epoch: int) -> np.ndarray:
+    """Returns int64[num_windows + 1], rows of an epoch before each window."""
+    order = self._order_epoch(epoch)
+    if order not in self._row_starts:
+      if self.options.packing_algorithm == "exact":
+        rows = -(-self._documents.window_tokens(order) // self.seq_len)
+      else:
+        rows = self._index(order)["rows"].read()
+      starts = np.zeros(len(rows) + 1, np.int64)
+      np.cumsum(rows, out=starts[1:])
+      while len(self._row_starts) > 1:
+        del self._row_starts[min(self._row_starts)]
+      self._row_starts[order] = starts
+    return self._row_starts[order]
+
+  def block_starts(self, epoch: int) -> np.ndarray:
+    """Returns the first row of each packing window; see `RowSource`."""
+    return self.row_starts(epoch)
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; see `RowSource.plan`."""
+    rows = np.asarray(rows, np.int64)
+    if len(rows) and int(rows.min()) < 0:
+      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
+    epoch, index = self.locate(rows)
+    epochs = np.unique(epoch) if self.options.orders_differ else epoch[:1]
+    if len(epochs) <= 1:
+      return self._plan(epoch, index)
+    picks = [np.flatnonzero(epoch == e) for e in epochs]
+    parts = [self._plan(epoch[pick], index[pick]) for pick in picks]
+    return spans_lib.merged(parts, picks)
+
+  def report(self) -> PackingReport:
+    """Returns utilisation, padding and cut documents of the first epoch.
+
+    With 'exact' a few windows are packed to see how many documents they cut.
+    """
+    totals = self._documents.totals
+    cut = looked_at = 0
+    if self.options.packing_algorithm == "exact":
+      shown = np.arange(min(_SAMPLED_WINDOWS, len(self.row_starts(0)) - 1))
+      looked_at = int(self._documents.order.window_sizes(shown).sum())
+      for window in shown.tolist():
+        contents = self._documents.contents(np.asarray([window]), 0)
+        cut += self._pack(contents, window, 0).num_cut
+    return PackingReport(
+      rows=len(self),
+      tokens=totals.tokens,
+      documents=totals.documents,
+      empty=totals.empty,
+      long=totals.long,
+      lost=totals.lost,
+      cut=cut,
+      looked_at=looked_at or totals.documents,
+      seq_len=self.seq_len,
+    )
+
+  def validation(self, num_starts: int = 4, num_docs: int = 10):
+    """Returns the first documents, each from a few evenly spaced starts."""
+    return grid.of_documents(self, num_starts, num_docs)
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns what decides this source's rows, as JSON values."""
+    return {
+      "store": self.store.hash,
+      "seq_len": self.seq_len,
+      "seed": self._seed,
+      "kind": "bin",
+      "rows": dataclasses.asdict(self.options),
+      "filler_id": self.layout.filler_id,
+      "bos_id": self.layout.bos_id,
+      "eos_id": self.layout.eos_id,
+    }
+
+  def describe(self) -> str:
+    """Returns the summary for the log: windows, utilisation, what was cut."""
+    report = self.report()
+    windows = self._documents.order.num_windows
+    cut = ""
+    if self.options.packing_algorithm == "exact":
+      cut = (
+        f", {report.cut} of the first {report.looked_at} documents cut to"
+        " fill rows"
+      )
+    lost = f", {report.lost} tokens lost" if report.lost else ""
+    return (
+      f"[{self.name}] bin: {self.options.packing_algorithm} over {windows}"
+      f" windows of {self.options.packing_buffer_docs} documents,"
+      f" {report.rows} rows an epoch\n"
+      f"  {report.documents} documents ({report.empty} empty, skipped;"
+      f" {report.long} longer than a row: {self.options.long_documents}{lost}),"
+      f" {report.tokens} tokens{cut}\n"
+      f"  utilisation {report.utilisation:.4%}, padding {report.padding:.4%}"
+    )
+
+  def _check(self, path: str) -> None:
+    totals = self._documents.totals
+    if totals.tokens < self.seq_len:
+      lost = f" ({totals.lost} more in long documents)" if totals.lost else ""
+      raise schema.ConfigError(
+        [
+          "`config.data.seq_len` must be at most the tokens that"
+          f" `{path}` packs, got {self.seq_len} with {totals.tokens}{lost}."
+          " Lower it, or prepare more text."
+        ]
+      )
+
+  def _report_cost(self) -> None:
+    if not self.options.orders_differ:
+      return
+    ffd = self.options.packing_algorithm == "ffd"
+    if ffd or self.options.shuffle_documents == "full":
+      rate = (_PACKING_RATE,) if ffd else ()
+      logging.warning(
+        "%s: shuffle_documents=%r with packing_algorithm=%r costs %s;"
+        " reshuffle_documents=False or 'block' with 'exact' does not.",
+        self._path,
+        self.options.shuffle_documents,
+        self.options.packing_algorithm,
+        documents_lib.pass_cost(self.store.num_documents, *rate),
+      )
+
+  def _order_epoch(self, epoch: int) -> int:
+    return epoch if self.options.orders_differ else 0
+
+  def _plan(self, epoch: np.ndarray, index: np.ndarray) -> spans_lib.Spans:
+    """Plans rows whose epochs pack documents in one order."""
+    order = self._order_epoch(int(epoch[0])) if len(epoch) else 0
+    starts = self.row_starts(order)
+    window = np.searchsorted(starts, index, side="right") - 1
+    row = index - starts[window]
+    if self.options.shuffle_rows:
+      keys = hashing.fold(hashing.fold(self._row_key, epoch), window)
+      row = permutation.permute(row, starts[window + 1] - starts[window], keys)
+    return self._windows.plan(window, row, order)
+
+  def _pack(
+    self, contents: documents_lib.Contents, window: int, order: int
+  ) -> packing.Rows:
+    """Packs one window, or takes it from the index."""
+    pieces = packing.cut_pieces(contents.kept, self.seq_len)
+    if self.options.packing_algorithm == "exact":
+      return packing.exact_rows(pieces, self.seq_len)
+    index = self._index(order)
+    rows = int(index["rows"].read(window, window + 1)[0])
+    ends = index["piece_ends"]
+    first = int(ends.read(window - 1, window)[0]) if window else 0
+    bins = index["bins"].read(first, int(ends.read(window, window + 1)[0]))
+    held = (
+      np.bincount(bins, pieces.length, rows)
+      if len(bins) == len(pieces.length)
+      else np.empty(0)
+    )
+    if len(held) != rows or not np.all((held > 0) & (held <= self.seq_len)):
+      raise stores.StoreError(
+        f"{index['bins'].path}: window {window} must pack {len(pieces.length)}"
+        f" pieces into {rows} rows of {self.seq_len}, but does not. Remove"
+        f" {index['bins'].path.parent}: it is built again."
+      )
+    return packing.rows_of_bins(pieces, bins.astype(np.int64), rows)
+
+  def _index(self, order: int) -> dict[str, side_index.SideArray]:
+    """Returns First-Fit-Decreasing's index of an order of documents."""
+    if order not in self._indexes:
+      options = self.options
+      shuffled = options.shuffle_documents != "none"
+      key = {
+        **self._documents.key(),
+        "version": _FFD_VERSION,
+        "packing_buffer_docs": options.packing_buffer_docs,
+        "packing_max_docs_per_bin": options.packing_max_docs_per_bin,
+        "order": (
+          [
+            options.shuffle_documents,
+            self._documents.order.block_docs,
+            f"{self._order_key:016x}",
+            order,
+          ]
+          if shuffled
+          else None
+        ),
+      }
+      self._indexes[order] = side_index.load_or_build(
+        self.store.path, "ffd", key, lambda: self._packed(order)
+      )
+    return self._indexes[order]
+
+  def _packed(self, order: int) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the index window by window; shows progress."""
+    began = time.monotonic()
+    total = self.store.num_documents
+    documents = self._documents.order
+    with tqdm.tqdm(
+      total=total,
+      desc=f"{self.name}: packing",
+      unit="docs",
+      unit_scale=True,
+      disable=None if total >= _BAR_DOCUMENTS else True,
+      leave=False,
+    ) as bar:
+      piece_end = 0
+      for window in range(documents.num_windows):
+        contents = self._documents.contents(np.asarray([window]), order)
+        pieces = packing.cut_pieces(contents.kept, self.seq_len)
+        bins, rows = packing.first_fit_decreasing(
+          pieces.length, self.seq_len, self.options.packing_max_docs_per_bin
+        )
+        piece_end += len(bins)
+        yield {
+          "rows": np.asarray([rows], np.int64),
+          "piece_ends": np.asarray([piece_end], np.int64),
+          "bins": bins.astype(np.uint32),
+        }
+        bar.update(int(documents.window_sizes(np.asarray([window]))[0]))
+    if total >= _BAR_DOCUMENTS:
+      logging.info(
+        "%s: packed %d documents in %.1f s",
+        self.name,
+        total,
+        time.monotonic() - began,
+      )

@@ -1,0 +1,284 @@
+"""A store's documents as packers see them: ordered, in windows, with sums.
+
+Lengths include an added BOS and EOS. Documents of no token are skipped. What
+random access needs are the tokens of each window, which follow from one pass
+over the lengths, kept beside the store where it is large.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+import tqdm
+
+from chomp_data import stores
+from chomp_data.index import document_order
+from chomp_data.index import packing
+from chomp_data.ops import spans as spans_lib
+from chomp_data.stores import side_index
+
+# Below this a pass over all lengths takes a few milliseconds.
+_KEPT_ON_DISK = 1 << 18
+_PASS_DOCUMENTS = 1 << 20
+# Documents of one pass a second, on the slow side; for messages only.
+_FULL_PASS_RATE = 5e6
+
+
+@dataclasses.dataclass(frozen=True)
+class Contents:
+  """Documents of some windows, those of no token left out.
+
+  Attributes:
+    window: int64[N], index into the windows asked for.
+    document: int64[N], in the order of packing.
+    first_token: int64[N], where its tokens begin in the store.
+    stored: int64[N], its tokens in the store.
+    kept: int64[N], tokens that are packed, added ones included.
+  """
+
+  window: np.ndarray
+  document: np.ndarray
+  first_token: np.ndarray
+  stored: np.ndarray
+  kept: np.ndarray
+
+  def part(self, first: int, last: int) -> "Contents":
+    """Returns documents first .. last - 1."""
+    cut = slice(first, last)
+    return Contents(
+      self.window[cut],
+      self.document[cut],
+      self.first_token[cut],
+      self.stored[cut],
+      self.kept[cut],
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Totals:
+  """What a pass over all lengths found.
+
+  Attributes:
+    documents: Documents of the store.
+    empty: Documents of no token, which are skipped.
+    long: Documents longer than a row.
+    tokens: Tokens that are packed, added ones included.
+    lost: Tokens that `long_documents` leaves out.
+  """
+
+  documents: int
+  empty: int
+  long: int
+  tokens: int
+  lost: int
+
+
+class Documents:
+  """The documents of a store in the order of packing."""
+
+  def __init__(
+    self,
+    store: stores.Store,
+    order: document_order.DocumentOrder,
+    *,
+    seq_len: int,
+    add_bos: bool,
+    add_eos: bool,
+    long_documents: str = "cut",
+    name: str = "documents",
+  ):
+    """Sums the blocks of the order, or opens the sums.
+
+    Args:
+      store: Where the documents are.
+      order: Their order and windows.
+      seq_len: Positions of a row.
+      add_bos: Whether each gets a BOS.
+      add_eos: Whether each gets an EOS.
+      long_documents: As in `packing.kept_lengths`.
+      name: The source's name, for messages.
+    """
+    self.store = store
+    self.order = order
+    self.name = name
+    self._seq_len = seq_len
+    self._bos, self._eos = int(add_bos), int(add_eos)
+    self._long = long_documents
+    self._window_tokens: tuple[int, np.ndarray] | None = None
+    arrays = self._sums()
+    self._blocks = arrays["blocks"]
+    self.totals = Totals(*(int(v) for v in arrays["totals"]))
+
+  def key(self) -> dict[str, Any]:
+    """Returns what decides lengths and sums, as JSON values."""
+    return {
+      "store": self.store.hash,
+      "seq_len": self._seq_len,
+      "added": [self._bos, self._eos],
+      "long_documents": self._long,
+    }
+
+  def contents(self, windows: np.ndarray, epoch: int) -> Contents:
+    """Returns the documents of windows.
+
+    Args:
+      windows: int64[N], ascending.
+      epoch: The epoch whose order is meant.
+    """
+    document = self.order.documents(windows, epoch)
+    first, stored = self.store.bounds(document)
+    kept = self._kept(stored)
+    window = np.repeat(
+      np.arange(len(windows)), self.order.window_sizes(windows)
+    )
+    if self.totals.empty or self._long == "drop":
+      some = np.flatnonzero(kept)
+      if len(some) < len(kept):
+        window, document = window[some], document[some]
+        first, stored, kept = first[some], stored[some], kept[some]
+    return Contents(window, document, first, stored, kept)
+
+  def window_tokens(self, epoch: int) -> np.ndarray:
+    """Returns int64[num_windows], the tokens that each window packs."""
+    if self._window_tokens is None or self._window_tokens[0] != epoch:
+      if self.order.kind == "full":
+        sums = self._pass_in_order(epoch)
+      else:
+        sums = self.order.window_sums(self._blocks, epoch)
+      self._window_tokens = (epoch, sums)
+    return self._window_tokens[1]
+
+  def spans_of(
+    self,
+    contents: Contents,
+    which: np.ndarray,
+    begin: np.ndarray,
+    end: np.ndarray,
+    *,
+    row: np.ndarray,
+    column: np.ndarray,
+    segment: np.ndarray,
+    num_rows: int,
+  ) -> spans_lib.Spans:
+    """Returns parts of documents as spans.
+
+    Args:
+      contents: Where the documents are.
+      which: int64[N], entries of `contents`.
+      begin: int64[N], first token of the part, an added BOS being token 0.
+      end: int64[N], the token after its last.
+      row: int64[N], as in `Spans`.
+      column: int64[N], as in `Spans`.
+      segment: int64[N], as in `Spans`.
+      num_rows: As in `Spans`.
+    """
+    stored = contents.stored[which]
+    before_eos = self._bos + stored
+    following = (end < contents.kept[which]).astype(np.int8)
+    if self._eos:
+      following[(following > 0) & (end == before_eos)] = 2
+    # A part of only an EOS begins where the document's tokens end.
+    start = np.minimum(np.maximum(begin - self._bos, 0), stored)
+    return spans_lib.Spans(
+      num_rows=num_rows,
+      row=row,
+      source=np.zeros(len(row), np.int32),
+      document=contents.document[which],
+      start=start,
+      offset=contents.first_token[which] + start,
+      length=end - begin,
+      column=column,
+      segment=segment.astype(np.int32),
+      bos=(begin == 0) if self._bos else None,
+      eos=(end > before_eos) if self._eos else None,
+      following=following,
+    )
+
+  def _kept(self, stored: np.ndarray) -> np.ndarray:
+    added = self._bos + self._eos
+    lengths = np.where(stored > 0, stored + added, 0) if added else stored
+    return packing.kept_lengths(lengths, self._seq_len, self._long)
+
+  def _sums(self) -> dict[str, np.ndarray]:
+    if self.order.num_documents < _KEPT_ON_DISK:
+      (arrays,) = self._pass()
+      return arrays
+    arrays = side_index.load_or_build(
+      self.store.path,
+      "sums",
+      {**self.key(), "block_docs": self.order.block_docs},
+      self._pass,
+    )
+    return {name: array.read() for name, array in arrays.items()}
+
+  def _pass(self) -> Iterator[dict[str, np.ndarray]]:
+    """Yields tokens by block, and totals, from one pass over all lengths."""
+    size = self.order.block_docs
+    blocks = np.zeros(self.order.num_blocks, np.int64)
+    empty = long = stored = 0
+    total = self.order.num_documents
+    batch = size * max(1, _PASS_DOCUMENTS // size)
+    added = self._bos + self._eos
+    with _bar(total, f"{self.name}: lengths") as bar:
+      for first, lengths in self.store.iter_lengths(batch):
+        kept = self._kept(lengths)
+        low = first // size
+        sums = np.add.reduceat(kept, np.arange(0, len(kept), size))
+        blocks[low : low + len(sums)] = sums
+        empty += int(np.sum(lengths == 0))
+        long += int(np.sum(lengths > self._seq_len - added))
+        stored += int(lengths.sum())
+        bar.update(len(lengths))
+    tokens = int(blocks.sum())
+    offered = stored + added * (total - empty)
+    totals = np.asarray([total, empty, long, tokens, offered - tokens])
+    yield {"blocks": blocks, "totals": totals}
+
+  def _pass_in_order(self, epoch: int) -> np.ndarray:
+    """Returns tokens by window of a full permutation: all lengths, gathered."""
+    began = time.monotonic()
+    num = self.order.num_windows
+    sums = np.zeros(num, np.int64)
+    step = max(1, _PASS_DOCUMENTS // self.order.window_docs)
+    with _bar(
+      self.order.num_documents, f"{self.name}: order of epoch {epoch}"
+    ) as bar:
+      for first in range(0, num, step):
+        windows = np.arange(first, min(first + step, num))
+        _, stored = self.store.bounds(self.order.documents(windows, epoch))
+        sizes = self.order.window_sizes(windows)
+        sums[windows] = np.add.reduceat(
+          self._kept(stored), np.cumsum(sizes) - sizes
+        )
+        bar.update(int(sizes.sum()))
+    if self.order.num_documents >= _KEPT_ON_DISK:
+      logging.info(
+        "%s: epoch %d's order of %d documents took %.1f s",
+        self.name,
+        epoch,
+        self.order.num_documents,
+        time.monotonic() - began,
+      )
+    return sums
+
+
+def pass_cost(num_documents: int, rate: float = _FULL_PASS_RATE) -> str:
+  """Returns a pass over all documents in words, for messages."""
+  return (
+    f"a pass over {num_documents} documents in every epoch (about"
+    f" {num_documents / rate:.2g} s)"
+  )
+
+
+def _bar(total: int, what: str) -> tqdm.tqdm:
+  return tqdm.tqdm(
+    total=total,
+    desc=what,
+    unit="docs",
+    unit_scale=True,
+    disable=None if total >= _KEPT_ON_DISK else True,
+    leave=False,
+  )

@@ -1,0 +1,141 @@
+"""Packed windows in memory: the rows of those in use, side by side.
+
+A plan touches the windows of one shuffle window again and again. Their rows
+lie in one set of arrays, so a plan is a few gathers whatever the number of
+windows.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+import numpy as np
+
+from chomp_data.index import packing
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import documents as documents_lib
+
+# Pieces kept beside those that a plan needs, about 50 bytes each.
+_KEPT_PIECES = 1 << 20
+
+# Packs one window: (its contents, window, epoch of the order) -> rows.
+Pack = Callable[[documents_lib.Contents, int, int], packing.Rows]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Joined:
+  """Windows in use, side by side.
+
+  Attributes:
+    numbers: int64[W], which windows, ascending.
+    base: int64[W], the first row of each.
+    first: int64[num_rows + 1], row r holds spans first[r] .. first[r + 1] - 1.
+    spans: Of all their rows.
+  """
+
+  numbers: np.ndarray
+  base: np.ndarray
+  first: np.ndarray
+  spans: spans_lib.Spans
+
+
+class PackedWindows:
+  """Plans rows of packed windows."""
+
+  def __init__(self, documents: documents_lib.Documents, pack: Pack):
+    """Packs nothing yet.
+
+    Args:
+      documents: Whose windows are packed.
+      pack: Packs one.
+    """
+    self._documents = documents
+    self._pack = pack
+    self._clear(0)
+
+  def __getstate__(self) -> dict:
+    return {"_documents": self._documents, "_pack": self._pack}
+
+  def __setstate__(self, state: dict) -> None:
+    self.__dict__.update(state)
+    self._clear(0)
+
+  def plan(
+    self, window: np.ndarray, row: np.ndarray, order: int
+  ) -> spans_lib.Spans:
+    """Plans rows.
+
+    Args:
+      window: int64[N], each row's window.
+      row: int64[N], the row within its window.
+      order: The epoch whose order of documents is meant.
+    """
+    joined = self._with(np.unique(window), order)
+    where = joined.base[np.searchsorted(joined.numbers, window)] + row
+    low = joined.first[where]
+    count = joined.first[where + 1] - low
+    number = np.repeat(np.arange(len(row)), count)
+    before = np.cumsum(count) - count
+    pick = np.arange(len(number)) + np.repeat(low - before, count)
+    return joined.spans.take(pick, number, len(row))
+
+  def _clear(self, order: int) -> None:
+    self._order = order
+    self._held: dict[int, spans_lib.Spans] = {}
+    self._joined: _Joined | None = None
+
+  def _with(self, needed: np.ndarray, order: int) -> _Joined:
+    """Returns the windows in use, those that are needed among them."""
+    if order != self._order:
+      self._clear(order)
+    held = self._held
+    missing = [w for w in needed.tolist() if w not in held]
+    if missing or self._joined is None:
+      # Those in use move to the end of the order of eviction.
+      for window in needed.tolist():
+        if window in held:
+          held[window] = held.pop(window)
+      self._load(missing, order)
+      pieces = sum(map(len, held.values()))
+      for window in list(held)[: -len(needed) or None]:
+        if pieces <= _KEPT_PIECES:
+          break
+        pieces -= len(held.pop(window))
+      self._joined = self._side_by_side()
+    return self._joined
+
+  def _load(self, windows: list[int], order: int) -> None:
+    if not windows:
+      return
+    contents = self._documents.contents(np.asarray(windows), order)
+    edges = np.searchsorted(contents.window, np.arange(len(windows) + 1))
+    for i, window in enumerate(windows):
+      own = contents.part(edges[i], edges[i + 1])
+      rows = self._pack(own, window, order)
+      held = np.diff(rows.first)
+      nth = np.arange(len(rows.slot)) - np.repeat(rows.first[:-1], held)
+      self._held[window] = self._documents.spans_of(
+        own,
+        rows.slot,
+        rows.start,
+        rows.start + rows.length,
+        row=np.repeat(np.arange(rows.num_rows), held),
+        column=rows.column,
+        segment=nth + 1,
+        num_rows=rows.num_rows,
+      )
+
+  def _side_by_side(self) -> _Joined:
+    # Plans of no row need no window, but a plan must come out.
+    numbers = sorted(self._held) or self._any_window()
+    spans = spans_lib.concatenated([self._held[n] for n in numbers])
+    rows = np.asarray([self._held[n].num_rows for n in numbers], np.int64)
+    return _Joined(
+      numbers=np.asarray(numbers, np.int64),
+      base=np.cumsum(rows) - rows,
+      first=np.searchsorted(spans.row, np.arange(spans.num_rows + 1)),
+      spans=spans,
+    )
+
+  def _any_window(self) -> list[int]:
+    self._load([0], self._order)
+    return [0]

@@ -1,0 +1,208 @@
+"""Sequential packing: one stream of documents, cut every seq_len (seed 003).
+
+Row n of an epoch holds tokens n * seq_len .. (n + 1) * seq_len - 1 of the
+stream, whatever the documents: any row is found by binary search in sums.
+"""
+
+import dataclasses
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.index import document_order
+from chomp_data.index import hashing
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import documents as documents_lib
+from chomp_data.sources import fillers
+from chomp_data.sources import grid
+from chomp_data.sources import options as options_lib
+from chomp_data.sources import packing_options
+from chomp_data.sources import row_source
+from chomp_data.sources.packing_options import SequentialOptions
+
+# Documents that are looked through to find a row's first one; the sums that
+# point there take 8 bytes for as many documents.
+_STORED_WINDOW = 16
+_WINDOW_BLOCKS = 8
+
+
+class SequentialSource(row_source.RowSource):
+  """Rows cut from one stream of tokens."""
+
+  def __init__(
+    self,
+    store: stores.Store,
+    options: SequentialOptions,
+    *,
+    seq_len: int,
+    seed: int = 0,
+    name: str = "sequential",
+    path: str = "rows",
+  ):
+    """Sums document lengths, or opens the sums; reads no token.
+
+    Args:
+      store: Where the documents are.
+      options: Added tokens, order and tail.
+      seq_len: Positions of a row, at least 2.
+      seed: The run's seed, which orders documents.
+      name: The source's name; its seeds depend on it.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If options do not fit the store.
+    """
+    options, seq_len = options_lib.checked(options, seq_len, path)
+    self.name = name
+    self.store = store
+    self.options = options
+    self._seed = seed
+    self.layout = fillers.packed_layout(store, options, seq_len, path)
+    self.document_slots = min(options.document_slots, seq_len)
+    block = options.document_block or packing_options.DEFAULT_BLOCK
+    stored = options.shuffle_documents == "none"
+    self._documents = documents_lib.Documents(
+      store,
+      document_order.DocumentOrder(
+        store.num_documents,
+        window_docs=_STORED_WINDOW if stored else _WINDOW_BLOCKS * block,
+        block_docs=_STORED_WINDOW if stored else block,
+        kind=options.shuffle_documents,
+        key=hashing.fold_key(seed, name, "documents"),
+      ),
+      seq_len=seq_len,
+      add_bos=options.add_bos,
+      add_eos=options.add_eos,
+      name=name,
+    )
+    self._num_tokens = self._documents.totals.tokens
+    if self._num_tokens < seq_len:
+      raise schema.ConfigError(
+        [
+          "`config.data.seq_len` must be at most the tokens of"
+          f" {store.path}, got {seq_len} with {self._num_tokens} tokens. Lower"
+          " it, or prepare more text."
+        ]
+      )
+    if options.orders_differ and options.shuffle_documents == "full":
+      logging.warning(
+        "%s: shuffle_documents='full' costs %s; 'block' does not.",
+        path,
+        documents_lib.pass_cost(store.num_documents),
+      )
+    self._starts: tuple[int, np.ndarray] | None = None
+
+  def __len__(self) -> int:
+    whole, rest = divmod(self._num_tokens, self.seq_len)
+    return whole + (rest > 0 and self.options.tail == "pad")
+
+  def block_chunks(self, block_rows: float) -> int:
+    """Returns how many chunks a block touches; see `RowSource`."""
+    chunks, rest = divmod(block_rows * self.seq_len, self.store.chunk_tokens)
+    aligned = (
+      not rest
+      and not self.options.add_bos
+      and not self.options.add_eos
+      and self.options.shuffle_documents == "none"
+    )
+    return int(chunks) if aligned else super().block_chunks(block_rows)
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; see `RowSource.plan`."""
+    rows = np.asarray(rows, np.int64)
+    if len(rows) and int(rows.min()) < 0:
+      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
+    epoch, index = self.locate(rows)
+    if not self.options.orders_differ:
+      return self._plan(index, 0)
+    epochs, which = np.unique(epoch, return_inverse=True)
+    if len(epochs) == 1:
+      return self._plan(index, int(epochs[0]))
+    picks = [np.flatnonzero(which == i) for i in range(len(epochs))]
+    parts = [
+      self._plan(index[pick], int(e))
+      for e, pick in zip(epochs, picks, strict=True)
+    ]
+    return spans_lib.merged(parts, picks)
+
+  def validation(self, num_starts: int = 4, num_docs: int = 10):
+    """Returns the first documents, each from a few evenly spaced starts."""
+    return grid.of_documents(self, num_starts, num_docs)
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns what decides this source's rows, as JSON values."""
+    return {
+      "store": self.store.hash,
+      "seq_len": self.seq_len,
+      "seed": self._seed,
+      "kind": "sequential",
+      "rows": dataclasses.asdict(self.options),
+      "filler_id": self.layout.filler_id,
+      "bos_id": self.layout.bos_id,
+      "eos_id": self.layout.eos_id,
+    }
+
+  def describe(self) -> str:
+    """Returns the summary for the log: documents, tokens, tail."""
+    totals = self._documents.totals
+    rest = self._num_tokens % self.seq_len
+    tail = "none" if not rest else f"{rest} tokens ({self.options.tail})"
+    return (
+      f"[{self.name}] sequential: {totals.documents} documents"
+      f" ({totals.empty} empty, skipped), {self._num_tokens} tokens,"
+      f" {len(self)} rows an epoch, tail {tail}\n"
+      f"  seq_len={self.seq_len} add_bos={self.options.add_bos}"
+      f" add_eos={self.options.add_eos}"
+      f" shuffle_documents={self.options.shuffle_documents}"
+    )
+
+  def _window_starts(self, epoch: int) -> np.ndarray:
+    """Returns int64[num_windows + 1], stream tokens before each window."""
+    if self._starts is None or self._starts[0] != epoch:
+      tokens = self._documents.window_tokens(epoch)
+      starts = np.zeros(len(tokens) + 1, np.int64)
+      np.cumsum(tokens, out=starts[1:])
+      self._starts = (epoch, starts)
+    return self._starts[1]
+
+  def _plan(self, index: np.ndarray, epoch: int) -> spans_lib.Spans:
+    """Plans rows of one epoch."""
+    begin = index * self.seq_len
+    end = np.minimum(begin + self.seq_len, self._num_tokens)
+    starts = self._window_starts(epoch)
+    first = np.searchsorted(starts, begin, side="right") - 1
+    last = np.searchsorted(starts, end, side="left")
+    windows = np.unique(
+      np.repeat(first - np.cumsum(last - first) + (last - first), last - first)
+      + np.arange(int((last - first).sum()))
+    )
+    contents = self._documents.contents(windows, epoch)
+    # Where each document ends in the stream: sums within its window.
+    within = np.cumsum(contents.kept)
+    opens = np.searchsorted(contents.window, np.arange(len(windows)))
+    base = np.concatenate([[0], within])[opens]
+    stream_end = within + np.repeat(
+      starts[windows] - base, np.diff(np.append(opens, len(within)))
+    )
+    low = np.searchsorted(stream_end, begin, side="right")
+    high = np.searchsorted(stream_end, end, side="left") + 1
+    count = high - low
+    row = np.repeat(np.arange(len(index)), count)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    which = low[row] + nth
+    opening = (stream_end - contents.kept)[which]
+    part_begin = np.maximum(begin[row], opening)
+    part_end = np.minimum(end[row], stream_end[which])
+    return self._documents.spans_of(
+      contents,
+      which,
+      part_begin - opening,
+      part_end - opening,
+      row=row,
+      column=part_begin - begin[row],
+      segment=nth + 1,
+      num_rows=len(index),
+    )

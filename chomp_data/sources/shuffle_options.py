@@ -1,0 +1,126 @@
+"""Options of row orders (seed 002), their rules and their memory."""
+
+import dataclasses
+
+from chomp_data import schema
+from chomp_data.index import orders
+
+SHUFFLE_KINDS = ("none", "full", "era", "block")
+DEFAULT_WINDOW_BLOCKS = 8
+DEFAULT_CACHE_WINDOWS = 8
+_COUNT = schema.optional(schema.integer(1, 2**40))
+
+# Which options have a meaning for which kinds.
+_OF_KIND = {
+  "io_block_size": ("block",),
+  "window_blocks": ("block",),
+  "cache_windows": ("block",),
+  "era_length": ("era",),
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShuffleOptions:
+  """How a source's rows are ordered.
+
+  Attributes:
+    kind: 'none', 'block' for permuted blocks of rows mixed by windows, 'era'
+      for a permutation in each run of `era_length` rows, or 'full' for one of
+      the whole epoch.
+    io_block_size: Rows of a block, or None for those of one chunk of the
+      store. Bin-packed sources take whole packing windows as blocks.
+    window_blocks: Blocks whose rows are mixed; None for 8.
+    cache_windows: Windows whose chunks are kept in memory where the store is
+      not read through memory maps; None for 8, within a budget of bytes.
+    perm_type: 'feistel', or 'linear', which is fast to explain and weak.
+    era_length: Rows of an era.
+    seed: Seed of the order; None derives it from the run's.
+  """
+
+  kind: str = schema.option("none", schema.choice(SHUFFLE_KINDS))
+  io_block_size: int | None = schema.option(None, _COUNT)
+  window_blocks: int | None = schema.option(None, _COUNT)
+  cache_windows: int | None = schema.option(None, _COUNT)
+  perm_type: str = schema.option("feistel", schema.choice(orders.PERM_TYPES))
+  era_length: int | None = schema.option(None, _COUNT)
+  seed: int | None = schema.option(
+    None, schema.optional(schema.integer(0, 2**63 - 1))
+  )
+
+  def problems(self, path: str, has_own_blocks: bool = False) -> list[str]:
+    """Returns what is wrong between these fields.
+
+    Args:
+      path: Dotted path of the section.
+      has_own_blocks: Whether the rows come in blocks of their own (packing
+        windows).
+    """
+    found = [
+      f"`{path}.{name}` must be None where kind is {self.kind!r}, got"
+      f" {getattr(self, name)}. Unset it, or set kind to {kinds[0]!r}."
+      for name, kinds in _OF_KIND.items()
+      if getattr(self, name) is not None and self.kind not in kinds
+    ]
+    if self.kind == "era" and self.era_length is None:
+      found.append(
+        f"`{path}.era_length` must be set where kind is 'era', got None. Give"
+        " the rows of an era."
+      )
+    if self.kind == "block" and has_own_blocks and self.io_block_size:
+      found.append(
+        f"`{path}.io_block_size` must be None for bin-packed rows, whose"
+        f" blocks are packing windows, got {self.io_block_size}. Set"
+        " rows.packing_buffer_docs for other blocks."
+      )
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+  """What a block shuffle comes to within a budget of bytes.
+
+  Attributes:
+    window_blocks: Blocks of a window.
+    cache_windows: Windows kept in memory.
+    block_bytes: Bytes of the chunks that a block touches.
+    narrowed: What had to give way, in words, or None.
+  """
+
+  window_blocks: int
+  cache_windows: int
+  block_bytes: int
+  narrowed: str | None
+
+  @property
+  def total_bytes(self) -> int:
+    """Bytes of the chunks of all windows kept."""
+    return self.cache_windows * self.window_blocks * self.block_bytes
+
+
+def windows_within(
+  options: ShuffleOptions, block_bytes: int, budget: int
+) -> Windows:
+  """Fits windows into a budget: first fewer are kept, then they are narrowed.
+
+  The order of rows depends on `window_blocks`, so it depends on the budget
+  and on the store, never on the machine.
+
+  Args:
+    options: Of kind 'block'.
+    block_bytes: Bytes of the chunks that a block touches.
+    budget: Bytes for this source.
+  """
+  blocks = options.window_blocks or DEFAULT_WINDOW_BLOCKS
+  windows = options.cache_windows or DEFAULT_CACHE_WINDOWS
+  fitting = budget // max(block_bytes, 1)
+  if fitting >= blocks:
+    return Windows(blocks, min(windows, fitting // blocks), block_bytes, None)
+  width = max(1, fitting)
+  return Windows(
+    width,
+    1,
+    block_bytes,
+    f"windows of {blocks} blocks of {block_bytes} bytes exceed the"
+    f" {budget} bytes that config.data.shuffle_cache_bytes leaves this source:"
+    f" narrowed to {width} blocks",
+  )

@@ -1,0 +1,342 @@
+"""ArrayRecord corpora as stores: a record is the token ids of a document.
+
+Records are raw little-endian uint16, uint32 or int32; a record of no byte is a
+document of no token. An index of the corpus is built at the first open, in one
+pass over all records, and kept; see `open_array_records` for what is detected
+when.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+from typing import Any
+
+import numpy as np
+
+from chomp_data import schema
+from chomp_data.stores import array_record_files
+from chomp_data.stores import array_record_index
+from chomp_data.stores import array_record_tokens
+from chomp_data.stores import arrays
+from chomp_data.stores import errors
+from chomp_data.stores import layout
+from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import store as store_lib
+
+TOKEN_DTYPES = ("uint16", "uint32", "int32")
+
+_FORMAT = "chomp_data array_record"
+_SCHEMA = 1
+_TOKEN_ID = schema.optional(schema.integer(0, manifest_lib.MAX_VOCAB_SIZE - 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArrayRecordOptions:
+  """What an ArrayRecord corpus does not say of itself.
+
+  Attributes:
+    token_dtype: 'uint16', 'uint32' or 'int32', little-endian.
+    vocab_size: Token ids are below it, special ones included.
+    pad_id: Padding, or None.
+    eos_id: End of a document, or None.
+    bos_id: Begin of a document, or None.
+    adds_bos: Whether the records already start with `bos_id`.
+    adds_eos: Whether the records already end with `eos_id`.
+    tokenizer: Which tokenizer made the ids, for the record; part of the
+      store's hash.
+  """
+
+  token_dtype: str = schema.required(schema.choice(TOKEN_DTYPES))
+  vocab_size: int = schema.required(
+    schema.integer(1, manifest_lib.MAX_VOCAB_SIZE)
+  )
+  pad_id: int | None = schema.option(None, _TOKEN_ID)
+  eos_id: int | None = schema.option(None, _TOKEN_ID)
+  bos_id: int | None = schema.option(None, _TOKEN_ID)
+  adds_bos: bool = schema.option(False, schema.boolean())
+  adds_eos: bool = schema.option(False, schema.boolean())
+  tokenizer: str | None = schema.option(None, schema.optional(schema.text()))
+
+  def problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    problems = []
+    if self.token_dtype == "uint16" and self.vocab_size > 2**16:
+      problems.append(
+        f"`{path}.vocab_size` must be at most 65536 with `token_dtype` uint16,"
+        f" got {self.vocab_size}. Correct it, or write wider records."
+      )
+    for name in ("pad_id", "eos_id", "bos_id"):
+      value = getattr(self, name)
+      if value is not None and value >= self.vocab_size:
+        problems.append(
+          f"`{path}.{name}` must be below `vocab_size` {self.vocab_size}, got"
+          f" {value}. Correct one of them."
+        )
+    for name in ("eos", "bos"):
+      if getattr(self, f"adds_{name}") and getattr(self, f"{name}_id") is None:
+        problems.append(
+          f"`{path}.{name}_id` must be set with `adds_{name}`, got None. Say"
+          " which id the records hold."
+        )
+    return problems
+
+  @property
+  def tokenizer_info(self) -> manifest_lib.TokenizerInfo:
+    """These options as a store tells them."""
+    name = {"array_record": self.tokenizer, "vocab_size": self.vocab_size}
+    text = json.dumps(name, sort_keys=True).encode()
+    return manifest_lib.TokenizerInfo(
+      kind="custom",
+      sha256=hashlib.sha256(text).hexdigest(),
+      vocab_size=self.vocab_size,
+      pad_id=self.pad_id,
+      eos_id=self.eos_id,
+      bos_id=self.bos_id,
+      adds_bos=self.adds_bos,
+      adds_eos=self.adds_eos,
+    )
+
+
+class ArrayRecordStore(store_lib.Store):
+  """An ArrayRecord corpus, read only. Made by `open_array_records`.
+
+  Pickled, it is a path, its options and a hash: another process opens it at
+  first use with the index that is there, and refuses files that were replaced
+  in between.
+
+  Attributes:
+    options: What was said of the corpus.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike[str],
+    options: ArrayRecordOptions,
+    cache_bytes: int = store_lib.DEFAULT_CACHE_BYTES,
+    index_dir: str | os.PathLike[str] | None = None,
+  ):
+    """Opens nothing yet; see `open_array_records`."""
+    super().__init__(path, cache_bytes=cache_bytes)
+    self.options = options
+    self._index_dir = None if index_dir is None else os.fspath(index_dir)
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {
+      **super().__getstate__(),
+      "options": self.options,
+      "_index_dir": self._index_dir,
+    }
+
+  def __repr__(self) -> str:
+    return f"ArrayRecordStore({self._path!r}, hash={self.hash[:16]!r})"
+
+  @functools.cached_property
+  def _opened(self) -> "_Opened":  # pyright: ignore
+    expected = self._expected_hash
+    cache_bytes = self._token_cache_bytes
+    if cache_bytes is None:
+      cache_bytes = self._cache_bytes
+    opened = _Opened(
+      array_record_files.find(self._path),
+      self.options,
+      cache_bytes,
+      self._index_dir,
+      build=expected is None,
+    )
+    if expected not in (None, opened.hash):
+      raise errors.StoreError(
+        f"{self._path} must be the corpus of hash {expected} that this run"
+        f" began with, got {opened.hash}. Put its files back, or start again."
+      )
+    self._expected_hash = opened.hash
+    return opened
+
+  @property
+  def hash(self) -> str:
+    """SHA-256 as hex of tokens, documents and tokenizer, whatever the files."""
+    return self._expected_hash or self._opened.hash
+
+  @property
+  def manifest(self) -> manifest_lib.Manifest:
+    """Raises StoreError: an ArrayRecord corpus has no manifest."""
+    raise errors.StoreError(
+      f"{self._path} must be a store to have a manifest, got ArrayRecord"
+      " files. Prepare a store from them."
+    )
+
+  @property
+  def tokenizer_info(self) -> manifest_lib.TokenizerInfo:
+    """The tokenizer of the tokens, as the options tell it."""
+    return self.options.tokenizer_info
+
+  @property
+  def num_documents(self) -> int:
+    """Records, those of no token included."""
+    return self._opened.index.num_documents
+
+  @property
+  def num_tokens(self) -> int:
+    """Tokens of all documents."""
+    return self._opened.index.num_tokens
+
+  @property
+  def token_dtype(self) -> np.dtype:
+    """The dtype of tokens on disk, uint16, uint32 or int32."""
+    return self._opened.dtype
+
+  @property
+  def chunk_tokens(self) -> int:
+    """Tokens of a default store's chunk: both then have the same blocks."""
+    return layout.DEFAULT_CHUNK
+
+  @property
+  def vocab_size(self) -> int:
+    """Token ids are below it."""
+    return self.options.vocab_size
+
+  @property
+  def files(self) -> tuple[str, ...]:
+    """The files in the order of their documents, as their ids name them."""
+    return self._opened.corpus.names
+
+  def document_ids(self, documents: Sequence[int] | np.ndarray) -> list[str]:
+    """Returns the ids of documents, '<file>:<record>', in the order given.
+
+    Args:
+      documents: Indices, in any order.
+
+    Raises:
+      IndexError: If there is no such document.
+    """
+    documents = np.asarray(documents, np.int64)
+    self.bounds(documents)
+    first = self._opened.index.first_document
+    file = np.searchsorted(first, documents, "right") - 1
+    records = documents - first[file]
+    return [
+      f"{self.files[i]}:{record}"
+      for i, record in zip(file.tolist(), records.tolist(), strict=True)
+    ]
+
+  def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
+    """Finds documents by id.
+
+    Args:
+      ids: What to look for.
+
+    Returns:
+      The documents of each id: one, or none.
+    """
+    first = self._opened.index.first_document.tolist()
+    numbers = {name: i for i, name in enumerate(self.files)}
+    found: dict[str, list[int]] = {}
+    for name in ids:
+      file, _, text = name.rpartition(":")
+      found[name] = []
+      number = numbers.get(file)
+      # '07' and '+7' are integers to Python, but no ids.
+      if number is None or not text.isdecimal() or str(int(text)) != text:
+        continue
+      document = first[number] + int(text)
+      if document < first[number + 1]:
+        found[name] = [document]
+    return found
+
+  def tokenizer_file(self) -> bytes:
+    """Raises StoreError: an ArrayRecord corpus holds no tokenizer."""
+    raise errors.StoreError(
+      f"{self._path} must be a store to hold its tokenizer, got ArrayRecord"
+      " files. Decode with the tokenizer that made them."
+    )
+
+
+class _Opened:
+  """What a process holds of an opened corpus."""
+
+  def __init__(
+    self,
+    corpus: array_record_files.Corpus,
+    options: ArrayRecordOptions,
+    cache_bytes: int,
+    index_dir: str | None,
+    build: bool,
+  ):
+    self.corpus = corpus
+    self.dtype = np.dtype(options.token_dtype).newbyteorder("<")
+    self.index = array_record_index.load_or_build(
+      corpus, self.dtype, options.vocab_size, index_dir, build
+    )
+    self.offsets = self.index.offsets
+    self.tokens = array_record_tokens.RecordTokens(
+      corpus, self.index, self.dtype, cache_bytes
+    )
+    identity = {
+      "format": _FORMAT,
+      "schema": _SCHEMA,
+      "num_documents": self.index.num_documents,
+      "num_tokens": self.index.num_tokens,
+      "token_dtype": options.token_dtype,
+      "tokenizer": dataclasses.asdict(options.tokenizer_info),
+      "content": self.index.content,
+    }
+    text = json.dumps(identity, sort_keys=True).encode()
+    self.hash = hashlib.sha256(text).hexdigest()
+
+  @property
+  def counters(self) -> arrays.Counters:
+    return self.tokens.counters
+
+
+def open_array_records(
+  path: str | os.PathLike[str],
+  options: ArrayRecordOptions,
+  *,
+  cache_bytes: int = store_lib.DEFAULT_CACHE_BYTES,
+  index_dir: str | os.PathLike[str] | None = None,
+) -> ArrayRecordStore:
+  """Opens a corpus of ArrayRecord files; indexes it at the first time.
+
+  What is detected when:
+
+  - At every open: another set of files, and a file of another size,
+    modification time, or other first or last 64 KiB. It is indexed again, and
+    the store has another hash if any token is another; a pickled store is
+    refused instead. Of files numbered `-00000-of-00008` in a directory, one
+    that is missing.
+  - While indexing: files that are cut, grown, altered (ArrayRecord's own
+    hashes) or no ArrayRecord, records that are no whole ids, and ids that are
+    not below `vocab_size`.
+  - At every read of a record: any other byte than when it was indexed, also
+    where size and time of the file are the same.
+  - An index that was altered is built again: at open up to 64 MiB, else it is
+    an error at the first touch of a page.
+
+  Args:
+    path: A directory, whose `*.array_record*` and `*.arrayrecord*` files are
+      taken in the order of their names; one file; or a glob.
+    options: What the files do not say of themselves.
+    cache_bytes: Most decoded bytes that are kept.
+    index_dir: Where to keep the index; by default `<path>.index` beside the
+      corpus, or the user's cache directory where that cannot be written.
+
+  Returns:
+    The store. Its document ids are '<file>:<record>', its hash is of tokens
+    and tokenizer and not of how they lie in files.
+
+  Raises:
+    StoreError: If options or files are wrong; the message names the file.
+  """
+  values = {
+    field.name: getattr(options, field.name)
+    for field in dataclasses.fields(options)
+  }
+  _, problems = schema.read(ArrayRecordOptions, values, "array_record")
+  problems = problems or options.problems("array_record")
+  if problems:
+    raise errors.StoreError(" ".join(problems))
+  store = ArrayRecordStore(path, options, cache_bytes, index_dir)
+  _ = store.hash
+  return store

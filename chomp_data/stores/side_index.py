@@ -1,0 +1,275 @@
+"""Derived arrays kept on disk beside a store: built once, shared, checked.
+
+An index is a directory `<store>.index/<name>-<digest>/` of `header.json` and
+one file an array. The digest is of everything the arrays depend on, so another
+question has another directory; the header repeats it and holds a crc32c of
+every page. An index that does not match is built again, never used.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import contextlib
+import hashlib
+import json
+import os
+import pathlib
+import shutil
+import tempfile
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data.stores import errors
+from chomp_data.stores import layout
+from chomp_data.stores import publish
+
+HEADER = "header.json"
+_SCHEMA = 1
+_PAGE_BYTES = 1 << 20
+# Up to this size an index is checked whole when it is opened; a larger one
+# page by page, at first touch.
+_CHECKED_AT_OPEN = 64 * 2**20
+_POLL_S = 0.2
+
+# Parts of arrays, appended in the order they come.
+Parts = Iterable[Mapping[str, np.ndarray]]
+
+
+class SideArray:
+  """An array of an index, read from its file through a memory map.
+
+  Attributes:
+    path: The file.
+  """
+
+  def __init__(self, path: pathlib.Path, entry: Mapping[str, Any]):
+    """Maps the file; see `load_or_build`.
+
+    Raises:
+      StoreError: If the file is not of the size that the header says.
+    """
+    self.path = path
+    dtype = np.dtype(entry["dtype"])
+    self._crc32c = entry["crc32c"]
+    self._checked = np.zeros(len(self._crc32c), np.bool_)
+    size = path.stat().st_size if path.exists() else -1
+    if size != entry["size"] * dtype.itemsize:
+      raise self._damaged(f"must be of {entry['size']} values, got {size} B")
+    if size:
+      self._values = np.memmap(path, dtype, "r")
+    else:
+      self._values = np.empty(0, dtype)
+
+  def __len__(self) -> int:
+    return len(self._values)
+
+  def read(self, first: int = 0, last: int | None = None) -> np.ndarray:
+    """Returns values first .. last - 1, checked, as a view of the map.
+
+    Raises:
+      StoreError: If a page was altered.
+    """
+    last = len(self) if last is None else last
+    size = self._values.itemsize
+    low = first * size // _PAGE_BYTES
+    high = -(-last * size // _PAGE_BYTES)
+    pages = low + np.flatnonzero(~self._checked[low:high])
+    raw = self._values.view(np.uint8)
+    for page in pages.tolist():
+      data = raw[page * _PAGE_BYTES : (page + 1) * _PAGE_BYTES]
+      found = layout.crc32c(np.ascontiguousarray(data))
+      if found != self._crc32c[page]:
+        raise self._damaged(
+          f"page {page} must have crc32c {self._crc32c[page]:08x}, got"
+          f" {found:08x}"
+        )
+      self._checked[page] = True
+    return np.asarray(self._values[first:last])
+
+  @property
+  def nbytes(self) -> int:
+    """Bytes on disk."""
+    return self._values.nbytes
+
+  def _damaged(self, what: str) -> errors.StoreError:
+    return errors.StoreError(
+      f"{self.path}: {what}. Remove {self.path.parent}: it is built again."
+    )
+
+
+def load_or_build(
+  store_path: str | os.PathLike[str],
+  name: str,
+  key: Mapping[str, Any],
+  build: Callable[[], Parts],
+) -> dict[str, SideArray]:
+  """Returns an index, built by one process if it is not there or not right.
+
+  Args:
+    store_path: The store; the index lies beside it, or in the user's cache
+      directory where that place is not writable.
+    name: What the index is, for its directory.
+    key: All that its arrays depend on, as JSON values.
+    build: Makes the arrays, in parts.
+
+  Returns:
+    The arrays by name.
+
+  Raises:
+    StoreError: If it can be kept nowhere.
+  """
+  key = {"schema": _SCHEMA, "name": name, **key}
+  digest = hashlib.sha256(_canonical(key)).hexdigest()[:24]
+  tried = []
+  for parent in _places(store_path):
+    directory = parent / f"{name}-{digest}"
+    found = _opened(directory, key)
+    if found is not None:
+      return found
+    tried.append(directory)
+  for directory in tried:
+    try:
+      directory.parent.mkdir(parents=True, exist_ok=True)
+      if not os.access(directory.parent, os.W_OK):
+        raise PermissionError(f"{directory.parent} is not writable")
+      return _built(directory, key, build)
+    except OSError as error:
+      logging.warning("index %s cannot be kept there: %s", directory, error)
+  raise errors.StoreError(
+    f"the index {name!r} of {os.fspath(store_path)} must be kept in"
+    f" {tried[0].parent} or {tried[-1].parent}, but neither is writable. Make"
+    " one of them writable, or set XDG_CACHE_HOME."
+  )
+
+
+def _places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
+  beside = publish.beside(pathlib.Path(store_path), ".index")
+  cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(
+    os.path.expanduser("~"), ".cache"
+  )
+  return [beside, pathlib.Path(cache, "chomp_data", "index")]
+
+
+def _built(
+  directory: pathlib.Path, key: Mapping[str, Any], build: Callable[[], Parts]
+) -> dict[str, SideArray]:
+  waited = False
+  while True:
+    with contextlib.ExitStack() as stack:
+      try:
+        stack.enter_context(publish.lock(directory))
+      except errors.StoreError:
+        if not waited:
+          logging.info("waiting for another process to build %s", directory)
+        waited = True
+        time.sleep(_POLL_S)
+        continue
+      found = _opened(directory, key)
+      if found is None:
+        _write(directory, key, build())
+        found = _opened(directory, key)
+      if found is None:
+        raise errors.StoreError(
+          f"{directory} must read back as it was written, but does not. Check"
+          " the disk."
+        )
+      return found
+
+
+def _write(
+  directory: pathlib.Path, key: Mapping[str, Any], parts: Parts
+) -> None:
+  staged = pathlib.Path(
+    tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent)
+  )
+  try:
+    writers: dict[str, _Writer] = {}
+    with contextlib.ExitStack() as stack:
+      for part in parts:
+        for name, values in part.items():
+          if name not in writers:
+            writers[name] = _Writer(staged / f"{name}.bin", values.dtype)
+            stack.callback(writers[name].close)
+          writers[name].append(values)
+    arrays = {name: writer.entry() for name, writer in writers.items()}
+    header = {"key": key, "arrays": arrays}
+    header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
+    (staged / HEADER).write_bytes(_canonical(header))
+    staged.chmod(0o755)
+    if directory.exists():
+      shutil.rmtree(directory)
+    os.rename(staged, directory)
+  finally:
+    shutil.rmtree(staged, ignore_errors=True)
+
+
+class _Writer:
+  """Appends to a file and sums its pages."""
+
+  def __init__(self, path: pathlib.Path, dtype: np.dtype):
+    self._dtype = dtype
+    self._file = open(path, "wb")  # noqa: SIM115
+    self._page = bytearray()
+    self._crc32c: list[int] = []
+    self._bytes = 0
+
+  def append(self, values: np.ndarray) -> None:
+    data = np.ascontiguousarray(values, self._dtype).tobytes()
+    self._file.write(data)
+    self._bytes += len(data)
+    self._page += data
+    whole = len(self._page) // _PAGE_BYTES * _PAGE_BYTES
+    for first in range(0, whole, _PAGE_BYTES):
+      page = bytes(self._page[first : first + _PAGE_BYTES])
+      self._crc32c.append(layout.crc32c(page))
+    del self._page[:whole]
+
+  def close(self) -> None:
+    if self._page:
+      self._crc32c.append(layout.crc32c(bytes(self._page)))
+      self._page.clear()
+    self._file.flush()
+    os.fsync(self._file.fileno())
+    self._file.close()
+
+  def entry(self) -> dict[str, Any]:
+    return {
+      "dtype": self._dtype.str,
+      "size": self._bytes // self._dtype.itemsize,
+      "crc32c": self._crc32c,
+    }
+
+
+def _opened(
+  directory: pathlib.Path, key: Mapping[str, Any]
+) -> dict[str, SideArray] | None:
+  """Returns the arrays of a directory, or None where they must be built."""
+  if not directory.is_dir():
+    return None
+  try:
+    header = json.loads((directory / HEADER).read_bytes())
+    stated = header.pop("sha256")
+    found = hashlib.sha256(_canonical(header)).hexdigest()
+    if stated != found:
+      raise errors.StoreError(f"{directory / HEADER} was altered")
+    if header.get("key") != json.loads(_canonical(key)):
+      raise errors.StoreError(f"{directory / HEADER} is of another index")
+    arrays = {
+      name: SideArray(directory / f"{name}.bin", entry)
+      for name, entry in header["arrays"].items()
+    }
+    if sum(array.nbytes for array in arrays.values()) <= _CHECKED_AT_OPEN:
+      for array in arrays.values():
+        array.read()
+  # A StoreError is a ValueError.
+  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    logging.warning("%s is built again: %s", directory, error)
+    return None
+  return arrays
+
+
+def _canonical(value: Any) -> bytes:
+  return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()

@@ -1,0 +1,179 @@
+"""Which positions are trained on, and how they are counted, by batch.
+
+The options of the packing seed (003) as Grain transforms over canonical
+batches. Each one returns new arrays for what it changes and hands the rest on:
+its input may be shared. Padding is never trained on: the sources' `loss_mask`
+leaves it out, and the only transform that adds positions looks at
+`attention_mask`, never at segments (a splice's trailing filler is in its
+document's segment).
+
+Canonical fields, [B, S] (or [S], one row): `tokens`, `segment_ids`,
+`positions` int32, `loss_mask` bool; `source_id` int32[B]; optional are
+`attention_mask` bool[B, S], True for real tokens, and `next_token` int32[B],
+the token after the last column where its document continues, else filler.
+"""
+
+import dataclasses
+
+import grain
+import numpy as np
+
+from chomp_data.ops import masks
+from chomp_data.transforms import fields
+
+_MAX_TOKEN = 2**31 - 1
+_NO_EOS = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskBoundaryLoss(grain.transforms.Map):
+  """Leaves out labels at segment transitions, or trains on them too.
+
+      segment_ids       [1, 1, 1, 2, 2, 2]   the last column is filler
+      loss_mask, True   [1, 1, 0, 1, 0, 0]
+      loss_mask, False  [1, 1, 1, 1, 0, 0]
+
+  A last column is trained on only where the batch has `next_token`.
+
+  Attributes:
+    enabled: Whether the first token of a segment is no label of the token
+      before it.
+  """
+
+  enabled: bool = True
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: fields.Batch
+  ) -> fields.Batch:
+    """Changes `loss_mask`.
+
+    Args:
+      element: Canonical fields; with enabled=False also `attention_mask`.
+
+    Returns:
+      The batch with a new `loss_mask`.
+
+    Raises:
+      ValueError: If `attention_mask` is needed and missing.
+    """
+    segment_ids, loss_mask = element["segment_ids"], element["loss_mask"]
+    if self.enabled:
+      mask = masks.successor_mask(segment_ids)
+      if "next_token" in element:
+        mask[..., -1] = segment_ids[..., -1] != 0
+      mask &= loss_mask
+    else:
+      real = fields.needed(element, "attention_mask", self)
+      mask = masks.crossing_mask(segment_ids)
+      mask[..., :-1] &= real[..., :-1]
+      mask[..., :-1] &= real[..., 1:]
+      mask |= loss_mask
+      if "next_token" not in element:
+        mask[..., -1] = False
+    return {**element, "loss_mask": mask}
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOnEos(grain.transforms.Map):
+  """Trains on the end of documents, or leaves those labels out.
+
+      tokens            [5, 6, 9, 7, 8, 9]   eos_ids (9,)
+      loss_mask, True   [1, 1, 0, 1, 1, 0]
+      loss_mask, False  [1, 0, 0, 1, 0, 0]
+
+  It comes after `MaskBoundaryLoss`, which may add labels that are EOS.
+
+  Attributes:
+    enabled: Whether EOS is a label.
+    eos_ids: The EOS of each source by `source_id`; None = it has none.
+  """
+
+  enabled: bool = True
+  eos_ids: tuple[int | None, ...] = ()
+
+  def __post_init__(self) -> None:
+    if not isinstance(self.eos_ids, tuple) or not all(
+      _is_token(eos_id) for eos_id in self.eos_ids if eos_id is not None
+    ):
+      raise ValueError(
+        f"`eos_ids` must be a tuple of token ids of 0 .. {_MAX_TOKEN} or None,"
+        f" got {self.eos_ids!r}. Give one entry a source."
+      )
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: fields.Batch
+  ) -> fields.Batch:
+    """Changes `loss_mask`.
+
+    Args:
+      element: Canonical fields.
+
+    Returns:
+      The batch, with a new `loss_mask` where enabled is False.
+
+    Raises:
+      ValueError: If `source_id` is missing, or beyond `eos_ids`.
+    """
+    if self.enabled:
+      return element
+    source_id = np.asarray(fields.needed(element, "source_id", self))
+    if source_id.size and not -1 <= source_id.min() <= source_id.max() < len(
+      self.eos_ids
+    ):
+      raise ValueError(
+        f"`source_id` must be -1 .. {len(self.eos_ids) - 1}, one of"
+        f" `eos_ids`, got {source_id.min()} .. {source_id.max()}. Give"
+        " `eos_ids` an entry for each source."
+      )
+    # Filler rows have source -1, which is the last entry.
+    eos_of = np.asarray(
+      [*(_NO_EOS if e is None else e for e in self.eos_ids), _NO_EOS], np.int32
+    )
+    mask = masks.eos_targets(
+      element["tokens"], eos_of[source_id], element.get("next_token")
+    )
+    np.logical_not(mask, out=mask)
+    mask &= element["loss_mask"]
+    return {**element, "loss_mask": mask}
+
+
+@dataclasses.dataclass(frozen=True)
+class ResetPositions(grain.transforms.Map):
+  """Counts positions from the start of each segment, or of the row.
+
+      segment_ids       [1, 1, 1, 2, 2, 0]
+      positions, True   [0, 1, 2, 0, 1, 0]
+      positions, False  [0, 1, 2, 3, 4, 5]
+
+  Attributes:
+    enabled: Whether each segment starts at 0.
+  """
+
+  enabled: bool = True
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: fields.Batch
+  ) -> fields.Batch:
+    """Changes `positions`.
+
+    Args:
+      element: Canonical fields.
+
+    Returns:
+      The batch with new `positions`.
+    """
+    segment_ids = element["segment_ids"]
+    positions = (
+      masks.segment_positions(segment_ids)
+      if self.enabled
+      else masks.column_positions(segment_ids.shape)
+    )
+    return {**element, "positions": positions}
+
+
+def _is_token(value: object) -> bool:
+  return (
+    isinstance(value, int)
+    and not isinstance(value, bool)
+    and 0 <= value <= _MAX_TOKEN
+  )

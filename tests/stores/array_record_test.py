@@ -1,0 +1,773 @@
+"""ArrayRecord corpora give the rows of the equal store, or a clear error."""
+
+import collections
+import itertools
+import logging
+import os
+import pathlib
+import pickle
+import shutil
+import subprocess
+import sys
+import threading
+
+from absl import logging as absl_logging
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import sources
+from chomp_data import stores
+from chomp_data.stores import array_record
+from chomp_data.stores import array_record_files
+from chomp_data.stores import array_record_index
+from chomp_data.testing import stores as testing_stores
+
+LENGTHS = [5, 0, 700, 3, 4000, 1, 90, 0, 1200, 33, 0]
+FORMS = [("uint16", 1), ("uint32", 3), ("int32", 64)]
+
+
+def documents_of(lengths, seed=0, vocab_size=256):
+  rng = np.random.default_rng(seed)
+  return [rng.integers(0, vocab_size, n) for n in lengths]
+
+
+def options_of(dtype="uint16", **changes):
+  values = {"vocab_size": 256, "pad_id": 0, "eos_id": 1, **changes}
+  return stores.ArrayRecordOptions(token_dtype=dtype, **values)
+
+
+def open_corpus(path, dtype="uint16", **changes):
+  return stores.open_array_records(path, options_of(dtype), **changes)
+
+
+@pytest.fixture
+def make(tmp_path):
+  """Writes documents as a corpus; returns it opened."""
+  number = itertools.count()
+
+  def build(documents, dtype="uint16", cache_bytes=1 << 20, **form):
+    path = tmp_path / f"corpus{next(number)}"
+    testing_stores.make_array_records(path, documents, dtype=dtype, **form)
+    return open_corpus(path, dtype, cache_bytes=cache_bytes)
+
+  return build
+
+
+@pytest.fixture(scope="module", params=FORMS, ids=lambda form: form[0])
+def pair(request, tmp_path_factory):
+  """A corpus of three files and the store of the same documents."""
+  directory = tmp_path_factory.mktemp("pair")
+  documents = documents_of(LENGTHS)
+  dtype, group_size = request.param
+  testing_stores.make_array_records(
+    directory / "corpus",
+    documents,
+    dtype=dtype,
+    files=3,
+    group_size=group_size,
+    compression="zstd" if group_size > 1 else "uncompressed",
+  )
+  corpus = open_corpus(directory / "corpus", dtype, cache_bytes=1 << 12)
+  return corpus, testing_stores.make_store(directory / "store", documents)
+
+
+@pytest.fixture
+def log(caplog):
+  """Returns the messages logged since the last call."""
+  before = absl_logging.get_verbosity()
+  absl_logging.set_verbosity(absl_logging.INFO)
+  caplog.set_level(logging.INFO)
+
+  def messages():
+    found = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return found
+
+  yield messages
+  absl_logging.set_verbosity(before)
+
+
+def index_of(path):
+  """Returns the one index of a corpus."""
+  (found,) = pathlib.Path(f"{path}.index").glob("array_record-*")
+  return found
+
+
+def read_all(store):
+  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+
+
+def lists_of(documents):
+  return [document.tolist() for document in documents]
+
+
+# --- the same as the equal store -------------------------------------------
+
+
+def test_documents_are_those_of_the_equal_store(pair):
+  corpus, store = pair
+  assert corpus.num_documents == store.num_documents == len(LENGTHS)
+  assert corpus.num_tokens == store.num_tokens == sum(LENGTHS)
+  assert corpus.vocab_size == store.vocab_size
+  assert corpus.chunk_tokens == 256 * 1024
+  assert read_all(corpus) == read_all(store)
+  wanted = np.asarray([10, 0, 4, 4, 1])
+  for got, expected in zip(
+    corpus.bounds(wanted), store.bounds(wanted), strict=True
+  ):
+    assert got.tolist() == expected.tolist()
+  for batch in (1, 4, 100):
+    parts = list(corpus.iter_lengths(batch))
+    assert [first for first, _ in parts] == list(range(0, 11, batch))
+    assert np.concatenate([part for _, part in parts]).tolist() == LENGTHS
+
+
+def spans_within(size):
+  start = st.integers(0, size)
+  return st.lists(
+    start.flatmap(
+      lambda s: st.tuples(
+        st.just(s), st.integers(0, size - s) | st.integers(0, min(9, size - s))
+      )
+    ),
+    max_size=12,
+  )
+
+
+@hypothesis.settings(max_examples=150)
+@hypothesis.given(spans=spans_within(sum(LENGTHS)))
+def test_any_spans_are_those_of_the_equal_store(pair, spans):
+  corpus, store = pair
+  starts = np.asarray([start for start, _ in spans], np.int64)
+  lengths = np.asarray([length for _, length in spans], np.int64)
+  assert (
+    corpus.read_tokens(starts, lengths).tolist()
+    == store.read_tokens(starts, lengths).tolist()
+  )
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(data=st.data())
+def test_any_corpus_reads_back(tmp_path_factory, data):
+  lengths = data.draw(st.lists(st.integers(0, 40), max_size=30))
+  documents = documents_of(lengths)
+  path = tmp_path_factory.mktemp("any") / "corpus"
+  testing_stores.make_array_records(
+    path,
+    documents,
+    files=data.draw(st.integers(1, 4)),
+    group_size=data.draw(st.integers(1, 5)),
+  )
+  corpus = open_corpus(path, cache_bytes=data.draw(st.integers(0, 2000)))
+  whole = np.concatenate([np.zeros(0, int), *documents])
+  spans = data.draw(spans_within(len(whole)))
+  starts = np.asarray([start for start, _ in spans], np.int64)
+  sizes = np.asarray([length for _, length in spans], np.int64)
+  corpus.prefetch(starts, sizes)
+  expected = [whole[s : s + n] for s, n in spans]
+  got = corpus.read_tokens(starts, sizes).tolist()
+  assert got == np.concatenate([whole[:0], *expected]).tolist()
+  assert read_all(corpus) == lists_of(documents)
+  shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize(
+  "span", [(-1, 2, 0), (5, -1, 0), (6030, 3, 0), (0, 4, 5), (0, 4, -1)]
+)
+def test_a_span_out_of_bounds_is_refused(pair, span):
+  start, length, position = (np.asarray([value]) for value in span)
+  for store in pair:
+    out = np.zeros(8, np.int32)
+    with pytest.raises(IndexError, match="span 0 must be within"):
+      store.copy_tokens(start, length, out, position)
+    assert not out.any()
+
+
+@pytest.mark.parametrize(
+  "shuffle", [None, {"kind": "full"}, {"kind": "block", "io_block_size": 16}]
+)
+def test_rows_are_those_of_the_equal_store(pair, shuffle):
+  rows = []
+  for store in pair:
+    source = sources.SpliceSource(
+      store,
+      sources.MultiSpliceOptions(num_docs=4, doc_select_mode="longest"),
+      seq_len=64,
+    )
+    if shuffle:
+      source = sources.ShuffledSource(
+        source, sources.ShuffleOptions(**shuffle), seed=7
+      )
+    rows.append(source.batch(np.arange(0, len(source), 97)))
+  assert rows[0].keys() == rows[1].keys()
+  for name, values in rows[0].items():
+    assert values.tolist() == rows[1][name].tolist(), name
+
+
+def test_empty_corpora_open(make):
+  for documents in ([], [[]], [[], []]):
+    corpus = make(documents)
+    assert (corpus.num_documents, corpus.num_tokens) == (len(documents), 0)
+    assert read_all(corpus) == [[] for _ in documents]
+    assert corpus.read_tokens(np.zeros(0, int), np.zeros(0, int)).tolist() == []
+    corpus.prefetch(np.zeros(2, int), np.zeros(2, int))
+
+
+def test_offsets_of_many_pages_are_right(make):
+  # A page of offsets is 131,072 documents.
+  lengths = np.random.default_rng(0).integers(0, 4, 150_000)
+  documents = np.split(np.arange(lengths.sum()) % 251, np.cumsum(lengths)[:-1])
+  corpus = make(documents, files=3, group_size=1000, cache_bytes=1 << 14)
+  spans = np.asarray([0, 131_000, 196_600, corpus.num_tokens - 9])
+  got = corpus.read_tokens(spans, np.full(4, 9)).reshape(4, 9)
+  assert got.tolist() == ((spans[:, None] + np.arange(9)) % 251).tolist()
+  wanted = np.asarray([131_070, 131_071, 131_072, 149_999])
+  assert corpus.bounds(wanted)[1].tolist() == lengths[wanted].tolist()
+  assert corpus.document_id(149_999).endswith(
+    "-00002-of-00003.array_record:49999"
+  )
+
+
+# --- identity ---------------------------------------------------------------
+
+
+def test_the_hash_is_of_content_and_not_of_files(make, tmp_path):
+  documents = documents_of([4, 0, 9, 2])
+  corpus = make(documents)
+  same = [
+    make(documents, files=3),
+    make(documents, files=1, group_size=4, compression="zstd"),
+  ]
+  assert {store.hash for store in same} == {corpus.hash}
+  moved = shutil.copytree(corpus.path, tmp_path / "moved")
+  for i, file in enumerate(sorted(moved.iterdir())):
+    file.rename(moved / f"{i}.arrayrecord")
+  assert open_corpus(moved).hash == corpus.hash
+
+
+def test_the_hash_tells_different_corpora_apart(make):
+  one, two = documents_of([4, 9])
+  changed = two.copy()
+  changed[3] ^= 1
+  hashes = [
+    make(documents, dtype).hash
+    for documents, dtype in (
+      ([one, two], "uint16"),
+      ([one, two], "int32"),
+      ([two, one], "uint16"),
+      ([one, changed], "uint16"),
+      ([one, two[:1], two[1:]], "uint16"),
+      ([one, two, []], "uint16"),
+      ([np.concatenate([one, two[:1]]), two[1:]], "uint16"),
+    )
+  ]
+  corpus = make([one, two])
+  for change in ({"vocab_size": 300}, {"eos_id": None}, {"tokenizer": "a"}):
+    other = stores.open_array_records(corpus.path, options_of(**change))
+    hashes.append(other.hash)
+  assert len(set(hashes)) == len(hashes)
+  assert hashes[0] == corpus.hash
+
+
+def test_options_are_the_tokenizer_of_the_store(tmp_path):
+  testing_stores.make_array_records(tmp_path / "corpus", [[2]])
+  options = options_of(bos_id=3, adds_bos=True, adds_eos=True)
+  info = stores.open_store(
+    tmp_path / "corpus", array_record=options
+  ).tokenizer_info
+  assert (info.pad_id, info.eos_id, info.bos_id) == (0, 1, 3)
+  assert info.adds_bos
+  assert info.adds_eos
+  assert info.kind == "custom"
+
+
+def test_document_ids_name_file_and_record(make):
+  corpus = make(documents_of([1, 2, 3, 0, 5]), files=2)
+  first, second = corpus.files
+  assert corpus.document_ids([0, 2, 4, 3]) == [
+    f"{first}:0", f"{first}:2", f"{second}:1", f"{second}:0"
+  ]  # fmt: skip
+  wrong = [
+    f"{second}:2", f"{first}:01", f"{first}:-1", f"{first}:x", "x:0", "", "0",
+    f"{first}:\u0663",
+  ]  # fmt: skip
+  ids = [corpus.document_id(i) for i in range(5)]
+  assert corpus.find_documents([*ids, *wrong]) == {
+    **{name: [i] for i, name in enumerate(ids)},
+    **{name: [] for name in wrong},
+  }
+  with pytest.raises(IndexError, match="got 5"):
+    corpus.document_id(5)
+
+
+def test_a_file_and_a_glob_open_as_their_documents(make):
+  documents = documents_of([1, 2, 3, 4, 5, 6])
+  path = pathlib.Path(make(documents, files=3).path)
+  names = sorted(file.name for file in path.glob("*.array_record"))
+  one = open_corpus(path / names[1])
+  assert read_all(one) == lists_of(documents[2:4])
+  assert one.document_id(0) == f"{names[1]}:0"
+  some = open_corpus(f"{path}/documents-0000[02]*")
+  assert read_all(some) == lists_of(documents[:2] + documents[4:])
+  every = open_corpus(f"{path.parent}/*/*-00002-of-*")
+  assert every.document_id(1) == f"{path.name}/{names[2]}:1"
+
+
+# --- the index --------------------------------------------------------------
+
+
+def test_a_second_open_builds_nothing(make, log):
+  documents = documents_of([30, 0, 20])
+  corpus = make(documents)
+  assert any("indexed 3 documents of 50 tokens" in line for line in log())
+  made = index_of(corpus.path).stat()
+  again = open_corpus(corpus.path)
+  assert read_all(again) == lists_of(documents)
+  assert again.hash == corpus.hash
+  assert not any("index" in line for line in log())
+  assert index_of(corpus.path).stat() == made
+
+
+@pytest.mark.parametrize("change", ["grown", "touched", "extra", "renamed"])
+def test_a_stale_index_is_built_again(make, log, change):
+  corpus = make(documents_of([30, 0, 20]), files=1)
+  (file,) = pathlib.Path(corpus.path).iterdir()
+  documents = documents_of([30, 0, 20])
+  if change == "grown":
+    documents = documents_of([30, 0, 20, 7])
+    shutil.rmtree(corpus.path)
+    testing_stores.make_array_records(corpus.path, documents, files=1)
+  elif change == "touched":
+    os.utime(file, ns=(0, 1))
+  elif change == "extra":
+    shutil.copy(file, file.with_name("zz.array_record"))
+    documents *= 2
+  else:
+    file.rename(file.with_name("a.array_record"))
+  log()
+  again = open_corpus(corpus.path)
+  assert any("indexed" in line for line in log())
+  assert read_all(again) == lists_of(documents)
+  same = change in ("touched", "renamed")
+  assert (again.hash == corpus.hash) == same
+
+
+def test_a_damaged_index_is_built_again(make, log):
+  documents = documents_of([30, 0, 20])
+  corpus = make(documents)
+  rng = np.random.default_rng(0)
+  for file in sorted(index_of(corpus.path).iterdir()):
+    data = file.read_bytes()
+    for offset in range(0, len(data), max(1, len(data) // 12)):
+      bad = bytearray(data)
+      bad[offset] ^= 1 << rng.integers(8)
+      (index_of(corpus.path) / file.name).write_bytes(bad)
+      log()
+      again = open_corpus(corpus.path)
+      assert read_all(again) == lists_of(documents), (file, offset)
+      assert again.hash == corpus.hash
+      lines = log()
+      assert any("is built again" in line for line in lines), (file, offset)
+      assert any("indexed" in line for line in lines)
+    for damage in (data[:-1], b"", data + b"\0"):
+      (index_of(corpus.path) / file.name).write_bytes(damage)
+      assert open_corpus(corpus.path).hash == corpus.hash
+    (index_of(corpus.path) / file.name).unlink()
+    assert open_corpus(corpus.path).hash == corpus.hash
+    assert (index_of(corpus.path) / file.name).read_bytes() == data
+
+
+def test_an_altered_page_of_a_large_index_is_an_error(make, monkeypatch):
+  corpus = make(documents_of([30, 0, 20]))
+  # Larger ones are checked page by page.
+  monkeypatch.setattr("chomp_data.stores.side_index._CHECKED_AT_OPEN", 0)
+  for name, words in (("offsets", "<i8"), ("crc32c", "<u4")):
+    file = index_of(corpus.path) / f"{name}.bin"
+    data = file.read_bytes()
+    values = np.frombuffer(data, words).copy()
+    values[1] ^= 1
+    file.write_bytes(values.tobytes())
+    with pytest.raises(stores.StoreError, match=str(file)):
+      read_all(open_corpus(corpus.path))
+    file.write_bytes(data)
+  read_all(open_corpus(corpus.path))
+
+
+def test_an_index_goes_elsewhere_where_it_cannot_be_beside(
+  make, tmp_path, monkeypatch, log
+):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  path = pathlib.Path(make(documents_of([3])).path)
+  shutil.rmtree(f"{path}.index")
+  pathlib.Path(f"{path}.index").write_text("in the way")
+  log()
+  corpus = open_corpus(path)
+  assert read_all(corpus) == lists_of(documents_of([3]))
+  assert any(f"{path}.index" in line for line in log())
+  assert list((tmp_path / "cache").rglob("array_record-*/offsets.bin"))
+  assert read_all(pickle.loads(pickle.dumps(corpus))) == read_all(corpus)
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+  open_corpus(path, index_dir=tmp_path / "own")
+  assert list((tmp_path / "own").rglob("offsets.bin"))
+
+
+SCRIPT = """
+import sys
+from absl import logging
+from chomp_data import stores
+logging.set_verbosity("info")
+options = stores.ArrayRecordOptions(token_dtype="uint16", vocab_size=256)
+print(stores.open_array_records(sys.argv[1], options).hash)
+"""
+
+
+def test_two_processes_at_once_build_one_index(tmp_path):
+  path = tmp_path / "corpus"
+  testing_stores.make_array_records(path, documents_of([300] * 40_000), files=4)
+  processes = [
+    subprocess.Popen(
+      [sys.executable, "-c", SCRIPT, str(path)],
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for _ in range(2)
+  ]
+  done = [process.communicate(timeout=60) for process in processes]
+  assert [process.returncode for process in processes] == [0, 0], done
+  assert done[0][0] == done[1][0] != ""
+  built = [err.count("indexed 40000 documents") for _, err in done]
+  assert sorted(built) == [0, 1], done
+  assert os.listdir(index_of(path).parent) == [index_of(path).name]
+
+
+# --- processes and memory ---------------------------------------------------
+
+
+def test_a_pickled_corpus_is_small_and_opens_at_first_use(make):
+  corpus = make(documents_of(LENGTHS))
+  corpus.set_cache_bytes(4096)
+  data = pickle.dumps(corpus)
+  assert len(data) < 700
+  script = (
+    "import pickle, sys\n"
+    "store = pickle.loads(sys.stdin.buffer.read())\n"
+    "assert '_opened' not in vars(store)\n"
+    "print(store.hash, store.read_document(6).tolist())\n"
+    "assert store._opened.tokens._cache.room == 4096\n"
+    "assert 'tensorstore' not in sys.modules and 'jax' not in sys.modules\n"
+  )
+  done = subprocess.run(
+    [sys.executable, "-c", script], input=data, capture_output=True, check=True
+  )
+  expected = f"{corpus.hash} {corpus.read_document(6).tolist()}\n"
+  assert done.stdout.decode() == expected
+
+
+def test_files_replaced_behind_a_pickle_are_refused(make, log):
+  corpus = make(documents_of([4, 5]))
+  data = pickle.dumps(corpus)
+  shutil.rmtree(corpus.path)
+  testing_stores.make_array_records(corpus.path, documents_of([4, 6]))
+  log()
+  with pytest.raises(stores.StoreError, match=corpus.path):
+    _ = pickle.loads(data).num_documents
+  assert not any("indexing" in line for line in log())
+  # Also where the other files have an index by then.
+  other = open_corpus(corpus.path)
+  with pytest.raises(stores.StoreError, match=other.hash):
+    _ = pickle.loads(data).num_documents
+
+
+def test_blocks_are_fetched_once_while_they_fit_the_cache(make):
+  documents = documents_of([700] * 20)
+  corpus = make(documents)
+  starts, lengths = np.arange(0, 14_000, 100), np.full(140, 100)
+  first = corpus.read_tokens(starts, lengths)
+  assert corpus.counters.chunks_fetched == 20
+  assert corpus.counters.bytes_fetched == 2 * 14_000
+  assert corpus.read_tokens(starts, lengths).tolist() == first.tolist()
+  assert corpus.counters.chunks_fetched == 20
+  assert corpus.counters.spans == corpus.counters.logical_reads == 280
+  assert corpus.counters.cache_hits == corpus.counters.chunk_requests - 20
+  corpus.set_cache_bytes(0)
+  for start in (0, 700, 0, 650):
+    corpus.read_tokens(np.asarray([start]), np.asarray([100]))
+  # The last span is of both blocks, one of which is the one that is kept.
+  assert corpus.counters.chunks_fetched == 20 + 4
+  assert len(corpus._opened.tokens._cache._copied) == 1
+
+
+def test_what_was_prefetched_is_not_fetched_again(make):
+  corpus = make(documents_of([700] * 20), cache_bytes=8 * (1400 + 256))
+  starts, lengths = np.arange(700, 8400, 700), np.full(11, 600)
+  corpus.read_tokens(starts[9:], lengths[9:])
+  before = corpus.counters.snapshot()
+  corpus.prefetch(starts, lengths)
+  ahead = corpus.counters - before
+  assert (ahead.chunks_fetched, ahead.coalesced_ranges) == (8, 11)
+  for start in starts[:8].tolist():
+    corpus.read_tokens(np.asarray([start]), np.asarray([600]))
+    # A block of another place evicts none that is still to come.
+    corpus.read_tokens(np.asarray([13_000]), np.asarray([5]))
+  assert (corpus.counters - before).chunks_fetched <= 8 + 8
+  assert corpus.counters.chunks_fetched == before.chunks_fetched + 9
+
+
+def test_short_documents_are_read_together(make):
+  corpus = make(documents_of([10] * 1000), files=1)
+  corpus.read_tokens(np.asarray([20]), np.asarray([20]))
+  assert corpus.counters.chunks_fetched == 1
+  assert corpus.counters.bytes_fetched == 51 * 10 * 2
+
+
+def test_few_files_are_open_at_once(make):
+  documents = documents_of([5] * 12)
+  corpus = make(documents, files=6)
+  readers = array_record_files.Readers(corpus._opened.corpus, max_open=2)
+  for file in (0, 1, 2, 1, 5, 0):
+    assert readers.get(file).num_records == 2
+    assert len(readers) <= 2
+  assert readers.get(0) is readers.get(0)
+
+
+def test_threads_read_what_one_reads(make):
+  documents = documents_of([50, 700, 0, 3] * 50)
+  corpus = make(documents, files=4, cache_bytes=4096)
+  whole = np.concatenate(documents)
+  wrong = []
+
+  def read(seed):
+    rng = np.random.default_rng(seed)
+    for _ in range(40):
+      starts = rng.integers(0, len(whole) - 300, 8)
+      got = corpus.read_tokens(starts, np.full(8, 300)).reshape(8, 300)
+      if (got != whole[starts[:, None] + np.arange(300)]).any():
+        wrong.append(starts)
+
+  threads = [threading.Thread(target=read, args=(i,)) for i in range(4)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert not wrong
+
+
+# --- damage -----------------------------------------------------------------
+
+
+@pytest.fixture
+def damaged(make):
+  """Returns (corpus opened, one of its files, its documents)."""
+  documents = documents_of([300, 0, 2000, 41, 90_000, 7, 0, 555])
+  corpus = make(documents, files=2, group_size=1, compression="zstd")
+  return corpus, sorted(pathlib.Path(corpus.path).iterdir())[0], documents
+
+
+def outcomes_of(corpus, file, documents, changes):
+  """Opens anew and from a pickle for each change; returns what came of it.
+
+  An altered byte that means nothing (padding) may read as before.
+  """
+  before = file.read_bytes(), file.stat().st_mtime_ns
+  pickled = pickle.dumps(corpus)
+  found = collections.Counter()
+  for data in changes:
+    file.write_bytes(data)
+    # The same size and time: only contents tell them apart.
+    os.utime(file, ns=(before[1], before[1]))
+    for name in ("open", "pickle"):
+      try:
+        store = (
+          open_corpus(corpus.path) if name == "open" else pickle.loads(pickled)
+        )
+        right = read_all(store) == lists_of(documents)
+        found[name, "right" if right else "wrong"] += 1
+      except stores.StoreError as error:
+        named = file.name in str(error) or corpus.path in str(error)
+        found[name, "refused" if named else str(error)] += 1
+  file.write_bytes(before[0])
+  os.utime(file, ns=(before[1], before[1]))
+  return found
+
+
+def test_no_flipped_bit_is_silent(damaged):
+  corpus, file, documents = damaged
+  data = file.read_bytes()
+  rng = np.random.default_rng(0)
+  # Contents are at the begin, and what says where they are at the end.
+  dense = [*range(64, 1200, 31), *range(len(data) - 400, len(data), 11)]
+  offsets = dense + rng.integers(0, len(data), 40).tolist()
+
+  def changes():
+    for offset in offsets:
+      bad = bytearray(data)
+      bad[offset] ^= 1 << rng.integers(8)
+      yield bytes(bad)
+
+  found = outcomes_of(corpus, file, documents, changes())
+  assert set(found) <= {
+    (name, what) for name in ("open", "pickle") for what in ("refused", "right")
+  }
+  assert found["open", "refused"] > len(offsets) // 3
+  assert found["pickle", "refused"] > len(offsets) // 3
+  assert read_all(open_corpus(corpus.path)) == lists_of(documents)
+
+
+def test_no_cut_or_grown_file_is_silent(damaged):
+  corpus, file, documents = damaged
+  data = file.read_bytes()
+  rng = np.random.default_rng(0)
+  places = [0, 1, 63, 64, 65_536, len(data) - 65_536, len(data) - 1]
+  places += rng.integers(0, len(data), 30).tolist()
+  changes = [data[:place] for place in places]
+  changes += [data + b"\0", data[1:], b"\0" * len(data)]
+  found = outcomes_of(corpus, file, documents, changes)
+  assert set(found) == {("open", "refused"), ("pickle", "refused")}
+
+
+def test_other_contents_of_the_same_size_time_and_ends_are_refused(make):
+  # Uncompressed, the last records do not end in the first or last 64 KiB.
+  documents = documents_of([200_000] * 3)
+  corpus = make(documents, files=1)
+  (file,) = pathlib.Path(corpus.path).iterdir()
+  time = file.stat().st_mtime_ns
+  other = [document.copy() for document in documents]
+  other[1][100_000] ^= 1
+  shutil.rmtree(corpus.path)
+  testing_stores.make_array_records(corpus.path, other, files=1)
+  os.utime(file, ns=(time, time))
+  again = open_corpus(corpus.path)
+  assert again.hash == corpus.hash
+  assert again.read_document(0).tolist() == documents[0].tolist()
+  with pytest.raises(stores.StoreError, match=rf"{file}: record 1 must be of"):
+    again.read_document(1)
+  # As the message says: without the index, it is another corpus.
+  shutil.rmtree(f"{corpus.path}.index")
+  assert open_corpus(corpus.path).hash != corpus.hash
+
+
+def test_a_file_replaced_under_an_open_corpus_is_refused(make):
+  corpus = make(documents_of([4, 5, 6]), files=1)
+  (file,) = pathlib.Path(corpus.path).iterdir()
+  shutil.rmtree(corpus.path)
+  testing_stores.make_array_records(corpus.path, documents_of([4, 5]), files=1)
+  with pytest.raises(stores.StoreError, match=f"{file}: must have 3 records"):
+    corpus.read_document(0)
+
+
+def test_a_file_that_vanished_is_named(make):
+  corpus = make(documents_of([4, 5, 6]), files=2)
+  file = sorted(pathlib.Path(corpus.path).iterdir())[1]
+  file.unlink()
+  with pytest.raises(stores.StoreError, match=str(file)):
+    corpus.read_document(2)
+  # The numbers in names tell that one is missing.
+  with pytest.raises(stores.StoreError, match=f"{file} must exist"):
+    open_corpus(corpus.path)
+  with pytest.raises(stores.StoreError, match=f"{file} must exist"):
+    _ = pickle.loads(pickle.dumps(corpus)).num_documents
+
+
+def test_a_wrong_token_dtype_is_refused(make, tmp_path):
+  path = tmp_path / "corpus"
+  testing_stores.make_array_records(path, [[1, 2], [1, 2, 3]], files=1)
+  file = path / "documents-00000-of-00001.array_record"
+  with pytest.raises(
+    stores.StoreError, match=rf"{file}: record 1 must .*uint32.* got 6 bytes"
+  ):
+    open_corpus(path, "uint32")
+  shutil.rmtree(path)
+  testing_stores.make_array_records(path, [[1], [5, 2]], files=1)
+  with pytest.raises(stores.StoreError, match=rf"{file}.*record 0 .*uint32"):
+    open_corpus(path, "uint32")
+
+
+@pytest.mark.parametrize("group_size", [1, 3])
+def test_an_id_beyond_the_vocabulary_is_named(tmp_path, group_size):
+  path = tmp_path / "corpus"
+  documents = [[1], [], [0, 255], [254, 9, 255]]
+  testing_stores.make_array_records(
+    path, documents, files=2, group_size=group_size
+  )
+  file = path / "documents-00001-of-00002.array_record"
+  match = rf"{file}: ids of record 0 must be in 0 .. 254, got 255"
+  for vocab_size in (255, 256, 255):
+    # Before there is an index, and against the index.
+    options = options_of(vocab_size=vocab_size)
+    if vocab_size == 256:
+      assert stores.open_array_records(path, options).num_tokens == 6
+    else:
+      with pytest.raises(stores.StoreError, match=match):
+        stores.open_array_records(path, options)
+
+
+def test_a_negative_id_is_named(tmp_path):
+  path = tmp_path / "corpus"
+  documents = [[1], [3, 250, -7]]
+  testing_stores.make_array_records(path, documents, dtype="int32", files=1)
+  with pytest.raises(stores.StoreError, match=r"00001\.array.*record 1 .*-7"):
+    open_corpus(path, "int32")
+
+
+@pytest.mark.parametrize(
+  ("changes", "match"),
+  [
+    ({"vocab_size": 2**16 + 1}, r"vocab_size` must be at most 65536"),
+    ({"token_dtype": "int64"}, r"token_dtype` must be one of .*got 'int64'"),
+    ({"vocab_size": 0}, r"vocab_size` must be .*got 0"),
+    ({"pad_id": 256}, r"pad_id` must be below `vocab_size` 256, got 256"),
+    ({"eos_id": None, "adds_eos": True}, r"eos_id` must be set"),
+    ({"adds_bos": 1}, r"adds_bos` must be True or False, got 1"),
+  ],
+)
+def test_wrong_options_are_named(tmp_path, changes, match):
+  values = {"token_dtype": "uint16", "vocab_size": 256, "eos_id": 1, **changes}
+  with pytest.raises(stores.StoreError, match=match):
+    stores.open_array_records(
+      tmp_path / "none", stores.ArrayRecordOptions(**values)
+    )
+
+
+def test_ids_of_a_full_uint16_vocabulary_are_right(tmp_path):
+  path = testing_stores.make_array_records(tmp_path / "c", [[65_535, 0]])
+  options = options_of(vocab_size=2**16)
+  corpus = stores.open_array_records(path, options)
+  assert corpus.read_document(0).tolist() == [65_535, 0]
+
+
+def test_places_without_a_corpus_are_refused(tmp_path):
+  (tmp_path / "empty").mkdir()
+  (tmp_path / "text.array_record").write_text("no records at all")
+  (tmp_path / "nothing.array_record").write_bytes(b"")
+  for path, match in (
+    (tmp_path / "empty", r"must hold ArrayRecord files .*got none"),
+    (tmp_path / "missing", r"missing must be readable"),
+    (f"{tmp_path}/*.arrayrecord", r"must hold ArrayRecord files .*got none"),
+    (tmp_path / "text.array_record", r"text.array_record must be a complete"),
+    (tmp_path / "nothing.array_record", r"nothing.array_record must be a comp"),
+    ("gs://bucket/corpus", r"local directory, got 'gs://bucket/corpus'"),
+  ):
+    with pytest.raises(stores.StoreError, match=match):
+      open_corpus(path)
+
+
+def test_a_name_may_claim_any_number_of_files(tmp_path):
+  path = pathlib.Path(testing_stores.make_array_records(tmp_path / "c", [[1]]))
+  for file in path.iterdir():
+    file.rename(path / file.name.replace("00002", "99999999999"))
+  with pytest.raises(stores.StoreError, match="00002-of-99999999999"):
+    open_corpus(path)
+
+
+def test_what_a_corpus_has_not_is_said(make):
+  corpus = make([[1]])
+  assert corpus.token_dtype == np.dtype("<u2")
+  with pytest.raises(stores.StoreError, match="manifest"):
+    _ = corpus.manifest
+  with pytest.raises(stores.StoreError, match="tokenizer"):
+    corpus.tokenizer_file()
+  assert isinstance(corpus, array_record.ArrayRecordStore)
+  assert array_record_index.CorpusIndex is not None
