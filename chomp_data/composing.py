@@ -60,7 +60,10 @@ def _row_source(
   options: options_lib.DataOptions,
 ) -> sources_lib.RowSource:
   path = f"{options_lib.PATH}.sources.{name}"
-  store = stores.open_store(source.store)
+  if source.array_record is None:
+    store = stores.open_store(source.store)
+  else:
+    store = stores.open_array_records(source.store, source.array_record)
   if not store.num_documents:
     raise schema.ConfigError(
       [

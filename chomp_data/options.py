@@ -10,6 +10,7 @@ from typing import Any
 
 from chomp_data import schema
 from chomp_data import sources as sources_lib
+from chomp_data import stores
 from chomp_data.transforms import formats
 
 PATH = "config.data"
@@ -77,11 +78,14 @@ class SourceOptions:
     store: Path of the store.
     rows: The options of its row kind.
     shuffle: The order of its rows.
+    array_record: What ArrayRecord files do not say of themselves, where the
+      path is of such files; else None.
   """
 
   store: str
   rows: Any
   shuffle: sources_lib.ShuffleOptions
+  array_record: stores.ArrayRecordOptions | None = None
 
 
 def _plain(data: Any) -> Any:
@@ -193,7 +197,7 @@ def _checked_source(
         path, "a section with `store` and `rows`", entry, "Give it both."
       )
     ]
-  known = ("store", "rows", "shuffle")
+  known = ("store", "rows", "shuffle", "array_record")
   problems = [
     schema.unknown_key(path, str(name), known, known)
     for name in entry
@@ -209,6 +213,13 @@ def _checked_source(
         "Make one with tools/prepare.py and name it here.",
       )
     )
+  records = None
+  if entry.get("array_record") is not None:
+    own = f"{path}.array_record"
+    records, found = schema.read(
+      stores.ArrayRecordOptions, entry["array_record"], own
+    )
+    problems += found + (records.problems(own) if records else [])
   rows, found = _checked_rows(f"{path}.rows", entry.get("rows"), seq_len)
   problems += found
   shuffle, found = schema.read(
@@ -230,7 +241,7 @@ def _checked_source(
     )
   if problems or shuffle is None:
     return None, problems
-  return SourceOptions(str(store), rows, shuffle), []
+  return SourceOptions(str(store), rows, shuffle, records), []
 
 
 def _checked_rows(

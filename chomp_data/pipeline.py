@@ -21,6 +21,7 @@ from chomp_data import composing
 from chomp_data import options as options_lib
 from chomp_data import schema
 from chomp_data.loading import batches
+from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
@@ -78,6 +79,7 @@ class Pipeline:
       document_id=options.document_id,
       extra=self._extra_fields(),
     )
+    self._reads = reads_lib.Reads(self.sources)
     self._eos_ids = tuple(
       fillers.eos_id(source.store, source.options)
       for source in self.sources.values()
@@ -193,12 +195,19 @@ class Pipeline:
     Returns:
       Fields [R, ...].
     """
-    batch = self._plan.read(self._plan.plan(step, 1, rows))
+    batch = self.read(self._plan.plan(step, 1, rows))
     return _transformed(batch, self.operations())
 
   def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
     """Returns the canonical fields of planned rows."""
+    self._reads.add_group(spans)
+    self._plan.rows.prefetch(spans)
+    self._reads.add_batch(spans)
     return self._plan.read(spans)
+
+  def reads(self) -> dict[str, reads_lib.SourceReads]:
+    """Returns what `batch` and `read` have read so far, by source."""
+    return self._reads.by_source()
 
   def operations(self) -> list[grain.transforms.Map]:
     """Returns the transforms over batches that the config asks for."""
@@ -223,6 +232,7 @@ class Pipeline:
     self,
     rows: np.ndarray | None = None,
     fingerprint: Mapping[str, Any] | None = None,
+    group_steps: int | None = None,
   ) -> batches.BatchSource:
     """Returns the Grain source of process-local batches.
 
@@ -230,9 +240,14 @@ class Pipeline:
       rows: int64[R], ascending rows of the global batch that this process
         holds, or None for all.
       fingerprint: Shown in its `repr`, or None for the pipeline's own.
+      group_steps: Most steps that are planned and fetched together, or None
+        for about 4,096 rows; decides no batch.
     """
     return batches.BatchSource(
-      self._plan, rows, state.digest(fingerprint or self.fingerprint)[:16]
+      self._plan,
+      rows,
+      state.digest(fingerprint or self.fingerprint)[:16],
+      group_steps,
     )
 
   def data_loader(

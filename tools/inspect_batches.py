@@ -29,6 +29,7 @@ from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.loading import reads as reads_lib
 from chomp_data.ops import placing
 from chomp_data.ops import spans as spans_lib
 from chomp_data.prepare import tokenizers
@@ -117,9 +118,12 @@ def print_step(
       )
       identity = pipe.sources[name].store.document_id(document)
       last = span["length"] - 1
+      added = [name.upper() for name in ("bos", "eos") if span.get(name)]
+      last_token = start + last - len(added)
       body.append(
         f"columns {column}..{column + last} <- document {document}"
-        f" {identity!r} tokens {start}..{start + last}\n",
+        f" {identity!r} tokens {start}..{last_token}"
+        f"{''.join(f' + {name}' for name in added)}\n",
         style="bold",
       )
     if batch and name in decoders:
@@ -148,8 +152,14 @@ def _single_spans(spans: spans_lib.Spans) -> Iterator[dict[str, int]]:
   """Yields the spans of a one-row plan as plain numbers."""
   names = ("source", "document", "start", "length", "column")
   columns = [getattr(spans, name).tolist() for name in names]
-  for values in zip(*columns, strict=True):
-    yield dict(zip(names, values, strict=True))
+  for i, values in enumerate(zip(*columns, strict=True)):
+    span: dict[str, int] = dict(zip(names, values, strict=True))
+    # Tokens that the store lacks, counted in `length`.
+    for added in ("bos", "eos"):
+      where = getattr(spans, added)
+      if where is not None and where[i]:
+        span[added] = 1
+    yield span
 
 
 def _row_text(
@@ -204,6 +214,9 @@ def main(argv: Sequence[str]) -> None:
     )
     for step in steps:
       print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
+    if not _PLAN_ONLY.value:
+      for line in reads_lib.lines(pipe.reads()):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
   except BrokenPipeError:
     sys.stderr.close()  # `| head` had enough.
   except (schema.ConfigError, stores.StoreError, IndexError) as error:

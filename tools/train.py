@@ -38,6 +38,7 @@ from chomp_data import stores
 from chomp_data.audit import coverage
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
+from chomp_data.loading import reads
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import options as options_lib
 from chomp_data.reference import progress
@@ -203,6 +204,10 @@ class Run:
 
   def finish(self, state: training.TrainState, console) -> None:
     """Evaluates, and reports for people and for programs."""
+    # Worker processes log what they read themselves.
+    if not self.pipe.options.worker_count:
+      for line in reads.lines(self.input.reads):
+        logging.info("%s", line)
     # More than num_steps where the checkpoint is of a longer run.
     step = self.input.step
     found = report.scores(

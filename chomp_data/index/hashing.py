@@ -49,6 +49,7 @@ def fold(key: int | np.ndarray, values: np.ndarray) -> np.ndarray:
   Returns:
     uint64[...], one key for each (key, value).
   """
+  # NumPy warns of overflow in scalars, never in arrays.
   keys = np.asarray(key, np.uint64)
-  steps = np.asarray(values).astype(np.uint64) + np.uint64(1)
-  return mix(np.atleast_1d(keys + mix(np.atleast_1d(steps * _GOLDEN))))
+  steps = np.atleast_1d(np.asarray(values).astype(np.uint64)) + np.uint64(1)
+  return mix(keys + mix(steps * _GOLDEN))

@@ -199,7 +199,7 @@ class KeyedOrder(Order):
     return permutation.PERMUTATIONS[self.perm_type](index, size, key)
 
   def _epoch_key(self, part: str, epoch) -> np.ndarray:
-    return hashing.fold(hashing.fold_key(self.key, part), np.atleast_1d(epoch))
+    return hashing.fold(hashing.fold_key(self.key, part), epoch)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -224,8 +224,7 @@ class FullOrder(KeyedOrder):
     )
 
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
-    key = hashing.fold(self.key, np.atleast_1d(epoch))
-    return self._permuted(index, size, key)
+    return self._permuted(index, size, hashing.fold(self.key, epoch))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -292,7 +291,7 @@ class BlockOrder(KeyedOrder):
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the windows of positions; see `Order.window_bounds`."""
     index, size = np.asarray(index, np.int64), np.asarray(size, np.int64)
-    window = self.io_block_size * self.window_blocks
+    window = self._window_rows
     full = size // self.io_block_size * self.io_block_size
     first = index // window * window
     last = np.minimum(first + window, full)
@@ -302,7 +301,7 @@ class BlockOrder(KeyedOrder):
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
     blocks = size // self.io_block_size
     in_tail = first >= blocks * self.io_block_size
-    window = first // (self.io_block_size * self.window_blocks)
+    window = first // self._window_rows
     key = np.where(
       in_tail,
       self._epoch_key("tail", epoch),
@@ -319,6 +318,11 @@ class BlockOrder(KeyedOrder):
         blocks[inside] if blocks.ndim else blocks,
       )
     return place
+
+  @property
+  def _window_rows(self) -> int:
+    # Windows wider than any source must not overflow.
+    return min(self.io_block_size * self.window_blocks, 2**62)
 
   def _rows(self, place, epoch, blocks) -> np.ndarray:
     """Returns the rows at places in the permuted blocks."""

@@ -76,9 +76,6 @@ class WindowTables:
     self._tables = Kept(most_rows)
     self._spent = Kept(_MOST_WATCHED)
 
-  def __reduce__(self) -> tuple[Any, ...]:
-    return WindowTables, (self._most_rows,)
-
   @property
   def rows(self) -> int:
     """Rows of all tables; a short table counts as 4,096."""

@@ -204,8 +204,8 @@ class BatchSource:
   def _planned(self, step: int) -> _Group:
     first, last = self._group_of(step)
     spans = self._plan.plan(first, last - first, self._rows)
-    self._plan.rows.prefetch(spans)
     self.reads.add_group(spans)
+    self._plan.rows.prefetch(spans)
     group = _Group(first, last, spans)
     self._groups.append(group)
     if time.monotonic() - self._logged > _LOG_S:

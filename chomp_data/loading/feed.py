@@ -22,6 +22,7 @@ import jax
 
 from chomp_data.loading import batches
 from chomp_data.loading import placement
+from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
 
 # A live worker is silent only while it reads; a dead one for ever.
@@ -124,6 +125,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def step(self) -> int:
     """The step of the next batch."""
     return self._step
+
+  @property
+  def reads(self) -> dict[str, reads_lib.SourceReads]:
+    """What this process has read, by source; workers log what they read."""
+    return self._source.reads.by_source()
 
   @property
   def wait_s(self) -> float:

@@ -21,7 +21,7 @@ class SourceReads:
     examples: Rows read.
     unique_examples: Distinct rows, as far as they were planned together.
     spans: Spans of documents in them.
-    logical_reads: Spans copied from the store.
+    logical_reads: Copies from the store: of spans, and of tokens after a row.
     coalesced_ranges: Ranges of the store that those make when the spans of a
       group of batches are sorted and merged.
     chunks_fetched: Chunks read from disk, or touched for the first time.
@@ -61,7 +61,7 @@ class Reads:
       sources: By name, in the order of `source_id`.
     """
     self._stores = {name: source.store for name, source in sources.items()}
-    self._rows = {name: [0, 0] for name in sources}
+    self._rows = {name: [0, 0, 0] for name in sources}
     self._before: dict[str, stores.Counters] = {}
 
   def add_batch(self, spans: spans_lib.Spans) -> None:
@@ -71,10 +71,12 @@ class Reads:
       # A row of this source has a span; filler rows have none.
       (counts,) = self._rows.values()
       counts[0] += int(np.count_nonzero(np.diff(spans.row))) + bool(len(spans))
+      counts[2] += len(spans)
       return
     source = spans.row_source()
     for number, counts in enumerate(self._rows.values()):
       counts[0] += int(np.count_nonzero(source == number))
+      counts[2] += int(np.count_nonzero(spans.source == number))
 
   def add_group(self, spans: spans_lib.Spans) -> None:
     """Counts the distinct rows of a group that is planned."""
@@ -90,7 +92,7 @@ class Reads:
   def by_source(self) -> dict[str, SourceReads]:
     """Returns the counts so far."""
     out = {}
-    for name, (examples, unique) in self._rows.items():
+    for name, (examples, unique, spans) in self._rows.items():
       if name not in self._before:
         out[name] = SourceReads()
         continue
@@ -98,7 +100,7 @@ class Reads:
       out[name] = SourceReads(
         examples=examples,
         unique_examples=unique,
-        spans=own.spans,
+        spans=spans,
         logical_reads=own.logical_reads,
         coalesced_ranges=own.coalesced_ranges,
         chunks_fetched=own.chunks_fetched,

@@ -278,7 +278,6 @@ class _Opened:
       "schema": _SCHEMA,
       "num_documents": self.index.num_documents,
       "num_tokens": self.index.num_tokens,
-      "token_dtype": options.token_dtype,
       "tokenizer": dataclasses.asdict(options.tokenizer_info),
       "content": self.index.content,
     }
@@ -302,8 +301,8 @@ def open_array_records(
   What is detected when:
 
   - At every open: another set of files, and a file of another size,
-    modification time, or other first or last 64 KiB. It is indexed again, and
-    the store has another hash if any token is another; a pickled store is
+    modification time, or other first 64 or last 128 KiB. It is indexed again,
+    and the store has another hash if any token is another; a pickled store is
     refused instead. Of files numbered `-00000-of-00008` in a directory, one
     that is missing.
   - While indexing: files that are cut, grown, altered (ArrayRecord's own

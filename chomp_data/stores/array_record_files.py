@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import dataclasses
 import fnmatch
 import glob
+import itertools
 import os
 import pathlib
 import re
@@ -26,9 +27,10 @@ from chomp_data.stores import publish
 PATTERNS = ("*.array_record*", "*.arrayrecord*")
 RESTORE = "Restore the file from a copy, or write it again."
 
-# Bytes at either end of a file that tell it from another of the same size: the
-# last ones say where records lie.
-END_BYTES = 1 << 16
+# Bytes at the ends of a file that tell it from another of the same size: in the
+# last 64 KiB ArrayRecord says where its list of records is, which is before.
+_HEAD_BYTES = 1 << 16
+_TAIL_BYTES = 1 << 17
 
 # An open reader holds a descriptor, and 8 bytes a group of records.
 MAX_OPEN = 256
@@ -64,8 +66,8 @@ class Corpus:
     """Returns what tells these files from others, without reading them whole.
 
     Returns:
-      (name, size in bytes, modification time in ns, crc32c of the first and
-      of the last 64 KiB) of every file.
+      (name, size in bytes, modification time in ns, crc32c of the first 64
+      and of the last 128 KiB) of every file.
 
     Raises:
       StoreError: If a file cannot be read.
@@ -90,21 +92,19 @@ def find(path: str | os.PathLike[str]) -> Corpus:
   publish.check_local(path)
   text = os.fspath(path)
   place = pathlib.Path(text)
+  magic = _MAGIC.search(text)
   if place.is_dir():
-    names = [name for name in sorted(os.listdir(place)) if _is_record(name)]
-    corpus = Corpus(place, _files(place, names), place)
+    corpus = Corpus(place, _files(place, _listed(place)), place)
     _check_shards(corpus)
-  elif place.exists() or not _MAGIC.search(text):
-    found = _files(place.parent, [place.name])
-    corpus = Corpus(place.parent, found, place)
+  elif place.exists() or magic is None:
+    corpus = Corpus(place.parent, (place.name,), place)
   else:
-    fixed = text[: _MAGIC.search(text).start()]  # pyright: ignore
-    root = pathlib.Path(fixed).parent if fixed[-1:] != "/" else fixed
-    root = pathlib.Path(root)
-    names = [
-      os.path.relpath(name, root) for name in glob.glob(text, recursive=True)
-    ]
-    corpus = Corpus(root, _files(root, sorted(names)), root)
+    # Names are relative to the part of the path without a pattern.
+    root = pathlib.Path(text[: magic.start()].rpartition("/")[0] + "/")
+    root = root if text[: magic.start()].count("/") else pathlib.Path()
+    found = sorted(glob.glob(text, recursive=True))
+    names = [os.path.relpath(name, root) for name in found]
+    corpus = Corpus(root, _files(root, names), root)
   if not corpus.names:
     raise errors.StoreError(
       f"{text} must hold ArrayRecord files ({', '.join(PATTERNS)}), got none."
@@ -218,40 +218,47 @@ def first_line(error: Exception) -> str:
   return str(error).split("\n", 1)[0][:200].rstrip(".")
 
 
-def _is_record(name: str) -> bool:
-  return any(fnmatch.fnmatchcase(name, pattern) for pattern in PATTERNS)
+def _listed(directory: pathlib.Path) -> list[str]:
+  try:
+    names = sorted(os.listdir(directory))
+  except OSError as error:
+    raise errors.StoreError(
+      f"{directory} must be readable, got {error}. Correct its permissions."
+    ) from error
+  return [
+    name
+    for name in names
+    if any(fnmatch.fnmatchcase(name, pattern) for pattern in PATTERNS)
+  ]
 
 
 def _files(root: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:
-  """Leaves directories out, such as those of indexes; what is missing stays."""
-  return tuple(
-    pathlib.PurePath(name).as_posix()
-    for name in names
-    if not (root / name).is_dir()
-  )
+  """Leaves directories out, such as those of indexes."""
+  return tuple(name for name in names if not (root / name).is_dir())
 
 
 def _check_shards(corpus: Corpus) -> None:
-  """Checks that numbered files are all there."""
-  found: dict[tuple[str, str, str], set[int]] = {}
-  width: dict[tuple[str, str, str], int] = {}
+  """Checks that numbered files are all there, from 0 or from 1."""
+  found: dict[tuple[str, str, str], dict[int, str]] = {}
   for name in corpus.names:
     match = _SHARD.fullmatch(name)
     if match:
       series = match[1], match[3], match[4]
-      found.setdefault(series, set()).add(int(match[2]))
-      width[series] = len(match[2])
-  for series, numbers in found.items():
-    count = int(series[1])
-    if len(numbers) == count and max(numbers) < count:
-      continue
+      found.setdefault(series, {})[int(match[2])] = match[2]
+  for (start, of, end), numbers in found.items():
+    first = 0 if 0 in numbers or max(numbers) < int(of) else 1
     # Counted up to what is there: a name may claim any number of files.
-    missing = next(i for i in range(len(numbers) + 1) if i not in numbers)
-    name = f"{series[0]}-{missing:0{width[series]}}-of-{series[1]}{series[2]}"
+    wrong = next(i for i in itertools.count(first) if i not in numbers)
+    if wrong == first + int(of) == first + len(numbers):
+      continue
+    rule = "must exist"
+    if wrong >= first + int(of):
+      wrong, rule = max(numbers), "must not exist"
+    width = len(next(iter(numbers.values())))
     raise errors.StoreError(
-      f"{corpus.root / name} must exist beside the others of {series[1]}, got"
-      f" {len(numbers)} of them. Restore it, or name the files that are meant"
-      " by a glob."
+      f"{corpus.root / f'{start}-{wrong:0{width}}-of-{of}{end}'} {rule} beside"
+      f" the others of {of}, got {len(numbers)} of them. Correct the files, or"
+      " name those that are meant by a glob."
     )
 
 
@@ -260,9 +267,9 @@ def _file_key(root: pathlib.Path, name: str) -> list[str | int]:
   try:
     with open(path, "rb") as file:
       stat = os.fstat(file.fileno())
-      head = file.read(END_BYTES)
-      file.seek(max(0, stat.st_size - END_BYTES))
-      tail = file.read(END_BYTES)
+      head = file.read(_HEAD_BYTES)
+      file.seek(max(0, stat.st_size - _TAIL_BYTES))
+      tail = file.read(_TAIL_BYTES)
   except OSError as error:
     raise errors.StoreError(
       f"{path} must be readable, got {error}. Restore it, or correct the path."

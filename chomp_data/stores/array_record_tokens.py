@@ -9,6 +9,7 @@ the index whenever it is read, and nothing of it is handed out before.
 import collections
 from collections.abc import Iterator
 import itertools
+import pathlib
 import threading
 
 import numpy as np
@@ -192,14 +193,10 @@ class RecordTokens:
     del cached
     if not missing:
       return
-    sizes = ((high - low) * self._dtype.itemsize + _OVERHEAD_BYTES)[missing]
-    # Parts that the cache can hold bound what is held at once.
-    part = np.cumsum(sizes) // max(1, self._cache.room)
-    cuts = [0, *(np.flatnonzero(np.diff(part)) + 1).tolist(), len(missing)]
-    for a, b in itertools.pairwise(cuts):
-      some = missing[a:b]
+    sizes = (high - low) * self._dtype.itemsize + _OVERHEAD_BYTES
+    for some in _portions(missing, sizes.tolist(), self._cache.room):
       with self._lock:
-        self._cache.evict(int(sizes[a:b].sum()))
+        self._cache.evict(int(sizes[some].sum()))
         found = self._fetch(block[some])
         for i, values in zip(some, found, strict=True):
           self._cache.put(int(block[i]), values, ahead)
@@ -210,52 +207,79 @@ class RecordTokens:
     file, first, last = self._documents(block)
     apart = (file[1:] != file[:-1]) | (first[1:] != last[:-1])
     cuts = [0, *(np.flatnonzero(apart) + 1).tolist(), len(block)]
-    out = []
+    records = []
     for a, b in itertools.pairwise(cuts):
-      low, high = int(first[a]), int(last[b - 1])
-      records = self._read(int(file[a]), low, high)
-      for begin, end in zip(
-        (first[a:b] - low).tolist(), (last[a:b] - low).tolist(), strict=True
-      ):
-        some = records[begin:end]
-        data = some[0] if len(some) == 1 else b"".join(some)
-        out.append(np.frombuffer(data, self._dtype))
-        self.counters.chunks_fetched += 1
-        self.counters.bytes_fetched += len(data)
+      records += self._read(int(file[a]), int(first[a]), int(last[b - 1]))
+    self._check(records, np.repeat(first, last - first), last - first)
+    ends = np.cumsum(last - first).tolist()
+    out = []
+    for begin, end in zip([0, *ends], ends, strict=False):
+      some = records[begin:end]
+      data = some[0] if len(some) == 1 else b"".join(some)
+      out.append(np.frombuffer(data, self._dtype))
+      self.counters.bytes_fetched += len(data)
+    self.counters.chunks_fetched += len(block)
     return out
 
-  def _read(self, file: int, low: int, high: int) -> list[bytes]:
-    """Reads documents of one file, and compares them with the index."""
-    before = int(self._index.first_document[file])
+  def _read(self, file: int, first: int, last: int) -> list[bytes]:
+    """Returns the records of documents first .. last - 1, of one file."""
+    before, after = self._index.first_document[file : file + 2].tolist()
     reader = self._readers.get(file)
-    count = int(self._index.first_document[file + 1]) - before
-    if reader.num_records != count:
+    if reader.num_records != after - before:
       raise self._changed(
-        reader, f"must have {count} records, got {reader.num_records}"
+        reader.path,
+        f"must have {after - before} records, got {reader.num_records}",
       )
-    records = reader.read(low - before, high - before)
-    expected = np.diff(self._index.offsets.read(low, high + 1))
-    expected *= self._dtype.itemsize
+    return reader.read(first - before, last - before)
+
+  def _check(
+    self, records: list[bytes], first: np.ndarray, counts: np.ndarray
+  ) -> None:
+    """Compares records with the index.
+
+    Args:
+      records: N of them.
+      first: int64[N], the first document of each one's block.
+      counts: int64[B], how many of them are of each block.
+    """
+    document = first + arrays.concatenated(counts)
+    ends = self._index.offsets.gather(
+      np.concatenate([document, document + 1])
+    ).reshape(2, -1)
+    expected = (ends[1] - ends[0]) * self._dtype.itemsize
+    stored = self._index.crc32c.gather(document)
     lengths = np.fromiter(map(len, records), np.int64, len(records))
     crcs = np.fromiter(map(layout.crc32c, records), np.uint32, len(records))
-    stored = self._index.crc32c.read(low, high)
     wrong = (lengths != expected) | (crcs != stored)
-    if wrong.any():
-      i = int(wrong.argmax())
-      raise self._changed(
-        reader,
-        f"record {low - before + i} must be of {expected[i]} bytes with crc32c"
-        f" {stored[i]:08x}, got {lengths[i]} bytes with {crcs[i]:08x}",
-      )
-    return records
-
-  def _changed(
-    self, reader: array_record_files.Reader, what: str
-  ) -> errors.StoreError:
-    return errors.StoreError(
-      f"{reader.path}: {what}, as when {self._index.offsets.path.parent} was"
-      " built. Put that file back, or remove that index and start again."
+    if not wrong.any():
+      return
+    i = int(wrong.argmax())
+    starts = self._index.first_document
+    file = int(np.searchsorted(starts, document[i], "right")) - 1
+    raise self._changed(
+      self._corpus.path(file),
+      f"record {document[i] - starts[file]} must be of {expected[i]} bytes with"
+      f" crc32c {stored[i]:08x}, got {lengths[i]} bytes with {crcs[i]:08x}",
     )
+
+  def _changed(self, path: pathlib.Path, what: str) -> errors.StoreError:
+    return errors.StoreError(
+      f"{path}: {what}, as when {self._index.offsets.path.parent} was built."
+      " Put that file back, or remove that index and start again."
+    )
+
+
+def _portions(
+  blocks: list[int], sizes: list[int], room: int
+) -> Iterator[list[int]]:
+  """Yields blocks, as many at once as there is room for, at least one."""
+  first, total = 0, 0
+  for i, block in enumerate(blocks):
+    if total + sizes[block] > room and i > first:
+      yield blocks[first:i]
+      first, total = i, 0
+    total += sizes[block]
+  yield blocks[first:]
 
 
 class _Cache:
@@ -282,7 +306,9 @@ class _Cache:
     return values
 
   def put(self, block: int, values: np.ndarray, ahead: bool) -> None:
-    """Adds a block that is not there; one too large for the room alone."""
+    """Adds a block, unless another thread did."""
+    if self.get(block, ahead) is not None:
+      return
     self._bytes += values.nbytes + _OVERHEAD_BYTES
     (self._ahead if ahead else self._copied)[block] = values
 

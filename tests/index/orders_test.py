@@ -273,11 +273,11 @@ def test_every_order_of_a_few_blocks_comes_up_equally_often(size):
 
 
 @hypothesis.given(
-  size=st.integers(1, permutation.MAX_LINEAR_SIZE),
+  size=st.integers(0, 47).flatmap(lambda bits: st.integers(1, 2**bits)),
   key=st.integers(0, 2**64 - 1),
   data=st.data(),
 )
-@hypothesis.settings(max_examples=100)
+@hypothesis.settings(max_examples=300)
 def test_linear_is_an_exact_affine_map_with_its_inverse(size, key, data):
   index = np.asarray(
     [
@@ -400,6 +400,27 @@ def test_small_calls_come_to_use_a_table_and_its_memory_is_bounded():
     for _ in range(32):
       order.permute(np.arange(low, low + 8), 0, size)
   assert 0 < order._tables.rows <= 2**20
+
+
+def test_windows_wider_than_any_source_do_not_overflow():
+  order = orders.BlockOrder(2**40, 2**40, KEY)
+  assert sorted(epoch_of(order, 50)) == list(range(50))
+  wide = orders.BlockOrder(5, 2**62, KEY)
+  assert sorted(epoch_of(wide, 53)) == list(range(53))
+  first, last = wide.window_bounds(np.asarray([0, 52]), 0, 53)
+  assert (first.tolist(), last.tolist()) == ([0, 50], [50, 53])
+
+
+def test_rows_above_int32_survive_the_tables():
+  era = 2**33
+  order = orders.EraOrder(1_000, KEY)
+  index = era // 1_000 * 1_000 + np.arange(1_000)
+  first = order.permute(index, 0, 2**34)
+  assert order._tables.rows > 0
+  again = order.permute(index, 0, 2**34)
+  for rows in (first, again):
+    assert rows.dtype == np.int64
+    assert sorted(rows) == index.tolist()
 
 
 def test_two_threads_may_share_an_order():

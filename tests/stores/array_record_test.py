@@ -19,9 +19,7 @@ import pytest
 
 from chomp_data import sources
 from chomp_data import stores
-from chomp_data.stores import array_record
 from chomp_data.stores import array_record_files
-from chomp_data.stores import array_record_index
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [5, 0, 700, 3, 4000, 1, 90, 0, 1200, 33, 0]
@@ -122,6 +120,12 @@ def test_documents_are_those_of_the_equal_store(pair):
     parts = list(corpus.iter_lengths(batch))
     assert [first for first, _ in parts] == list(range(0, 11, batch))
     assert np.concatenate([part for _, part in parts]).tolist() == LENGTHS
+
+
+def test_whatever_a_store_tells_a_corpus_tells(pair):
+  for name, value in vars(stores.Store).items():
+    if isinstance(value, property) and name != "manifest":
+      assert getattr(pair[0], name) is not None, name
 
 
 def spans_within(size):
@@ -391,6 +395,9 @@ def test_an_altered_page_of_a_large_index_is_an_error(make, monkeypatch):
     file.write_bytes(values.tobytes())
     with pytest.raises(stores.StoreError, match=str(file)):
       read_all(open_corpus(corpus.path))
+    if name == "offsets":
+      with pytest.raises(stores.StoreError, match=str(file)):
+        list(open_corpus(corpus.path).iter_lengths())
     file.write_bytes(data)
   read_all(open_corpus(corpus.path))
 
@@ -516,11 +523,30 @@ def test_what_was_prefetched_is_not_fetched_again(make):
   assert corpus.counters.chunks_fetched == before.chunks_fetched + 9
 
 
-def test_short_documents_are_read_together(make):
-  corpus = make(documents_of([10] * 1000), files=1)
+def test_what_an_earlier_prefetch_left_goes_before_what_is_in_use(make):
+  corpus = make(documents_of([700] * 20), cache_bytes=8 * (1400 + 256))
+
+  def read(documents):
+    before = corpus.counters.chunks_fetched
+    starts = np.asarray(documents) * 700
+    corpus.read_tokens(starts, np.full(len(starts), 700))
+    return corpus.counters.chunks_fetched - before
+
+  corpus.prefetch(np.arange(4) * 700, np.full(4, 700))
+  corpus.prefetch(np.arange(4, 8) * 700, np.full(4, 700))
+  assert read([4, 5, 6, 7]) == 0
+  assert read([10, 11]) == 2
+  assert read([4, 5, 6, 7, 10, 11]) == 0
+
+
+@pytest.mark.parametrize(
+  ("group_size", "records"), [(1, 51), (8, 56), (64, 64)]
+)
+def test_short_documents_are_read_together(make, group_size, records):
+  corpus = make(documents_of([10] * 1000), files=1, group_size=group_size)
   corpus.read_tokens(np.asarray([20]), np.asarray([20]))
   assert corpus.counters.chunks_fetched == 1
-  assert corpus.counters.bytes_fetched == 51 * 10 * 2
+  assert corpus.counters.bytes_fetched == records * 10 * 2
 
 
 def test_few_files_are_open_at_once(make):
@@ -553,6 +579,9 @@ def test_threads_read_what_one_reads(make):
   for thread in threads:
     thread.join()
   assert not wrong
+  cache = corpus._opened.tokens._cache
+  held = [*cache._copied.values(), *cache._ahead.values()]
+  assert sum(values.nbytes + 256 for values in held) == cache._bytes <= 4096
 
 
 # --- damage -----------------------------------------------------------------
@@ -649,6 +678,22 @@ def test_other_contents_of_the_same_size_time_and_ends_are_refused(make):
   assert open_corpus(corpus.path).hash != corpus.hash
 
 
+def test_other_records_of_the_same_size_and_time_are_another_corpus(make):
+  documents = documents_of([200_000] * 3)
+  corpus = make(documents, files=1)
+  (file,) = pathlib.Path(corpus.path).iterdir()
+  before = file.stat()
+  whole = np.concatenate(documents)
+  other = np.split(whole, [200_000, 400_010])
+  shutil.rmtree(corpus.path)
+  testing_stores.make_array_records(corpus.path, other, files=1)
+  os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns))
+  assert file.stat().st_size == before.st_size
+  again = open_corpus(corpus.path)
+  assert read_all(again) == lists_of(other)
+  assert again.hash != corpus.hash
+
+
 def test_a_file_replaced_under_an_open_corpus_is_refused(make):
   corpus = make(documents_of([4, 5, 6]), files=1)
   (file,) = pathlib.Path(corpus.path).iterdir()
@@ -688,17 +733,19 @@ def test_a_wrong_token_dtype_is_refused(make, tmp_path):
 @pytest.mark.parametrize("group_size", [1, 3])
 def test_an_id_beyond_the_vocabulary_is_named(tmp_path, group_size):
   path = tmp_path / "corpus"
-  documents = [[1], [], [0, 255], [254, 9, 255]]
+  # More than the records of the pass's first part.
+  rest = [[9]] * 50
+  documents = [[1], *rest, [], [3], [5], [0, 255], [254, 9, 255], *rest]
   testing_stores.make_array_records(
     path, documents, files=2, group_size=group_size
   )
   file = path / "documents-00001-of-00002.array_record"
-  match = rf"{file}: ids of record 0 must be in 0 .. 254, got 255"
+  match = rf"{file}: ids of record 1 must be in 0 .. 254, got 255"
   for vocab_size in (255, 256, 255):
     # Before there is an index, and against the index.
     options = options_of(vocab_size=vocab_size)
     if vocab_size == 256:
-      assert stores.open_array_records(path, options).num_tokens == 6
+      assert stores.open_array_records(path, options).num_tokens == 108
     else:
       with pytest.raises(stores.StoreError, match=match):
         stores.open_array_records(path, options)
@@ -754,6 +801,31 @@ def test_places_without_a_corpus_are_refused(tmp_path):
       open_corpus(path)
 
 
+@pytest.mark.parametrize(
+  ("numbers", "missing"),
+  [
+    ([0, 1, 2], None),
+    ([1, 2, 3], None),
+    ([0, 2], "00001-of-00003"),
+    ([1, 2], "00000-of-00003"),
+    ([2, 3], "00001-of-00003"),
+    ([0, 1, 2, 3], "00003-of-00003 must not"),
+    ([0, 1, 2, 7], "00007-of-00003 must not"),
+  ],
+)
+def test_numbered_files_must_be_all_there(make, tmp_path, numbers, missing):
+  path = pathlib.Path(make([[1]], files=1).path)
+  (file,) = path.iterdir()
+  for i in numbers:
+    shutil.copy(file, path / f"x.array_record-{i:05}-of-00003")
+  if missing is None:
+    assert open_corpus(path).num_documents == 4
+  else:
+    with pytest.raises(stores.StoreError, match=f"x.array_record-{missing}"):
+      open_corpus(path)
+    assert open_corpus(f"{path}/x*").num_documents == len(numbers)
+
+
 def test_a_name_may_claim_any_number_of_files(tmp_path):
   path = pathlib.Path(testing_stores.make_array_records(tmp_path / "c", [[1]]))
   for file in path.iterdir():
@@ -769,5 +841,3 @@ def test_what_a_corpus_has_not_is_said(make):
     _ = corpus.manifest
   with pytest.raises(stores.StoreError, match="tokenizer"):
     corpus.tokenizer_file()
-  assert isinstance(corpus, array_record.ArrayRecordStore)
-  assert array_record_index.CorpusIndex is not None

@@ -1,0 +1,525 @@
+"""What do shuffles cost to read? Ranges, chunks and latency (seed 002).
+
+    python benchmarks/read_cost.py --plot=read_cost.png
+
+The setting of seed 002: 16,384 rows of 2,048 tokens, batches of 128, 20
+prefetch groups of 16 batches, eras of 1,024 rows, blocks of 128 rows (a chunk
+of the store) in windows of 8. Rows are `sequential`. Three tables:
+
+- arms: no shuffle, full, era and block. Tokens are uncompressed, and then
+  read through memory maps, or zstd, and then through a cache, here of two
+  shuffle windows for all arms (16 chunks), and once of all chunks.
+- prefetch: block shuffle over an epoch in groups of 1, 4, 8 and 16 batches,
+  from batch 0 and resumed at batch 3.
+- epochs: chunks that one reader fetches in an epoch over the chunks there
+  are, sequential rows and bin-packed ones by documents of a packing window.
+  Chunks of the packed store are of 32 Ki tokens, an eighth of the default, so
+  that there are as many windows as in a corpus of a thousand million tokens.
+
+A *range* is a read that is left when those of a group are sorted and merged;
+a *chunk* is fetched when it is read from disk, checked and decoded. Every
+measurement opens the store anew; files are in the page cache. Latency is of
+`next` on a `grain.DataLoader` without workers.
+
+A minute on two CPU cores.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+import tempfile
+import time
+from typing import Any
+
+from absl import app
+from absl import flags
+import corpora
+import numpy as np
+import rich.console
+import rich.table
+
+from chomp_data import pipeline
+from chomp_data import stores as stores_lib
+from chomp_data.loading import feed
+
+_SMALL = flags.DEFINE_bool("small", False, "Fewer rows: seconds.")
+_DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where the stores are kept between runs (new ones)."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_PLOT = flags.DEFINE_string(
+  "plot", None, "PNG to write; needs matplotlib (the extra `plots`)."
+)
+
+_SEQ_LEN = 2_048  # tokens
+_BATCH = 128  # rows
+_BLOCK = 128  # rows: a chunk
+_WINDOW_BLOCKS = 8
+_WINDOW = _BLOCK * _WINDOW_BLOCKS  # rows, and an era's
+_PREFETCH = 16  # batches of a group
+_TWO_WINDOWS = 2 * _WINDOW_BLOCKS  # chunks
+_RESUMED_AT = 3  # batches: in the middle of a window
+_MOST_REFETCHED = 1.05
+_CHUNK_SHARE = 8  # of the default chunk, for packed rows
+
+_SHUFFLES = {
+  "none": {"kind": "none"},
+  "full": {"kind": "full"},
+  "era": {"kind": "era", "era_length": _WINDOW},
+  "block": {
+    "kind": "block",
+    "io_block_size": _BLOCK,
+    "window_blocks": _WINDOW_BLOCKS,
+  },
+}
+
+# `reads_issued` of 40,960 examples that seed 002 publishes.
+_SEED_EXAMPLES = 40_960
+_SEED_READS = {"full": 35_650, "era": 20, "block": 287}
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """What is measured.
+
+  Attributes:
+    examples: Rows of an epoch.
+    groups: Prefetch groups read of each arm.
+    published: Whether this is the seed's setting.
+    packed_documents: Documents of the corpus that is bin-packed.
+    packing_windows: Documents of its packing windows, one after the other;
+      with chunks of the default size, eight times as many fill as many chunks.
+  """
+
+  examples: int = 16_384
+  groups: int = 20
+  published: bool = True
+  packed_documents: int = corpora.NUM_DOCUMENTS
+  packing_windows: tuple[int, ...] = (64, 128, 256, 512, 1_024)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reading:
+  """What reading some batches cost.
+
+  Attributes:
+    examples: Rows read.
+    reads: The store's counts.
+    chunks: Chunks of the store.
+    seconds: Of each batch.
+  """
+
+  examples: int
+  reads: stores_lib.Counters
+  chunks: int
+  seconds: np.ndarray
+
+  @property
+  def examples_per_s(self) -> float:
+    """Rows a second."""
+    return self.examples / float(self.seconds.sum())
+
+  @property
+  def reads_per_example(self) -> float:
+    """Ranges for each row."""
+    return self.reads.coalesced_ranges / self.examples
+
+  @property
+  def refetched(self) -> float:
+    """Chunks fetched over the chunks of the store."""
+    return self.reads.chunks_fetched / self.chunks
+
+  def milliseconds(self, percentile: float) -> float:
+    """Returns a percentile of a batch's latency."""
+    return float(np.percentile(self.seconds, percentile)) * 1e3
+
+
+def read(
+  store: pathlib.Path,
+  rows: Mapping[str, Any],
+  shuffle: Mapping[str, Any],
+  *,
+  steps: int | None = None,
+  first_step: int = 0,
+  group_steps: int | None = None,
+  cache_chunks: int | None = None,
+  own_rows: np.ndarray | None = None,
+) -> Reading:
+  """Reads batches of a store that is opened for it.
+
+  Args:
+    store: Its path.
+    rows: `rows` of the config.
+    shuffle: `shuffle` of the config.
+    steps: How many batches, or None for the rest of one epoch.
+    first_step: The first of them.
+    group_steps: Batches of a prefetch group, or None for the default.
+    cache_chunks: Chunks that the cache holds, or None for the default.
+    own_rows: Rows of each batch that are read, or None for all.
+  """
+  pipe = pipeline.build(
+    {
+      "seq_len": _SEQ_LEN,
+      "global_batch_size": _BATCH,
+      "epochs": 1 if steps is None else None,
+      "remainder": "pad",
+      "sources": {
+        "text": {"store": str(store), "rows": rows, "shuffle": shuffle}
+      },
+    }
+  )
+  text = pipe.sources["text"].store
+  if cache_chunks is not None:
+    text.set_cache_bytes(
+      cache_chunks * text.chunk_tokens * text.token_dtype.itemsize
+    )
+  source = pipe.batch_source(own_rows, group_steps=group_steps)
+  loader = feed.data_loader(source, first_step=first_step)
+  batches = iter(loader)
+  count = steps or (pipe.num_steps or 0) - first_step
+  before = text.counters.snapshot()
+  marks = np.empty(count + 1)
+  marks[0] = time.perf_counter()
+  for step in range(count):
+    next(batches)
+    marks[step + 1] = time.perf_counter()
+  return Reading(
+    count * (_BATCH if own_rows is None else len(own_rows)),
+    text.counters - before,
+    -(-text.num_tokens // text.chunk_tokens),
+    np.diff(marks),
+  )
+
+
+def arms(
+  stores: Mapping[str, pathlib.Path], setting: Setting
+) -> dict[tuple[str, str], Reading]:
+  """Reads every arm, by (how the store is read, shuffle)."""
+  everything = setting.examples // _BLOCK
+  found = {}
+  for how, store, room in (
+    ("mapped", "none", None),
+    ("zstd, 16 chunks", "zstd", _TWO_WINDOWS),
+    (f"zstd, {everything} chunks", "zstd", everything),
+  ):
+    for name, shuffle in _SHUFFLES.items():
+      found[how, name] = read(
+        stores[store],
+        {"kind": "sequential"},
+        shuffle,
+        steps=setting.groups * _PREFETCH,
+        group_steps=_PREFETCH,
+        cache_chunks=room,
+      )
+  return found
+
+
+def prefetches(
+  stores: Mapping[str, pathlib.Path],
+) -> dict[tuple[str, int, int], Reading]:
+  """Reads an epoch of block shuffle, by (store, first step, group's steps)."""
+  return {
+    (how, first, group): read(
+      stores[store],
+      {"kind": "sequential"},
+      _SHUFFLES["block"],
+      first_step=first,
+      group_steps=group,
+      cache_chunks=_TWO_WINDOWS,
+    )
+    for how, store in (("mapped", "none"), ("zstd, 16 chunks", "zstd"))
+    for group in (1, 4, 8, 16)
+    for first in (0, _RESUMED_AT)
+  }
+
+
+@dataclasses.dataclass(frozen=True)
+class Epoch:
+  """Chunks of an epoch.
+
+  Attributes:
+    rows: What the rows are.
+    kept: Which shuffle windows the cache keeps.
+    window_chunks: Chunks that the tokens of a packing window or block fill.
+    expected: The chunks that windows touch over the store's, at most.
+    reading: What was counted.
+  """
+
+  rows: str
+  kept: str
+  window_chunks: float
+  expected: float
+  reading: Reading
+
+
+def epochs(stores: Mapping[str, pathlib.Path], setting: Setting) -> list[Epoch]:
+  """Reads epochs of sequential and of bin-packed rows, cold."""
+  block = {**_SHUFFLES["block"], "cache_windows": 1}
+  sequential = {"kind": "sequential"}
+  found = [
+    Epoch("sequential", "1", 1, 1, read(stores["zstd"], sequential, block)),
+    Epoch(
+      f"sequential, resumed at batch {_RESUMED_AT}",
+      "1",
+      1,
+      1,
+      read(stores["zstd"], sequential, block, first_step=_RESUMED_AT),
+    ),
+  ]
+  half = _BATCH // 2
+  found += [
+    Epoch(
+      f"sequential, reader {reader + 1} of 2",
+      "1",
+      1,
+      1,
+      read(
+        stores["zstd"],
+        sequential,
+        block,
+        own_rows=np.arange(reader * half, (reader + 1) * half),
+      ),
+    )
+    for reader in range(2)
+  ]
+  for windows in (1, 2):
+    shuffle = {
+      "kind": "block",
+      "window_blocks": _WINDOW_BLOCKS,
+      "cache_windows": windows,
+    }
+    for documents in setting.packing_windows:
+      rows = {"kind": "bin", "packing_buffer_docs": documents}
+      reading = read(stores["packed"], rows, shuffle)
+      chunks = reading.chunks * min(documents / setting.packed_documents, 1)
+      found.append(
+        Epoch(
+          f"bin, windows of {documents}",
+          str(windows),
+          chunks,
+          (chunks + 1) / chunks,
+          reading,
+        )
+      )
+  return found
+
+
+def arms_table(
+  found: Mapping[tuple[str, str], Reading], setting: Setting
+) -> tuple[str, list[list[str]]]:
+  """Returns the title and the lines of the arms, the head first."""
+  lines = [
+    [
+      "store", "shuffle", "logical reads", "ranges", "seed 002",
+      "ranges/example", "chunks fetched", "MiB", "cache hits", "examples/s",
+      "p50 ms", "p95 ms",
+    ]
+  ]  # fmt: skip
+  for (how, name), one in found.items():
+    seed = _SEED_READS.get(name) if setting.published else None
+    lines.append(
+      [
+        how,
+        name,
+        f"{one.reads.logical_reads:,}",
+        f"{one.reads.coalesced_ranges:,}",
+        "" if seed is None else f"{seed:,}",
+        f"{one.reads_per_example:.5f}",
+        f"{one.reads.chunks_fetched:,} of {one.chunks}",
+        f"{one.reads.bytes_fetched / 2**20:,.0f}",
+        f"{one.reads.cache_hits:,}",
+        f"{one.examples_per_s:,.0f}",
+        f"{one.milliseconds(50):.2f}",
+        f"{one.milliseconds(95):.2f}",
+      ]
+    )
+  examples = setting.groups * _PREFETCH * _BATCH
+  return f"arms: {examples:,} examples in groups of {_PREFETCH}", lines
+
+
+def prefetch_table(
+  found: Mapping[tuple[str, int, int], Reading],
+) -> tuple[str, list[list[str]]]:
+  """Returns the title and the lines of the prefetch groups, the head first."""
+  lines = [
+    [
+      "store", "group", "from batch", "ranges", "ranges/example",
+      "chunks fetched", "over chunks", "p50 ms", "p95 ms",
+    ]
+  ]  # fmt: skip
+  lines += [
+    [
+      how,
+      str(group),
+      str(first),
+      f"{one.reads.coalesced_ranges:,}",
+      f"{one.reads_per_example:.5f}",
+      f"{one.reads.chunks_fetched:,}",
+      f"{one.refetched:.3f}",
+      f"{one.milliseconds(50):.2f}",
+      f"{one.milliseconds(95):.2f}",
+    ]
+    for (how, first, group), one in found.items()
+  ]
+  return "prefetch: block shuffle over an epoch", lines
+
+
+def epochs_table(found: Sequence[Epoch]) -> tuple[str, list[list[str]]]:
+  """Returns the title and the lines of whole epochs, the head first."""
+  lines = [
+    [
+      "rows", "windows kept", "chunks of a block", "chunks fetched",
+      "over chunks", "touched at most", f"<= {_MOST_REFETCHED}",
+    ]
+  ]  # fmt: skip
+  lines += [
+    [
+      one.rows,
+      one.kept,
+      f"{one.window_chunks:.1f}",
+      f"{one.reading.reads.chunks_fetched:,} of {one.reading.chunks:,}",
+      f"{one.reading.refetched:.3f}",
+      f"{one.expected:.3f}",
+      "yes" if one.reading.refetched <= _MOST_REFETCHED else "no",
+    ]
+    for one in found
+  ]
+  return "epochs: block shuffle, zstd, one reader, cold", lines
+
+
+def plot(
+  path: str,
+  by_arm: Mapping[tuple[str, str], Reading],
+  by_prefetch: Mapping[tuple[str, int, int], Reading],
+  by_epoch: Sequence[Epoch],
+  setting: Setting,
+) -> None:
+  """Draws ranges and latency by arm, ranges by group, chunks by window."""
+  import matplotlib as mpl
+
+  mpl.use("Agg")
+  from matplotlib import pyplot
+
+  figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
+  names = list(_SHUFFLES)
+  place = np.arange(len(names))
+  ranges, latency, groups, chunks = axes.reshape(-1)
+  mapped = [by_arm["mapped", name].reads_per_example for name in names]
+  ranges.bar(place - 0.2, mapped, 0.38, label="ours")
+  if setting.published:
+    seed = [_SEED_READS.get(name, np.nan) / _SEED_EXAMPLES for name in names]
+    ranges.bar(place + 0.2, seed, 0.38, label="seed 002")
+  ranges.set(title="ranges read for an example", yscale="log")
+  ways = list(dict.fromkeys(how for how, _ in by_arm))
+  for i, how in enumerate(ways):
+    own = [by_arm[how, name] for name in names]
+    at = place + 0.27 * (i - 1)
+    bars = latency.bar(at, [o.milliseconds(50) for o in own], 0.25, label=how)
+    latency.plot(
+      at, [o.milliseconds(95) for o in own], "_", ms=14, color="black"
+    )
+    del bars
+  latency.set(
+    title="latency of a batch of 128, ms: p50, and p95 as a line", yscale="log"
+  )
+  for axis in (ranges, latency):
+    axis.set_xticks(place, names)
+    axis.legend()
+  sizes = sorted({group for _, _, group in by_prefetch})
+  for first, style in ((0, "o-"), (_RESUMED_AT, "x--")):
+    own = [
+      by_prefetch["mapped", first, size].reads_per_example for size in sizes
+    ]
+    groups.plot(sizes, own, style, label=f"from batch {first}")
+  groups.set(
+    title="block shuffle: ranges for an example",
+    xlabel="batches of a prefetch group",
+    yscale="log",
+  )
+  groups.set_xticks(sizes)
+  groups.legend()
+  for kept in dict.fromkeys(one.kept for one in by_epoch):
+    own = [o for o in by_epoch if o.kept == kept and o.rows.startswith("bin")]
+    chunks.plot(
+      [o.window_chunks for o in own],
+      [o.reading.refetched for o in own],
+      "o-",
+      label=f"bin, windows kept: {kept}",
+    )
+  own = [o for o in by_epoch if o.rows.startswith("bin")]
+  width = np.geomspace(
+    min(o.window_chunks for o in own), max(o.window_chunks for o in own)
+  )
+  chunks.plot(
+    width, (width + 1) / width, ":", color="grey", label="(k + 1) / k"
+  )
+  chunks.axhline(_MOST_REFETCHED, color="C3", lw=1, label="1.05")
+  chunks.set(
+    title="chunks fetched in an epoch over chunks",
+    xlabel="k, chunks of a packing window",
+    xscale="log",
+  )
+  chunks.legend()
+  figure.savefig(path, dpi=100)
+
+
+def make_stores(
+  directory: pathlib.Path, setting: Setting
+) -> dict[str, pathlib.Path]:
+  """Writes the stores that are not there."""
+  tokens = setting.examples * _SEQ_LEN
+  paths = {name: directory / f"rows_{name}" for name in ("none", "zstd")}
+  for compression, path in paths.items():
+    if not path.exists():
+      corpora.make_corpus(
+        path, tokens // 800, num_tokens=tokens, compression=compression
+      )
+  paths["packed"] = directory / "packed"
+  if not paths["packed"].exists():
+    corpora.make_corpus(
+      paths["packed"],
+      setting.packed_documents,
+      compression="zstd",
+      chunk=corpora.CHUNK // _CHUNK_SHARE,
+    )
+  return paths
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the tables."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  setting = Setting()
+  if _SMALL.value:
+    setting = Setting(4_096, 4, False, 12_000, (64, 256))
+  with tempfile.TemporaryDirectory() as temporary:
+    directory = pathlib.Path(_DIRECTORY.value or temporary)
+    directory.mkdir(parents=True, exist_ok=True)
+    paths = make_stores(directory, setting)
+    by_arm = arms(paths, setting)
+    by_prefetch = prefetches(paths)
+    by_epoch = epochs(paths, setting)
+  tables = [
+    arms_table(by_arm, setting),
+    prefetch_table(by_prefetch),
+    epochs_table(by_epoch),
+  ]
+  for title, (head, *lines) in tables:
+    table = rich.table.Table(*head, title=title)
+    for line in lines:
+      table.add_row(*line)
+    rich.console.Console(width=150).print(table)
+  if _OUTPUT.value:
+    blocks = []
+    for title, (head, *lines) in tables:
+      rows = [head, ["---"] * len(head), *lines]
+      text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+      blocks.append(f"{title}\n\n{text}\n")
+    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
+  if _PLOT.value:
+    plot(_PLOT.value, by_arm, by_prefetch, by_epoch, setting)
+
+
+if __name__ == "__main__":
+  app.run(main)

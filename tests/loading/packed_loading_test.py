@@ -1,0 +1,172 @@
+"""Packed, shuffled rows through every layer: workers, processes, states.
+
+The configs are those of configs/packed.py and block_shuffle.py in small, and
+the hardest one: documents reshuffled in every epoch, so that epochs differ in
+their rows.
+"""
+
+import grain
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.loading import batches
+from chomp_data.loading import checkpoint
+from chomp_data.testing import batches as testing_batches
+from tests.loading import sharding_test
+
+BLOCK = {"kind": "block", "window_blocks": 2}
+KINDS = {
+  "packed": ({"kind": "bin", "packing_buffer_docs": 3, "add_eos": True}, BLOCK),
+  "reshuffled": (
+    {
+      "kind": "bin",
+      "packing_buffer_docs": 2,
+      "packing_algorithm": "exact",
+      "shuffle_documents": "full",
+    },
+    BLOCK,
+  ),
+  "sequential": (
+    {"kind": "sequential", "add_bos": True, "bos_token_id": 2},
+    {**BLOCK, "io_block_size": 4},
+  ),
+}
+
+
+@pytest.fixture(params=KINDS)
+def packed(request, data):
+  rows, shuffle = KINDS[request.param]
+  source = {**data["sources"]["text"], "rows": rows, "shuffle": shuffle}
+  return {**data, "lookahead": True, "sources": {"text": source}}
+
+
+def hashes(iterator):
+  return [testing_batches.batch_sha256(batch) for batch in iterator]
+
+
+def every_batch(pipe):
+  steps = range(pipe.num_steps)
+  return [testing_batches.batch_sha256(pipe.batch(step)) for step in steps]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 3])
+def test_batches_do_not_depend_on_workers(packed, workers):
+  pipe = pipeline.build(packed)
+  assert pipe.num_steps > 20
+  with pipeline.make_iterator({**packed, "worker_count": workers}) as it:
+    assert hashes(it) == every_batch(pipe)
+
+
+def test_batches_do_not_depend_on_processes(packed, tmp_path):
+  steps = sharding_test.run(packed, "interleaved", 2, tmp_path)
+  sharding_test.check(packed, steps, 0, pipeline.build(packed).num_steps)
+
+
+def test_a_state_restores_at_every_step(packed):
+  wanted = every_batch(pipeline.build(packed))
+  states = []
+  with pipeline.make_iterator(packed) as it:
+    for _ in wanted:
+      states.append(it.get_state())
+      next(it)
+    for step, state in enumerate(states):
+      it.set_state(state)
+      assert testing_batches.batch_sha256(next(it)) == wanted[step]
+      if step % 5 == 0:  # A second resume, later in the resumed run.
+        again = it.get_state()
+        rest = hashes(it)
+        it.set_state(again)
+        assert hashes(it) == rest == wanted[step + 1 :]
+
+
+def test_stock_grain_restores_at_every_step(packed):
+  pipe = pipeline.build(packed)
+  wanted = every_batch(pipe)
+  loader = iter(pipe.data_loader())
+  states = []
+  for _ in wanted:
+    states.append(loader.get_state())
+    next(loader)
+  for step in range(0, len(wanted), 3):
+    again = iter(pipeline.build(packed).data_loader())
+    again.set_state(states[step])
+    assert hashes(again) == wanted[step:]
+
+
+def test_orbax_restores_ours_and_grains_own_handler(packed, tmp_path):
+  pipe = pipeline.build(packed)
+  wanted = every_batch(pipe)
+  loader = iter(pipe.data_loader())
+  with (
+    pipeline.make_iterator(packed) as it,
+    ocp.CheckpointManager(tmp_path / "c") as manager,
+  ):
+    for _ in range(7):
+      next(it)
+      next(loader)
+    manager.save(
+      7,
+      args=ocp.args.Composite(
+        input=checkpoint.InputSave(it),
+        grain=grain.checkpoint.CheckpointSave(loader),
+      ),
+    )
+    manager.wait_until_finished()
+    fresh = iter(pipeline.build(packed).data_loader())
+    with pipeline.make_iterator({**packed, "worker_count": 1}) as again:
+      manager.restore(
+        7,
+        args=ocp.args.Composite(
+          input=checkpoint.InputRestore(again),
+          grain=grain.checkpoint.CheckpointRestore(fresh),
+        ),
+      )
+      assert hashes(again) == wanted[7:]
+    assert hashes(fresh) == wanted[7:]
+
+
+@pytest.mark.parametrize("group_steps", [1, 3, 16, None])
+def test_groups_change_no_batch(packed, group_steps):
+  pipe = pipeline.build(packed)
+  source = batches.BatchSource(pipe._plan, group_steps=group_steps)
+  order = np.random.default_rng(0).permutation(pipe.num_steps)
+  for step in [*order, *range(pipe.num_steps)]:
+    batch = source[int(step)]
+    for name, value in pipe._plan.read(pipe.plan(int(step))).items():
+      np.testing.assert_array_equal(batch[name], value)
+
+
+def test_groups_begin_where_windows_do(packed):
+  pipe = pipeline.build(packed)
+  source = batches.BatchSource(pipe._plan, group_steps=8)
+  rows = pipe._plan.rows
+  size = pipe.global_batch_size
+  for step in range(pipe.num_steps):
+    first, last = source._group_of(step)
+    assert first <= step < last <= pipe.num_steps
+    assert last - first <= 8 or rows.read_group(first * size)[1] >= last * size
+    low, high = rows.read_group(step * size)
+    if high - low <= 8 * size:
+      # A window that fits in a group is never split: its steps share one.
+      own = range(-(-low // size), min(-(-high // size), pipe.num_steps))
+      assert first <= own[0]
+      assert own[-1] < last
+
+
+def test_reads_are_counted_by_source(packed):
+  pipe = pipeline.build(packed)
+  source = pipe.batch_source()
+  for step in range(pipe.num_steps):
+    source[step]
+  reads = source.reads.by_source()["text"]
+  assert reads.examples == pipe.num_steps * pipe.global_batch_size
+  assert reads.unique_examples <= reads.examples
+  assert reads.spans == len(pipe.plan(0, pipe.num_steps))
+  # Tokens after a row are read too.
+  assert reads.spans < reads.logical_reads <= reads.spans + reads.examples
+  assert 0 < reads.coalesced_ranges < reads.spans
+  assert reads.chunks_fetched > 0
+  assert reads.bytes_fetched > 0
+  assert "reads_per_example=" in reads.line()
