@@ -81,14 +81,15 @@ class DocumentOrder:
 
   def blocks(self, epoch: int) -> np.ndarray:
     """Returns int64[num_blocks], the block at each place of the order."""
-    if self._blocks is None or self._blocks[0] != epoch:
+    found = self._blocks
+    if found is None or found[0] != epoch:
       out = np.arange(self.num_blocks)
       whole = self.num_documents // self.block_docs
       if self.kind == "block" and whole:
         key = hashing.fold_key(self._key, "blocks", epoch)
         out[:whole] = permutation.permute(out[:whole], whole, key)
-      self._blocks = (epoch, out)
-    return self._blocks[1]
+      found = self._blocks = (epoch, out)
+    return found[1]
 
   def window_sums(self, sums: np.ndarray, epoch: int) -> np.ndarray:
     """Returns int64[num_windows], sums over windows of sums over blocks.

@@ -156,36 +156,36 @@ class BinSource(row_source.RowSource):
     if not self.options.orders_differ:
       return epoch * len(self)
     most = int(np.max(epoch, initial=0))
-    while len(self._epoch_starts) <= most:
-      rows = self.row_starts(len(self._epoch_starts) - 1)[-1]
-      self._epoch_starts.append(self._epoch_starts[-1] + int(rows))
-    return np.asarray(self._epoch_starts)[epoch]
+    starts = self._epoch_starts
+    while len(starts) <= most:
+      starts = self._with_next(starts)
+    return np.asarray(starts)[epoch]
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch); see `RowSource`."""
     if not self.options.orders_differ:
       return super().locate(rows)
     last = int(np.max(rows, initial=0))
-    while self._epoch_starts[-1] <= last:
-      self.first_row(np.asarray([len(self._epoch_starts)]))
-    starts = np.asarray(self._epoch_starts)
+    starts = self._epoch_starts
+    while starts[-1] <= last:
+      starts = self._with_next(starts)
     epoch = np.searchsorted(starts, rows, side="right") - 1
-    return epoch, rows - starts[epoch]
+    return epoch, rows - np.asarray(starts)[epoch]
 
   def row_starts(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows + 1], rows of an epoch before each window."""
     order = self._order_epoch(epoch)
-    if order not in self._row_starts:
+    starts = self._row_starts.get(order)
+    if starts is None:
       if self.options.packing_algorithm == "exact":
         rows = -(-self._documents.window_tokens(order) // self.seq_len)
       else:
         rows = self._index(order)["rows"].read()
       starts = np.zeros(len(rows) + 1, np.int64)
       np.cumsum(rows, out=starts[1:])
-      while len(self._row_starts) > 1:
-        del self._row_starts[min(self._row_starts)]
-      self._row_starts[order] = starts
-    return self._row_starts[order]
+      kept = sorted(self._row_starts.items())[-1:]
+      self._row_starts = {**dict(kept), order: starts}
+    return starts
 
   def block_starts(self, epoch: int) -> np.ndarray:
     """Returns the first row of each packing window; see `RowSource`."""
@@ -294,6 +294,13 @@ class BinSource(row_source.RowSource):
         documents_lib.pass_cost(self.store.num_documents, *rate),
       )
 
+  def _with_next(self, starts: list[int]) -> list[int]:
+    """Returns the numbers of epochs' first rows, and of one epoch more."""
+    rows = int(self.row_starts(len(starts) - 1)[-1])
+    # Never altered in place: other threads may be reading it.
+    self._epoch_starts = starts = [*starts, starts[-1] + rows]
+    return starts
+
   def _order_epoch(self, epoch: int) -> int:
     return epoch if self.options.orders_differ else 0
 
@@ -322,7 +329,7 @@ class BinSource(row_source.RowSource):
     bins = index["bins"].read(first, int(ends.read(window, window + 1)[0]))
     held = (
       np.bincount(bins, pieces.length, rows)
-      if len(bins) == len(pieces.length)
+      if len(bins) == len(pieces.length) and bins.max(initial=0) <= rows
       else np.empty(0)
     )
     if len(held) != rows or not np.all((held > 0) & (held <= self.seq_len)):
@@ -336,23 +343,14 @@ class BinSource(row_source.RowSource):
   def _index(self, order: int) -> dict[str, side_index.SideArray]:
     """Returns First-Fit-Decreasing's index of an order of documents."""
     if order not in self._indexes:
-      options = self.options
-      shuffled = options.shuffle_documents != "none"
+      options, documents = self.options, self._documents.order
+      how = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
       key = {
         **self._documents.key(),
         "version": _FFD_VERSION,
         "packing_buffer_docs": options.packing_buffer_docs,
         "packing_max_docs_per_bin": options.packing_max_docs_per_bin,
-        "order": (
-          [
-            options.shuffle_documents,
-            self._documents.order.block_docs,
-            f"{self._order_key:016x}",
-            order,
-          ]
-          if shuffled
-          else None
-        ),
+        "order": None if documents.kind == "none" else [*how, order],
       }
       self._indexes[order] = side_index.load_or_build(
         self.store.path, "ffd", key, lambda: self._packed(order)

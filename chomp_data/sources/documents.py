@@ -143,13 +143,14 @@ class Documents:
 
   def window_tokens(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows], the tokens that each window packs."""
-    if self._window_tokens is None or self._window_tokens[0] != epoch:
+    found = self._window_tokens
+    if found is None or found[0] != epoch:
       if self.order.kind == "full":
         sums = self._pass_in_order(epoch)
       else:
         sums = self.order.window_sums(self._blocks, epoch)
-      self._window_tokens = (epoch, sums)
-    return self._window_tokens[1]
+      found = self._window_tokens = (epoch, sums)
+    return found[1]
 
   def spans_of(
     self,

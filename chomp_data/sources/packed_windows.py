@@ -7,6 +7,7 @@ windows.
 
 from collections.abc import Callable
 import dataclasses
+import threading
 
 import numpy as np
 
@@ -39,7 +40,7 @@ class _Joined:
 
 
 class PackedWindows:
-  """Plans rows of packed windows."""
+  """Plans rows of packed windows; several threads may."""
 
   def __init__(self, documents: documents_lib.Documents, pack: Pack):
     """Packs nothing yet.
@@ -50,14 +51,14 @@ class PackedWindows:
     """
     self._documents = documents
     self._pack = pack
+    self._lock = threading.Lock()
     self._clear(0)
 
   def __getstate__(self) -> dict:
     return {"_documents": self._documents, "_pack": self._pack}
 
   def __setstate__(self, state: dict) -> None:
-    self.__dict__.update(state)
-    self._clear(0)
+    self.__init__(state["_documents"], state["_pack"])
 
   def plan(
     self, window: np.ndarray, row: np.ndarray, order: int
@@ -69,7 +70,8 @@ class PackedWindows:
       row: int64[N], the row within its window.
       order: The epoch whose order of documents is meant.
     """
-    joined = self._with(np.unique(window), order)
+    with self._lock:
+      joined = self._with(np.unique(window), order)
     where = joined.base[np.searchsorted(joined.numbers, window)] + row
     low = joined.first[where]
     count = joined.first[where + 1] - low
@@ -94,6 +96,8 @@ class PackedWindows:
       for window in needed.tolist():
         if window in held:
           held[window] = held.pop(window)
+      # Where loading fails, what is held and what is joined would differ.
+      self._joined = None
       self._load(missing, order)
       pieces = sum(map(len, held.values()))
       for window in list(held)[: -len(needed) or None]:

@@ -35,6 +35,8 @@ class RowSource(abc.ABC):
     store: Where its tokens are.
     layout: How its rows look around their spans.
     document_slots: Most documents a row can hold.
+    documents_follow: Whether spans of a row mostly lie one after the other in
+      the store too, so that one copy takes several.
   """
 
   name: str
@@ -42,6 +44,7 @@ class RowSource(abc.ABC):
   store: stores.Store
   layout: placing.RowLayout
   document_slots: int
+  documents_follow: bool = False
 
   @property
   def seq_len(self) -> int:
@@ -153,12 +156,11 @@ class RowSource(abc.ABC):
     """
     tokens = placing.token_grid(spans, self.layout)
     length, column = spans.stored()
-    self.store.copy_tokens(
-      spans.offset,
-      length,
-      tokens.reshape(-1),
-      spans.row * self.seq_len + column,
-    )
+    copies = (spans.offset, length, spans.row * self.seq_len + column)
+    if self.documents_follow:
+      copies = placing.joined_copies(*copies)
+    start, length, position = copies
+    self.store.copy_tokens(start, length, tokens.reshape(-1), position)
     batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
     if "attention_mask" in extra:
       batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)

@@ -62,6 +62,9 @@ class SequentialSource(row_source.RowSource):
     self._seed = seed
     self.layout = fillers.packed_layout(store, options, seq_len, path)
     self.document_slots = min(options.document_slots, seq_len)
+    self.documents_follow = not (
+      options.add_bos or options.add_eos or options.shuffle_documents != "none"
+    )
     block = options.document_block or packing_options.DEFAULT_BLOCK
     stored = options.shuffle_documents == "none"
     self._documents = documents_lib.Documents(
@@ -119,8 +122,8 @@ class SequentialSource(row_source.RowSource):
     if not self.options.orders_differ:
       return self._plan(index, 0)
     epochs, which = np.unique(epoch, return_inverse=True)
-    if len(epochs) == 1:
-      return self._plan(index, int(epochs[0]))
+    if len(epochs) <= 1:
+      return self._plan(index, int(epochs[0]) if len(epochs) else 0)
     picks = [np.flatnonzero(which == i) for i in range(len(epochs))]
     parts = [
       self._plan(index[pick], int(e))
@@ -161,12 +164,13 @@ class SequentialSource(row_source.RowSource):
 
   def _window_starts(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows + 1], stream tokens before each window."""
-    if self._starts is None or self._starts[0] != epoch:
+    found = self._starts
+    if found is None or found[0] != epoch:
       tokens = self._documents.window_tokens(epoch)
       starts = np.zeros(len(tokens) + 1, np.int64)
       np.cumsum(tokens, out=starts[1:])
-      self._starts = (epoch, starts)
-    return self._starts[1]
+      found = self._starts = (epoch, starts)
+    return found[1]
 
   def _plan(self, index: np.ndarray, epoch: int) -> spans_lib.Spans:
     """Plans rows of one epoch."""

@@ -130,6 +130,7 @@ def load_or_build(
     if found is not None:
       return found
     tried.append(directory)
+  problems = []
   for directory in tried:
     try:
       directory.parent.mkdir(parents=True, exist_ok=True)
@@ -138,10 +139,12 @@ def load_or_build(
       return _built(directory, key, build)
     except OSError as error:
       logging.warning("index %s cannot be kept there: %s", directory, error)
+      problems.append(str(error))
   raise errors.StoreError(
     f"the index {name!r} of {os.fspath(store_path)} must be kept in"
-    f" {tried[0].parent} or {tried[-1].parent}, but neither is writable. Make"
-    " one of them writable, or set XDG_CACHE_HOME."
+    f" {tried[0].parent} or {tried[-1].parent}, but neither is writable"
+    f" ({'; '.join(problems)}). Make one of them writable, or set"
+    " XDG_CACHE_HOME."
   )
 
 
@@ -182,9 +185,11 @@ def _built(
 def _write(
   directory: pathlib.Path, key: Mapping[str, Any], parts: Parts
 ) -> None:
-  staged = pathlib.Path(
-    tempfile.mkdtemp(prefix=f".{directory.name}.", dir=directory.parent)
-  )
+  prefix = f".{directory.name}."
+  # We hold the lock: whoever left these was killed.
+  for abandoned in directory.parent.glob(f"{prefix}*"):
+    shutil.rmtree(abandoned, ignore_errors=True)
+  staged = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=directory.parent))
   try:
     writers: dict[str, _Writer] = {}
     with contextlib.ExitStack() as stack:
@@ -247,7 +252,8 @@ def _opened(
   directory: pathlib.Path, key: Mapping[str, Any]
 ) -> dict[str, SideArray] | None:
   """Returns the arrays of a directory, or None where they must be built."""
-  if not directory.is_dir():
+  # Not `directory.is_dir()`, which raises where one may not look.
+  if not os.path.isdir(directory):
     return None
   try:
     header = json.loads((directory / HEADER).read_bytes())

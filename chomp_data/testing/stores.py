@@ -108,3 +108,30 @@ def make_array_records(
       writer.write(record)
     writer.close()
   return str(directory)
+
+
+def open_array_records(
+  path: str | os.PathLike[str],
+  dtype: str = "uint16",
+  *,
+  cache_bytes: int = 1 << 20,
+  index_dir: str | os.PathLike[str] | None = None,
+  **options,
+) -> stores.Store:
+  """Opens what `make_array_records` wrote, with the vocabulary of `make_store`.
+
+  Args:
+    path: As `stores.open_array_records`.
+    dtype: Of the records.
+    cache_bytes: Most decoded bytes that are kept.
+    index_dir: Where to keep the index; by default beside the corpus.
+    **options: Fields of `ArrayRecordOptions`, by default 256 ids with padding
+      0 and end 1.
+  """
+  values = {"vocab_size": 256, "pad_id": 0, "eos_id": 1, **options}
+  return stores.open_array_records(
+    path,
+    stores.ArrayRecordOptions(token_dtype=dtype, **values),
+    cache_bytes=cache_bytes,
+    index_dir=index_dir,
+  )

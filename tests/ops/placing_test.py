@@ -133,3 +133,17 @@ def test_documents_of_a_row_count_once_and_in_order():
   ]  # fmt: skip
   assert spans.row_documents(1).tolist() == [[100], [-1], [102]]
   assert spans.row_source().tolist() == [0, -1, 0]
+
+
+def test_copies_that_follow_each_other_are_joined():
+  start, length, position = placing.joined_copies(
+    np.asarray([5, 8, 20, 24, 30]),
+    np.asarray([3, 2, 4, 1, 2]),
+    np.asarray([0, 3, 5, 10, 11]),
+  )
+  # The fourth follows in the store but not in the row; the fifth the reverse.
+  assert start.tolist() == [5, 20, 24, 30]
+  assert length.tolist() == [5, 4, 1, 2]
+  assert position.tolist() == [0, 5, 10, 11]
+  empty = np.empty(0, np.int64)
+  assert [len(x) for x in placing.joined_copies(empty, empty, empty)] == [0] * 3

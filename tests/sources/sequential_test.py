@@ -142,18 +142,18 @@ def test_the_tail_is_padded_or_dropped(make_store):
   assert len(make(store, 4, tail="drop")) == 2
   for tail in ("pad", "drop"):
     assert len(make(store, 3, tail=tail)) == 3
-  for epoch, tokens in ((0, 10), (1, 10)):
-    dropped = make(store, 4, tail="drop")
-    assert read(dropped, rows_of(dropped, epoch))["tokens"][0, 0] == tokens
+  # The next epoch begins anew, not with what was left.
+  batch = read(make(store, 4, tail="drop"), [1, 2])
+  assert batch["tokens"].tolist() == [[30, 31, 32, 33], [10, 11, 12, 20]]
 
 
 def test_filler_may_be_eos_and_positions_may_go_on(make_store):
-  source = make(make_store([[10]]), 3, filler="eos", add_bos=True)
-  batch = read(source, [0])
-  assert batch["tokens"].tolist() == [[BOS, 10, EOS]]
+  source = make(make_store(ABC), 4, filler="eos")
+  batch = read(source, [2])
+  assert batch["tokens"].tolist() == [[34, EOS, EOS, EOS]]
   # Filler, not an EOS of the document: in no segment, and no label.
-  assert batch["segment_ids"].tolist() == [[1, 1, 0]]
-  assert batch["loss_mask"].tolist() == [[1, 0, 0]]
+  assert batch["segment_ids"].tolist() == [[1, 0, 0, 0]]
+  assert not batch["loss_mask"].any()
   source = make(make_store(ABC), 4, reset_positions=False)
   assert read(source, [0])["positions"].tolist() == [[0, 1, 2, 3]]
 

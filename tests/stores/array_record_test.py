@@ -1,6 +1,5 @@
 """ArrayRecord corpora give the rows of the equal store, or a clear error."""
 
-import collections
 import itertools
 import logging
 import os
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from chomp_data import pipeline
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.stores import array_record_files
@@ -31,13 +31,7 @@ def documents_of(lengths, seed=0, vocab_size=256):
   return [rng.integers(0, vocab_size, n) for n in lengths]
 
 
-def options_of(dtype="uint16", **changes):
-  values = {"vocab_size": 256, "pad_id": 0, "eos_id": 1, **changes}
-  return stores.ArrayRecordOptions(token_dtype=dtype, **values)
-
-
-def open_corpus(path, dtype="uint16", **changes):
-  return stores.open_array_records(path, options_of(dtype), **changes)
+open_corpus = testing_stores.open_array_records
 
 
 @pytest.fixture
@@ -210,6 +204,41 @@ def test_rows_are_those_of_the_equal_store(pair, shuffle):
     assert values.tolist() == rows[1][name].tolist(), name
 
 
+@pytest.mark.parametrize("kind", ["sequential", "bin", "multi_splice"])
+@pytest.mark.parametrize("shuffle", ["none", "block"])
+def test_batches_of_a_config_are_those_of_the_equal_store(pair, kind, shuffle):
+  corpus, store = pair
+  rows = {"kind": kind}
+  if kind == "multi_splice":
+    rows["num_docs"] = 4
+  order = {"kind": shuffle}
+  if (kind, shuffle) != ("bin", "block") and shuffle == "block":
+    order["io_block_size"] = 16
+  of_corpus = {"token_dtype": corpus.token_dtype.name, "vocab_size": 256}
+  of_corpus.update(pad_id=0, eos_id=1)
+  pipes = [
+    pipeline.build(
+      {
+        "seq_len": 64,
+        "global_batch_size": 8,
+        "seed": 3,
+        "sources": {
+          "own": {"store": path, "rows": rows, "shuffle": order, **more}
+        },
+      }
+    )
+    for path, more in (
+      (corpus.path, {"array_record": of_corpus}),
+      (store.path, {}),
+    )
+  ]
+  for step in (0, 5, 40):
+    got, expected = (pipe.batch(step) for pipe in pipes)
+    assert got.keys() == expected.keys()
+    for name, values in expected.items():
+      assert got[name].tolist() == values.tolist(), name
+
+
 def test_empty_corpora_open(make):
   for documents in ([], [[]], [[], []]):
     corpus = make(documents)
@@ -269,21 +298,26 @@ def test_the_hash_tells_different_corpora_apart(make):
   ]
   corpus = make([one, two])
   for change in ({"vocab_size": 300}, {"eos_id": None}, {"tokenizer": "a"}):
-    other = stores.open_array_records(corpus.path, options_of(**change))
-    hashes.append(other.hash)
+    hashes.append(open_corpus(corpus.path, **change).hash)
   assert len(set(hashes)) == len(hashes)
   assert hashes[0] == corpus.hash
 
 
 def test_options_are_the_tokenizer_of_the_store(tmp_path):
   testing_stores.make_array_records(tmp_path / "corpus", [[2]])
-  options = options_of(bos_id=3, adds_bos=True, adds_eos=True)
+  options = stores.ArrayRecordOptions(
+    token_dtype="uint16",
+    vocab_size=256,
+    eos_id=1,
+    bos_id=3,
+    adds_bos=True,
+    tokenizer="bytes",
+  )
   info = stores.open_store(
     tmp_path / "corpus", array_record=options
   ).tokenizer_info
-  assert (info.pad_id, info.eos_id, info.bos_id) == (0, 1, 3)
-  assert info.adds_bos
-  assert info.adds_eos
+  assert (info.pad_id, info.eos_id, info.bos_id) == (None, 1, 3)
+  assert (info.adds_bos, info.adds_eos) == (True, False)
   assert info.kind == "custom"
 
 
@@ -317,6 +351,15 @@ def test_a_file_and_a_glob_open_as_their_documents(make):
   assert read_all(some) == lists_of(documents[:2] + documents[4:])
   every = open_corpus(f"{path.parent}/*/*-00002-of-*")
   assert every.document_id(1) == f"{path.name}/{names[2]}:1"
+
+
+def test_what_a_corpus_has_not_is_said(make):
+  corpus = make([[1]])
+  assert corpus.token_dtype == np.dtype("<u2")
+  with pytest.raises(stores.StoreError, match="manifest"):
+    _ = corpus.manifest
+  with pytest.raises(stores.StoreError, match="tokenizer"):
+    corpus.tokenizer_file()
 
 
 # --- the index --------------------------------------------------------------
@@ -582,262 +625,3 @@ def test_threads_read_what_one_reads(make):
   cache = corpus._opened.tokens._cache
   held = [*cache._copied.values(), *cache._ahead.values()]
   assert sum(values.nbytes + 256 for values in held) == cache._bytes <= 4096
-
-
-# --- damage -----------------------------------------------------------------
-
-
-@pytest.fixture
-def damaged(make):
-  """Returns (corpus opened, one of its files, its documents)."""
-  documents = documents_of([300, 0, 2000, 41, 90_000, 7, 0, 555])
-  corpus = make(documents, files=2, group_size=1, compression="zstd")
-  return corpus, sorted(pathlib.Path(corpus.path).iterdir())[0], documents
-
-
-def outcomes_of(corpus, file, documents, changes):
-  """Opens anew and from a pickle for each change; returns what came of it.
-
-  An altered byte that means nothing (padding) may read as before.
-  """
-  before = file.read_bytes(), file.stat().st_mtime_ns
-  pickled = pickle.dumps(corpus)
-  found = collections.Counter()
-  for data in changes:
-    file.write_bytes(data)
-    # The same size and time: only contents tell them apart.
-    os.utime(file, ns=(before[1], before[1]))
-    for name in ("open", "pickle"):
-      try:
-        store = (
-          open_corpus(corpus.path) if name == "open" else pickle.loads(pickled)
-        )
-        right = read_all(store) == lists_of(documents)
-        found[name, "right" if right else "wrong"] += 1
-      except stores.StoreError as error:
-        named = file.name in str(error) or corpus.path in str(error)
-        found[name, "refused" if named else str(error)] += 1
-  file.write_bytes(before[0])
-  os.utime(file, ns=(before[1], before[1]))
-  return found
-
-
-def test_no_flipped_bit_is_silent(damaged):
-  corpus, file, documents = damaged
-  data = file.read_bytes()
-  rng = np.random.default_rng(0)
-  # Contents are at the begin, and what says where they are at the end.
-  dense = [*range(64, 1200, 31), *range(len(data) - 400, len(data), 11)]
-  offsets = dense + rng.integers(0, len(data), 40).tolist()
-
-  def changes():
-    for offset in offsets:
-      bad = bytearray(data)
-      bad[offset] ^= 1 << rng.integers(8)
-      yield bytes(bad)
-
-  found = outcomes_of(corpus, file, documents, changes())
-  assert set(found) <= {
-    (name, what) for name in ("open", "pickle") for what in ("refused", "right")
-  }
-  assert found["open", "refused"] > len(offsets) // 3
-  assert found["pickle", "refused"] > len(offsets) // 3
-  assert read_all(open_corpus(corpus.path)) == lists_of(documents)
-
-
-def test_no_cut_or_grown_file_is_silent(damaged):
-  corpus, file, documents = damaged
-  data = file.read_bytes()
-  rng = np.random.default_rng(0)
-  places = [0, 1, 63, 64, 65_536, len(data) - 65_536, len(data) - 1]
-  places += rng.integers(0, len(data), 30).tolist()
-  changes = [data[:place] for place in places]
-  changes += [data + b"\0", data[1:], b"\0" * len(data)]
-  found = outcomes_of(corpus, file, documents, changes)
-  assert set(found) == {("open", "refused"), ("pickle", "refused")}
-
-
-def test_other_contents_of_the_same_size_time_and_ends_are_refused(make):
-  # Uncompressed, the last records do not end in the first or last 64 KiB.
-  documents = documents_of([200_000] * 3)
-  corpus = make(documents, files=1)
-  (file,) = pathlib.Path(corpus.path).iterdir()
-  time = file.stat().st_mtime_ns
-  other = [document.copy() for document in documents]
-  other[1][100_000] ^= 1
-  shutil.rmtree(corpus.path)
-  testing_stores.make_array_records(corpus.path, other, files=1)
-  os.utime(file, ns=(time, time))
-  again = open_corpus(corpus.path)
-  assert again.hash == corpus.hash
-  assert again.read_document(0).tolist() == documents[0].tolist()
-  with pytest.raises(stores.StoreError, match=rf"{file}: record 1 must be of"):
-    again.read_document(1)
-  # As the message says: without the index, it is another corpus.
-  shutil.rmtree(f"{corpus.path}.index")
-  assert open_corpus(corpus.path).hash != corpus.hash
-
-
-def test_other_records_of_the_same_size_and_time_are_another_corpus(make):
-  documents = documents_of([200_000] * 3)
-  corpus = make(documents, files=1)
-  (file,) = pathlib.Path(corpus.path).iterdir()
-  before = file.stat()
-  whole = np.concatenate(documents)
-  other = np.split(whole, [200_000, 400_010])
-  shutil.rmtree(corpus.path)
-  testing_stores.make_array_records(corpus.path, other, files=1)
-  os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns))
-  assert file.stat().st_size == before.st_size
-  again = open_corpus(corpus.path)
-  assert read_all(again) == lists_of(other)
-  assert again.hash != corpus.hash
-
-
-def test_a_file_replaced_under_an_open_corpus_is_refused(make):
-  corpus = make(documents_of([4, 5, 6]), files=1)
-  (file,) = pathlib.Path(corpus.path).iterdir()
-  shutil.rmtree(corpus.path)
-  testing_stores.make_array_records(corpus.path, documents_of([4, 5]), files=1)
-  with pytest.raises(stores.StoreError, match=f"{file}: must have 3 records"):
-    corpus.read_document(0)
-
-
-def test_a_file_that_vanished_is_named(make):
-  corpus = make(documents_of([4, 5, 6]), files=2)
-  file = sorted(pathlib.Path(corpus.path).iterdir())[1]
-  file.unlink()
-  with pytest.raises(stores.StoreError, match=str(file)):
-    corpus.read_document(2)
-  # The numbers in names tell that one is missing.
-  with pytest.raises(stores.StoreError, match=f"{file} must exist"):
-    open_corpus(corpus.path)
-  with pytest.raises(stores.StoreError, match=f"{file} must exist"):
-    _ = pickle.loads(pickle.dumps(corpus)).num_documents
-
-
-def test_a_wrong_token_dtype_is_refused(make, tmp_path):
-  path = tmp_path / "corpus"
-  testing_stores.make_array_records(path, [[1, 2], [1, 2, 3]], files=1)
-  file = path / "documents-00000-of-00001.array_record"
-  with pytest.raises(
-    stores.StoreError, match=rf"{file}: record 1 must .*uint32.* got 6 bytes"
-  ):
-    open_corpus(path, "uint32")
-  shutil.rmtree(path)
-  testing_stores.make_array_records(path, [[1], [5, 2]], files=1)
-  with pytest.raises(stores.StoreError, match=rf"{file}.*record 0 .*uint32"):
-    open_corpus(path, "uint32")
-
-
-@pytest.mark.parametrize("group_size", [1, 3])
-def test_an_id_beyond_the_vocabulary_is_named(tmp_path, group_size):
-  path = tmp_path / "corpus"
-  # More than the records of the pass's first part.
-  rest = [[9]] * 50
-  documents = [[1], *rest, [], [3], [5], [0, 255], [254, 9, 255], *rest]
-  testing_stores.make_array_records(
-    path, documents, files=2, group_size=group_size
-  )
-  file = path / "documents-00001-of-00002.array_record"
-  match = rf"{file}: ids of record 1 must be in 0 .. 254, got 255"
-  for vocab_size in (255, 256, 255):
-    # Before there is an index, and against the index.
-    options = options_of(vocab_size=vocab_size)
-    if vocab_size == 256:
-      assert stores.open_array_records(path, options).num_tokens == 108
-    else:
-      with pytest.raises(stores.StoreError, match=match):
-        stores.open_array_records(path, options)
-
-
-def test_a_negative_id_is_named(tmp_path):
-  path = tmp_path / "corpus"
-  documents = [[1], [3, 250, -7]]
-  testing_stores.make_array_records(path, documents, dtype="int32", files=1)
-  with pytest.raises(stores.StoreError, match=r"00001\.array.*record 1 .*-7"):
-    open_corpus(path, "int32")
-
-
-@pytest.mark.parametrize(
-  ("changes", "match"),
-  [
-    ({"vocab_size": 2**16 + 1}, r"vocab_size` must be at most 65536"),
-    ({"token_dtype": "int64"}, r"token_dtype` must be one of .*got 'int64'"),
-    ({"vocab_size": 0}, r"vocab_size` must be .*got 0"),
-    ({"pad_id": 256}, r"pad_id` must be below `vocab_size` 256, got 256"),
-    ({"eos_id": None, "adds_eos": True}, r"eos_id` must be set"),
-    ({"adds_bos": 1}, r"adds_bos` must be True or False, got 1"),
-  ],
-)
-def test_wrong_options_are_named(tmp_path, changes, match):
-  values = {"token_dtype": "uint16", "vocab_size": 256, "eos_id": 1, **changes}
-  with pytest.raises(stores.StoreError, match=match):
-    stores.open_array_records(
-      tmp_path / "none", stores.ArrayRecordOptions(**values)
-    )
-
-
-def test_ids_of_a_full_uint16_vocabulary_are_right(tmp_path):
-  path = testing_stores.make_array_records(tmp_path / "c", [[65_535, 0]])
-  options = options_of(vocab_size=2**16)
-  corpus = stores.open_array_records(path, options)
-  assert corpus.read_document(0).tolist() == [65_535, 0]
-
-
-def test_places_without_a_corpus_are_refused(tmp_path):
-  (tmp_path / "empty").mkdir()
-  (tmp_path / "text.array_record").write_text("no records at all")
-  (tmp_path / "nothing.array_record").write_bytes(b"")
-  for path, match in (
-    (tmp_path / "empty", r"must hold ArrayRecord files .*got none"),
-    (tmp_path / "missing", r"missing must be readable"),
-    (f"{tmp_path}/*.arrayrecord", r"must hold ArrayRecord files .*got none"),
-    (tmp_path / "text.array_record", r"text.array_record must be a complete"),
-    (tmp_path / "nothing.array_record", r"nothing.array_record must be a comp"),
-    ("gs://bucket/corpus", r"local directory, got 'gs://bucket/corpus'"),
-  ):
-    with pytest.raises(stores.StoreError, match=match):
-      open_corpus(path)
-
-
-@pytest.mark.parametrize(
-  ("numbers", "missing"),
-  [
-    ([0, 1, 2], None),
-    ([1, 2, 3], None),
-    ([0, 2], "00001-of-00003"),
-    ([1, 2], "00000-of-00003"),
-    ([2, 3], "00001-of-00003"),
-    ([0, 1, 2, 3], "00003-of-00003 must not"),
-    ([0, 1, 2, 7], "00007-of-00003 must not"),
-  ],
-)
-def test_numbered_files_must_be_all_there(make, tmp_path, numbers, missing):
-  path = pathlib.Path(make([[1]], files=1).path)
-  (file,) = path.iterdir()
-  for i in numbers:
-    shutil.copy(file, path / f"x.array_record-{i:05}-of-00003")
-  if missing is None:
-    assert open_corpus(path).num_documents == 4
-  else:
-    with pytest.raises(stores.StoreError, match=f"x.array_record-{missing}"):
-      open_corpus(path)
-    assert open_corpus(f"{path}/x*").num_documents == len(numbers)
-
-
-def test_a_name_may_claim_any_number_of_files(tmp_path):
-  path = pathlib.Path(testing_stores.make_array_records(tmp_path / "c", [[1]]))
-  for file in path.iterdir():
-    file.rename(path / file.name.replace("00002", "99999999999"))
-  with pytest.raises(stores.StoreError, match="00002-of-99999999999"):
-    open_corpus(path)
-
-
-def test_what_a_corpus_has_not_is_said(make):
-  corpus = make([[1]])
-  assert corpus.token_dtype == np.dtype("<u2")
-  with pytest.raises(stores.StoreError, match="manifest"):
-    _ = corpus.manifest
-  with pytest.raises(stores.StoreError, match="tokenizer"):
-    corpus.tokenizer_file()

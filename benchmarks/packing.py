@@ -1,0 +1,464 @@
+"""Packed rows: how full, how soon, how fast, on one machine in one run.
+
+    python benchmarks/packing.py
+
+Five parts, each a table (`--parts` runs some):
+
+- utilisation: positions that hold a token, documents cut and packing speed, by
+  row length, window and algorithm.
+- planning: what random access needs for 10**7 documents without tokens: time,
+  bytes on disk, bytes in memory by document, and the time of a plan.
+- loading: over a raw gather timed in the same process between repeats,
+  `big[idx].astype(np.int32)`, big a page-cached uint16 memory map viewed as
+  rows of S, idx random rows. One epoch at [8, 2048] and [64, 2048], all
+  canonical fields through `grain.DataLoader`, no workers. A ratio compares
+  positions, filler counted, as the gather has no filler; tokens/s count
+  tokens only.
+- starts: the first batch after imports, and resuming at far steps.
+- memory: anonymous memory of a fresh process after 200 batches, and with ten
+  times as many documents.
+
+Documents have lognormal lengths: median 500 tokens, sigma 1.2, 16 .. 65,536.
+Four minutes on two CPU cores.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+import dataclasses
+import json
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import tracemalloc
+from typing import Any
+
+from absl import app
+from absl import flags
+import corpora
+import numpy as np
+import rich.console
+import rich.table
+
+from chomp_data import pipeline
+from chomp_data import sources
+from chomp_data.index import packing
+from chomp_data.loading import feed
+from chomp_data.loading import state
+
+_PARTS = flags.DEFINE_list(
+  "parts",
+  ["utilisation", "planning", "loading", "starts", "memory"],
+  "Which parts are run.",
+)
+_SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
+_DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where the corpora are kept between runs (new ones)."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_PROBE = flags.DEFINE_string(
+  "probe",
+  None,
+  "Only print one figure of a fresh process: 'figure,kind,store'.",
+)
+
+_SEQ_LEN = 2_048  # tokens
+_STEPS = 100  # batches between two raw gathers
+
+_ROWS: dict[str, dict[str, Any]] = {
+  "sequential, full": {"kind": "sequential"},
+  "sequential, block": {"kind": "sequential"},
+  "bin ffd, block": {"kind": "bin"},
+  "bin exact, block": {"kind": "bin", "packing_algorithm": "exact"},
+}
+
+# Title, then the lines, the head first.
+Table = tuple[str, list[list[str]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """What is measured.
+
+  Attributes:
+    packed: Documents packed for utilisation.
+    windows: Documents of packing windows.
+    planned: Documents of the stores that are only planned, ascending.
+    corpus: Documents of the corpus that is read.
+    repeats: Fresh processes, or resumes, of each start.
+  """
+
+  packed: int = 200_000
+  windows: tuple[int, ...] = (1_000, 10_000, 100_000)
+  planned: tuple[int, int] = (1_000_000, 10_000_000)
+  corpus: int = corpora.NUM_DOCUMENTS
+  repeats: int = 5
+
+
+def config(store: pathlib.Path, kind: str, batch_size: int) -> dict[str, Any]:
+  """Returns `config.data` of one of `_ROWS`, all else by default."""
+  return {
+    "seq_len": _SEQ_LEN,
+    "global_batch_size": batch_size,
+    "sources": {
+      "text": {
+        "store": str(store),
+        "rows": _ROWS[kind],
+        "shuffle": {"kind": kind.split(", ")[1]},
+      }
+    },
+  }
+
+
+def utilisation(setting: Setting) -> Table:
+  """Packs windows of drawn lengths."""
+  lines = [
+    [
+      "S", "window", "algorithm", "utilisation", "lower bound", "cut", "long",
+      "documents/s",
+    ]
+  ]  # fmt: skip
+  drawn = corpora.lengths(np.random.default_rng(1), setting.packed)
+  for seq_len in (2_048, 4_096, 8_192):
+    for window in setting.windows:
+      parts = [
+        drawn[first : first + window] for first in range(0, len(drawn), window)
+      ]
+      fewest = sum(-(-int(part.sum()) // seq_len) for part in parts)
+      for algorithm in ("ffd", "exact"):
+        rows = cut = 0
+        began = time.perf_counter()
+        for part in parts:
+          packed = pack(part, seq_len, algorithm)
+          rows += packed.num_rows
+          cut += packed.num_cut
+        seconds = time.perf_counter() - began
+        lines.append(
+          [
+            f"{seq_len:,}",
+            f"{window:,}",
+            algorithm,
+            f"{drawn.sum() / (rows * seq_len):.4%}",
+            f"{drawn.sum() / (fewest * seq_len):.4%}",
+            f"{cut / len(drawn):.4%}",
+            f"{np.mean(drawn > seq_len):.2%}",
+            f"{len(drawn) / seconds:,.0f}",
+          ]
+        )
+  title = (
+    f"utilisation: {setting.packed:,} documents; cut = cut though they fit a"
+    " row, long = longer than a row"
+  )
+  return title, lines
+
+
+def pack(lengths: np.ndarray, seq_len: int, algorithm: str) -> packing.Rows:
+  """Packs one window into rows."""
+  pieces = packing.cut_pieces(lengths, seq_len)
+  if algorithm == "exact":
+    return packing.exact_rows(pieces, seq_len)
+  bins, rows = packing.first_fit_decreasing(pieces.length, seq_len)
+  return packing.rows_of_bins(pieces, bins, rows)
+
+
+def planning(setting: Setting, directory: pathlib.Path) -> Table:
+  """Builds what random access needs, and plans."""
+  most = setting.planned[-1]
+  lines = [
+    [
+      "rows", "build s", "CPU s", "documents/s", "open s", "bytes on disk",
+      "resident B/document", "plan of 1,024 rows, ms", "mean ms",
+      "at 10**9: build", "disk", "resident",
+    ]
+  ]  # fmt: skip
+  fakes = {
+    count: corpora.LengthsStore(directory / f"lengths_{count}", count)
+    for count in setting.planned
+  }
+  for kind in _ROWS:
+    disk = resident = 0
+    build = cpu = opening = 0.0
+    plans: list[float] = []
+    held = []
+    for count, store in fakes.items():
+      index = directory / f"lengths_{count}.index"
+      shutil.rmtree(index, ignore_errors=True)
+      began, cpu_began = time.perf_counter(), time.process_time()
+      _ordered(store, kind)
+      build = time.perf_counter() - began
+      cpu = time.process_time() - cpu_began
+      disk = sum(file.stat().st_size for file in index.rglob("*.*"))
+      tracemalloc.start()
+      rows = _ordered(store, kind)
+      rows.plan(np.arange(1_024))
+      held.append(tracemalloc.get_traced_memory()[0])
+      tracemalloc.stop()
+      began = time.perf_counter()
+      rows = _ordered(store, kind)
+      opening = time.perf_counter() - began
+      plans = _plan_times(rows)
+      del rows
+    low, high = setting.planned
+    # What does not grow with the corpus (windows in use) is left out.
+    resident = (held[1] - held[0]) / (high - low)
+    to_billion = 1e9 / most
+    lines.append(
+      [
+        kind,
+        f"{build:.2f}",
+        f"{cpu:.2f}",
+        f"{most / build:,.0f}",
+        f"{opening:.2f}",
+        f"{disk:,} ({disk / most:.2f}/doc)",
+        f"{resident:.3f}",
+        f"{statistics.median(plans) * 1e3:.3f}",
+        f"{statistics.mean(plans) * 1e3:.3f}",
+        f"{build * to_billion / 60:.0f} min",
+        f"{disk * to_billion / 2**30:.2f} GiB",
+        f"{resident * 1e9 / 2**20:.0f} MiB",
+      ]
+    )
+  return f"planning: {most:,} documents, row length {_SEQ_LEN}", lines
+
+
+def _ordered(store: corpora.LengthsStore, kind: str) -> sources.ShuffledSource:
+  """Returns one of `_ROWS` over a store without tokens."""
+  own = dict(_ROWS[kind])
+  if own.pop("kind") == "sequential":
+    rows = sources.SequentialSource(
+      store, sources.SequentialOptions(), seq_len=_SEQ_LEN
+    )
+  else:
+    rows = sources.BinSource(store, sources.BinOptions(**own), seq_len=_SEQ_LEN)
+  options = sources.ShuffleOptions(kind=kind.split(", ")[1])
+  return sources.ShuffledSource(rows, options, seed=0)
+
+
+def _plan_times(rows: sources.ShuffledSource) -> list[float]:
+  """Returns the seconds of plans of 1,024 rows, one after the other."""
+  times = []
+  for i in range(66):
+    numbers = np.arange(i * 1_024, (i + 1) * 1_024)
+    began = time.perf_counter()
+    rows.plan(numbers)
+    times.append(time.perf_counter() - began)
+  return times[2:]
+
+
+def loading(corpus: pathlib.Path) -> Table:
+  """Reads an epoch of each kind of rows, raw gathers in between."""
+  lines = [
+    [
+      "rows", "shape", "ratio, median", "whole epoch", "low .. high",
+      "Mpositions/s", "Mtokens/s", "gather", "Mtokens/CPU s",
+    ]
+  ]  # fmt: skip
+  rng = np.random.default_rng(0)
+  with tempfile.NamedTemporaryFile(dir=corpus.parent) as file:
+    num = 20_000
+    rng.integers(0, 50_000, num * _SEQ_LEN, dtype=np.uint16).tofile(file)
+    file.flush()
+    big = np.memmap(file.name, np.uint16, "r", shape=(num, _SEQ_LEN))
+    int(big.astype(np.int64).sum())  # In the page cache.
+    for kind in _ROWS:
+      for batch_size in (8, 64):
+        lines.append(
+          [
+            kind,
+            f"[{batch_size}, {_SEQ_LEN}]",
+            *throughput(corpus, kind, batch_size, big),
+          ]
+        )
+  return "loading: over a raw gather", lines
+
+
+def throughput(
+  corpus: pathlib.Path, kind: str, batch_size: int, big: np.ndarray
+) -> list[str]:
+  """Returns the figures of one kind of rows and one shape."""
+  rng = np.random.default_rng(0)
+  pipe = pipeline.build(config(corpus, kind, batch_size))
+  rows = pipe.sources["text"]
+  batches = iter(pipe.data_loader())
+
+  def gather() -> float:
+    index = rng.integers(0, len(big), size=(_STEPS, batch_size))
+    began = time.perf_counter()
+    for own in index:
+      big[own].astype(np.int32)
+    return time.perf_counter() - began
+
+  def ours() -> tuple[float, float]:
+    began, cpu = time.perf_counter(), time.process_time()
+    for _ in range(_STEPS):
+      next(batches)
+    return time.perf_counter() - began, time.process_time() - cpu
+
+  gather()
+  ours()
+  repeats = max(3, len(rows) // (batch_size * _STEPS))
+  raw, own, cpu = np.transpose([(gather(), *ours()) for _ in range(repeats)])
+  positions = _STEPS * batch_size * _SEQ_LEN / 1e6
+  full = pipe.sources["text"].store.num_tokens / (len(rows) * _SEQ_LEN)
+  ratio = raw / own
+  low, high = np.percentile(ratio, (10, 90))
+  return [
+    f"{np.median(ratio):.3f}",
+    f"{raw.sum() / own.sum():.3f}",
+    f"{low:.3f} .. {high:.3f}",
+    f"{positions / np.median(own):.0f}",
+    f"{positions * full / np.median(own):.0f}",
+    f"{positions / np.median(raw):.0f}",
+    f"{positions * full * repeats / cpu.sum():.0f}",
+  ]
+
+
+def starts(corpus: pathlib.Path, setting: Setting) -> Table:
+  """Times first batches of fresh processes, and resumes."""
+  lines = [["rows", "what", "median ms", "low .. high"]]
+  for kind in ("sequential, block", "bin ffd, block", "bin exact, block"):
+    for what in ("no index", "index cached"):
+      times = []
+      for _ in range(setting.repeats):
+        if what == "no index":
+          shutil.rmtree(
+            corpus.with_name(f"{corpus.name}.index"), ignore_errors=True
+          )
+        times.append(_fresh("first_batch", kind, corpus))
+      lines.append(
+        _times_line(kind, f"first batch after imports, {what}", times)
+      )
+    for step in (10, 10_000, 10_000_000):
+      times = resumes(corpus, kind, step, setting.repeats)
+      lines.append(
+        _times_line(kind, f"resume at step {step:,}, batch on device", times)
+      )
+  return "starts: [8, 2048]", lines
+
+
+def _times_line(kind: str, what: str, times: Sequence[float]) -> list[str]:
+  return [
+    kind,
+    what,
+    f"{statistics.median(times):.1f}",
+    f"{min(times):.1f} .. {max(times):.1f}",
+  ]
+
+
+def resumes(
+  corpus: pathlib.Path, kind: str, step: int, repeats: int
+) -> list[float]:
+  """Returns times from a state to its first batch on the device, ms."""
+  pipe = pipeline.build(config(corpus, kind, 8))
+  times = []
+  with pipeline.make_iterator(pipe) as it:
+    record = json.loads(it.get_state())
+    saved = state.encode(step, record["fingerprint"], {})
+    next(it)
+    for _ in range(repeats):
+      began = time.perf_counter()
+      it.set_state(saved)
+      next(it)["tokens"].block_until_ready()
+      times.append((time.perf_counter() - began) * 1e3)
+  return times
+
+
+def memory(corpus: pathlib.Path, setting: Setting) -> Table:
+  """Returns anonymous memory with some documents, and with ten times more."""
+  lines = [["rows", "documents", "tokens", "anonymous MiB"]]
+  many = corpus.with_name("corpus_many")
+  if not many.exists():
+    # As many tokens, so that it is documents alone that differ.
+    corpora.make_corpus(many, 10 * setting.corpus, median=50)
+  for kind in ("sequential, block", "bin ffd, block", "bin exact, block"):
+    for path in (corpus, many):
+      store = pipeline.build(config(path, kind, 8)).sources["text"].store
+      lines.append(
+        [
+          kind,
+          f"{store.num_documents:,}",
+          f"{store.num_tokens:,}",
+          f"{_fresh('memory', kind, path):.1f}",
+        ]
+      )
+  title = "memory: after 200 batches of [8, 2048], Python and JAX included"
+  return title, lines
+
+
+def _fresh(figure: str, kind: str, corpus: pathlib.Path) -> float:
+  """Returns a figure that a fresh process prints."""
+  found = subprocess.run(
+    [sys.executable, __file__, f"--probe={figure};{kind};{corpus}"],
+    check=True,
+    capture_output=True,
+    text=True,
+  )
+  return float(found.stdout)
+
+
+def probe(figure: str, kind: str, corpus: str) -> float:
+  """Returns 'first_batch' in ms, or 'memory' in MiB, of this process."""
+  assert feed  # Imported, as jax and grain are: only what follows is timed.
+  began = time.perf_counter()
+  batches = iter(
+    pipeline.build(config(pathlib.Path(corpus), kind, 8)).data_loader()
+  )
+  next(batches)
+  if figure == "first_batch":
+    return (time.perf_counter() - began) * 1e3
+  for _ in range(199):
+    next(batches)
+  for line in pathlib.Path("/proc/self/status").read_text().splitlines():
+    if line.startswith("RssAnon:"):
+      return int(line.split()[1]) / 1024
+  raise OSError("no RssAnon in /proc/self/status")
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the tables."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  if _PROBE.value:
+    print(probe(*_PROBE.value.split(";")))
+    return
+  setting = Setting()
+  if _SMALL.value:
+    setting = Setting(4_000, (100, 1_000), (10_000, 300_000), 4_000, 1)
+  with tempfile.TemporaryDirectory() as temporary:
+    directory = pathlib.Path(_DIRECTORY.value or temporary)
+    directory.mkdir(parents=True, exist_ok=True)
+    corpus = directory / "corpus"
+    if not corpus.exists():
+      corpora.make_corpus(corpus, setting.corpus)
+    parts: dict[str, Callable[[], Table]] = {
+      "utilisation": lambda: utilisation(setting),
+      "planning": lambda: planning(setting, directory),
+      "loading": lambda: loading(corpus),
+      "starts": lambda: starts(corpus, setting),
+      "memory": lambda: memory(corpus, setting),
+    }
+    unknown = set(_PARTS.value) - set(parts)
+    if unknown:
+      raise app.UsageError(
+        f"--parts must be some of {', '.join(parts)}, got"
+        f" {', '.join(sorted(unknown))}."
+      )
+    blocks = []
+    for name in _PARTS.value:
+      title, (head, *lines) = parts[name]()
+      table = rich.table.Table(*head, title=title)
+      for line in lines:
+        table.add_row(*line)
+      rich.console.Console(width=150).print(table)
+      rows = [head, ["---"] * len(head), *lines]
+      text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+      blocks.append(f"{title}\n\n{text}\n")
+  if _OUTPUT.value:
+    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
+
+
+if __name__ == "__main__":
+  app.run(main)
