@@ -156,7 +156,7 @@ class Merge:
         - self._alpha[other] * level.denominator,
         self._beta[other] * level.denominator,
       )
-      if rest == 0 and units_there < units.MOST_UNITS:
+      if rest == 0 and 0 <= units_there < units.MOST_UNITS:
         end = sequence.rows_below(units_there + 1)
         run = self._clip(other, end) - self._clip(other, below)
         if run and (self._tie(other, below), other) < (tie, source):
@@ -170,7 +170,8 @@ class Merge:
       (self._alpha[source] * over - level * self._delta[source])
       // (self._beta[source] * over)
     )
-    return self._sequences[source].rows_below(min(needed, units.MOST_UNITS))
+    needed = min(max(needed, 0), units.MOST_UNITS)
+    return self._sequences[source].rows_below(needed)
 
   def rows_after(self, count: int) -> list[int]:
     """Returns each source's next row after `count` rows of the merge.
@@ -187,28 +188,24 @@ class Merge:
         low = self._hint
       else:
         high = self._hint
-    step, halved = self._first_step(count), 0
+    step, slow = 0, 0
     while count - low[0] > _WALK:
       aim = max(count - _WALK // 2 - low[0], 1)
       if high is None:
-        if low[0]:
-          # By the mean so far, and never slower than doubling.
-          step = max(2 * step, aim * low[1] // low[0])
-        level = low[1] + step
-        step = aim and step
+        # By the mean so far, and never slower than doubling.
+        mean = aim * low[1] // low[0] if low[0] else self._first_step(count)
+        step = max(2 * step, mean, 1)
+        point = self._point(low[1] + step)
       else:
         width = high[1] - low[1]
         if width == 1:
           return self._through_runs(count, low, high)
-        level = low[1] + width * aim // (high[0] - low[0])
-        if halved >= _PATIENCE:
-          level, halved = low[1] + width // 2, 0
-        level = min(max(level, low[1] + 1), high[1] - 1)
-      point = self._point(level)
-      width = None if high is None else high[1] - low[1]
+        ahead = width * aim // (high[0] - low[0])
+        ahead = ahead if slow < _PATIENCE else width // 2
+        point = self._point(low[1] + min(max(ahead, 1), width - 1))
+        left = high[1] - point[1] if point[0] <= count else point[1] - low[1]
+        slow = 0 if 2 * left <= width + 1 else slow + 1
       low, high = (point, high) if point[0] <= count else (low, point)
-      if width is not None and high is not None:
-        halved = 0 if 2 * (high[1] - low[1]) <= width else halved + 1
     self._hint = low if low[0] else self._hint
     rows = np.asarray(low[2], np.int64)
     return self.advance(rows, count - low[0])[2].tolist()
@@ -327,9 +324,7 @@ class _Table:
       lead = min(row, 1)
       sequence = merge._sequences[i]
       sums = sequence.before(np.arange(row - lead, row + size + 1))
-      self._run_starts.append(
-        (i, row) if lead and sums[0] == sums[1] else None
-      )
+      self._run_starts.append((i, row) if lead and sums[0] == sums[1] else None)
       self._heads.append(int(sums[lead]))
       sums = sums[lead:] - sums[lead]
       self.means.append(int(sums[-1]) / size)

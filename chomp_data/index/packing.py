@@ -38,7 +38,7 @@ class Rows:
     start: int64[N], first token within the document.
     length: int64[N].
     column: int64[N].
-    num_cut: Documents cut although they would have fitted in one row.
+    num_cut: Documents of which a part that fits in a row was cut.
   """
 
   first: np.ndarray

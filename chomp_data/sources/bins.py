@@ -51,8 +51,8 @@ class PackingReport:
     empty: Documents of no token, skipped.
     long: Documents longer than a row.
     lost: Tokens that `long_documents` truncates or drops.
-    cut: Documents that would fit one row and were cut, in the windows looked
-      at (always 0 for 'ffd').
+    cut: Documents of which a part that fits in a row was cut, in the windows
+      looked at (always 0 for 'ffd').
     looked_at: Documents of those windows.
     seq_len: Positions of a row.
   """

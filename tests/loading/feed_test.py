@@ -331,7 +331,7 @@ def test_a_worker_that_exits_0_is_an_error_and_not_a_hang(data):
 
 
 def test_a_stopped_worker_is_an_error_after_the_timeout(data):
-  endless = {**data, "epochs": None, "worker_count": 2, "timeout_s": 2.0}
+  endless = {**data, "epochs": None, "worker_count": 2, "timeout_s": 8.0}
   before = set(multiprocessing.active_children())
   with pipeline.make_iterator(endless) as it:
     next(it)
@@ -342,5 +342,5 @@ def test_a_stopped_worker_is_an_error_after_the_timeout(data):
     with pytest.raises(feed.InputError, match=r"timeout_s"):  # noqa: PT012
       for _ in range(10_000):
         next(it)
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 30
   assert not [p for p in workers if p.is_alive()]

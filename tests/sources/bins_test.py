@@ -1,12 +1,14 @@
 """The bin packer: whole documents in rows, packed window by window."""
 
 import collections
+import concurrent.futures
 import dataclasses
 import itertools
 import os
 import pathlib
 import pickle
 import shutil
+import sys
 
 import hypothesis
 from hypothesis import strategies as st
@@ -26,78 +28,18 @@ PAD, EOS, BOS = 0, 1, 2
 EXTRA = ("attention_mask", "next_token")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_disk(tmp_path_factory):
-  """Thousands of tiny stores, none of which must outlive a power cut."""
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(os, "fsync", lambda descriptor: None)
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    yield
-
-
-@pytest.fixture(scope="module")
-def make_store(tmp_path_factory):
-  """Writes documents of given lengths or tokens as a real store."""
-  root, number = tmp_path_factory.mktemp("stores"), itertools.count()
-
-  def build(documents, **changes):
-    return testing_stores.make_store(
-      root / str(next(number)), documents, **{"bos_id": BOS, **changes}
-    )
-
-  return build
-
-
-@pytest.fixture
-def windows_packed(monkeypatch):
-  """Counts the windows that First-Fit-Decreasing packs."""
-  calls = []
-  first_fit = packing.first_fit_decreasing
-
-  def counted(length, *args, **kwargs):
-    calls.append(len(length))
-    return first_fit(length, *args, **kwargs)
-
-  monkeypatch.setattr(packing, "first_fit_decreasing", counted)
-  return calls
-
-
-def documents_of(lengths):
-  """Returns documents in which no two tokens nearby are equal."""
-  tokens = 3 + np.arange(sum(lengths)) % 250
-  return np.split(tokens, np.cumsum(lengths)[:-1])
-
-
 def make(store, seq_len, seed=0, **options):
   return sources.BinSource(
     store, sources.BinOptions(**options), seq_len=seq_len, seed=seed
   )
 
 
-def rows_of(source, epoch=0):
-  first, last = source.first_row(np.asarray([epoch, epoch + 1])).tolist()
-  return np.arange(first, last)
-
-
 def read(source, rows):
   return source.read(source.plan(np.asarray(rows)), EXTRA)
 
 
-def check_equal(found, expected):
-  assert set(found) == set(expected)
-  for name, value in expected.items():
-    assert found[name].dtype == value.dtype, name
-    np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
 def documents_in(rows):
   return [list(dict.fromkeys(d for d, _ in row)) for row in rows]
-
-
-def index_of(store):
-  """Returns the directory of the one FFD index of a store."""
-  (directory,) = pathlib.Path(f"{store.path}.index").glob("ffd-*")
-  return directory
 
 
 # --- worked examples -------------------------------------------------------
@@ -106,11 +48,11 @@ LENGTHS = [3, 5, 2, 4, 2]
 
 
 def in_order(source, epoch=0):
-  return documents_in(packed.cells_of(source.plan(rows_of(source, epoch))))
+  return documents_in(packed.cells_of(source.plan(packed.rows_of(source, epoch))))
 
 
 def test_seed_003_first_fit_decreasing_fills_rows(make_store):
-  source = make(make_store(documents_of(LENGTHS)), 8, shuffle_rows=False)
+  source = make(make_store(packed.documents_of(LENGTHS)), 8, shuffle_rows=False)
   assert in_order(source) == [[0, 1], [2, 3, 4]]
   batch = read(source, range(2))
   assert batch["segment_ids"].tolist() == [
@@ -122,7 +64,7 @@ def test_seed_003_first_fit_decreasing_fills_rows(make_store):
 
 
 def test_seed_003_pad_positions_have_the_pad_token_and_segment_0(make_store):
-  source = make(make_store(documents_of([3, 3])), 4)
+  source = make(make_store(packed.documents_of([3, 3])), 4)
   batch = read(source, range(2))
   assert batch["tokens"][:, 3].tolist() == [PAD, PAD]
   assert batch["segment_ids"].tolist() == [[1, 1, 1, 0]] * 2
@@ -130,7 +72,7 @@ def test_seed_003_pad_positions_have_the_pad_token_and_segment_0(make_store):
 
 
 def test_seed_003_documents_of_a_row_can_be_bounded(make_store):
-  store = make_store(documents_of([1] * 8))
+  store = make_store(packed.documents_of([1] * 8))
   for bound, rows in ((None, 1), (8, 1), (3, 3), (1, 8)):
     source = make(store, 8, packing_max_docs_per_bin=bound)
     assert len(source) == rows
@@ -139,7 +81,7 @@ def test_seed_003_documents_of_a_row_can_be_bounded(make_store):
 
 def test_exact_rows_cut_what_does_not_fit(make_store):
   source = make(
-    make_store(documents_of([3, 3, 3])),
+    make_store(packed.documents_of([3, 3, 3])),
     5,
     packing_algorithm="exact",
     shuffle_rows=False,
@@ -153,7 +95,7 @@ def test_exact_rows_cut_what_does_not_fit(make_store):
 
 
 def test_long_documents_by_policy(make_store):
-  store = make_store(documents_of([9, 2, 0, 4]))
+  store = make_store(packed.documents_of([9, 2, 0, 4]))
   for policy, rows, lost in (
     ("cut", [[0], [0], [3], [0, 1]], 0),
     ("truncate", [[0], [3], [1]], 5),
@@ -170,7 +112,7 @@ def test_long_documents_by_policy(make_store):
 
 
 def test_a_truncated_document_has_no_eos_and_no_label_after_its_end(make_store):
-  store = make_store(documents_of([4]))
+  store = make_store(packed.documents_of([4]))
   for policy, tokens, following in (
     ("cut", [[BOS, 3, 4, 5], [6, EOS, PAD, PAD]], [6, PAD]),
     ("truncate", [[BOS, 3, 4, 5]], [PAD]),
@@ -191,7 +133,7 @@ def test_a_truncated_document_has_no_eos_and_no_label_after_its_end(make_store):
 
 def test_windows_are_packed_by_themselves_and_the_last_is_flushed(make_store):
   source = make(
-    make_store(documents_of([1, 7, 1, 7, 1])),
+    make_store(packed.documents_of([1, 7, 1, 7, 1])),
     8,
     packing_buffer_docs=2,
     shuffle_rows=False,
@@ -201,11 +143,9 @@ def test_windows_are_packed_by_themselves_and_the_last_is_flushed(make_store):
 
 
 def test_windows_of_nothing_have_no_row(make_store):
-  store = make_store([[], [], *documents_of([3, 2]), [], [], *[[7, 8]]])
+  store = make_store([[], [], *packed.documents_of([3, 2]), [], [], *[[7, 8]]])
   for algorithm in ("ffd", "exact"):
-    source = make(
-      store, 4, packing_buffer_docs=2, packing_algorithm=algorithm
-    )
+    source = make(store, 4, packing_buffer_docs=2, packing_algorithm=algorithm)
     assert source.block_starts(0)[1] == 0
     assert sorted(in_order(source)) == sorted(
       [[2], [3], [6]] if algorithm == "ffd" else in_order(source)
@@ -266,7 +206,7 @@ def kept_of(full, seq_len, policy):
 def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   lengths, seq_len, window = corpus
   options = data.draw(options_for(window))
-  documents = documents_of(lengths)
+  documents = packed.documents_of(lengths)
   store = make_store(documents)
   try:
     source = make(store, seq_len, seed, **options)
@@ -281,7 +221,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   kept = kept_of(full, seq_len, options["long_documents"])
   batches = []
   for epoch in range(3):
-    rows = rows_of(source, epoch)
+    rows = packed.rows_of(source, epoch)
     spans = source.plan(rows)
     batch = source.read(spans, EXTRA)
     found = packed.cells_of(spans)
@@ -292,7 +232,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
     bound = options["packing_max_docs_per_bin"]
     if bound is not None:
       assert max(map(len, documents_in(found))) <= bound
-    check_equal(batch, packed.fields_of(found, kept, source.layout))
+    packed.check_fields(batch, packed.fields_of(found, kept, source.layout))
     check_windows(source, epoch, found, kept)
     epochs, index = source.locate(rows)
     assert (epochs == epoch).all()
@@ -303,49 +243,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   number = st.integers(0, len(every["tokens"]) - 1)
   rows = np.asarray(data.draw(st.lists(number, max_size=8)), np.int64)
   fresh = make(store, seq_len, seed, **options)
-  check_equal(read(fresh, rows), {k: v[rows] for k, v in every.items()})
-
-
-def check_windows(source, epoch, found, kept):
-  """Checks that windows hold what they should, in as many rows."""
-  starts = source.block_starts(epoch)
-  options, size = source.options, source.options.packing_buffer_docs
-  assert starts[0] == 0
-  assert starts[-1] == len(found)
-  assert len(starts) - 1 == -(-len(kept) // size)
-  of_documents = {}
-  for window, (first, last) in enumerate(itertools.pairwise(starts.tolist())):
-    inside = {d for row in documents_in(found[first:last]) for d in row}
-    for document in inside:
-      assert of_documents.setdefault(document, window) == window
-    tokens = sum(len(kept[d]) for d in inside)
-    assert len(inside) <= size
-    if options.packing_algorithm == "exact":
-      assert last - first == -(-tokens // source.seq_len)
-    if options.shuffle_documents == "none":
-      own = range(window * size, min((window + 1) * size, len(kept)))
-      assert inside == {d for d in own if kept[d]}
-    if (
-      options.packing_algorithm == "ffd"
-      and options.shuffle_documents == "none"
-    ):
-      lengths = np.asarray([len(kept[d]) for d in sorted(inside)], np.int64)
-      pieces = packing.cut_pieces(lengths, source.seq_len)
-      bins, num = packing.first_fit_decreasing(
-        pieces.length, source.seq_len, options.packing_max_docs_per_bin
-      )
-      named = [sorted(inside)[slot] for slot in pieces.slot]
-      expected = [
-        [(named[i], int(pieces.start[i])) for i in np.flatnonzero(bins == b)]
-        for b in range(num)
-      ]
-      heads = [
-        [c for i, c in enumerate(row) if i == 0 or c[0] != row[i - 1][0]]
-        for row in found[first:last]
-      ]
-      if options.shuffle_rows:
-        expected, heads = sorted(expected), sorted(heads)
-      assert heads == expected
+  packed.check_fields(read(fresh, rows), {k: v[rows] for k, v in every.items()})
 
 
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
@@ -355,7 +253,7 @@ def test_large_corpora_lose_nothing(make_store, algorithm, kind):
   lengths = np.where(
     random.random(900) < 0.05, 0, random.geometric(0.03, 900)
   ).tolist()
-  documents = documents_of([*lengths, 1_000, 1])
+  documents = packed.documents_of([*lengths, 1_000, 1])
   source = make(
     make_store(documents),
     64,
@@ -366,24 +264,22 @@ def test_large_corpora_lose_nothing(make_store, algorithm, kind):
   )
   full = packed.with_added(documents, source.layout)
   for epoch in range(2):
-    rows = rows_of(source, epoch)
+    rows = packed.rows_of(source, epoch)
     batch = read(source, rows)
     found = packed.cells_of(source.plan(rows))
     cells = [cell for row in found for cell in row]
     assert len(cells) == len(set(cells)) == sum(map(len, full))
-    check_equal(batch, packed.fields_of(found, full, source.layout))
+    packed.check_fields(batch, packed.fields_of(found, full, source.layout))
     check_windows(source, epoch, found, full)
   order = random.permutation(len(rows))
   for part in np.array_split(rows[order], 9):
-    check_equal(
+    packed.check_fields(
       read(source, part), {k: v[part - rows[0]] for k, v in batch.items()}
     )
 
 
 def test_rows_of_a_window_are_shuffled_and_epochs_differ(make_store):
-  source = make(
-    make_store(documents_of([4] * 60)), 4, packing_buffer_docs=20
-  )
+  source = make(make_store(packed.documents_of([4] * 60)), 4, packing_buffer_docs=20)
   first, second = (in_order(source, epoch) for epoch in (0, 1))
   assert first != second
   for epoch in (first, second):
@@ -396,22 +292,10 @@ def test_rows_of_a_window_are_shuffled_and_epochs_differ(make_store):
   assert in_order(plain, 0) == in_order(plain, 1) == [[d] for d in range(60)]
 
 
-def reshuffled(make_store, **changes):
-  """Returns a source whose epochs have different numbers of rows."""
-  random = np.random.default_rng(3)
-  options = {
-    "packing_buffer_docs": 8,
-    "shuffle_documents": "full",
-    **changes,
-  }
-  lengths = random.integers(1, 12, 90).tolist()
-  return make(make_store(documents_of(lengths)), 12, **options)
-
-
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
 def test_epochs_of_different_lengths_follow_each_other(make_store, algorithm):
   source = reshuffled(make_store, packing_algorithm=algorithm)
-  sizes = [len(rows_of(source, epoch)) for epoch in range(6)]
+  sizes = [len(packed.rows_of(source, epoch)) for epoch in range(6)]
   assert len(set(sizes)) > 1
   starts = np.cumsum([0, *sizes])
   assert source.first_row(np.arange(7)).tolist() == starts.tolist()
@@ -425,7 +309,7 @@ def test_epochs_of_different_lengths_follow_each_other(make_store, algorithm):
   assert other.first_row(np.asarray([4, 2])).tolist() == [starts[4], starts[2]]
   # A batch across the seam.
   seam = np.arange(starts[1] - 3, starts[1] + 3)
-  check_equal(
+  packed.check_fields(
     read(other, seam),
     {
       name: np.concatenate([before, read(source, seam[3:])[name]])
@@ -440,13 +324,42 @@ def test_a_source_in_another_process_reads_the_same(make_store):
     rows = np.arange(source.first_row(np.asarray([3]))[0])
     expected = read(source, rows)
     copy = pickle.loads(pickle.dumps(source))
-    check_equal(read(copy, rows), expected)
+    packed.check_fields(read(copy, rows), expected)
     assert copy.first_row(np.asarray([5])) == source.first_row(np.asarray([5]))
+
+
+@pytest.mark.parametrize("algorithm", ["ffd", "exact"])
+def test_threads_may_read_rows_of_different_epochs(make_store, algorithm):
+  source = reshuffled(make_store, packing_algorithm=algorithm)
+  starts = source.first_row(np.arange(4))
+  expected = read(source, np.arange(starts[-1]))["tokens"]
+  shared, wrong = reshuffled(make_store, packing_algorithm=algorithm), []
+
+  def work(seed):
+    random = np.random.default_rng(seed)
+    for _ in range(150):
+      first, last = starts[random.integers(0, 3) + np.arange(2)]
+      rows = random.integers(first, last, 5)
+      try:
+        np.testing.assert_array_equal(
+          read(shared, rows)["tokens"], expected[rows]
+        )
+      except Exception as error:
+        wrong.append(error)
+
+  interval = sys.getswitchinterval()
+  sys.setswitchinterval(1e-5)
+  try:
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+      list(pool.map(work, range(3)))
+  finally:
+    sys.setswitchinterval(interval)
+  assert not wrong
 
 
 def test_a_window_in_use_is_packed_once(make_store, monkeypatch):
   source = make(
-    make_store(documents_of([3, 5, 2, 4] * 8)),
+    make_store(packed.documents_of([3, 5, 2, 4] * 8)),
     8,
     packing_algorithm="exact",
     packing_buffer_docs=8,
@@ -466,16 +379,16 @@ def test_windows_that_do_not_fit_in_memory_are_packed_again(
 ):
   monkeypatch.setattr(packed_windows_lib, "_KEPT_PIECES", 20)
   source = make(
-    make_store(documents_of([3, 5, 2, 4] * 8)), 8, packing_buffer_docs=8
+    make_store(packed.documents_of([3, 5, 2, 4] * 8)), 8, packing_buffer_docs=8
   )
   expected = read(source, np.arange(len(source)))
   for rows in np.random.default_rng(0).integers(0, len(source), (50, 3)):
     found = read(source, rows)
-    check_equal(found, {k: v[rows] for k, v in expected.items()})
+    packed.check_fields(found, {k: v[rows] for k, v in expected.items()})
 
 
 def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
-  source = make(make_store(documents_of(LENGTHS)), 8, shuffle_rows=False)
+  source = make(make_store(packed.documents_of(LENGTHS)), 8, shuffle_rows=False)
   assert source[-1]["document_id"].tolist() == [2, 3, 4, *[-1] * 5]
   with pytest.raises(IndexError, match=r"-2 \.\. 1, got 2"):
     source[2]
@@ -483,201 +396,11 @@ def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
     source.plan(np.asarray([0, -1]))
 
 
-# --- the index on disk -----------------------------------------------------
-
-
-def test_an_index_is_built_once(make_store, windows_packed):
-  store = make_store(documents_of([3, 5, 2, 4] * 8))
-  options = {"packing_buffer_docs": 8}
-  first = make(store, 8, **options)
-  assert windows_packed == [8] * 4
-  expected = read(first, np.arange(2 * len(first)))
-  for _ in range(2):
-    again = make(stores.open_store(store.path), 8, **options)
-    check_equal(read(again, np.arange(2 * len(again))), expected)
-  read(pickle.loads(pickle.dumps(first)), np.arange(len(first)))
-  # What rows look like is not what was packed where.
-  make(store, 8, 9, filler="eos", shuffle_rows=False, **options)
-  assert len(windows_packed) == 4
-
-
-@pytest.mark.parametrize(
-  "change",
-  [
-    {"packing_buffer_docs": 4},
-    {"packing_max_docs_per_bin": 1},
-    {"add_eos": True},
-    {"add_bos": True},
-    {"long_documents": "drop"},
-    {"shuffle_documents": "block"},
-    {"shuffle_documents": "full"},
-    {"shuffle_documents": "full", "seed": 1},
-    {"shuffle_documents": "full", "name": "other"},
-  ],
-  ids=str,
-)
-def test_an_index_of_other_options_is_not_used(
-  make_store, windows_packed, change
-):
-  store = make_store(documents_of([3, 5, 2, 4] * 8))
-  base = {"packing_buffer_docs": 8}
-  for options in (
-    {**base, "shuffle_documents": change.get("shuffle_documents", "none")},
-    base,
-  ):
-    if options != {**base, **change}:
-      make(store, 8, **options)
-  del windows_packed[:]
-  given = dict(change)
-  place = {k: given.pop(k) for k in ("seed", "name") if k in given}
-  source = sources.BinSource(
-    store, sources.BinOptions(**{**base, **given}), seq_len=8, **place
-  )
-  assert windows_packed
-  rows = rows_of(source)
-  found = packed.cells_of(source.plan(rows))
-  check_windows(
-    source,
-    0,
-    found,
-    packed.with_added(documents_of([3, 5, 2, 4] * 8), source.layout),
-  )
-
-
-def test_an_index_of_another_store_at_the_same_path_is_not_used(
-  make_store, windows_packed
-):
-  one = make_store(documents_of([3, 5, 2, 4]))
-  make(one, 8)
-  other = make_store(documents_of([5, 3, 4, 2]))
-  shutil.rmtree(one.path)
-  os.rename(other.path, one.path)
-  del windows_packed[:]
-  source = make(stores.open_store(one.path), 8, shuffle_rows=False)
-  assert len(windows_packed) == 1
-  assert in_order(source) == [[0, 1], [2, 3]]
-
-
-def test_each_epoch_of_shuffled_documents_has_an_index(
-  make_store, windows_packed
-):
-  source = reshuffled(make_store)
-  assert len(windows_packed) == 12
-  source.first_row(np.asarray([3]))
-  assert len(windows_packed) == 36
-  again = make(
-    source.store, 12, packing_buffer_docs=8, shuffle_documents="full"
-  )
-  again.first_row(np.asarray([3]))
-  assert len(windows_packed) == 36
-
-
-@pytest.mark.parametrize("name", ["rows", "piece_ends", "bins", "header"])
-def test_a_damaged_index_is_built_again(make_store, windows_packed, name):
-  store = make_store(documents_of([3, 5, 2, 4] * 8))
-  expected = read(make(store, 8, packing_buffer_docs=8), np.arange(14))
-  (file,) = index_of(store).glob(f"{name}.*")
-  data = file.read_bytes()
-  for damaged in (
-    data[:-1],
-    b"",
-    bytes([data[0] ^ 1]) + data[1:],
-    data[:-1] + bytes([data[-1] ^ 128]),
-    b"null",
-  ):
-    file.write_bytes(damaged)
-    del windows_packed[:]
-    source = make(store, 8, packing_buffer_docs=8)
-    assert len(windows_packed) == 4
-    check_equal(read(source, np.arange(14)), expected)
-    assert file.read_bytes() == data
-
-
-def test_a_large_index_is_checked_where_it_is_read(make_store, monkeypatch):
-  monkeypatch.setattr(side_index, "_CHECKED_AT_OPEN", 0)
-  store = make_store(documents_of([3, 5, 2, 4] * 8))
-  make(store, 8, packing_buffer_docs=8)
-  file = index_of(store) / "bins.bin"
-  data = bytearray(file.read_bytes())
-  data[40] ^= 1
-  file.write_bytes(data)
-  source = make(store, 8, packing_buffer_docs=8)
-  with pytest.raises(stores.StoreError, match=r"bins\.bin: page 0 must have"):
-    source.plan(np.arange(1))
-  shutil.rmtree(file.parent)
-  assert len(read(make(store, 8, packing_buffer_docs=8), [0])["tokens"]) == 1
-
-
-@pytest.mark.parametrize(
-  "packed_as",
-  [
-    pytest.param(lambda n: (np.zeros(n, np.int64), 1), id="overfull"),
-    pytest.param(lambda n: (np.arange(n), n + 1), id="an empty row"),
-    pytest.param(lambda n: (np.arange(n) + 1, n), id="a row too many"),
-    pytest.param(lambda n: (np.arange(n - 1), n - 1), id="a piece too few"),
-    pytest.param(
-      lambda n: (np.full(n, 2**32 - 1), n), id="a row beyond memory"
-    ),
-  ],
-)
-def test_an_index_that_cannot_be_right_is_refused(
-  make_store, monkeypatch, packed_as
-):
-  store = make_store(documents_of([3, 5, 2, 4] * 2))
-  with monkeypatch.context() as patch:
-    patch.setattr(
-      packing, "first_fit_decreasing", lambda length, *_: packed_as(len(length))
-    )
-    make(store, 8, packing_buffer_docs=4)
-  # Its checksums hold, since a faulty packer wrote it.
-  source = make(store, 8, packing_buffer_docs=4)
-  with pytest.raises(
-    stores.StoreError, match=r"window 0 must pack 4 pieces into \d+ rows of 8"
-  ):
-    source.plan(np.arange(1))
-
-
-def test_a_window_that_cannot_be_read_spoils_no_other(make_store, monkeypatch):
-  store = make_store(documents_of([3, 5, 2, 4] * 8))
-  source = make(store, 8, packing_buffer_docs=8)
-  starts = source.block_starts(0)
-  expected = read(source, np.arange(len(source)))
-  fresh = make(store, 8, packing_buffer_docs=8)
-  fresh.plan(starts[3:4])
-  rows_of_bins, calls = packing.rows_of_bins, []
-
-  def fail_once(*args):
-    calls.append(args)
-    if len(calls) == 2:
-      raise stores.StoreError("the disk is gone")
-    return rows_of_bins(*args)
-
-  monkeypatch.setattr(packing, "rows_of_bins", fail_once)
-  with pytest.raises(stores.StoreError, match="the disk is gone"):
-    fresh.plan(starts[[0, 1]])
-  for rows in (starts[:1], starts[1:2], starts[:4]):
-    check_equal(read(fresh, rows), {k: v[rows] for k, v in expected.items()})
-
-
-def test_exact_rows_need_no_index(make_store, windows_packed):
-  store = make_store(documents_of([3, 5, 2, 4] * 8))
-  source = make(
-    store,
-    8,
-    packing_buffer_docs=8,
-    packing_algorithm="exact",
-    shuffle_documents="block",
-  )
-  source.first_row(np.asarray([50]))
-  assert not windows_packed
-  assert not os.path.exists(f"{store.path}.index")
-
-
 # --- errors ----------------------------------------------------------------
 
 
 def test_rows_longer_than_what_is_packed_are_refused(make_store):
-  store = make_store(documents_of([3, 5]))
+  store = make_store(packed.documents_of([3, 5]))
   assert len(make(store, 8)) == 1
   with pytest.raises(
     schema.ConfigError, match=r"seq_len` must be at most.*got 9 with 8\."
@@ -686,7 +409,7 @@ def test_rows_longer_than_what_is_packed_are_refused(make_store):
 
 
 def test_a_policy_that_drops_everything_is_refused(make_store):
-  store = make_store(documents_of([5, 7]))
+  store = make_store(packed.documents_of([5, 7]))
   with pytest.raises(
     schema.ConfigError, match=r"got 4 with 0 \(12 more in long documents\)"
   ):
@@ -725,12 +448,12 @@ def test_a_policy_that_drops_everything_is_refused(make_store):
 )
 def test_options_out_of_range_are_named(make_store, options, message):
   with pytest.raises(schema.ConfigError, match=message):
-    make(make_store(documents_of([3, 5])), 4, **options)
+    make(make_store(packed.documents_of([3, 5])), 4, **options)
 
 
 @pytest.mark.parametrize("kind", ["bos", "eos"])
 def test_tokens_that_documents_have_already_are_not_added(make_store, kind):
-  store = make_store(documents_of([3, 5]), **{f"adds_{kind}": True})
+  store = make_store(packed.documents_of([3, 5]), **{f"adds_{kind}": True})
   make(store, 4)
   with pytest.raises(
     schema.ConfigError, match=f"add_{kind}` must be False.*{kind.upper()} alre"
@@ -739,7 +462,7 @@ def test_tokens_that_documents_have_already_are_not_added(make_store, kind):
 
 
 def test_what_every_epoch_costs_is_said_at_start(make_store, caplog):
-  store = make_store(documents_of([3, 5]))
+  store = make_store(packed.documents_of([3, 5]))
   for options, costly in (
     ({}, False),
     ({"shuffle_documents": "full"}, True),
@@ -755,7 +478,7 @@ def test_what_every_epoch_costs_is_said_at_start(make_store, caplog):
 
 
 def test_fingerprints_tell_whatever_changes_rows(make_store):
-  store = make_store(documents_of([3, 5]))
+  store = make_store(packed.documents_of([3, 5]))
   other = {
     "filler": "eos",
     "trailing_filler_in_segment": True,

@@ -21,54 +21,14 @@ PAD, EOS, BOS = 0, 1, 2
 EXTRA = ("attention_mask", "next_token")
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_disk(tmp_path_factory):
-  """Thousands of tiny stores, none of which must outlive a power cut."""
-  with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(os, "fsync", lambda descriptor: None)
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    yield
-
-
-@pytest.fixture(scope="module")
-def make_store(tmp_path_factory):
-  """Writes documents of given lengths or tokens as a real store."""
-  root, number = tmp_path_factory.mktemp("stores"), itertools.count()
-
-  def build(documents, **changes):
-    return testing_stores.make_store(
-      root / str(next(number)), documents, **{"bos_id": BOS, **changes}
-    )
-
-  return build
-
-
-def documents_of(lengths):
-  """Returns documents in which no two tokens nearby are equal."""
-  tokens = 3 + np.arange(sum(lengths)) % 250
-  return np.split(tokens, np.cumsum(lengths)[:-1])
-
-
 def make(store, seq_len, seed=0, **options):
   return sources.SequentialSource(
     store, sources.SequentialOptions(**options), seq_len=seq_len, seed=seed
   )
 
 
-def rows_of(source, epoch=0):
-  first, last = source.first_row(np.asarray([epoch, epoch + 1])).tolist()
-  return np.arange(first, last)
-
-
 def read(source, rows):
   return source.read(source.plan(np.asarray(rows)), EXTRA)
-
-
-def check_equal(found, expected):
-  assert set(found) == set(expected)
-  for name, value in expected.items():
-    assert found[name].dtype == value.dtype, name
-    np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 # --- worked examples -------------------------------------------------------
@@ -79,7 +39,7 @@ ABC = [[10, 11, 12], [20], [30, 31, 32, 33, 34]]
 
 def test_seed_003_documents_become_one_stream_cut_every_seq_len(make_store):
   batch = read(make(make_store(ABC), 4), range(3))
-  check_equal(
+  packed.check_fields(
     batch,
     {
       "tokens": np.asarray(
@@ -192,7 +152,7 @@ def test_every_epoch_is_the_stream_of_its_documents(
   make_store, corpus, options, seed, data
 ):
   lengths, seq_len = corpus
-  documents = documents_of(lengths)
+  documents = packed.documents_of(lengths)
   source = make(make_store(documents), seq_len, seed, **options)
   full = packed.with_added(documents, source.layout)
   total = sum(map(len, full))
@@ -200,7 +160,7 @@ def test_every_epoch_is_the_stream_of_its_documents(
   assert len(source) == whole + (rest > 0 and options["tail"] == "pad")
   seen = []
   for epoch in range(3):
-    rows = rows_of(source, epoch)
+    rows = packed.rows_of(source, epoch)
     spans = source.plan(rows)
     batch = source.read(spans, EXTRA)
     found = packed.cells_of(spans)
@@ -215,16 +175,16 @@ def test_every_epoch_is_the_stream_of_its_documents(
     assert all(len(row) == seq_len for row in found[:-1])
     if options["shuffle_documents"] == "none":
       assert order == sorted(order)
-    check_equal(batch, packed.fields_of(found, full, source.layout))
+    packed.check_fields(batch, packed.fields_of(found, full, source.layout))
     seen.append(batch)
   if not source.options.orders_differ:
-    check_equal(seen[1], seen[0])
+    packed.check_fields(seen[1], seen[0])
   # Any rows, from any epochs, in any order and more than once.
   every = {name: np.concatenate([b[name] for b in seen]) for name in seen[0]}
   number = st.integers(0, len(every["tokens"]) - 1)
   rows = np.asarray(data.draw(st.lists(number, max_size=8)), np.int64)
   fresh = make(source.store, seq_len, seed, **options)
-  check_equal(read(fresh, rows), {k: v[rows] for k, v in every.items()})
+  packed.check_fields(read(fresh, rows), {k: v[rows] for k, v in every.items()})
 
 
 def test_long_streams_are_cut_in_every_order(make_store):
@@ -232,7 +192,7 @@ def test_long_streams_are_cut_in_every_order(make_store):
   lengths = np.where(
     random.random(700) < 0.1, 0, random.geometric(0.02, 700)
   ).tolist()
-  documents = documents_of([*lengths, 4_000, 1])
+  documents = packed.documents_of([*lengths, 4_000, 1])
   store = make_store(documents)
   for kind, block in (("none", None), ("block", 16), ("full", None)):
     source = make(
@@ -244,15 +204,15 @@ def test_long_streams_are_cut_in_every_order(make_store):
     )
     full = packed.with_added(documents, source.layout)
     for epoch in range(2):
-      rows = rows_of(source, epoch)
+      rows = packed.rows_of(source, epoch)
       batch = read(source, rows)
       found = packed.cells_of(source.plan(rows))
       cells = [cell for row in found for cell in row]
       assert len(cells) == len(set(cells)) == sum(map(len, full))
-      check_equal(batch, packed.fields_of(found, full, source.layout))
+      packed.check_fields(batch, packed.fields_of(found, full, source.layout))
       for row in (0, 1, len(rows) // 2, len(rows) - 1):
         one = read(make_like(source), [rows[row]])
-        check_equal(one, {k: v[row : row + 1] for k, v in batch.items()})
+        packed.check_fields(one, {k: v[row : row + 1] for k, v in batch.items()})
 
 
 def make_like(source):
@@ -263,7 +223,7 @@ def make_like(source):
 
 @pytest.mark.parametrize("kind", ["block", "full"])
 def test_epochs_have_orders_of_their_own_unless_told_not_to(make_store, kind):
-  store = make_store(documents_of([5] * 60))
+  store = make_store(packed.documents_of([5] * 60))
   for reshuffle, different in ((True, 4), (False, 1)):
     source = make(
       store,
@@ -273,19 +233,17 @@ def test_epochs_have_orders_of_their_own_unless_told_not_to(make_store, kind):
       document_block=4,
     )
     orders = {
-      tuple(source.plan(rows_of(source, epoch)).document) for epoch in range(4)
+      tuple(source.plan(packed.rows_of(source, epoch)).document) for epoch in range(4)
     }
     assert len(orders) == different
 
 
 def test_seeds_and_names_have_orders_of_their_own(make_store):
-  store = make_store(documents_of([5] * 60))
+  store = make_store(packed.documents_of([5] * 60))
   options = sources.SequentialOptions(shuffle_documents="full")
   orders = {
     tuple(
-      sources.SequentialSource(
-        store, options, seq_len=5, seed=seed, name=name
-      )
+      sources.SequentialSource(store, options, seq_len=5, seed=seed, name=name)
       .plan(np.arange(60))
       .document
     )
@@ -297,7 +255,7 @@ def test_seeds_and_names_have_orders_of_their_own(make_store):
 
 def test_a_source_in_another_process_reads_the_same(make_store):
   source = make(
-    make_store(documents_of([3, 0, 7, 2] * 9)),
+    make_store(packed.documents_of([3, 0, 7, 2] * 9)),
     5,
     add_eos=True,
     shuffle_documents="block",
@@ -305,7 +263,7 @@ def test_a_source_in_another_process_reads_the_same(make_store):
   )
   rows = np.arange(2 * len(source))
   expected = read(source, rows)
-  check_equal(read(pickle.loads(pickle.dumps(source)), rows), expected)
+  packed.check_fields(read(pickle.loads(pickle.dumps(source)), rows), expected)
 
 
 def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
@@ -332,7 +290,7 @@ def test_no_row_is_a_plan_too(make_store):
 
 def test_sums_of_many_documents_are_made_once(make_store, monkeypatch):
   monkeypatch.setattr(documents_lib, "_KEPT_ON_DISK", 1)
-  store = make_store(documents_of([3, 0, 7, 2] * 9))
+  store = make_store(packed.documents_of([3, 0, 7, 2] * 9))
   passes = []
   iter_lengths = stores.Store.iter_lengths
 
@@ -345,7 +303,7 @@ def test_sums_of_many_documents_are_made_once(make_store, monkeypatch):
   expected = read(first, np.arange(len(first)))
   assert len(passes) == 1
   again = make(store, 5)
-  check_equal(read(again, np.arange(len(again))), expected)
+  packed.check_fields(read(again, np.arange(len(again))), expected)
   # Only what sums depend on makes others.
   make(store, 5, tail="drop", filler="eos")
   make(store, 5, seed=3)

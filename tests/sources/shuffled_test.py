@@ -189,6 +189,25 @@ def test_blocks_default_to_a_chunk_of_the_store(store):
   assert with_eos.windows.block_bytes == 2 * 256 * 2
 
 
+def test_the_seeds_defaults_are_blocks_of_128_rows_in_windows_of_1024(
+  tmp_path,
+):
+  documents = [np.full(400_000, 7)] * 2
+  store = testing_stores.make_store(
+    tmp_path / "store", documents, chunk=256 * 1024
+  )
+  rows = sources.SequentialSource(
+    store, sources.SequentialOptions(), seq_len=2_048
+  )
+  source = shuffled(rows, kind="block")
+  shuffle = source.fingerprint()["shuffle"]
+  assert shuffle["io_block_size"] == 128
+  assert shuffle["window_blocks"] == 8
+  assert shuffle["io_block_size"] * shuffle["window_blocks"] == 1_024
+  assert source.windows.cache_windows == 8
+  assert shuffle["perm_type"] == "feistel"
+
+
 @pytest.mark.parametrize(
   ("options", "message"),
   [

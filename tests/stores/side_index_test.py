@@ -1,0 +1,467 @@
+"""Indexes beside a store: built once, shared, checked, never trusted blindly."""
+
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import stores
+from chomp_data.stores import side_index
+
+KEY = {"store": "abc", "seq_len": 8, "order": None}
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+  """Where a store could be, and a cache directory of its own."""
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  (tmp_path / "data").mkdir()
+  return tmp_path / "data" / "store"
+
+
+class Builder:
+  """Yields arrays in parts and counts how often it is asked to."""
+
+  def __init__(self, *parts):
+    self.parts = parts or (
+      {"rows": np.arange(3), "bins": np.arange(5, dtype=np.uint32)},
+      {"rows": np.arange(2), "bins": np.empty(0, np.uint32)},
+    )
+    self.calls = 0
+
+  def __call__(self):
+    self.calls += 1
+    yield from self.parts
+
+
+def load(store, build=None, key=None, name="ffd"):
+  return side_index.load_or_build(
+    store, name, KEY if key is None else key, build or Builder()
+  )
+
+
+def never():
+  raise AssertionError("an index that is there was built")
+  yield
+
+
+def beside(store):
+  (directory,) = pathlib.Path(f"{store}.index").glob("ffd-*")
+  return directory
+
+
+def check(arrays):
+  assert set(arrays) == {"rows", "bins"}
+  assert arrays["rows"].read().tolist() == [0, 1, 2, 0, 1]
+  assert arrays["bins"].read().tolist() == [0, 1, 2, 3, 4]
+  assert arrays["bins"].read().dtype == np.uint32
+
+
+# --- building and opening --------------------------------------------------
+
+
+def test_an_index_is_built_once_and_read_back(store):
+  check(load(store))
+  check(load(store, never))
+  assert [p.name for p in store.parent.iterdir()] == ["store.index"]
+  # Neither a lock nor a half-built one is left.
+  assert [p.name for p in beside(store).parent.iterdir()] == [
+    beside(store).name
+  ]
+  assert sorted(p.name for p in beside(store).iterdir()) == [
+    "bins.bin",
+    "header.json",
+    "rows.bin",
+  ]
+
+
+@pytest.mark.parametrize(
+  "change",
+  [
+    {"key": {**KEY, "seq_len": 9}},
+    {"key": {**KEY, "order": ["full", 0]}},
+    {"key": {k: v for k, v in KEY.items() if k != "order"}},
+    {"name": "sums"},
+  ],
+  ids=str,
+)
+def test_another_question_has_another_index(store, change):
+  load(store)
+  build = Builder()
+  load(store, build, **change)
+  assert build.calls == 1
+  load(store, never)
+  load(store, never, **change)
+
+
+def test_a_key_says_what_it_says_in_any_order(store):
+  load(store, key={"a": 1, "b": [2, (3, 4)]})
+  load(store, never, key={"b": (2, [3, 4]), "a": 1})
+
+
+@hypothesis.given(
+  sizes=st.lists(st.integers(0, 40), min_size=1, max_size=5),
+  page=st.sampled_from([8, 16, 64]),
+  data=st.data(),
+)
+@hypothesis.settings(max_examples=100)
+def test_every_slice_is_read_whatever_the_pages(
+  tmp_path_factory, sizes, page, data
+):
+  values = np.arange(sum(sizes))
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(os, "fsync", lambda descriptor: None)
+    patch.setattr(side_index, "_PAGE_BYTES", page)
+    patch.setattr(side_index, "_CHECKED_AT_OPEN", 0)
+    parts = [
+      {"values": part} for part in np.split(values, np.cumsum(sizes)[:-1])
+    ]
+    store = tmp_path_factory.mktemp("slices") / "store"
+    array = load(store, Builder(*parts))["values"]
+    assert len(array) == len(values)
+    assert array.nbytes == values.nbytes
+    for _ in range(4):
+      first = data.draw(st.integers(0, len(values)))
+      last = data.draw(st.integers(first, len(values)))
+      assert array.read(first, last).tolist() == values[first:last].tolist()
+    shutil.rmtree(store.parent)
+
+
+def test_a_builder_that_fails_leaves_nothing(store):
+  def fail():
+    yield {"rows": np.arange(3)}
+    raise stores.StoreError("offsets were altered")
+
+  with pytest.raises(stores.StoreError, match="offsets were altered"):
+    load(store, fail)
+  assert not list(pathlib.Path(f"{store}.index").iterdir())
+  check(load(store))
+
+
+# --- damage ----------------------------------------------------------------
+
+
+def flipped(data, at=0):
+  return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("file", ["rows.bin", "bins.bin", "header.json"])
+@pytest.mark.parametrize(
+  "damage",
+  [
+    pytest.param(lambda data: b"", id="empty"),
+    pytest.param(lambda data: data[:-1], id="truncated"),
+    pytest.param(lambda data: data + b"\0", id="too long"),
+    pytest.param(flipped, id="first bit"),
+    pytest.param(lambda data: flipped(data, len(data) - 1), id="last byte"),
+    pytest.param(lambda data: bytes(len(data)), id="zeros"),
+    pytest.param(None, id="missing"),
+    pytest.param("directory", id="a directory"),
+  ],
+)
+def test_whatever_is_damaged_is_built_again(store, file, damage):
+  load(store)
+  path = beside(store) / file
+  if callable(damage):
+    path.write_bytes(damage(path.read_bytes()))
+  else:
+    path.unlink()
+    if damage:
+      path.mkdir()
+  build = Builder()
+  check(load(store, build))
+  assert build.calls == 1
+  check(load(store, never))
+
+
+@pytest.mark.parametrize(
+  "header",
+  [
+    b"null",
+    b"[]",
+    b"7",
+    b'"header"',
+    b"{}",
+    b'{"sha256": 0}',
+    b"\xff\xfe",
+    b'{"sha256": "", "key": {}, "arrays": {}}',
+  ],
+)
+def test_a_header_that_is_none_is_no_index(store, header):
+  load(store)
+  (beside(store) / side_index.HEADER).write_bytes(header)
+  build = Builder()
+  check(load(store, build))
+  assert build.calls == 1
+
+
+def test_an_index_under_a_foreign_name_is_not_used(store):
+  load(store, Builder({"rows": np.arange(9)}), key={**KEY, "seq_len": 9})
+  foreign = beside(store)
+  load(store)
+  (own,) = set(foreign.parent.iterdir()) - {foreign}
+  shutil.rmtree(own)
+  shutil.copytree(foreign, own)
+  build = Builder()
+  check(load(store, build))
+  assert build.calls == 1
+
+
+def test_a_file_in_the_place_of_an_index_sends_it_to_the_cache(store, tmp_path):
+  load(store)
+  directory = beside(store)
+  shutil.rmtree(directory)
+  directory.write_text("not an index")
+  check(load(store))
+  check(load(store, never))
+  assert directory.read_text() == "not an index"
+  assert list((tmp_path / "cache").rglob(directory.name))
+
+
+def test_pages_of_a_large_index_are_checked_at_first_touch(store, monkeypatch):
+  monkeypatch.setattr(side_index, "_PAGE_BYTES", 16)
+  monkeypatch.setattr(side_index, "_CHECKED_AT_OPEN", 100)
+  values = np.arange(50)
+  load(store, Builder({"values": values}))
+  path = beside(store) / "values.bin"
+  path.write_bytes(flipped(path.read_bytes(), 16 * 5 + 3))
+  array = load(store, never)["values"]
+  # Values 10 and 11 are on the page that was altered.
+  assert array.read(0, 10).tolist() == values[:10].tolist()
+  assert array.read(12).tolist() == values[12:].tolist()
+  for first, last in ((10, 11), (9, 13), (11, 12), (0, None)):
+    with pytest.raises(
+      stores.StoreError, match=r"values\.bin: page 5 must have crc32c.*Remove"
+    ):
+      array.read(first, last)
+  shutil.rmtree(path.parent)
+  assert load(store, Builder({"values": values}))["values"].read(10, 11) == 10
+
+
+# --- places ----------------------------------------------------------------
+
+
+def block(path):
+  """Makes a directory impossible, for whoever asks: it is a file."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text("in the way")
+
+
+def test_an_index_that_cannot_lie_beside_its_store_is_cached(store, tmp_path):
+  block(pathlib.Path(f"{store}.index"))
+  check(load(store))
+  check(load(store, never))
+  assert list((tmp_path / "cache" / "chomp_data" / "index").glob("ffd-*"))
+  # The copies of a store share what is cached.
+  block(tmp_path / "copy.index")
+  check(load(tmp_path / "copy", never))
+
+
+def test_what_is_cached_is_used_when_the_store_s_place_is_free_again(store):
+  place = pathlib.Path(f"{store}.index")
+  block(place)
+  load(store)
+  place.unlink()
+  check(load(store, never))
+  assert not place.exists()
+
+
+def test_no_place_at_all_is_a_clear_error(store, tmp_path):
+  block(pathlib.Path(f"{store}.index"))
+  block(tmp_path / "cache")
+  with pytest.raises(stores.StoreError) as caught:
+    load(store)
+  message = str(caught.value)
+  assert f"must be kept in {store}.index or {tmp_path}/cache/" in message
+  assert "Make one of them writable, or set XDG_CACHE_HOME." in message
+  # And why.
+  assert message.count("Errno") == 2
+
+
+def test_without_a_cache_home_the_cache_is_in_the_home(
+  store, tmp_path, monkeypatch
+):
+  monkeypatch.delenv("XDG_CACHE_HOME")
+  monkeypatch.setenv("HOME", str(tmp_path / "home"))
+  block(pathlib.Path(f"{store}.index"))
+  load(store)
+  assert list((tmp_path / "home/.cache/chomp_data/index").glob("ffd-*"))
+
+
+_AS_ANOTHER_USER = """
+import os, sys
+import numpy as np
+from chomp_data.stores import side_index
+os.setgroups([])
+os.setgid(65534)
+os.setuid(65534)
+os.environ["XDG_CACHE_HOME"] = sys.argv[2]
+built = []
+def build():
+  built.append(1)
+  yield {"rows": np.arange(3)}
+side_index.load_or_build(sys.argv[1], "ffd", {"k": 1}, build)
+print(len(built))
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="changes user")
+@pytest.mark.parametrize(
+  ("mode", "expected"), [(0o755, "0"), (0o700, "1"), (0o555, "0")]
+)
+def test_another_user_reads_the_index_or_has_one_in_the_cache(mode, expected):
+  # Not pytest's own directory, where others may not look.
+  with tempfile.TemporaryDirectory() as root:
+    os.chmod(root, 0o755)
+    store, cache = pathlib.Path(root, "store"), pathlib.Path(root, "cache")
+    load(store, Builder({"rows": np.arange(3)}), key={"k": 1})
+    pathlib.Path(f"{store}.index").chmod(mode)
+    cache.mkdir()
+    cache.chmod(0o777)
+    for built in (expected, "0"):
+      done = subprocess.run(
+        [sys.executable, "-c", _AS_ANOTHER_USER, str(store), str(cache)],
+        check=True,
+        capture_output=True,
+        text=True,
+      )
+      assert done.stdout.split() == [built], done.stderr
+
+
+# --- several processes -----------------------------------------------------
+
+
+def build_slowly(log):
+  with open(log, "a") as file:
+    file.write(f"{os.getpid()}\n")
+  for part in Builder().parts:
+    time.sleep(0.3)
+    yield part
+
+
+def open_at_once(store, log, barrier, results):
+  barrier.wait()
+  arrays = load(store, lambda: build_slowly(log))
+  results.put([arrays["rows"].read().sum(), arrays["bins"].read().sum()])
+
+
+def test_processes_that_start_at_once_build_one_index(store, tmp_path):
+  context = multiprocessing.get_context("spawn")
+  barrier, results = context.Barrier(2), context.Queue()
+  log = tmp_path / "log"
+  processes = [
+    context.Process(target=open_at_once, args=(store, log, barrier, results))
+    for _ in range(2)
+  ]
+  for process in processes:
+    process.start()
+  found = [results.get(timeout=60) for _ in processes]
+  for process in processes:
+    process.join()
+    assert process.exitcode == 0
+  assert found == [[4, 10]] * 2
+  assert len(log.read_text().split()) == 1
+
+
+def test_threads_that_start_at_once_build_one_index(store, tmp_path):
+  barrier, found = threading.Barrier(3), []
+
+  def open_index():
+    barrier.wait()
+    found.append(load(store, lambda: build_slowly(tmp_path / "log")))
+
+  threads = [threading.Thread(target=open_index) for _ in range(3)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  for arrays in found:
+    check(arrays)
+  assert len(found) == 3
+  assert len((tmp_path / "log").read_text().split()) == 1
+
+
+def build_for_ever(started):
+  yield {"rows": np.arange(3), "bins": np.arange(3, dtype=np.uint32)}
+  pathlib.Path(started).touch()
+  time.sleep(600)
+
+
+def build_until_killed(store, started):
+  load(store, lambda: build_for_ever(started))
+
+
+@pytest.mark.parametrize("damaged", [False, True])
+def test_a_killed_builder_leaves_nothing_that_is_used(store, tmp_path, damaged):
+  if damaged:
+    load(store)
+    file = beside(store) / "rows.bin"
+    file.write_bytes(b"")
+  started = tmp_path / "started"
+  process = multiprocessing.get_context("spawn").Process(
+    target=build_until_killed, args=(store, str(started))
+  )
+  process.start()
+  deadline = time.monotonic() + 60
+  while not started.exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+  os.kill(process.pid, signal.SIGKILL)
+  process.join()
+  assert process.exitcode == -signal.SIGKILL
+  # It had begun, and what it left is in the way of nobody.
+  place = pathlib.Path(f"{store}.index")
+  assert [p for p in place.iterdir() if p.name.startswith(".")]
+  build = Builder()
+  check(load(store, build))
+  assert build.calls == 1
+  assert list(place.iterdir()) == [beside(store)]
+
+
+def test_a_process_that_waits_goes_on_where_the_builder_died(store, tmp_path):
+  started, log = tmp_path / "started", tmp_path / "log"
+  process = multiprocessing.get_context("spawn").Process(
+    target=build_until_killed, args=(store, str(started))
+  )
+  process.start()
+  deadline = time.monotonic() + 60
+  while not started.exists() and time.monotonic() < deadline:
+    time.sleep(0.01)
+  found = []
+  thread = threading.Thread(
+    target=lambda: found.append(load(store, lambda: build_slowly(log)))
+  )
+  thread.start()
+  time.sleep(0.5)
+  assert not log.exists()
+  os.kill(process.pid, signal.SIGKILL)
+  process.join()
+  thread.join(60)
+  check(found[0])
+
+
+def test_an_index_in_use_outlives_its_directory(store):
+  arrays = load(store)
+  shutil.rmtree(beside(store).parent)
+  check(arrays)
+
+
+def test_a_header_repeats_what_the_index_depends_on(store):
+  load(store)
+  header = json.loads((beside(store) / side_index.HEADER).read_bytes())
+  assert header["key"] == {"schema": 1, "name": "ffd", **KEY}
+  assert {k: v["size"] for k, v in header["arrays"].items()} == {
+    "rows": 5,
+    "bins": 5,
+  }
