@@ -198,8 +198,9 @@ class KeyedOrder(Order):
   def _permuted(self, index, size, key) -> np.ndarray:
     return permutation.PERMUTATIONS[self.perm_type](index, size, key)
 
-  def _epoch_key(self, part: str, epoch) -> np.ndarray:
-    return hashing.fold(hashing.fold_key(self.key, part), epoch)
+  def epoch_key(self, part: str, epoch: _Numbers) -> np.ndarray:
+    """Returns the keys of a part of epochs, uint64[...]."""
+    return hashing.fold(hashing.fold_key(self.key, part), np.asarray(epoch))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +255,7 @@ class EraOrder(KeyedOrder):
 
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
     era = first // self.era_length
-    key = hashing.fold(self._epoch_key("era", epoch), era)
+    key = hashing.fold(self.epoch_key("era", epoch), era)
     return first + self._permuted(index - first, last - first, key)
 
 
@@ -304,8 +305,8 @@ class BlockOrder(KeyedOrder):
     window = first // self._window_rows
     key = np.where(
       in_tail,
-      self._epoch_key("tail", epoch),
-      hashing.fold(self._epoch_key("window", epoch), window),
+      self.epoch_key("tail", epoch),
+      hashing.fold(self.epoch_key("window", epoch), window),
     )
     place = first + self._permuted(index - first, last - first, key)
     if not in_tail.any():
@@ -332,9 +333,9 @@ class BlockOrder(KeyedOrder):
     if epoch.ndim and (epoch == epoch[0]).all():
       epoch, blocks = epoch[0], blocks[0] if blocks.ndim else blocks
     if epoch.ndim or 2 * (high - low) > len(number):
-      block = self._permuted(number, blocks, self._epoch_key("blocks", epoch))
+      block = self._permuted(number, blocks, self.epoch_key("blocks", epoch))
     else:
       # Many rows share few blocks: each block is looked up once.
-      key = self._epoch_key("blocks", epoch)
+      key = self.epoch_key("blocks", epoch)
       block = self._permuted(np.arange(low, high), blocks, key)[number - low]
     return block * self.io_block_size + offset

@@ -89,6 +89,10 @@ PERMUTATIONS: dict[str, Callable[..., np.ndarray]] = {
   "feistel": permute,
   "linear": linear,
 }
+INVERSES: dict[str, Callable[..., np.ndarray]] = {
+  "feistel": inverse,
+  "linear": linear_inverse,
+}
 
 
 def _apply(function, index, size, key) -> np.ndarray:

@@ -25,12 +25,14 @@ class _Layout:
   """Where the blocks of one epoch stand.
 
   Attributes:
-    rows: int64[nb], the first row of each block, in the epoch's order.
+    order: int64[nb], the blocks in the epoch's order.
+    rows: int64[nb], the first row of each of them.
     places: int64[nb + 1], where each of them begins, in positions.
     edges: int64[nw + 1], where each window begins, in positions.
     tail: The number of the tail's window, or -1.
   """
 
+  order: np.ndarray
   rows: np.ndarray
   places: np.ndarray
   edges: np.ndarray
@@ -87,6 +89,28 @@ class UnequalBlockOrder(orders.KeyedOrder):
       first[pick], last[pick] = edges[window], edges[window + 1]
     return first, last
 
+  def sums(
+    self, epoch: int, values: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns prefix sums over windows of values of blocks.
+
+    Args:
+      epoch: The epoch.
+      values: int64[nb], one for each block, as `boundaries` lists them.
+
+    Returns:
+      (positions, sums of the blocks before them), int64[nw + 1] each: where
+      windows begin, and the rows of the epoch.
+    """
+    layout = self._layout(epoch, int(self.boundaries(epoch)[-1]))
+    inside = np.zeros(len(layout.order) + 1, np.int64)
+    np.cumsum(np.asarray(values)[layout.order], out=inside[1:])
+    count = len(layout.order) - self.last_is_tail
+    edges = np.append(np.arange(0, count, self.window_blocks), count)
+    if self.last_is_tail:
+      edges = np.append(edges, count + 1)
+    return layout.edges, inside[edges]
+
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
     rows = np.empty_like(index)
     for pick, layout in self._by_epoch(epoch, size):
@@ -104,8 +128,8 @@ class UnequalBlockOrder(orders.KeyedOrder):
     window = np.searchsorted(layout.edges, first, side="right") - 1
     key = np.where(
       window == layout.tail,
-      self._epoch_key("tail", epoch),
-      hashing.fold(self._epoch_key("window", epoch), window),
+      self.epoch_key("tail", epoch),
+      hashing.fold(self.epoch_key("window", epoch), window),
     )
     place = first + self._permuted(index - first, last - first, key)
     # Bisecting only the blocks of these windows: a third of the time.
@@ -151,7 +175,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
       )
     count = len(lengths) - self.last_is_tail
     order = self._permuted(
-      np.arange(count), max(count, 1), self._epoch_key("blocks", epoch)
+      np.arange(count), max(count, 1), self.epoch_key("blocks", epoch)
     )
     if self.last_is_tail:
       order = np.append(order, count)
@@ -162,6 +186,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
     if self.last_is_tail:
       edges = np.append(edges, places[-1])
     return _Layout(
+      order=order,
       rows=bounds[order],
       places=places,
       edges=edges,

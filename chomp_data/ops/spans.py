@@ -95,6 +95,16 @@ class Spans:
       length = length - self.eos
     return length, column
 
+  def row_sums(self, values: np.ndarray) -> np.ndarray:
+    """Returns int64[num_rows], values of spans summed by row.
+
+    Args:
+      values: int64[N], one for each span.
+    """
+    # Sums of a row stay far below 2**53, where float64 is exact.
+    sums = np.bincount(self.row, values, self.num_rows)
+    return sums.astype(np.int64)
+
   def row_source(self) -> np.ndarray:
     """Returns int32[num_rows], each row's source; -1 for filler rows."""
     out = np.full(self.num_rows, -1, np.int32)

@@ -1,12 +1,12 @@
 """Row sources: ways to choose the spans of rows."""
 
 from chomp_data.sources.bins import BinSource as BinSource
-from chomp_data.sources.bins import PackingReport as PackingReport
 from chomp_data.sources.grid import GridSource as GridSource
 from chomp_data.sources.packing_options import BinOptions as BinOptions
 from chomp_data.sources.packing_options import (
   SequentialOptions as SequentialOptions,
 )
+from chomp_data.sources.packing_report import PackingReport as PackingReport
 from chomp_data.sources.row_source import RowSource as RowSource
 from chomp_data.sources.sequential import SequentialSource as SequentialSource
 from chomp_data.sources.shuffle_options import ShuffleOptions as ShuffleOptions

@@ -27,6 +27,7 @@ from chomp_data.sources import fillers
 from chomp_data.sources import grid
 from chomp_data.sources import options as options_lib
 from chomp_data.sources import packed_windows
+from chomp_data.sources import packing_report
 from chomp_data.sources import row_source
 from chomp_data.sources.packing_options import BinOptions
 from chomp_data.stores import side_index
@@ -38,44 +39,6 @@ _PACKING_RATE = 4e5
 _SAMPLED_WINDOWS = 4
 # Below this, packing everything takes under a tenth of a second.
 _BAR_DOCUMENTS = 50_000
-
-
-@dataclasses.dataclass(frozen=True)
-class PackingReport:
-  """What an epoch's packing comes to.
-
-  Attributes:
-    rows: Rows of the first epoch.
-    tokens: Tokens in them, added ones included.
-    documents: Documents of the store.
-    empty: Documents of no token, skipped.
-    long: Documents longer than a row.
-    lost: Tokens that `long_documents` truncates or drops.
-    cut: Documents of which a part that fits in a row was cut, in the windows
-      looked at (always 0 for 'ffd').
-    looked_at: Documents of those windows.
-    seq_len: Positions of a row.
-  """
-
-  rows: int
-  tokens: int
-  documents: int
-  empty: int
-  long: int
-  lost: int
-  cut: int
-  looked_at: int
-  seq_len: int
-
-  @property
-  def utilisation(self) -> float:
-    """Share of positions that hold a token."""
-    return self.tokens / (self.rows * self.seq_len)
-
-  @property
-  def padding(self) -> float:
-    """Share of positions that are filler."""
-    return 1 - self.utilisation
 
 
 class BinSource(row_source.RowSource):
@@ -191,6 +154,19 @@ class BinSource(row_source.RowSource):
     """Returns the first row of each packing window; see `RowSource`."""
     return self.row_starts(epoch)
 
+  def epochs_alike(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `RowSource`."""
+    return unit != "loss_tokens" or not self.options.orders_differ
+
+  def block_units(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the tokens before each packing window; see `RowSource`."""
+    if unit != "tokens":
+      return None
+    tokens = self._documents.window_tokens(self._order_epoch(epoch))
+    sums = np.zeros(len(tokens) + 1, np.int64)
+    np.cumsum(tokens, out=sums[1:])
+    return sums
+
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     rows = np.asarray(rows, np.int64)
@@ -204,7 +180,7 @@ class BinSource(row_source.RowSource):
     parts = [self._plan(epoch[pick], index[pick]) for pick in picks]
     return spans_lib.merged(parts, picks)
 
-  def report(self) -> PackingReport:
+  def report(self) -> packing_report.PackingReport:
     """Returns utilisation, padding and cut documents of the first epoch.
 
     With 'exact' a few windows are packed to see how many documents they cut.
@@ -217,7 +193,7 @@ class BinSource(row_source.RowSource):
       for window in shown.tolist():
         contents = self._documents.contents(np.asarray([window]), 0)
         cut += self._pack(contents, window, 0).num_cut
-    return PackingReport(
+    return packing_report.PackingReport(
       rows=len(self),
       tokens=totals.tokens,
       documents=totals.documents,
@@ -248,23 +224,14 @@ class BinSource(row_source.RowSource):
 
   def describe(self) -> str:
     """Returns the summary for the log: windows, utilisation, what was cut."""
-    report = self.report()
-    windows = self._documents.order.num_windows
-    cut = ""
-    if self.options.packing_algorithm == "exact":
-      cut = (
-        f", {report.cut} of the first {report.looked_at} documents cut to"
-        " fill rows"
-      )
-    lost = f", {report.lost} tokens lost" if report.lost else ""
-    return (
-      f"[{self.name}] bin: {self.options.packing_algorithm} over {windows}"
-      f" windows of {self.options.packing_buffer_docs} documents,"
-      f" {report.rows} rows an epoch\n"
-      f"  {report.documents} documents ({report.empty} empty, skipped;"
-      f" {report.long} longer than a row: {self.options.long_documents}{lost}),"
-      f" {report.tokens} tokens{cut}\n"
-      f"  utilisation {report.utilisation:.4%}, padding {report.padding:.4%}"
+    return "\n".join(
+      [
+        f"[{self.name}] bin: {self.options.packing_algorithm} over"
+        f" {self._documents.order.num_windows} windows of"
+        f" {self.options.packing_buffer_docs} documents, {len(self)} rows an"
+        " epoch",
+        *self.report().lines(self.options),
+      ]
     )
 
   def _check(self, path: str) -> None:

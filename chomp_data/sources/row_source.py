@@ -98,6 +98,38 @@ class RowSource(abc.ABC):
     tokens = block_rows * self.seq_len
     return math.ceil(tokens / self.store.chunk_tokens) + 1
 
+  def epochs_alike(self, unit: str) -> bool:
+    """Returns whether every epoch consumes the same number of units.
+
+    Args:
+      unit: 'tokens', 'rows' or 'loss_tokens'.
+    """
+    del unit
+    return False
+
+  def alike_rows(self, unit: str) -> tuple[int, list[int], list[int]] | None:
+    """Returns what rows consume where they all consume the same, but for few.
+
+    Args:
+      unit: As in `epochs_alike`.
+
+    Returns:
+      (units of a row, the rows of an epoch that consume less, what those
+      consume), or None where rows vary.
+    """
+    del unit
+    return None
+
+  def block_units(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the units before each of `block_starts`, where they are known.
+
+    Args:
+      epoch: The epoch.
+      unit: As in `epochs_alike`.
+    """
+    del epoch, unit
+    return None
+
   def read_group(self, row: int) -> tuple[int, int]:
     """Returns rows first .. last - 1 around a row that are best read together.
 

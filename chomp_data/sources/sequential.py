@@ -102,6 +102,22 @@ class SequentialSource(row_source.RowSource):
     whole, rest = divmod(self._num_tokens, self.seq_len)
     return whole + (rest > 0 and self.options.tail == "pad")
 
+  def epochs_alike(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `RowSource`."""
+    return unit != "loss_tokens" or not self.options.orders_differ
+
+  def alike_rows(self, unit: str) -> tuple[int, list[int], list[int]] | None:
+    """Returns whole rows and the tail; see `RowSource`."""
+    if unit != "tokens":
+      return None
+    rest = self._num_tokens % self.seq_len
+    padded = rest > 0 and self.options.tail == "pad"
+    return (
+      (self.seq_len, [len(self) - 1], [rest])
+      if padded
+      else (self.seq_len, [], [])
+    )
+
   def block_chunks(self, block_rows: float) -> int:
     """Returns how many chunks a block touches; see `RowSource`."""
     chunks, rest = divmod(block_rows * self.seq_len, self.store.chunk_tokens)

@@ -7,6 +7,7 @@ from absl import logging
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.index import finding
 from chomp_data.index import orders
 from chomp_data.index import unequal_blocks
 from chomp_data.ops import spans as spans_lib
@@ -117,6 +118,43 @@ class ShuffledSource(row_source.RowSource):
     first, last = self._order.window_bounds(index, epoch, size)
     return int((start + first)[0]), int((start + last)[0])
 
+  def alike(
+    self, epoch: int, unit: str
+  ) -> tuple[int, list[int], list[int]] | None:
+    """Returns `alike_rows` of the wrapped source, as positions of an epoch."""
+    alike = self.rows.alike_rows(unit)
+    if alike is None:
+      return None
+    each, odd, own = alike
+    size = self._size(epoch)
+    placed = sorted(
+      (finding.find(self._order, row, epoch, size), units)
+      for row, units in zip(odd, own, strict=True)
+    )
+    return each, [p for p, _ in placed], [units for _, units in placed]
+
+  def unit_edges(
+    self, epoch: int, unit: str
+  ) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns where units before a position are known without planning.
+
+    Args:
+      epoch: The epoch.
+      unit: As in `RowSource.epochs_alike`.
+
+    Returns:
+      (positions, units before them), int64[n + 1] each, from 0 to the rows of
+      the epoch; None where an epoch must be passed over.
+    """
+    units = self.rows.block_units(epoch, unit)
+    if units is None:
+      return None
+    if self.options.kind == "none":
+      return self._block_starts(epoch), units
+    if isinstance(self._order, unequal_blocks.UnequalBlockOrder):
+      return self._order.sums(epoch, np.diff(units))
+    return None
+
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides this source's rows, as JSON values."""
     shuffle = dataclasses.asdict(self.options)
@@ -144,6 +182,10 @@ class ShuffledSource(row_source.RowSource):
     if self.options.kind == "era":
       how.append(f"era_length={self.options.era_length}")
     return f"{self.rows.describe()}\n  {' '.join(how)}"
+
+  def _size(self, epoch: int) -> int:
+    first, last = self.rows.first_row(np.asarray([epoch, epoch + 1])).tolist()
+    return last - first
 
   def _block_starts(self, epoch: int) -> np.ndarray:
     starts = self.rows.block_starts(epoch)

@@ -131,6 +131,15 @@ class SpliceSource(row_source.RowSource):
       segment=np.ones(len(row), np.int32),
     )
 
+  def epochs_alike(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `RowSource`.
+
+    Jitter moves copies and never shortens them; axes in another order each
+    epoch may leave other pairs out.
+    """
+    del unit
+    return not (self.options.shuffle_content or self.options.shuffle_offsets)
+
   def quotas(self) -> np.ndarray:
     """Returns int64[D], rows of an epoch by selected document."""
     return self._schedule.quotas()

@@ -4,14 +4,47 @@ A *cell* is (document, index): a position that holds token `index` of a
 document, added BOS and EOS included.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
 
 from chomp_data.ops import placing
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_source
 
 Cell = tuple[int, int]
+
+
+def documents_of(lengths: Sequence[int]) -> list[np.ndarray]:
+  """Returns documents of some lengths; no two tokens nearby are equal."""
+  tokens = 3 + np.arange(sum(lengths)) % 250
+  return np.split(tokens, np.cumsum(lengths)[:-1])
+
+
+def rows_of(source: row_source.RowSource, epoch: int = 0) -> np.ndarray:
+  """Returns the numbers of an epoch's rows, int64[N]."""
+  first, last = source.first_row(np.asarray([epoch, epoch + 1])).tolist()
+  return np.arange(first, last)
+
+
+def read(
+  source: row_source.RowSource, rows: Sequence[int] | np.ndarray
+) -> dict[str, np.ndarray]:
+  """Returns all fields of rows, the optional ones too."""
+  return source.read(
+    source.plan(np.asarray(rows, np.int64)), row_source.OPTIONAL_FIELDS
+  )
+
+
+def check_fields(
+  found: Mapping[str, np.ndarray], expected: Mapping[str, np.ndarray]
+) -> None:
+  """Raises AssertionError unless fields are equal, and of the same dtypes."""
+  np.testing.assert_equal(sorted(found), sorted(expected))
+  for name, value in expected.items():
+    np.testing.assert_equal(found[name].dtype, value.dtype, name)
+    np.testing.assert_array_equal(found[name], value, name)
 
 
 def with_added(

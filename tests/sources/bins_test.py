@@ -4,10 +4,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import itertools
-import os
-import pathlib
 import pickle
-import shutil
 import sys
 
 import hypothesis
@@ -20,22 +17,16 @@ from chomp_data import sources
 from chomp_data import stores
 from chomp_data.index import packing
 from chomp_data.sources import packed_windows as packed_windows_lib
-from chomp_data.stores import side_index
+from chomp_data.sources import row_source
 from chomp_data.testing import packed
-from chomp_data.testing import stores as testing_stores
 
 PAD, EOS, BOS = 0, 1, 2
-EXTRA = ("attention_mask", "next_token")
 
 
 def make(store, seq_len, seed=0, **options):
   return sources.BinSource(
     store, sources.BinOptions(**options), seq_len=seq_len, seed=seed
   )
-
-
-def read(source, rows):
-  return source.read(source.plan(np.asarray(rows)), EXTRA)
 
 
 def documents_in(rows):
@@ -48,13 +39,15 @@ LENGTHS = [3, 5, 2, 4, 2]
 
 
 def in_order(source, epoch=0):
-  return documents_in(packed.cells_of(source.plan(packed.rows_of(source, epoch))))
+  return documents_in(
+    packed.cells_of(source.plan(packed.rows_of(source, epoch)))
+  )
 
 
 def test_seed_003_first_fit_decreasing_fills_rows(make_store):
   source = make(make_store(packed.documents_of(LENGTHS)), 8, shuffle_rows=False)
   assert in_order(source) == [[0, 1], [2, 3, 4]]
-  batch = read(source, range(2))
+  batch = packed.read(source, range(2))
   assert batch["segment_ids"].tolist() == [
     [1, 1, 1, 2, 2, 2, 2, 2],
     [1, 1, 2, 2, 2, 2, 3, 3],
@@ -65,7 +58,7 @@ def test_seed_003_first_fit_decreasing_fills_rows(make_store):
 
 def test_seed_003_pad_positions_have_the_pad_token_and_segment_0(make_store):
   source = make(make_store(packed.documents_of([3, 3])), 4)
-  batch = read(source, range(2))
+  batch = packed.read(source, range(2))
   assert batch["tokens"][:, 3].tolist() == [PAD, PAD]
   assert batch["segment_ids"].tolist() == [[1, 1, 1, 0]] * 2
   assert batch["loss_mask"].tolist() == [[1, 1, 0, 0]] * 2
@@ -86,7 +79,7 @@ def test_exact_rows_cut_what_does_not_fit(make_store):
     packing_algorithm="exact",
     shuffle_rows=False,
   )
-  batch = read(source, range(2))
+  batch = packed.read(source, range(2))
   assert batch["tokens"].tolist() == [[3, 4, 5, 9, 10], [6, 7, 8, 11, PAD]]
   # The cut document goes on in the other row: its label is known.
   assert batch["next_token"].tolist() == [11, PAD]
@@ -125,7 +118,7 @@ def test_a_truncated_document_has_no_eos_and_no_label_after_its_end(make_store):
       long_documents=policy,
       shuffle_rows=False,
     )
-    batch = read(source, np.arange(len(source)))
+    batch = packed.read(source, np.arange(len(source)))
     assert batch["tokens"].tolist() == tokens
     assert batch["next_token"].tolist() == following
     assert batch["loss_mask"][0].tolist() == [1, 1, 1, policy == "cut"]
@@ -150,7 +143,7 @@ def test_windows_of_nothing_have_no_row(make_store):
     assert sorted(in_order(source)) == sorted(
       [[2], [3], [6]] if algorithm == "ffd" else in_order(source)
     )
-    assert read(source, np.empty(0, np.int64))["tokens"].shape == (0, 4)
+    assert packed.read(source, np.empty(0, np.int64))["tokens"].shape == (0, 4)
     assert source.report().empty == 4
     assert "4 empty, skipped" in source.describe()
 
@@ -223,7 +216,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   for epoch in range(3):
     rows = packed.rows_of(source, epoch)
     spans = source.plan(rows)
-    batch = source.read(spans, EXTRA)
+    batch = source.read(spans, row_source.OPTIONAL_FIELDS)
     found = packed.cells_of(spans)
     assert collections.Counter(c for row in found for c in row) == {
       (d, i): 1 for d, tokens in enumerate(kept) for i in range(len(tokens))
@@ -243,7 +236,50 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   number = st.integers(0, len(every["tokens"]) - 1)
   rows = np.asarray(data.draw(st.lists(number, max_size=8)), np.int64)
   fresh = make(store, seq_len, seed, **options)
-  packed.check_fields(read(fresh, rows), {k: v[rows] for k, v in every.items()})
+  packed.check_fields(
+    packed.read(fresh, rows), {k: v[rows] for k, v in every.items()}
+  )
+
+
+def check_windows(source, epoch, found, kept):
+  """Checks that windows hold what they should, in as many rows."""
+  starts = source.block_starts(epoch)
+  options, size = source.options, source.options.packing_buffer_docs
+  assert starts[0] == 0
+  assert starts[-1] == len(found)
+  assert len(starts) - 1 == -(-len(kept) // size)
+  of_documents = {}
+  for window, (first, last) in enumerate(itertools.pairwise(starts.tolist())):
+    inside = {d for row in documents_in(found[first:last]) for d in row}
+    for document in inside:
+      assert of_documents.setdefault(document, window) == window
+    tokens = sum(len(kept[d]) for d in inside)
+    assert len(inside) <= size
+    if options.packing_algorithm == "exact":
+      assert last - first == -(-tokens // source.seq_len)
+    if options.shuffle_documents == "none":
+      own = range(window * size, min((window + 1) * size, len(kept)))
+      assert inside == {d for d in own if kept[d]}
+    if (
+      options.packing_algorithm == "ffd" and options.shuffle_documents == "none"
+    ):
+      lengths = np.asarray([len(kept[d]) for d in sorted(inside)], np.int64)
+      pieces = packing.cut_pieces(lengths, source.seq_len)
+      bins, num = packing.first_fit_decreasing(
+        pieces.length, source.seq_len, options.packing_max_docs_per_bin
+      )
+      named = [sorted(inside)[slot] for slot in pieces.slot]
+      expected = [
+        [(named[i], int(pieces.start[i])) for i in np.flatnonzero(bins == b)]
+        for b in range(num)
+      ]
+      heads = [
+        [c for i, c in enumerate(row) if i == 0 or c[0] != row[i - 1][0]]
+        for row in found[first:last]
+      ]
+      if options.shuffle_rows:
+        expected, heads = sorted(expected), sorted(heads)
+      assert heads == expected
 
 
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
@@ -265,7 +301,7 @@ def test_large_corpora_lose_nothing(make_store, algorithm, kind):
   full = packed.with_added(documents, source.layout)
   for epoch in range(2):
     rows = packed.rows_of(source, epoch)
-    batch = read(source, rows)
+    batch = packed.read(source, rows)
     found = packed.cells_of(source.plan(rows))
     cells = [cell for row in found for cell in row]
     assert len(cells) == len(set(cells)) == sum(map(len, full))
@@ -274,12 +310,15 @@ def test_large_corpora_lose_nothing(make_store, algorithm, kind):
   order = random.permutation(len(rows))
   for part in np.array_split(rows[order], 9):
     packed.check_fields(
-      read(source, part), {k: v[part - rows[0]] for k, v in batch.items()}
+      packed.read(source, part),
+      {k: v[part - rows[0]] for k, v in batch.items()},
     )
 
 
 def test_rows_of_a_window_are_shuffled_and_epochs_differ(make_store):
-  source = make(make_store(packed.documents_of([4] * 60)), 4, packing_buffer_docs=20)
+  source = make(
+    make_store(packed.documents_of([4] * 60)), 4, packing_buffer_docs=20
+  )
   first, second = (in_order(source, epoch) for epoch in (0, 1))
   assert first != second
   for epoch in (first, second):
@@ -290,6 +329,18 @@ def test_rows_of_a_window_are_shuffled_and_epochs_differ(make_store):
       assert sorted(own) == list(range(20 * window, 20 * window + 20))
   plain = make(source.store, 4, packing_buffer_docs=20, shuffle_rows=False)
   assert in_order(plain, 0) == in_order(plain, 1) == [[d] for d in range(60)]
+
+
+def reshuffled(make_store, **changes):
+  """Returns a source whose epochs have different numbers of rows."""
+  random = np.random.default_rng(3)
+  options = {
+    "packing_buffer_docs": 8,
+    "shuffle_documents": "full",
+    **changes,
+  }
+  lengths = random.integers(1, 12, 90).tolist()
+  return make(make_store(packed.documents_of(lengths)), 12, **options)
 
 
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
@@ -310,10 +361,10 @@ def test_epochs_of_different_lengths_follow_each_other(make_store, algorithm):
   # A batch across the seam.
   seam = np.arange(starts[1] - 3, starts[1] + 3)
   packed.check_fields(
-    read(other, seam),
+    packed.read(other, seam),
     {
-      name: np.concatenate([before, read(source, seam[3:])[name]])
-      for name, before in read(source, seam[:3]).items()
+      name: np.concatenate([before, packed.read(source, seam[3:])[name]])
+      for name, before in packed.read(source, seam[:3]).items()
     },
   )
 
@@ -322,9 +373,9 @@ def test_a_source_in_another_process_reads_the_same(make_store):
   for algorithm in ("ffd", "exact"):
     source = reshuffled(make_store, packing_algorithm=algorithm)
     rows = np.arange(source.first_row(np.asarray([3]))[0])
-    expected = read(source, rows)
+    expected = packed.read(source, rows)
     copy = pickle.loads(pickle.dumps(source))
-    packed.check_fields(read(copy, rows), expected)
+    packed.check_fields(packed.read(copy, rows), expected)
     assert copy.first_row(np.asarray([5])) == source.first_row(np.asarray([5]))
 
 
@@ -332,7 +383,7 @@ def test_a_source_in_another_process_reads_the_same(make_store):
 def test_threads_may_read_rows_of_different_epochs(make_store, algorithm):
   source = reshuffled(make_store, packing_algorithm=algorithm)
   starts = source.first_row(np.arange(4))
-  expected = read(source, np.arange(starts[-1]))["tokens"]
+  expected = packed.read(source, np.arange(starts[-1]))["tokens"]
   shared, wrong = reshuffled(make_store, packing_algorithm=algorithm), []
 
   def work(seed):
@@ -342,7 +393,7 @@ def test_threads_may_read_rows_of_different_epochs(make_store, algorithm):
       rows = random.integers(first, last, 5)
       try:
         np.testing.assert_array_equal(
-          read(shared, rows)["tokens"], expected[rows]
+          packed.read(shared, rows)["tokens"], expected[rows]
         )
       except Exception as error:
         wrong.append(error)
@@ -381,10 +432,34 @@ def test_windows_that_do_not_fit_in_memory_are_packed_again(
   source = make(
     make_store(packed.documents_of([3, 5, 2, 4] * 8)), 8, packing_buffer_docs=8
   )
-  expected = read(source, np.arange(len(source)))
+  expected = packed.read(source, np.arange(len(source)))
   for rows in np.random.default_rng(0).integers(0, len(source), (50, 3)):
-    found = read(source, rows)
+    found = packed.read(source, rows)
     packed.check_fields(found, {k: v[rows] for k, v in expected.items()})
+
+
+def test_a_window_that_cannot_be_read_spoils_no_other(make_store, monkeypatch):
+  store = make_store(packed.documents_of([3, 5, 2, 4] * 8))
+  source = make(store, 8, packing_buffer_docs=8)
+  starts = source.block_starts(0)
+  expected = packed.read(source, np.arange(len(source)))
+  fresh = make(store, 8, packing_buffer_docs=8)
+  fresh.plan(starts[3:4])
+  rows_of_bins, calls = packing.rows_of_bins, []
+
+  def fail_once(*args):
+    calls.append(args)
+    if len(calls) == 2:
+      raise stores.StoreError("the disk is gone")
+    return rows_of_bins(*args)
+
+  monkeypatch.setattr(packing, "rows_of_bins", fail_once)
+  with pytest.raises(stores.StoreError, match="the disk is gone"):
+    fresh.plan(starts[[0, 1]])
+  for rows in (starts[:1], starts[1:2], starts[:4]):
+    packed.check_fields(
+      packed.read(fresh, rows), {k: v[rows] for k, v in expected.items()}
+    )
 
 
 def test_rows_of_the_first_epoch_are_a_grain_source(make_store):

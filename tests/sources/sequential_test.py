@@ -1,8 +1,6 @@
 """The sequential packer: one stream of documents, cut every seq_len."""
 
 import dataclasses
-import itertools
-import os
 import pickle
 
 import hypothesis
@@ -14,21 +12,16 @@ from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.sources import documents as documents_lib
+from chomp_data.sources import row_source
 from chomp_data.testing import packed
-from chomp_data.testing import stores as testing_stores
 
 PAD, EOS, BOS = 0, 1, 2
-EXTRA = ("attention_mask", "next_token")
 
 
 def make(store, seq_len, seed=0, **options):
   return sources.SequentialSource(
     store, sources.SequentialOptions(**options), seq_len=seq_len, seed=seed
   )
-
-
-def read(source, rows):
-  return source.read(source.plan(np.asarray(rows)), EXTRA)
 
 
 # --- worked examples -------------------------------------------------------
@@ -38,7 +31,7 @@ ABC = [[10, 11, 12], [20], [30, 31, 32, 33, 34]]
 
 
 def test_seed_003_documents_become_one_stream_cut_every_seq_len(make_store):
-  batch = read(make(make_store(ABC), 4), range(3))
+  batch = packed.read(make(make_store(ABC), 4), range(3))
   packed.check_fields(
     batch,
     {
@@ -65,7 +58,7 @@ def test_seed_003_documents_become_one_stream_cut_every_seq_len(make_store):
 
 def test_eos_after_the_cut_stands_alone_in_its_document_s_segment(make_store):
   source = make(make_store([[10, 11, 12], [20]]), 3, add_eos=True)
-  batch = read(source, range(2))
+  batch = packed.read(source, range(2))
   assert batch["tokens"].tolist() == [[10, 11, 12], [EOS, 20, EOS]]
   assert batch["segment_ids"].tolist() == [[1, 1, 1], [1, 2, 2]]
   assert batch["positions"].tolist() == [[0, 1, 2], [0, 0, 1]]
@@ -75,7 +68,7 @@ def test_eos_after_the_cut_stands_alone_in_its_document_s_segment(make_store):
 
 def test_bos_before_the_cut_stands_alone_in_its_document_s_segment(make_store):
   source = make(make_store([[10, 11], [20, 21]]), 4, add_bos=True)
-  batch = read(source, range(2))
+  batch = packed.read(source, range(2))
   assert batch["tokens"].tolist() == [[BOS, 10, 11, BOS], [20, 21, PAD, PAD]]
   assert batch["segment_ids"].tolist() == [[1, 1, 1, 2], [1, 1, 0, 0]]
   assert batch["loss_mask"].tolist() == [[1, 1, 0, 1], [1, 0, 0, 0]]
@@ -84,7 +77,7 @@ def test_bos_before_the_cut_stands_alone_in_its_document_s_segment(make_store):
 
 def test_added_tokens_make_no_document_of_an_empty_one(make_store):
   source = make(make_store([[], [10], [], []]), 3, add_bos=True, add_eos=True)
-  assert read(source, [0])["tokens"].tolist() == [[BOS, 10, EOS]]
+  assert packed.read(source, [0])["tokens"].tolist() == [[BOS, 10, EOS]]
   assert len(source) == 1
   assert "3 empty, skipped" in source.describe()
 
@@ -103,19 +96,19 @@ def test_the_tail_is_padded_or_dropped(make_store):
   for tail in ("pad", "drop"):
     assert len(make(store, 3, tail=tail)) == 3
   # The next epoch begins anew, not with what was left.
-  batch = read(make(store, 4, tail="drop"), [1, 2])
+  batch = packed.read(make(store, 4, tail="drop"), [1, 2])
   assert batch["tokens"].tolist() == [[30, 31, 32, 33], [10, 11, 12, 20]]
 
 
 def test_filler_may_be_eos_and_positions_may_go_on(make_store):
   source = make(make_store(ABC), 4, filler="eos")
-  batch = read(source, [2])
+  batch = packed.read(source, [2])
   assert batch["tokens"].tolist() == [[34, EOS, EOS, EOS]]
   # Filler, not an EOS of the document: in no segment, and no label.
   assert batch["segment_ids"].tolist() == [[1, 0, 0, 0]]
   assert not batch["loss_mask"].any()
   source = make(make_store(ABC), 4, reset_positions=False)
-  assert read(source, [0])["positions"].tolist() == [[0, 1, 2, 3]]
+  assert packed.read(source, [0])["positions"].tolist() == [[0, 1, 2, 3]]
 
 
 # --- laws ------------------------------------------------------------------
@@ -162,7 +155,7 @@ def test_every_epoch_is_the_stream_of_its_documents(
   for epoch in range(3):
     rows = packed.rows_of(source, epoch)
     spans = source.plan(rows)
-    batch = source.read(spans, EXTRA)
+    batch = source.read(spans, row_source.OPTIONAL_FIELDS)
     found = packed.cells_of(spans)
     # Which documents come in which order is the order's business; that each
     # comes once, whole, and cut only where a row ends is the packer's.
@@ -184,7 +177,9 @@ def test_every_epoch_is_the_stream_of_its_documents(
   number = st.integers(0, len(every["tokens"]) - 1)
   rows = np.asarray(data.draw(st.lists(number, max_size=8)), np.int64)
   fresh = make(source.store, seq_len, seed, **options)
-  packed.check_fields(read(fresh, rows), {k: v[rows] for k, v in every.items()})
+  packed.check_fields(
+    packed.read(fresh, rows), {k: v[rows] for k, v in every.items()}
+  )
 
 
 def test_long_streams_are_cut_in_every_order(make_store):
@@ -205,14 +200,16 @@ def test_long_streams_are_cut_in_every_order(make_store):
     full = packed.with_added(documents, source.layout)
     for epoch in range(2):
       rows = packed.rows_of(source, epoch)
-      batch = read(source, rows)
+      batch = packed.read(source, rows)
       found = packed.cells_of(source.plan(rows))
       cells = [cell for row in found for cell in row]
       assert len(cells) == len(set(cells)) == sum(map(len, full))
       packed.check_fields(batch, packed.fields_of(found, full, source.layout))
       for row in (0, 1, len(rows) // 2, len(rows) - 1):
-        one = read(make_like(source), [rows[row]])
-        packed.check_fields(one, {k: v[row : row + 1] for k, v in batch.items()})
+        one = packed.read(make_like(source), [rows[row]])
+        packed.check_fields(
+          one, {k: v[row : row + 1] for k, v in batch.items()}
+        )
 
 
 def make_like(source):
@@ -233,7 +230,8 @@ def test_epochs_have_orders_of_their_own_unless_told_not_to(make_store, kind):
       document_block=4,
     )
     orders = {
-      tuple(source.plan(packed.rows_of(source, epoch)).document) for epoch in range(4)
+      tuple(source.plan(packed.rows_of(source, epoch)).document)
+      for epoch in range(4)
     }
     assert len(orders) == different
 
@@ -262,8 +260,10 @@ def test_a_source_in_another_process_reads_the_same(make_store):
     document_block=2,
   )
   rows = np.arange(2 * len(source))
-  expected = read(source, rows)
-  packed.check_fields(read(pickle.loads(pickle.dumps(source)), rows), expected)
+  expected = packed.read(source, rows)
+  packed.check_fields(
+    packed.read(pickle.loads(pickle.dumps(source)), rows), expected
+  )
 
 
 def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
@@ -281,7 +281,7 @@ def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
 def test_no_row_is_a_plan_too(make_store):
   for kind in ("none", "block", "full"):
     source = make(make_store([[], *ABC]), 4, shuffle_documents=kind)
-    batch = read(source, np.empty(0, np.int64))
+    batch = packed.read(source, np.empty(0, np.int64))
     assert batch["tokens"].shape == (0, 4)
 
 
@@ -300,10 +300,10 @@ def test_sums_of_many_documents_are_made_once(make_store, monkeypatch):
 
   monkeypatch.setattr(stores.Store, "iter_lengths", counted)
   first = make(store, 5)
-  expected = read(first, np.arange(len(first)))
+  expected = packed.read(first, np.arange(len(first)))
   assert len(passes) == 1
   again = make(store, 5)
-  packed.check_fields(read(again, np.arange(len(again))), expected)
+  packed.check_fields(packed.read(again, np.arange(len(again))), expected)
   # Only what sums depend on makes others.
   make(store, 5, tail="drop", filler="eos")
   make(store, 5, seed=3)

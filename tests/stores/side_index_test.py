@@ -1,4 +1,4 @@
-"""Indexes beside a store: built once, shared, checked, never trusted blindly."""
+"""Indexes beside a store: built once, shared, checked, rebuilt when wrong."""
 
 import json
 import multiprocessing

@@ -1,0 +1,342 @@
+"""What a source's rows consume, as exact prefix sums by random access.
+
+A mix asks how many tokens (or trained positions, or rows) a source's rows
+before row k consume, in the order in which they come. Sums are kept at edges
+some thousand rows apart; between two edges rows are planned on demand, so
+memory does not grow with rows. Where the edges' sums are known from sums of
+documents, or rows are all alike, nothing is passed over; otherwise an epoch is
+planned once, which is said.
+"""
+
+import collections
+from collections.abc import Callable
+import dataclasses
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data.index import units as units_lib
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import shuffled
+
+UNITS = ("tokens", "rows", "loss_tokens")
+
+# Rows between edges where nothing else says where they lie.
+_EDGE_ROWS = 4_096
+_TABLES_KEPT = 16
+_EPOCHS_KEPT = 2
+# From here on a pass takes a second or so, and is said.
+_LONG_PASS = 1_000_000
+_PASS_RATE = 1.5e6  # rows planned a second, on the slow side
+
+
+@dataclasses.dataclass(frozen=True)
+class Alike:
+  """An epoch whose rows all consume the same, but for a few.
+
+  Attributes:
+    size: Rows of the epoch.
+    each: Units of a row.
+    odd: Positions of rows that consume less, ascending.
+    own: What those consume.
+  """
+
+  size: int
+  each: int
+  odd: tuple[int, ...]
+  own: tuple[int, ...]
+
+  def before(self, index: np.ndarray) -> np.ndarray:
+    """Returns the units before positions, int64[N]."""
+    sums = index * self.each
+    for position, units in zip(self.odd, self.own, strict=True):
+      sums -= np.where(index > position, self.each - units, 0)
+    return sums
+
+  def below(self, units: int) -> int:
+    """Returns how many positions have less before them."""
+    # Odd rows consume less: their lack moves the answer right.
+    rows = -(-units // self.each)
+    while rows < self.size and self.before(np.asarray([rows]))[0] < units:
+      rows += 1
+    return min(rows, self.size)
+
+
+class Summed:
+  """An epoch with sums at edges, and the rows between them on demand."""
+
+  def __init__(
+    self,
+    positions: np.ndarray,
+    sums: np.ndarray,
+    units_of: Callable[[int, int], np.ndarray],
+  ):
+    """Keeps the edges.
+
+    Args:
+      positions: int64[n + 1], 0 .. rows of the epoch, ascending.
+      sums: int64[n + 1], units of the rows before each.
+      units_of: Returns the units of positions first .. last - 1.
+    """
+    self._positions = positions
+    self._sums = sums
+    self._units_of = units_of
+    self._inner = _Kept()
+    self._tables = _Kept()
+
+  def before(self, index: np.ndarray) -> np.ndarray:
+    """Returns the units before positions, int64[N]."""
+    block = np.searchsorted(self._positions, index, side="right") - 1
+    out = self._sums[block]
+    inside = np.flatnonzero(self._positions[block] != index)
+    for number in np.unique(block[inside]).tolist():
+      here = inside[block[inside] == number]
+      edges, sums = self._edges_in(number)
+      part = np.searchsorted(edges, index[here], side="right") - 1
+      for low in np.unique(part).tolist():
+        pick = here[part == low]
+        table = self._table(edges, sums, low)
+        out[pick] = table[index[pick] - int(edges[low])]
+    return out
+
+  def below(self, units: int) -> int:
+    """Returns how many positions have less before them."""
+    # The last edge with less before it: the answer is right of it.
+    block = int(np.searchsorted(self._sums, units, side="left")) - 1
+    if block < 0:
+      return 0
+    if block == len(self._positions) - 1:
+      return int(self._positions[-1])
+    edges, sums = self._edges_in(block)
+    low = int(np.searchsorted(sums, units, side="left")) - 1
+    if low == len(edges) - 1:
+      return int(edges[-1])
+    table = self._table(edges, sums, low)
+    return int(edges[low]) + int(np.searchsorted(table[:-1], units))
+
+  def _edges_in(self, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (positions, sums) in a block, some thousand rows apart."""
+    first, last = self._positions[block : block + 2].tolist()
+    if last - first <= _EDGE_ROWS:
+      return (
+        self._positions[block : block + 2],
+        self._sums[block : block + 2],
+      )
+    return self._inner.get(
+      block,
+      lambda: summed(first, last, int(self._sums[block]), self._units_of),
+    )
+
+  def _table(self, edges: np.ndarray, sums: np.ndarray, low: int) -> np.ndarray:
+    """Returns int64[n + 1], the sums at positions from an edge to the next."""
+    first, last = edges[low : low + 2].tolist()
+
+    def table():
+      own = np.empty(last - first + 1, np.int64)
+      own[0] = 0
+      np.cumsum(self._units_of(first, last), out=own[1:])
+      return own + sums[low]
+
+    return self._tables.get(first, table)
+
+  @property
+  def total(self) -> int:
+    """Units of the epoch."""
+    return int(self._sums[-1])
+
+
+def summed(
+  first: int, last: int, base: int, units_of: Callable[[int, int], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (positions, sums) of a range by planning all of it.
+
+  Args:
+    first: The first position.
+    last: The position after the last.
+    base: Units before the first.
+    units_of: As in `Summed`.
+  """
+  positions = np.append(np.arange(first, last, _EDGE_ROWS), last)
+  sums = np.empty(len(positions), np.int64)
+  sums[0] = base
+  for i in range(len(positions) - 1):
+    units = units_of(int(positions[i]), int(positions[i + 1]))
+    sums[i + 1] = sums[i] + int(units.sum())
+  return positions, sums
+
+
+class _Kept:
+  """A few values, those used longest ago dropped first."""
+
+  def __init__(self, most: int = _TABLES_KEPT):
+    self._most = most
+    self._values: collections.OrderedDict[int, Any] = collections.OrderedDict()
+
+  def get(self, key: int, make: Callable[[], Any]) -> Any:
+    """Returns the value of a key, made if it is not there."""
+    if key in self._values:
+      self._values.move_to_end(key)
+      return self._values[key]
+    value = make()
+    self._values[key] = value
+    if len(self._values) > self._most:
+      self._values.popitem(last=False)
+    return value
+
+
+class SourceUnits(units_lib.UnitSequence):
+  """The units of a source's rows in its order, through all epochs."""
+
+  def __init__(
+    self, source: shuffled.ShuffledSource, unit: str, max_epochs: int | None
+  ):
+    """Sums nothing yet.
+
+    Args:
+      source: The rows.
+      unit: 'tokens', 'rows' or 'loss_tokens'.
+      max_epochs: Epochs offered, or None for ever.
+    """
+    if unit not in UNITS:
+      raise ValueError(
+        f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}. Choose one."
+      )
+    self._source = source
+    self._unit = unit
+    self._max_epochs = max_epochs
+    self._said = False
+    self._forget()
+
+  def __getstate__(self) -> dict[str, Any]:
+    state = dict(self.__dict__)
+    del state["_epochs"], state["_starts"]
+    return {**state, "_said": True}
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    self.__dict__.update(state)
+    self._forget()
+
+  @property
+  def num_rows(self) -> int | None:
+    """Rows offered, or None for ever."""
+    if self._max_epochs is None:
+      return None
+    return self._first_row(self._max_epochs)
+
+  def before(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the units of rows 0 .. k - 1; see `UnitSequence`."""
+    rows = np.asarray(rows, np.int64)
+    if self._unit == "rows" or not len(rows):
+      return rows.copy()
+    epoch, index = self._source.locate(rows)
+    out = np.empty(len(rows), np.int64)
+    for number in np.unique(epoch).tolist():
+      own = np.flatnonzero(epoch == number)
+      out[own] = self._units_before_epoch(number)
+      # The first position of an epoch needs no sums of that epoch.
+      own = own[index[own] > 0]
+      if own.size:
+        out[own] += self._epoch(number).before(index[own])
+    return out
+
+  def rows_below(self, units: int) -> int:
+    """Returns how many rows have less before them; see `UnitSequence`."""
+    limit = self.num_rows
+    if units <= 0:
+      return 0
+    if self._unit == "rows":
+      found = units
+    else:
+      epoch = self._epoch_of(units)
+      left = units - self._units_before_epoch(epoch)
+      found = self._first_row(epoch) + self._epoch(epoch).below(left)
+    return found if limit is None else min(found, limit)
+
+  def _epoch_of(self, units: int) -> int:
+    """Returns the last epoch offered with fewer units before it."""
+    last = None if self._max_epochs is None else self._max_epochs - 1
+    if self._source.rows.epochs_alike(self._unit):
+      epoch = (units - 1) // max(self._total(0), 1)
+      return epoch if last is None else min(epoch, last)
+    epoch = 0
+    while epoch != last and self._units_before_epoch(epoch + 1) < units:
+      epoch += 1
+    return epoch
+
+  def _total(self, epoch: int) -> int:
+    size = self._first_row(epoch + 1) - self._first_row(epoch)
+    return int(self._epoch(epoch).before(np.asarray([size]))[0])
+
+  def _units_before_epoch(self, epoch: int) -> int:
+    if self._source.rows.epochs_alike(self._unit):
+      return epoch * self._total(0) if epoch else 0
+    while len(self._starts) <= epoch:
+      self._starts.append(self._starts[-1] + self._total(len(self._starts) - 1))
+    return self._starts[epoch]
+
+  def _first_row(self, epoch: int) -> int:
+    return int(self._source.first_row(np.asarray([epoch]))[0])
+
+  def _epoch(self, epoch: int) -> Alike | Summed:
+    return self._epochs.get(epoch, lambda: self._make(epoch))
+
+  def _make(self, epoch: int) -> Alike | Summed:
+    start = self._first_row(epoch)
+    size = self._first_row(epoch + 1) - start
+    alike = self._source.alike(epoch, self._unit)
+    if alike is not None:
+      each, odd, own = alike
+      return Alike(size, each, tuple(odd), tuple(own))
+
+    def units_of(first: int, last: int) -> np.ndarray:
+      rows = np.arange(start + first, start + last)
+      return row_units(self._source.plan(rows), self._unit)
+
+    edges = self._source.unit_edges(epoch, self._unit)
+    if edges is None:
+      edges = self._pass(epoch, size, units_of)
+    return Summed(*edges, units_of)
+
+  def _pass(
+    self, epoch: int, size: int, units_of: Callable[[int, int], np.ndarray]
+  ) -> tuple[np.ndarray, np.ndarray]:
+    if size >= _LONG_PASS and not self._said:
+      logging.warning(
+        "%s: a mix by %s over rows that vary, in this order, plans all %d rows"
+        " of each epoch to sum them (about %.1f s). Sequential rows, and bins"
+        " by tokens with shuffle.kind 'none' or 'block', need no such pass.",
+        self._source.name,
+        self._unit,
+        size,
+        size / _PASS_RATE,
+      )
+      self._said = True
+    began = time.monotonic()
+    edges = summed(0, size, 0, units_of)
+    if size >= _LONG_PASS:
+      logging.info(
+        "%s: summed epoch %d in %.1f s",
+        self._source.name,
+        epoch,
+        time.monotonic() - began,
+      )
+    return edges
+
+  def _forget(self) -> None:
+    self._epochs = _Kept(_EPOCHS_KEPT)
+    self._starts = [0]
+
+
+def row_units(spans: spans_lib.Spans, unit: str) -> np.ndarray:
+  """Returns what each planned row consumes, int64[num_rows].
+
+  Args:
+    spans: The plan.
+    unit: 'tokens' counts positions that are not filler, 'loss_tokens' those
+      whose next token is of the same span, 'rows' is 1.
+  """
+  if unit == "rows":
+    return np.ones(spans.num_rows, np.int64)
+  return spans.row_sums(spans.length - (unit == "loss_tokens"))

@@ -1,0 +1,209 @@
+"""The index of First-Fit-Decreasing: built once, and not trusted blindly."""
+
+import os
+import pathlib
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+from chomp_data import sources
+from chomp_data import stores
+from chomp_data.index import packing
+from chomp_data.stores import side_index
+from chomp_data.testing import packed
+
+LENGTHS = [3, 5, 2, 4] * 8
+
+
+def make(store, seq_len=8, seed=0, name="bin", **options):
+  return sources.BinSource(
+    store,
+    sources.BinOptions(**{"packing_buffer_docs": 8, **options}),
+    seq_len=seq_len,
+    seed=seed,
+    name=name,
+  )
+
+
+@pytest.fixture
+def windows_packed(monkeypatch):
+  """Counts the windows that First-Fit-Decreasing packs."""
+  calls = []
+  first_fit = packing.first_fit_decreasing
+
+  def counted(length, *args, **kwargs):
+    calls.append(len(length))
+    return first_fit(length, *args, **kwargs)
+
+  monkeypatch.setattr(packing, "first_fit_decreasing", counted)
+  return calls
+
+
+def index_of(store):
+  """Returns the directory of the one FFD index of a store."""
+  (directory,) = pathlib.Path(f"{store.path}.index").glob("ffd-*")
+  return directory
+
+
+def test_an_index_is_built_once(make_store, windows_packed):
+  store = make_store(packed.documents_of(LENGTHS))
+  first = make(store)
+  assert windows_packed == [8] * 4
+  rows = np.arange(2 * len(first))
+  expected = packed.read(first, rows)
+  for _ in range(2):
+    again = make(stores.open_store(store.path))
+    packed.check_fields(packed.read(again, rows), expected)
+  copy = pickle.loads(pickle.dumps(first))
+  packed.check_fields(packed.read(copy, rows), expected)
+  # What rows look like is not what was packed where.
+  make(store, seed=9, filler="eos", shuffle_rows=False)
+  assert len(windows_packed) == 4
+
+
+FULL = {"shuffle_documents": "full"}
+
+
+@pytest.mark.parametrize(
+  ("options", "change"),
+  [
+    ({}, {"seq_len": 9}),
+    ({}, {"packing_buffer_docs": 4}),
+    ({}, {"packing_max_docs_per_bin": 1}),
+    ({}, {"add_eos": True}),
+    ({}, {"add_bos": True}),
+    ({"add_bos": True}, {"add_bos": False, "add_eos": True}),
+    ({"seq_len": 4}, {"long_documents": "drop"}),
+    ({"seq_len": 4}, {"long_documents": "truncate"}),
+    ({}, {"shuffle_documents": "block"}),
+    ({}, FULL),
+    (FULL, {"shuffle_documents": "block"}),
+    (FULL, {"seed": 1}),
+    (FULL, {"name": "other"}),
+    (
+      {"shuffle_documents": "block", "document_block": 2},
+      {"document_block": 4},
+    ),
+  ],
+  ids=str,
+)
+def test_an_index_of_other_options_is_not_used(
+  make_store, windows_packed, options, change
+):
+  documents = packed.documents_of(LENGTHS)
+  store = make_store(documents)
+  make(store, **options)
+  del windows_packed[:]
+  source = make(store, **{**options, **change})
+  assert windows_packed
+  # As where there was no other before.
+  fresh = make(make_store(documents), **{**options, **change})
+  rows = packed.rows_of(fresh)
+  packed.check_fields(packed.read(source, rows), packed.read(fresh, rows))
+
+
+def test_an_index_of_another_store_at_the_same_path_is_not_used(
+  make_store, windows_packed
+):
+  one = make_store(packed.documents_of([3, 5, 2, 4]))
+  make(one)
+  other = make_store(packed.documents_of([5, 3, 4, 2]))
+  expected = packed.read(make(other), [0, 1])
+  shutil.rmtree(one.path)
+  os.rename(other.path, one.path)
+  del windows_packed[:]
+  source = make(stores.open_store(one.path))
+  assert len(windows_packed) == 1
+  packed.check_fields(packed.read(source, [0, 1]), expected)
+
+
+def test_each_epoch_of_shuffled_documents_has_an_index(
+  make_store, windows_packed
+):
+  store = make_store(packed.documents_of(LENGTHS))
+  make(store, **FULL).first_row(np.asarray([3]))
+  assert len(windows_packed) == 12
+  make(store, **FULL).first_row(np.asarray([3]))
+  assert len(windows_packed) == 12
+  # Without an order of its own for each there is one.
+  make(store, reshuffle_documents=False, **FULL).first_row(np.asarray([3]))
+  assert len(windows_packed) == 12
+
+
+@pytest.mark.parametrize("name", ["rows", "piece_ends", "bins", "header"])
+def test_a_damaged_index_is_built_again(make_store, windows_packed, name):
+  store = make_store(packed.documents_of(LENGTHS))
+  expected = packed.read(make(store), np.arange(14))
+  (file,) = index_of(store).glob(f"{name}.*")
+  data = file.read_bytes()
+  for damaged in (
+    data[:-1],
+    b"",
+    bytes([data[0] ^ 1]) + data[1:],
+    data[:-1] + bytes([data[-1] ^ 128]),
+    b"null",
+  ):
+    file.write_bytes(damaged)
+    del windows_packed[:]
+    source = make(store)
+    assert len(windows_packed) == 4
+    packed.check_fields(packed.read(source, np.arange(14)), expected)
+    assert file.read_bytes() == data
+
+
+def test_a_large_index_is_checked_where_it_is_read(make_store, monkeypatch):
+  monkeypatch.setattr(side_index, "_CHECKED_AT_OPEN", 0)
+  store = make_store(packed.documents_of(LENGTHS))
+  make(store)
+  file = index_of(store) / "bins.bin"
+  data = bytearray(file.read_bytes())
+  data[40] ^= 1
+  file.write_bytes(data)
+  source = make(store)
+  with pytest.raises(stores.StoreError, match=r"bins\.bin: page 0 must have"):
+    source.plan(np.arange(1))
+  shutil.rmtree(file.parent)
+  assert len(packed.read(make(store), [0])["tokens"]) == 1
+
+
+@pytest.mark.parametrize(
+  "packed_as",
+  [
+    pytest.param(lambda n: (np.zeros(n, np.int64), 1), id="overfull"),
+    pytest.param(lambda n: (np.arange(n), n + 1), id="an empty row"),
+    pytest.param(lambda n: (np.arange(n) + 1, n), id="a row too many"),
+    pytest.param(lambda n: (np.arange(n - 1), n - 1), id="a piece too few"),
+    pytest.param(
+      lambda n: (np.full(n, 2**32 - 1), n), id="a row beyond memory"
+    ),
+  ],
+)
+def test_an_index_that_cannot_be_right_is_refused(
+  make_store, monkeypatch, packed_as
+):
+  store = make_store(packed.documents_of([3, 5, 2, 4] * 2))
+  with monkeypatch.context() as patch:
+    patch.setattr(
+      packing, "first_fit_decreasing", lambda length, *_: packed_as(len(length))
+    )
+    make(store, packing_buffer_docs=4)
+  # Its checksums hold, since a faulty packer wrote it.
+  source = make(store, packing_buffer_docs=4)
+  with pytest.raises(
+    stores.StoreError, match=r"window 0 must pack 4 pieces into \d+ rows of 8"
+  ):
+    source.plan(np.arange(1))
+
+
+def test_exact_rows_need_no_index(make_store, windows_packed):
+  store = make_store(packed.documents_of(LENGTHS))
+  source = make(
+    store,
+    packing_algorithm="exact",
+    shuffle_documents="block",
+  )
+  source.first_row(np.asarray([50]))
+  assert not windows_packed
+  assert not os.path.exists(f"{store.path}.index")
