@@ -54,6 +54,35 @@ def row_sources(
   return out
 
 
+def run_rows(
+  run: options_lib.RunOptions,
+) -> tuple[sources_lib.RowSource, dict[str, sources_lib.RowSource]]:
+  """Returns a run's rows in order, and its sources by name and number.
+
+  Args:
+    run: The whole of `config.data`, checked.
+
+  Raises:
+    ConfigError: If options do not fit the stores.
+    StoreError: If a store cannot be opened.
+  """
+  ordered = row_sources(run.data, run.sources)
+  if run.mix is None:
+    (rows,) = ordered.values()
+  else:
+    rows = sources_lib.MixtureSource(
+      ordered,
+      run.mix,
+      seed=run.data.seed,
+      global_batch_size=run.data.global_batch_size,
+      epochs=run.data.epochs,
+      own_weights={n: own.weight for n, own in run.sources.items()},
+      max_epochs={n: own.max_epochs for n, own in run.sources.items()},
+      path=f"{options_lib.PATH}.mix",
+    )
+  return rows, rows.parts()
+
+
 def _row_source(
   name: str,
   source: options_lib.SourceOptions,

@@ -11,6 +11,8 @@ from typing import Any
 from chomp_data import schema
 from chomp_data import sources as sources_lib
 from chomp_data import stores
+from chomp_data.sources import dataset_mix
+from chomp_data.sources import mix_options
 from chomp_data.transforms import formats
 
 PATH = "config.data"
@@ -48,6 +50,9 @@ class DataOptions:
     document_id: Whether batches carry `document_id`.
     shuffle_cache_bytes: Most bytes of the windows of block shuffles, over all
       sources; wider windows are narrowed.
+    dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", each
+      with the rows and shuffle of the declared source of its alias, else of
+      the first one.
     prefetch: Batches kept ready on devices.
     timeout_s: Longest wait for one batch, in seconds.
   """
@@ -66,6 +71,7 @@ class DataOptions:
   lookahead: bool = schema.option(False, schema.boolean())
   document_id: bool = schema.option(False, schema.boolean())
   shuffle_cache_bytes: int = schema.option(2 * 2**30, schema.integer(1, 2**62))
+  dataset_mix: str | None = schema.option(None, schema.optional(schema.text()))
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
 
@@ -80,12 +86,41 @@ class SourceOptions:
     shuffle: The order of its rows.
     array_record: What ArrayRecord files do not say of themselves, where the
       path is of such files; else None.
+    weight: Its weight in a mix that has no weights of its own.
+    max_epochs: Passes over it in a mix; None is the run's `epochs`.
   """
 
   store: str
   rows: Any
   shuffle: sources_lib.ShuffleOptions
   array_record: stores.ArrayRecordOptions | None = None
+  weight: float | None = None
+  max_epochs: int | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _MixedOptions:
+  """The fields of a source that only a mix looks at."""
+
+  weight: float | None = schema.option(None, mix_options.WEIGHT)
+  max_epochs: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+  """The whole of `config.data`, checked.
+
+  Attributes:
+    data: The fields beside sources and mix.
+    sources: By name.
+    mix: How they share the run; None for one source alone.
+  """
+
+  data: DataOptions
+  sources: dict[str, SourceOptions]
+  mix: sources_lib.MixOptions | None
 
 
 def _plain(data: Any) -> Any:
@@ -106,16 +141,14 @@ def _plain(data: Any) -> Any:
     ) from error
 
 
-def read(
-  data: Any,
-) -> tuple[DataOptions, dict[str, SourceOptions]]:
+def read(data: Any) -> RunOptions:
   """Checks all that can be checked without reading data.
 
   Args:
     data: `config.data`, a ConfigDict or a mapping.
 
   Returns:
-    The run's options, and its sources' by name.
+    The run's options.
 
   Raises:
     ConfigError: If fields are wrong; all of them are listed.
@@ -131,7 +164,15 @@ def read(
   seq_len = data.get("seq_len")
   if not isinstance(seq_len, int) or seq_len < 2:
     seq_len = None
-  sources, found = _checked_sources(data.get("sources"), seq_len)
+  section, mix_section = data.get("sources"), data.get("mix")
+  if options and options.dataset_mix and isinstance(section, Mapping):
+    section, mix_section, found = _mixed_in_line(
+      options.dataset_mix, section, mix_section
+    )
+    problems += found
+  sources, found = _checked_sources(section, seq_len)
+  problems += found
+  mix, found = _checked_mix(mix_section, sources, bool(found))
   problems += found
   if options and options.seq_len * options.global_batch_size > _MAX_POSITIONS:
     problems.append(
@@ -150,14 +191,54 @@ def read(
       f" {options.batch_format!r}, which has no label after the last column,"
       f" got True. Unset it, or use one of {', '.join(able)}."
     )
-  if data.get("mix"):
-    problems.append(
-      f"`{PATH}.mix` must be unset for one source, got"
-      f" {data['mix']!r}. Unset it."
-    )
   if problems or options is None:
     raise schema.ConfigError(problems)
-  return options, sources
+  return RunOptions(options, sources, mix)
+
+
+def _mixed_in_line(
+  text: str, section: Mapping, mix: Any
+) -> tuple[Mapping, Any, list[str]]:
+  """Returns (sources, mix) with the entries of `dataset_mix` in place."""
+  path = f"{PATH}.dataset_mix"
+  try:
+    entries = dataset_mix.parse(text)
+  except ValueError as error:
+    return section, mix, [f"`{path}`: {error}"]
+  if mix is not None and not isinstance(mix, Mapping):
+    return section, mix, []  # Told when the mix is read.
+  # Seed 004, which writes mixes so, weighs rows.
+  given = {"kind": "weighted", **(mix or {})}
+  found = [
+    f"`{path}` must not be set beside `{PATH}.mix.{name}`, got both. Unset one."
+    for name in ("weights", "stages")
+    if given.get(name) is not None
+  ]
+  default = next(iter(section.values()), None)
+  out = {}
+  for entry in entries:
+    own = section.get(entry.alias, default)
+    if not isinstance(own, Mapping):
+      return section, mix, found
+    own = {k: v for k, v in own.items() if k != "weight"}
+    out[entry.alias] = {**own, "store": entry.path}
+  given["weights"] = {e.alias: float(e.weight) for e in entries}
+  return out, given, found
+
+
+def _checked_mix(
+  section: Any, sources: Mapping[str, SourceOptions], failed: bool
+) -> tuple[sources_lib.MixOptions | None, list[str]]:
+  path = f"{PATH}.mix"
+  if section is None and len(sources) < 2:
+    return None, []
+  mix, problems = schema.read(
+    sources_lib.MixOptions, {} if section is None else section, path
+  )
+  if mix is not None and not failed:
+    weights = {name: source.weight for name, source in sources.items()}
+    problems += mix.problems(path, weights)
+  return mix, problems
 
 
 def _checked_sources(
@@ -174,12 +255,6 @@ def _checked_sources(
       )
     ]
   out, problems = {}, []
-  if len(section) > 1:
-    problems.append(
-      f"`{path}` must hold one source, got {len(section)}"
-      f" ({', '.join(map(str, section))}). Mixing several is not part of"
-      " this version; keep one."
-    )
   for name, entry in section.items():
     source, found = _checked_source(f"{path}.{name}", entry, seq_len)
     problems += found
@@ -197,7 +272,8 @@ def _checked_source(
         path, "a section with `store` and `rows`", entry, "Give it both."
       )
     ]
-  known = ("store", "rows", "shuffle", "array_record")
+  mixed = {k: v for k, v in entry.items() if k in ("weight", "max_epochs")}
+  known = ("store", "rows", "shuffle", "array_record", "weight", "max_epochs")
   problems = [
     schema.unknown_key(path, str(name), known, known)
     for name in entry
@@ -213,6 +289,8 @@ def _checked_source(
         "Make one with tools/prepare.py and name it here.",
       )
     )
+  in_mix, found = schema.read(_MixedOptions, mixed, path)
+  problems += found
   records = None
   if entry.get("array_record") is not None:
     own = f"{path}.array_record"
@@ -239,9 +317,11 @@ def _checked_source(
       " run. Set shuffle.kind to 'none' (shuffle_content and"
       " shuffle_offsets stay allowed)."
     )
-  if problems or shuffle is None:
+  if problems or shuffle is None or in_mix is None:
     return None, problems
-  return SourceOptions(str(store), rows, shuffle, records), []
+  return SourceOptions(
+    str(store), rows, shuffle, records, in_mix.weight, in_mix.max_epochs
+  ), []
 
 
 def _checked_rows(

@@ -20,6 +20,7 @@ import numpy as np
 from chomp_data import composing
 from chomp_data import options as options_lib
 from chomp_data import schema
+from chomp_data import sources as sources_lib
 from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
@@ -42,24 +43,18 @@ _MAX_INT32 = 2**31 - 1
 class Pipeline:
   """A run's whole input: a pure function of the step."""
 
-  def __init__(
-    self,
-    options: options_lib.DataOptions,
-    sources: Mapping[str, options_lib.SourceOptions],
-  ):
+  def __init__(self, run: options_lib.RunOptions):
     """Opens stores and selects documents; reads no token.
 
     Args:
-      options: The run.
-      sources: Its sources by name.
+      run: The whole of `config.data`, checked.
 
     Raises:
       ConfigError: If options do not fit the stores.
       StoreError: If a store cannot be opened.
     """
-    self.options = options
-    self._ordered = composing.row_sources(options, sources)
-    self.sources = {name: own.rows for name, own in self._ordered.items()}
+    self.options = options = run.data
+    rows, self.sources = composing.run_rows(run)
     if options.document_id and any(
       source.store.num_documents > _MAX_INT32
       for source in self.sources.values()
@@ -70,7 +65,6 @@ class Pipeline:
           f" {_MAX_INT32} documents, got True. Unset it."
         ]
       )
-    (rows,) = self._ordered.values()
     self._plan = batches.BatchPlan(
       rows=rows,
       global_batch_size=options.global_batch_size,
@@ -114,6 +108,12 @@ class Pipeline:
     return max(source.store.vocab_size for source in self.sources.values())
 
   @property
+  def mix(self) -> sources_lib.MixtureSource | None:
+    """The mix of the sources, or None for one source alone."""
+    rows = self._plan.rows
+    return rows if isinstance(rows, sources_lib.MixtureSource) else None
+
+  @property
   def source_names(self) -> list[str]:
     """Names by `source_id`."""
     return list(self.sources)
@@ -136,16 +136,21 @@ class Pipeline:
       "train_on_eos": self.options.train_on_eos,
       "lookahead": self.options.lookahead,
       "document_id": self.options.document_id,
-      "sources": {
-        name: {
-          # These two are the run's own, above.
-          field: value
-          for field, value in source.fingerprint().items()
-          if field not in ("seed", "seq_len")
-        }
-        for name, source in self._ordered.items()
-      },
+      **self._source_fingerprints(),
     }
+
+  def _source_fingerprints(self) -> dict[str, Any]:
+    if self.mix is not None:
+      found = self.mix.fingerprint()
+    else:
+      (name,) = self.sources
+      found = {"sources": {name: self._plan.rows.fingerprint()}}
+    # These two are the run's own.
+    found["sources"] = {
+      name: {k: v for k, v in own.items() if k not in ("seed", "seq_len")}
+      for name, own in found["sources"].items()
+    }
+    return found
 
   def validation(self) -> dict[str, row_source.RowSource]:
     """Returns a fixed small (t, s) grid of each source's own documents."""
@@ -282,9 +287,7 @@ class Pipeline:
       f"input: {steps} of [{self.global_batch_size}, {self.seq_len}], seed"
       f" {self.options.seed}, epochs {self.options.epochs or 'for ever'}"
     )
-    return "\n".join(
-      [head, *(source.describe() for source in self._ordered.values())]
-    )
+    return f"{head}\n{self._plan.rows.describe()}"
 
 
 def build(data: Any) -> Pipeline:
@@ -300,7 +303,7 @@ def build(data: Any) -> Pipeline:
     ConfigError: If fields are wrong; all of them are listed.
     StoreError: If a store cannot be opened.
   """
-  return Pipeline(*options_lib.read(data))
+  return Pipeline(options_lib.read(data))
 
 
 def make_iterator(

@@ -55,6 +55,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.epochs = config_dict.placeholder(int)  # None: for ever
   config.data.remainder = "drop"  # or 'pad'
   config.data.worker_count = 0  # child processes that read
+  config.data.dataset_mix = config_dict.placeholder(str)  # "a:0.9 b:0.1"
   config.data.prefetch = 2  # batches kept ready on devices
   config.data.timeout_s = 600.0  # seconds
   config.data.batch_format = "canonical"

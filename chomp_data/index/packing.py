@@ -258,10 +258,10 @@ def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
   length = np.concatenate([pieces.length[fitted], ends - begins])
   bins = np.concatenate([bins[fitted], bin_of])
   order = np.lexsort((start, slot))
-  cut = int(np.sum(np.bincount(owner) > 1))
   return rows_of_bins(
     Pieces(slot[order], start[order], length[order]),
     bins[order],
     num_rows,
-    cut,
+    # No gap is as large as a piece that found no room.
+    num_cut=len(left),
   )

@@ -62,9 +62,7 @@ class BatchPlan:
   @functools.cached_property
   def num_rows(self) -> int | None:
     """Rows of the whole run, filler excluded, or None."""
-    if self.epochs is None:
-      return None
-    return int(self.rows.first_row(np.asarray([self.epochs]))[0])
+    return self.rows.total_rows(self.epochs)
 
   @property
   def num_steps(self) -> int | None:

@@ -2,6 +2,8 @@
 
 from chomp_data.sources.bins import BinSource as BinSource
 from chomp_data.sources.grid import GridSource as GridSource
+from chomp_data.sources.mix_options import MixOptions as MixOptions
+from chomp_data.sources.mixture import MixtureSource as MixtureSource
 from chomp_data.sources.packing_options import BinOptions as BinOptions
 from chomp_data.sources.packing_options import (
   SequentialOptions as SequentialOptions,

@@ -182,7 +182,7 @@ class Documents:
     if self._eos:
       following[(following > 0) & (end == before_eos)] = 2
     # A part of only an EOS begins where the document's tokens end.
-    start = np.minimum(np.maximum(begin - self._bos, 0), stored)
+    start = np.maximum(begin - self._bos, 0)
     return spans_lib.Spans(
       num_rows=num_rows,
       row=row,

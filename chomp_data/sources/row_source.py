@@ -63,6 +63,14 @@ class RowSource(abc.ABC):
     """
     return epoch * len(self)
 
+  def first_row_of(self, epoch: int) -> int:
+    """Returns the number of an epoch's first row."""
+    return int(self.first_row(np.asarray([epoch]))[0])
+
+  def total_rows(self, epochs: int | None) -> int | None:
+    """Returns the rows of a run over so many epochs; None has no end."""
+    return None if epochs is None else self.first_row_of(epochs)
+
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch) of rows, int64[N] each.
 
@@ -187,24 +195,41 @@ class RowSource(abc.ABC):
       last column, or filler.
     """
     tokens = placing.token_grid(spans, self.layout)
+    self.copy_into(spans, tokens)
+    batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
+    if "attention_mask" in extra:
+      batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
+    if "next_token" in extra:
+      known, batch["next_token"] = self.next_tokens(spans)
+      batch["loss_mask"][:, -1] |= known
+    return batch
+
+  def copy_into(self, spans: spans_lib.Spans, tokens: np.ndarray) -> None:
+    """Copies the tokens of planned rows to where they go.
+
+    Args:
+      spans: A plan of this source.
+      tokens: int32[num_rows, seq_len], contiguous.
+    """
     length, column = spans.stored()
     copies = (spans.offset, length, spans.row * self.seq_len + column)
     if self.documents_follow:
       copies = placing.joined_copies(*copies)
     start, length, position = copies
     self.store.copy_tokens(start, length, tokens.reshape(-1), position)
-    batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
-    if "attention_mask" in extra:
-      batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
-    if "next_token" in extra:
-      known, batch["next_token"] = self._next_tokens(spans)
-      batch["loss_mask"][:, -1] |= known
-    return batch
 
-  def _next_tokens(
+  def next_tokens(
     self, spans: spans_lib.Spans
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (whether the document continues bool[N], next token int32[N])."""
+    """Returns what follows the last column of planned rows.
+
+    Args:
+      spans: A plan of this source.
+
+    Returns:
+      Whether the document continues there, bool[num_rows], and its token,
+      int32[num_rows]; filler elsewhere.
+    """
     known = np.zeros(spans.num_rows, np.bool_)
     token = np.full(spans.num_rows, self.layout.filler_id, np.int32)
     if spans.following is not None:

@@ -60,6 +60,7 @@ class ShuffledSource(row_source.RowSource):
     self.store = rows.store
     self.layout = rows.layout
     self.document_slots = rows.document_slots
+    self.documents_follow = rows.documents_follow
     self.windows: shuffle_options.Windows | None = None
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, own_blocks, cache_bytes, path)
@@ -184,8 +185,7 @@ class ShuffledSource(row_source.RowSource):
     return f"{self.rows.describe()}\n  {' '.join(how)}"
 
   def _size(self, epoch: int) -> int:
-    first, last = self.rows.first_row(np.asarray([epoch, epoch + 1])).tolist()
-    return last - first
+    return self.first_row_of(epoch + 1) - self.first_row_of(epoch)
 
   def _block_starts(self, epoch: int) -> np.ndarray:
     starts = self.rows.block_starts(epoch)

@@ -11,10 +11,8 @@ planned once, which is said.
 import collections
 from collections.abc import Callable
 import dataclasses
-import time
 from typing import Any
 
-from absl import logging
 import numpy as np
 
 from chomp_data.index import units as units_lib
@@ -25,6 +23,7 @@ UNITS = ("tokens", "rows", "loss_tokens")
 
 # Rows between edges where nothing else says where they lie.
 _EDGE_ROWS = 4_096
+_GROWN_ROWS = 16 * _EDGE_ROWS
 _TABLES_KEPT = 16
 _EPOCHS_KEPT = 2
 # From here on a pass takes a second or so, and is said.
@@ -69,25 +68,30 @@ class Summed:
 
   def __init__(
     self,
-    positions: np.ndarray,
-    sums: np.ndarray,
+    size: int,
     units_of: Callable[[int, int], np.ndarray],
+    edges: tuple[np.ndarray, np.ndarray] | None,
   ):
-    """Keeps the edges.
+    """Keeps the edges that are known.
 
     Args:
-      positions: int64[n + 1], 0 .. rows of the epoch, ascending.
-      sums: int64[n + 1], units of the rows before each.
+      size: Rows of the epoch.
       units_of: Returns the units of positions first .. last - 1.
+      edges: (positions, units of the rows before each), int64[n + 1] each,
+        from 0 to `size`. None: edges are made as far as they are asked for.
     """
-    self._positions = positions
-    self._sums = sums
+    zero = np.zeros(1, np.int64)
+    self._positions, self._sums = edges or (zero, zero)
+    self._size = size
     self._units_of = units_of
     self._inner = _Kept()
     self._tables = _Kept()
 
   def before(self, index: np.ndarray) -> np.ndarray:
     """Returns the units before positions, int64[N]."""
+    most = int(index.max())
+    while self._positions[-1] < most:
+      self._grow(most - int(self._positions[-1]))
     block = np.searchsorted(self._positions, index, side="right") - 1
     out = self._sums[block]
     inside = np.flatnonzero(self._positions[block] != index)
@@ -103,6 +107,8 @@ class Summed:
 
   def below(self, units: int) -> int:
     """Returns how many positions have less before them."""
+    while self._sums[-1] < units and self._positions[-1] < self._size:
+      self._grow(_GROWN_ROWS)
     # The last edge with less before it: the answer is right of it.
     block = int(np.searchsorted(self._sums, units, side="left")) - 1
     if block < 0:
@@ -141,10 +147,12 @@ class Summed:
 
     return self._tables.get(first, table)
 
-  @property
-  def total(self) -> int:
-    """Units of the epoch."""
-    return int(self._sums[-1])
+  def _grow(self, rows: int) -> None:
+    first = int(self._positions[-1])
+    last = min(self._size, first + -(-rows // _EDGE_ROWS) * _EDGE_ROWS)
+    positions, sums = summed(first, last, int(self._sums[-1]), self._units_of)
+    self._positions = np.concatenate([self._positions, positions[1:]])
+    self._sums = np.concatenate([self._sums, sums[1:]])
 
 
 def summed(
@@ -206,17 +214,33 @@ class SourceUnits(units_lib.UnitSequence):
     self._source = source
     self._unit = unit
     self._max_epochs = max_epochs
-    self._said = False
     self._forget()
 
   def __getstate__(self) -> dict[str, Any]:
     state = dict(self.__dict__)
     del state["_epochs"], state["_starts"]
-    return {**state, "_said": True}
+    return state
 
   def __setstate__(self, state: dict[str, Any]) -> None:
     self.__dict__.update(state)
     self._forget()
+
+  def cost(self) -> str | None:
+    """Returns what this unit costs in this order, in words, or None."""
+    size = self._first_row(1)
+    if (
+      self._unit == "rows"
+      or size < _LONG_PASS
+      or self._source.alike(0, self._unit) is not None
+      or self._source.unit_edges(0, self._unit) is not None
+    ):
+      return None
+    return (
+      f"summing {self._unit} over rows that vary, in this order, plans all"
+      f" {size} rows of each epoch once, as far as the run gets (about"
+      f" {size / _PASS_RATE:.1f} s); sequential rows, and bins by tokens with"
+      " shuffle.kind 'none' or 'block', need no such pass"
+    )
 
   @property
   def num_rows(self) -> int | None:
@@ -295,34 +319,7 @@ class SourceUnits(units_lib.UnitSequence):
       return row_units(self._source.plan(rows), self._unit)
 
     edges = self._source.unit_edges(epoch, self._unit)
-    if edges is None:
-      edges = self._pass(epoch, size, units_of)
-    return Summed(*edges, units_of)
-
-  def _pass(
-    self, epoch: int, size: int, units_of: Callable[[int, int], np.ndarray]
-  ) -> tuple[np.ndarray, np.ndarray]:
-    if size >= _LONG_PASS and not self._said:
-      logging.warning(
-        "%s: a mix by %s over rows that vary, in this order, plans all %d rows"
-        " of each epoch to sum them (about %.1f s). Sequential rows, and bins"
-        " by tokens with shuffle.kind 'none' or 'block', need no such pass.",
-        self._source.name,
-        self._unit,
-        size,
-        size / _PASS_RATE,
-      )
-      self._said = True
-    began = time.monotonic()
-    edges = summed(0, size, 0, units_of)
-    if size >= _LONG_PASS:
-      logging.info(
-        "%s: summed epoch %d in %.1f s",
-        self._source.name,
-        epoch,
-        time.monotonic() - began,
-      )
-    return edges
+    return Summed(size, units_of, edges)
 
   def _forget(self) -> None:
     self._epochs = _Kept(_EPOCHS_KEPT)

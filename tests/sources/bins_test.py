@@ -408,6 +408,15 @@ def test_threads_may_read_rows_of_different_epochs(make_store, algorithm):
   assert not wrong
 
 
+def test_a_source_is_sent_without_what_lies_on_disk(make_store):
+  source = make(
+    make_store(np.full((4_000, 1), 7)), 4, packing_buffer_docs=4_000
+  )
+  packed.read(source, packed.rows_of(source))
+  # One window: a row number and a sum; its assignments are 16,000 bytes.
+  assert len(pickle.dumps(source)) < 8_000
+
+
 def test_a_window_in_use_is_packed_once(make_store, monkeypatch):
   source = make(
     make_store(packed.documents_of([3, 5, 2, 4] * 8)),
@@ -433,8 +442,9 @@ def test_windows_that_do_not_fit_in_memory_are_packed_again(
     make_store(packed.documents_of([3, 5, 2, 4] * 8)), 8, packing_buffer_docs=8
   )
   expected = packed.read(source, np.arange(len(source)))
-  for rows in np.random.default_rng(0).integers(0, len(source), (50, 3)):
-    found = packed.read(source, rows)
+  fresh = make(source.store, 8, packing_buffer_docs=8)
+  for rows in np.random.default_rng(0).integers(0, len(source), (50, 2)):
+    found = packed.read(fresh, rows)
     packed.check_fields(found, {k: v[rows] for k, v in expected.items()})
 
 

@@ -186,6 +186,19 @@ def test_whatever_is_damaged_is_built_again(store, file, damage):
   check(load(store, never))
 
 
+def test_every_bit_of_the_header_counts(store, monkeypatch):
+  monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+  load(store)
+  path = beside(store) / side_index.HEADER
+  data = path.read_bytes()
+  for at in range(len(data)):
+    path.write_bytes(flipped(data, at))
+    build = Builder()
+    check(load(store, build))
+    assert build.calls == 1, flipped(data, at)
+    assert path.read_bytes() == data
+
+
 @pytest.mark.parametrize(
   "header",
   [

@@ -1,0 +1,212 @@
+"""Options of a mix of sources, seeds 001 and 004: `config.data.mix`."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import fractions
+import math
+import numbers
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.index import interleave
+from chomp_data.sources import units
+
+MIX_KINDS = ("token_balanced", "weighted")
+_UNIT_OF_KIND = {"token_balanced": "tokens", "weighted": "rows"}
+
+# (source, weight) pairs in order of names.
+Weights = tuple[tuple[str, float], ...]
+
+
+def _weights(value: Any) -> Weights:
+  """Returns (name, weight) pairs in order of names; weights above 0."""
+  items = value.items() if isinstance(value, Mapping) else value
+  if isinstance(items, str) or not hasattr(items, "__iter__"):
+    raise TypeError
+  out = {}
+  for name, weight in items:
+    if (
+      not isinstance(name, str)
+      or name in out
+      or isinstance(weight, bool)
+      or not isinstance(weight, numbers.Real)
+    ):
+      raise TypeError
+    if not math.isfinite(weight) or weight <= 0:
+      raise ValueError
+    out[name] = weight
+  if not out:
+    raise ValueError
+  return tuple(sorted(out.items()))
+
+
+def _stages(value: Any) -> tuple[tuple[int, Weights], ...]:
+  if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+    raise TypeError
+  out = []
+  for stage in value:
+    step, weights = stage
+    if isinstance(step, bool) or not isinstance(step, numbers.Integral):
+      raise TypeError
+    if step < 0 or (out and step <= out[-1][0]):
+      raise ValueError
+    out.append((int(step), _weights(weights)))
+  return tuple(out)
+
+
+def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
+  """Returns (spec, row offset, token offset or None) of `resume_state`."""
+  if not isinstance(value, Mapping) or set(value) != {"datasets"}:
+    raise TypeError
+  out = {}
+  for entry in value["datasets"]:
+    known = {"spec", "row_offset", "token_offset"}
+    if not isinstance(entry, Mapping) or not {"spec"} <= set(entry) <= known:
+      raise TypeError
+    spec = entry["spec"]
+    rows, tokens = entry.get("row_offset", 0), entry.get("token_offset")
+    if not isinstance(spec, str) or spec in out:
+      raise TypeError
+    for count in (rows, 0 if tokens is None else tokens):
+      if isinstance(count, bool) or not isinstance(count, numbers.Integral):
+        raise TypeError
+      if count < 0:
+        raise ValueError
+    out[spec] = (spec, int(rows), None if tokens is None else int(tokens))
+  return tuple(out.values())
+
+
+_WEIGHTS_TEXT = (
+  "a mapping (or a list of pairs) of distinct source names to finite numbers"
+  " above 0"
+)
+WEIGHTS = schema.optional(schema.Rule(_WEIGHTS_TEXT, _weights))
+WEIGHT = schema.optional(
+  schema.Rule(
+    "a finite number above 0", lambda value: _weights({"own": value})[0][1]
+  )
+)
+_STAGES = schema.optional(
+  schema.Rule(
+    "a list of (from_step, weights), steps whole and rising, weights "
+    + _WEIGHTS_TEXT,
+    _stages,
+  )
+)
+_STATE = schema.optional(
+  schema.Rule(
+    "{'datasets': [{'spec': name, 'row_offset': rows, 'token_offset':"
+    " tokens}, ...]} with whole numbers of at least 0",
+    _resume_state,
+  )
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MixOptions:
+  """How several sources share a run.
+
+  Attributes:
+    kind: 'token_balanced' or 'weighted': one rule, two defaults of `unit`.
+    unit: What is balanced: 'tokens', 'rows' or 'loss_tokens'; None is tokens
+      for 'token_balanced' and rows for 'weighted'.
+    weights: By source name; None takes `sources.<name>.weight`, else 1 each.
+    stages: Pairs (from_step, weights): from there on other weights hold; a
+      source that a stage leaves out rests. The first may begin at step 0, in
+      place of `weights`.
+    exhaustion: What happens when a source has given its `max_epochs`; as
+      Hugging Face's stopping strategies, or 'drop': the rest goes on.
+    resume_state: Row and token offsets to start from, as a checkpoint has
+      them; specs that name no source are kept and left alone.
+  """
+
+  kind: str = schema.option("token_balanced", schema.choice(MIX_KINDS))
+  unit: str | None = schema.option(
+    None, schema.optional(schema.choice(units.UNITS))
+  )
+  weights: tuple[Any, ...] | None = schema.option(None, WEIGHTS)
+  stages: tuple[Any, ...] | None = schema.option(None, _STAGES)
+  exhaustion: str = schema.option("drop", schema.choice(interleave.EXHAUSTIONS))
+  resume_state: tuple[Any, ...] | None = schema.option(None, _STATE)
+
+  @property
+  def balanced_unit(self) -> str:
+    """The unit that is balanced."""
+    return self.unit or _UNIT_OF_KIND[self.kind]
+
+  def all_stages(
+    self, own_weights: Mapping[str, float | None]
+  ) -> list[tuple[int, dict[str, fractions.Fraction]]]:
+    """Returns every stage from step 0 on, weights exact.
+
+    Args:
+      own_weights: `sources.<name>.weight` of every source.
+    """
+    first = dict(self.weights) if self.weights else None
+    stages: list[tuple[int, Weights]] = list(self.stages or ())
+    if not stages or stages[0][0] > 0:
+      if first is None:
+        first = {
+          name: 1 if weight is None else weight
+          for name, weight in own_weights.items()
+        }
+      stages.insert(0, (0, tuple(first.items())))
+    return [
+      (step, {name: exact(weight) for name, weight in weights})
+      for step, weights in stages
+    ]
+
+  def problems(
+    self, path: str, own_weights: Mapping[str, float | None]
+  ) -> list[str]:
+    """Returns what is wrong between weights, stages and sources.
+
+    Args:
+      path: Dotted path of the section.
+      own_weights: `sources.<name>.weight` of every source.
+    """
+    found = []
+    later: list[tuple[int, Weights]] = list(self.stages or ())
+    starts = bool(later) and later[0][0] == 0
+    if self.weights is not None and starts:
+      found.append(
+        f"`{path}.weights` must be None where stages begin at step 0, got"
+        f" {dict(self.weights)}. Unset one of them."
+      )
+    given = {n: w for n, w in own_weights.items() if w is not None}
+    if given and (self.weights is not None or starts):
+      found.append(
+        f"`{path}.{'stages' if starts else 'weights'}` must not be set beside"
+        f" sources.<name>.weight, got both (of {', '.join(sorted(given))})."
+        " Keep one."
+      )
+    stages = [("weights", self.weights or ())]
+    stages += [
+      (f"stages[{i}]", weights)
+      for i, (_, weights) in enumerate(later)
+    ]
+    for name, weights in stages:
+      unknown = sorted({source for source, _ in weights} - set(own_weights))
+      if unknown:
+        found.append(
+          f"`{path}.{name}` must name declared sources, got"
+          f" {', '.join(map(repr, unknown))}; declared are"
+          f" {', '.join(sorted(own_weights))}. Declare it under"
+          " config.data.sources, or correct the name."
+        )
+    if (self.weights is not None or starts) and not found:
+      used = {source for _, weights in stages for source, _ in weights}
+      idle = sorted(set(own_weights) - used)
+      if idle:
+        found.append(
+          f"`{path}.{'stages' if starts else 'weights'}` must weigh every"
+          f" declared source in some stage, got none for {', '.join(idle)}."
+          " Give it a weight, or remove it from config.data.sources."
+        )
+    return found
+
+
+def exact(weight: float) -> fractions.Fraction:
+  """Returns a weight as it is written in decimal."""
+  return fractions.Fraction(str(weight))

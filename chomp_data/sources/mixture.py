@@ -1,0 +1,352 @@
+"""Several sources as one: rows merged by least consumed (seeds 001, 004).
+
+Position n of the mix is a (source, row) by `index/interleave.py`; each source
+gives its own rows in its own order. The rows of a global batch are permuted,
+so that no process always gets rows of the same source.
+"""
+
+from collections.abc import Collection
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data import schema
+from chomp_data.index import hashing
+from chomp_data.index import interleave
+from chomp_data.index import permutation
+from chomp_data.ops import placing
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_source
+from chomp_data.sources import shuffled
+from chomp_data.sources import units
+from chomp_data.sources.mix_options import MixOptions
+
+# Where a run has no end, rows up to here have numbers.
+_ENDLESS = 2**62
+
+
+@dataclasses.dataclass(frozen=True)
+class Consumed:
+  """What a run has taken of a source before a step.
+
+  Attributes:
+    rows: Rows, those before the start of the run included.
+    units: What they consumed, in the unit that is balanced.
+    epochs: Passes over the source, the last one as a fraction.
+  """
+
+  rows: int
+  units: int
+  epochs: float
+
+
+class MixtureSource(row_source.RowSource):
+  """Rows of several sources, merged."""
+
+  def __init__(
+    self,
+    parts: Mapping[str, shuffled.ShuffledSource],
+    options: MixOptions,
+    *,
+    seed: int,
+    global_batch_size: int,
+    epochs: int | None,
+    own_weights: Mapping[str, float | None] | None = None,
+    max_epochs: Mapping[str, int | None] | None = None,
+    path: str = "mix",
+  ):
+    """Merges sources; sums what their units need.
+
+    Args:
+      parts: Ordered sources by name.
+      options: The mix.
+      seed: The run's seed, for ties and batches.
+      global_batch_size: Rows of a step.
+      epochs: Passes over each source that has no `max_epochs`; None is for
+        ever.
+      own_weights: Weights of single sources, where the options have none.
+      max_epochs: Passes over single sources.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If a source would never be served, or the stages fail.
+    """
+    self.name = "mix"
+    self.options = options
+    self._path = path
+    self._batch = global_batch_size
+    own_weights = dict.fromkeys(parts) | dict(own_weights or {})
+    self.stages = options.all_stages(own_weights)
+    names = _in_order_of_joining(parts, self.stages)
+    self._parts = {name: parts[name] for name in names}
+    self.layout = self._parts[names[0]].layout
+    self.document_slots = max(p.document_slots for p in parts.values())
+    self._one_layout = all(
+      own.layout == self.layout for own in self._parts.values()
+    )
+    limits = {n: (max_epochs or {}).get(n) or epochs for n in names}
+    repeats = options.exhaustion in ("first_exhausted", "all_exhausted")
+    self._units = {
+      name: units.SourceUnits(
+        own,
+        options.balanced_unit,
+        (max_epochs or {}).get(name) if repeats else limits[name],
+      )
+      for name, own in self._parts.items()
+    }
+    for name, own in self._units.items():
+      cost = own.cost()
+      if cost is not None:
+        logging.warning("%s: %s: %s.", path, name, cost)
+    exhausted_at = {
+      name: own.first_row_of(limits[name] or 1) if repeats else None
+      for name, own in self._parts.items()
+    }
+    self._start = self._starts()
+    try:
+      self._merge = interleave.Interleave(
+        self._units,
+        [
+          interleave.Stage(step * global_batch_size, weights)
+          for step, weights in self.stages
+        ],
+        hashing.fold_key(seed, "mix"),
+        exhaustion=options.exhaustion,
+        exhausted_at=exhausted_at,
+        start=self._start,
+      )
+      self._end = self._merge.num_positions
+    except ValueError as error:
+      raise schema.ConfigError([f"`{path}` {error}"]) from error
+    self._batch_key = hashing.fold_key(seed, "batch")
+
+  def __len__(self) -> int:
+    return _ENDLESS if self._end is None else self._end
+
+  def total_rows(self, epochs: int | None) -> int | None:
+    """Returns the rows of the run: as exhaustion ends it."""
+    del epochs
+    return self._end
+
+  def parts(self) -> dict[str, row_source.RowSource]:
+    """Returns the sources, in the order in which they join."""
+    return {name: own.rows for name, own in self._parts.items()}
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; see `RowSource.plan`."""
+    rows = np.asarray(rows, np.int64)
+    number, own = self._merge.locate(self._positions(rows))
+    plans, picks = [], []
+    for i, part in enumerate(self._parts.values()):
+      pick = np.flatnonzero(number == i)
+      if pick.size or (not plans and i == len(self._parts) - 1):
+        plan = part.plan(own[pick])
+        plans.append(
+          dataclasses.replace(plan, source=np.full(len(plan), i, np.int32))
+        )
+        picks.append(pick)
+    if len(plans) == 1:
+      return plans[0]
+    return spans_lib.merged(plans, picks)
+
+  def read(
+    self, spans: spans_lib.Spans, extra: Collection[str] = ()
+  ) -> dict[str, np.ndarray]:
+    """Reads and places planned rows; see `RowSource.read`."""
+    present = np.unique(spans.source).tolist()
+    parts = list(self._parts.values())
+    if len(present) == 1:
+      return parts[present[0]].read(spans, extra)
+    if not self._one_layout:
+      return self._read_apart(spans, extra, present)
+    tokens = placing.token_grid(spans, self.layout)
+    for number in present:
+      pick = np.flatnonzero(spans.source == number)
+      own = spans.take(pick, spans.row[pick], spans.num_rows)
+      parts[number].copy_into(own, tokens)
+    batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
+    if "attention_mask" in extra:
+      batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
+    if "next_token" in extra:
+      batch["next_token"] = np.full(
+        spans.num_rows, self.layout.filler_id, np.int32
+      )
+      for number in present:
+        pick = np.flatnonzero(spans.source == number)
+        own = spans.take(pick, spans.row[pick], spans.num_rows)
+        known, token = parts[number].next_tokens(own)
+        batch["next_token"][known] = token[known]
+        batch["loss_mask"][:, -1] |= known
+    return batch
+
+  def prefetch(self, spans: spans_lib.Spans) -> None:
+    """Fetches what a plan will need; see `RowSource`."""
+    for number, part in enumerate(self._parts.values()):
+      pick = np.flatnonzero(spans.source == number)
+      if pick.size:
+        part.prefetch(spans.take(pick, spans.row[pick], spans.num_rows))
+
+  def consumed(self, step: int) -> dict[str, Consumed]:
+    """Returns what the steps before `step` have taken, by source.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    rows, taken = self._merge.consumed(self._position_of(step))
+    out = {}
+    for i, (name, part) in enumerate(self._parts.items()):
+      own = np.asarray([rows[i]])
+      epoch, index = part.locate(own)
+      first = part.first_row(np.stack([epoch[0], epoch[0] + 1]))
+      done = int(epoch[0]) + float(index[0]) / max(int(first[1] - first[0]), 1)
+      out[name] = Consumed(int(rows[i]), int(taken[i]), done)
+    return out
+
+  def intended(self, step: int) -> dict[str, float]:
+    """Returns the share of each source in the stage of a step."""
+    weights = max(
+      (stage for stage in self.stages if stage[0] <= step),
+      key=lambda stage: stage[0],
+    )[1]
+    whole = sum(weights.values())
+    return {n: float(weights.get(n, 0) / whole) for n in self._parts}
+
+  def resume_state(self, step: int) -> dict[str, list[dict[str, Any]]]:
+    """Returns row and token offsets before a step, as seed 001 keeps them.
+
+    Args:
+      step: At most the steps of the run.
+
+    Returns:
+      {"datasets": [{"spec", "row_offset", "token_offset"}]}: every source by
+      its name, then the specs of `options.resume_state` that name none.
+    """
+    entries = []
+    for name, own in self.consumed(step).items():
+      tokens = own.units
+      if self.options.balanced_unit != "tokens":
+        tokens = self.tokens_before(name, own.rows)
+      entries.append(
+        {"spec": name, "row_offset": own.rows, "token_offset": tokens}
+      )
+    for spec, rows, tokens in self.options.resume_state or ():
+      if spec not in self._parts:
+        entries.append(
+          {"spec": spec, "row_offset": rows, "token_offset": tokens or 0}
+        )
+    return {"datasets": entries}
+
+  def tokens_before(self, name: str, row: int, unit: str = "tokens") -> int:
+    """Returns the tokens (or another unit) of a source's rows before one."""
+    counted = units.SourceUnits(self._parts[name], unit, None)
+    return int(counted.before(np.asarray([row]))[0])
+
+  def first_served(self, name: str, count: int = 2) -> int | None:
+    """Returns the step of a source's `count`-th row, or None for never."""
+    position = self._merge.first_position(name, count)
+    return None if position is None else position // self._batch
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns the mix and its sources, as JSON values."""
+    return {
+      "mix": {
+        "unit": self.options.balanced_unit,
+        "exhaustion": self.options.exhaustion,
+        "stages": {
+          str(step): {name: str(weight) for name, weight in weights.items()}
+          for step, weights in self.stages
+        },
+        "start": {name: list(taken) for name, taken in self._start.items()},
+      },
+      "sources": {name: own.fingerprint() for name, own in self._parts.items()},
+    }
+
+  def describe(self) -> str:
+    """Returns the summary of the mix and of every source."""
+    end = "endless" if self._end is None else f"{self._end} rows"
+    lines = [
+      (
+        f"[mix] {self.options.kind} by {self.options.balanced_unit},"
+        f" {self.options.exhaustion}: {end}"
+      )
+    ]
+    for step, weights in self.stages:
+      whole = sum(weights.values())
+      shares = ", ".join(
+        f"{name} {float(weight / whole):.4g}"
+        for name, weight in weights.items()
+      )
+      lines.append(f"  from step {step}: {shares}")
+    return "\n".join(
+      [*lines, *(own.describe() for own in self._parts.values())]
+    )
+
+  def _positions(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the merge's positions of rows: permuted within each batch."""
+    if len(self._parts) == 1 or self._batch == 1:
+      return rows
+    step, index = np.divmod(rows, self._batch)
+    first = step * self._batch
+    size = np.full(len(rows), self._batch)
+    if self._end is not None:
+      size = np.minimum(size, self._end - first)
+    keys = hashing.fold(self._batch_key, step)
+    return first + permutation.permute(index, size, keys)
+
+  def _position_of(self, step: int) -> int:
+    position = step * self._batch
+    return position if self._end is None else min(position, self._end)
+
+  def _starts(self) -> dict[str, tuple[int, int]]:
+    """Returns (rows, units) of sources that go on from `resume_state`."""
+    out = {}
+    for spec, rows, tokens in self.options.resume_state or ():
+      if spec not in self._parts:
+        continue
+      unit = self.options.balanced_unit
+      if unit == "rows":
+        units_before = rows
+      elif unit == "tokens" and tokens is not None:
+        units_before = tokens
+      else:
+        units_before = int(self._units[spec].before(np.asarray([rows]))[0])
+      out[spec] = (rows, units_before)
+    return out
+
+  def _read_apart(
+    self, spans: spans_lib.Spans, extra: Collection[str], present: list[int]
+  ) -> dict[str, np.ndarray]:
+    """Reads each source's rows by itself: their layouts differ."""
+    source = spans.row_source()
+    parts = list(self._parts.values())
+    out: dict[str, np.ndarray] = {}
+    # Filler rows look as the first source's.
+    for number in present:
+      rows = np.flatnonzero(
+        (source == number) | ((source < 0) & (number == present[0]))
+      )
+      pick = np.flatnonzero(spans.source == number)
+      own = spans.take(pick, np.searchsorted(rows, spans.row[pick]), len(rows))
+      for name, value in parts[number].read(own, extra).items():
+        if name not in out:
+          shape = (spans.num_rows, *value.shape[1:])
+          out[name] = np.empty(shape, value.dtype)
+        out[name][rows] = value
+    return out
+
+
+def _in_order_of_joining(
+  parts: Mapping[str, Any], stages: list[tuple[int, dict[str, Any]]]
+) -> list[str]:
+  """Returns names by their first stage: a source that joins later is last.
+
+  Its number is then the next one, whatever the order of the config.
+  """
+  joined = {name: len(stages) for name in parts}
+  for i, (_, weights) in reversed(list(enumerate(stages))):
+    for name in weights:
+      joined[name] = i
+  return sorted(parts, key=lambda name: (joined[name], name))

@@ -1,0 +1,163 @@
+"""Benchmarks run, and their tables say what must hold on any machine."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+# The store of lengths against a real one, in a process of its own: absl's
+# flags are global, and benchmarks define the same names.
+AGAINST_A_STORE = """
+import json, pathlib, sys
+import numpy as np
+from benchmarks import corpora
+from chomp_data import sources
+real = corpora.make_corpus(pathlib.Path(sys.argv[1], "real"), 3_000)
+fake = corpora.LengthsStore(pathlib.Path(sys.argv[1], "fake"), 3_000)
+some = np.asarray([2_999, 0, 17, 17])
+same = [
+  *(getattr(fake, name) == getattr(real, name) for name in (
+    "num_documents", "num_tokens", "chunk_tokens", "vocab_size", "token_dtype"
+  )),
+  all(np.array_equal(a, b)
+      for a, b in zip(fake.bounds(some), real.bounds(some), strict=True)),
+]
+for batch in (1_000, 4_000):
+  for a, b in zip(
+    fake.iter_lengths(batch), real.iter_lengths(batch), strict=True
+  ):
+    same.append(a[0] == b[0] and np.array_equal(a[1], b[1]))
+for options in (
+  sources.BinOptions(packing_buffer_docs=500),
+  sources.BinOptions(packing_algorithm="exact"),
+):
+  plans = [
+    sources.BinSource(store, options, seq_len=2_048).plan(np.arange(300))
+    for store in (fake, real)
+  ]
+  same += [
+    np.array_equal(getattr(plans[0], name), getattr(plans[1], name))
+    for name in ("row", "document", "offset", "length", "column")
+  ]
+print(json.dumps([bool(value) for value in same]))
+"""
+
+
+def run(name, directory, *arguments):
+  """Runs a benchmark; returns its tables."""
+  output = directory / f"{name}.md"
+  found = subprocess.run(
+    [
+      sys.executable,
+      str(ROOT / "benchmarks" / f"{name}.py"),
+      "--small",
+      f"--output={output}",
+      f"--directory={directory}",
+      *arguments,
+    ],
+    cwd=ROOT,
+    env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    capture_output=True,
+    text=True,
+  )
+  assert found.returncode == 0, found.stdout + found.stderr
+  return tables_of(output.read_text())
+
+
+def tables_of(text):
+  """Returns Markdown tables in their order, each a list of dicts."""
+  tables, head = [], None
+  for line in text.splitlines():
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    if not line.startswith("|"):
+      head = None
+    elif head is None:
+      head = cells
+      tables.append([])
+    elif set(line) - set("| -"):
+      tables[-1].append(dict(zip(head, cells, strict=True)))
+  return tables
+
+
+def number(text):
+  return float(text.split(" ")[0].replace(",", "").rstrip("%"))
+
+
+@pytest.fixture(scope="module")
+def read_cost(tmp_path_factory):
+  directory = tmp_path_factory.mktemp("read_cost")
+  tables = run("read_cost", directory, f"--plot={directory}/plot.png")
+  return directory, tables
+
+
+def test_read_cost_draws_its_plot(read_cost):
+  directory, _ = read_cost
+  assert (directory / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_block_shuffle_reads_few_ranges_and_full_reads_many(read_cost):
+  arms = read_cost[1][0]
+  assert len(arms) == 12
+  ranges = {line["shuffle"]: number(line["ranges"]) for line in arms[:4]}
+  # 4 groups of 2,048 rows; 16 blocks in each of them.
+  assert ranges["none"] == ranges["era"] == 4
+  assert 4 < ranges["block"] <= 64
+  assert ranges["full"] > 20 * ranges["block"]
+
+
+def test_a_misaligned_resume_fetches_no_chunk_twice(read_cost):
+  lines = read_cost[1][1]
+  assert {line["from batch"] for line in lines} == {"0", "3"}
+  assert {number(line["over chunks"]) for line in lines} == {1.0}
+  by_group = {line["group"]: number(line["ranges/example"]) for line in lines}
+  assert by_group["8"] < 0.02 < by_group["1"]
+
+
+def test_sequential_epochs_fetch_each_chunk_once(read_cost):
+  lines = read_cost[1][2]
+  own = [line for line in lines if line["rows"].startswith("sequential")]
+  assert len(own) == 4
+  assert {number(line["over chunks"]) for line in own} == {1.0}
+
+
+def test_packing_tables_hold_what_packing_promises(tmp_path):
+  tables = run("packing", tmp_path, "--parts=utilisation,planning")
+  utilisation, planning = tables[0], tables[1]
+  assert len(utilisation) == 3 * 2 * 2
+  for line in utilisation:
+    full = number(line["utilisation"])
+    assert 90 < full <= number(line["lower bound"])
+    if line["algorithm"] == "exact":
+      assert full == number(line["lower bound"])
+    else:
+      assert number(line["cut"]) == 0
+  assert [line["rows"] for line in planning] == [
+    "sequential, full",
+    "sequential, block",
+    "bin ffd, block",
+    "bin exact, block",
+  ]
+
+
+def test_packing_reads_starts_and_measures_memory(tmp_path):
+  tables = run("packing", tmp_path, "--parts=loading,starts,memory")
+  assert [len(table) for table in tables] == [8, 5, 2]
+  for line in tables[0]:
+    assert 0 < number(line["second, median"]) < 1
+    assert number(line["Mtokens/s"]) <= number(line["Mpositions/s"])
+
+
+def test_the_store_of_lengths_plans_as_a_real_store(tmp_path):
+  found = subprocess.run(
+    [sys.executable, "-c", AGAINST_A_STORE, str(tmp_path)],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+  )
+  assert found.returncode == 0, found.stderr
+  assert all(json.loads(found.stdout)), found.stdout
