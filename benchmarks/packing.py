@@ -20,7 +20,7 @@ Five parts, each a table (`--parts` runs some):
   times as many documents.
 
 Documents have lognormal lengths: median 500 tokens, sigma 1.2, 16 .. 65,536.
-Four minutes on two CPU cores.
+Two minutes on two CPU cores.
 """
 
 from collections.abc import Callable

@@ -11,6 +11,7 @@ them all by dotted path.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import functools
+import pickle
 from typing import Any
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from chomp_data import composing
 from chomp_data import options as options_lib
 from chomp_data import schema
 from chomp_data import sources as sources_lib
+from chomp_data.loading import accounts as accounts_lib
 from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
@@ -117,6 +119,11 @@ class Pipeline:
   def source_names(self) -> list[str]:
     """Names by `source_id`."""
     return list(self.sources)
+
+  @functools.cached_property
+  def accounts(self) -> accounts_lib.Accounts:
+    """What the run consumes before any step, by source."""
+    return accounts_lib.Accounts(self._plan)
 
   @functools.cached_property
   def fingerprint(self) -> dict[str, Any]:
@@ -248,8 +255,10 @@ class Pipeline:
       group_steps: Most steps that are planned and fetched together, or None
         for about 4,096 rows; decides no batch.
     """
+    # Its own caches: a thread or a worker reads through it.
+    plan = pickle.loads(pickle.dumps(self._plan))
     return batches.BatchSource(
-      self._plan,
+      plan,
       rows,
       state.digest(fingerprint or self.fingerprint)[:16],
       group_steps,
@@ -351,6 +360,7 @@ def make_iterator(
     worker_count=pipe.options.worker_count,
     prefetch=pipe.options.prefetch,
     timeout_s=pipe.options.timeout_s,
+    accounts=pipe.accounts,
   )
 
 

@@ -20,6 +20,7 @@ from absl import logging
 import grain
 import jax
 
+from chomp_data.loading import accounts as accounts_lib
 from chomp_data.loading import batches
 from chomp_data.loading import placement
 from chomp_data.loading import reads as reads_lib
@@ -95,6 +96,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     worker_count: int = 0,
     prefetch: int = 2,
     timeout_s: float = 600.0,
+    accounts: accounts_lib.Accounts | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
@@ -107,7 +109,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       worker_count: Child processes that read.
       prefetch: Batches kept ready on devices.
       timeout_s: Longest wait for one batch before the input has failed.
+      accounts: What the run consumes, kept in every state.
     """
+    self._accounts = accounts
     self._source = source
     self._placer = placer
     self._fingerprint = fingerprint
@@ -184,6 +188,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         "process_count": jax.process_count(),
         "worker_count": self._worker_count,
       },
+      {} if self._accounts is None else self._accounts.record(self._step),
     )
 
   def set_state(self, state: bytes, allow_changes: bool = False) -> None:
@@ -199,7 +204,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         difference is named, with both values.
     """
     record = state_lib.decode(state)
-    changed = state_lib.differences(record["fingerprint"], self._fingerprint)
+    step = record["step"]
+    changed = state_lib.differences(
+      record["fingerprint"], self._fingerprint, step
+    )
     listed = "".join(f"\n  - {line}" for line in changed)
     if changed and not allow_changes:
       raise state_lib.StateError(
@@ -210,12 +218,20 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
     if changed:
       logging.warning("Input state of another run accepted:%s", listed)
-    step = record["step"]
     if step > len(self._source):
       raise state_lib.StateError(
         f"input state's step must be at most {len(self._source)}, the run's"
         f" steps, got {step}. Use the config it was saved with."
       )
+    if self._accounts is not None and not changed:
+      wrong = self._accounts.restore(record, step)
+      if wrong:
+        listed = "".join(f"\n  - {line}" for line in wrong)
+        raise state_lib.StateError(
+          f"input state must have consumed at step {step} what the plan says,"
+          f" got another count:{listed}\nUse the version of chomp_data and the"
+          " store that it was saved with."
+        )
     self._stop()
     self._failure = None
     self._step = step

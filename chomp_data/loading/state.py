@@ -20,7 +20,10 @@ class StateError(ValueError):
 
 
 def encode(
-  step: int, fingerprint: Mapping[str, Any], topology: Mapping[str, Any]
+  step: int,
+  fingerprint: Mapping[str, Any],
+  topology: Mapping[str, Any],
+  extra: Mapping[str, Any] | None = None,
 ) -> bytes:
   """Returns a state.
 
@@ -28,11 +31,13 @@ def encode(
     step: The next step to read.
     fingerprint: What decides the run's rows, as JSON values.
     topology: Processes and workers, for people.
+    extra: More fields, as JSON values: what the run has consumed.
 
   Returns:
     UTF-8 JSON.
   """
   record = {
+    **(extra or {}),
     "schema": SCHEMA,
     "step": step,
     "fingerprint": fingerprint,
@@ -89,23 +94,29 @@ def digest(record: Mapping[str, Any]) -> str:
 
 
 def differences(
-  saved: Mapping[str, Any], current: Mapping[str, Any]
+  saved: Mapping[str, Any],
+  current: Mapping[str, Any],
+  step: int | None = None,
 ) -> list[str]:
   """Lists where two fingerprints differ.
 
       sources.wiki.rows.alpha: state has 0.8, config has 0.5
+      mix.stages.500.wiki: state has '0.5', config has '0.6'
 
   Args:
     saved: The state's fingerprint.
     current: The run's fingerprint.
+    step: Where a mix may have another future: stages from this step on, and
+      sources that no earlier stage weighs, are no difference. None compares
+      all.
 
   Returns:
     One line a field, by dotted path; empty where they agree.
   """
-  old, new = (
-    _flat(json.loads(json.dumps(saved))),
-    _flat(json.loads(json.dumps(current))),
-  )
+  plain = [json.loads(json.dumps(record)) for record in (saved, current)]
+  if step is not None:
+    plain = [_past(record, step) for record in plain]
+  old, new = (_flat(record) for record in plain)
   return [
     f"{path}: state has {old.get(path, _MISSING)!r}, config has"
     f" {new.get(path, _MISSING)!r}"
@@ -113,6 +124,21 @@ def differences(
     if old.get(path, _MISSING) != new.get(path, _MISSING)
     or type(old.get(path)) is not type(new.get(path))
   ]
+
+
+def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
+  """Returns a fingerprint less what only later steps depend on."""
+  stages = record.get("mix", {}).get("stages")
+  if not isinstance(stages, dict):
+    return record
+  stages = {at: own for at, own in stages.items() if int(at) < step}
+  weighed = {name for own in stages.values() for name in own}
+  sources = record.get("sources", {})
+  return {
+    **record,
+    "mix": {**record["mix"], "stages": stages},
+    "sources": {n: own for n, own in sources.items() if n in weighed},
+  }
 
 
 def _flat(value: Any, path: str = "") -> dict[str, Any]:

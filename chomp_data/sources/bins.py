@@ -33,7 +33,7 @@ from chomp_data.sources.packing_options import BinOptions
 from chomp_data.stores import side_index
 
 # Part of the index's name: raise it when packing changes.
-_FFD_VERSION = 1
+_PACKING_VERSION = 1
 # Documents packed a second, on the slow side; for messages only.
 _PACKING_RATE = 4e5
 _SAMPLED_WINDOWS = 4
@@ -216,6 +216,7 @@ class BinSource(row_source.RowSource):
       "seq_len": self.seq_len,
       "seed": self._seed,
       "kind": "bin",
+      "packing_version": _PACKING_VERSION,
       "rows": dataclasses.asdict(self.options),
       "filler_id": self.layout.filler_id,
       "bos_id": self.layout.bos_id,
@@ -314,7 +315,7 @@ class BinSource(row_source.RowSource):
       how = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
       key = {
         **self._documents.key(),
-        "version": _FFD_VERSION,
+        "version": _PACKING_VERSION,
         "packing_buffer_docs": options.packing_buffer_docs,
         "packing_max_docs_per_bin": options.packing_max_docs_per_bin,
         "order": None if documents.kind == "none" else [*how, order],

@@ -183,8 +183,7 @@ class MixOptions:
       )
     stages = [("weights", self.weights or ())]
     stages += [
-      (f"stages[{i}]", weights)
-      for i, (_, weights) in enumerate(later)
+      (f"stages[{i}]", weights) for i, (_, weights) in enumerate(later)
     ]
     for name, weights in stages:
       unknown = sorted({source for source, _ in weights} - set(own_weights))

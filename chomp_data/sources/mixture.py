@@ -214,35 +214,22 @@ class MixtureSource(row_source.RowSource):
     whole = sum(weights.values())
     return {n: float(weights.get(n, 0) / whole) for n in self._parts}
 
-  def resume_state(self, step: int) -> dict[str, list[dict[str, Any]]]:
-    """Returns row and token offsets before a step, as seed 001 keeps them.
+  def ordered(self) -> dict[str, row_source.RowSource]:
+    """Returns the sources of the run in their orders, by name."""
+    return dict(self._parts)
 
-    Args:
-      step: At most the steps of the run.
+  def taken(self, row: int) -> dict[str, int]:
+    """Returns how many rows each source has given; see `RowSource`."""
+    rows, _ = self._merge.consumed(row)
+    return dict(zip(self._parts, rows.tolist(), strict=True))
 
-    Returns:
-      {"datasets": [{"spec", "row_offset", "token_offset"}]}: every source by
-      its name, then the specs of `options.resume_state` that name none.
-    """
-    entries = []
-    for name, own in self.consumed(step).items():
-      tokens = own.units
-      if self.options.balanced_unit != "tokens":
-        tokens = self.tokens_before(name, own.rows)
-      entries.append(
-        {"spec": name, "row_offset": own.rows, "token_offset": tokens}
-      )
-    for spec, rows, tokens in self.options.resume_state or ():
-      if spec not in self._parts:
-        entries.append(
-          {"spec": spec, "row_offset": rows, "token_offset": tokens or 0}
-        )
-    return {"datasets": entries}
-
-  def tokens_before(self, name: str, row: int, unit: str = "tokens") -> int:
-    """Returns the tokens (or another unit) of a source's rows before one."""
-    counted = units.SourceUnits(self._parts[name], unit, None)
-    return int(counted.before(np.asarray([row]))[0])
+  def foreign_specs(self) -> list[dict[str, Any]]:
+    """Returns specs of `resume_state` that name no source; see `RowSource`."""
+    return [
+      {"spec": spec, "row_offset": rows, "token_offset": tokens or 0}
+      for spec, rows, tokens in self.options.resume_state or ()
+      if spec not in self._parts
+    ]
 
   def first_served(self, name: str, count: int = 2) -> int | None:
     """Returns the step of a source's `count`-th row, or None for never."""

@@ -115,18 +115,43 @@ class RowSource(abc.ABC):
     del unit
     return False
 
-  def alike_rows(self, unit: str) -> tuple[int, list[int], list[int]] | None:
+  def alike(
+    self, epoch: int, unit: str
+  ) -> tuple[int, list[int], list[int]] | None:
     """Returns what rows consume where they all consume the same, but for few.
 
     Args:
+      epoch: The epoch.
       unit: As in `epochs_alike`.
 
     Returns:
-      (units of a row, the rows of an epoch that consume less, what those
-      consume), or None where rows vary.
+      (units of a row, positions in the epoch of rows that consume less, what
+      those consume), or None where rows vary.
     """
-    del unit
+    del epoch, unit
     return None
+
+  def unit_edges(
+    self, epoch: int, unit: str
+  ) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns where units before a position are known without planning.
+
+    Args:
+      epoch: The epoch.
+      unit: As in `epochs_alike`.
+
+    Returns:
+      (positions, units before them), int64[n + 1] each, from 0 to the rows of
+      the epoch; None where an epoch must be passed over.
+    """
+    starts, units = self.block_starts(epoch), self.block_units(epoch, unit)
+    return None if starts is None or units is None else (starts, units)
+
+  def knows_units(self, unit: str) -> bool:
+    """Returns whether sums of units need no planning of whole epochs."""
+    return (
+      self.alike(0, unit) is not None or self.unit_edges(0, unit) is not None
+    )
 
   def block_units(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns the units before each of `block_starts`, where they are known.
@@ -150,6 +175,22 @@ class RowSource(abc.ABC):
   def parts(self) -> "dict[str, RowSource]":
     """Returns the sources that rows come from, in the order of `source`."""
     return {self.name: self}
+
+  def ordered(self) -> "dict[str, RowSource]":
+    """Returns the sources of a run in their orders, by name."""
+    return {self.name: self}
+
+  def taken(self, row: int) -> dict[str, int]:
+    """Returns how many rows each source has given before a row.
+
+    Args:
+      row: A row number through all epochs.
+    """
+    return {self.name: row}
+
+  def foreign_specs(self) -> list[dict[str, Any]]:
+    """Returns entries of a `resume_state` that name no source of the run."""
+    return []
 
   def prefetch(self, spans: spans_lib.Spans) -> None:
     """Fetches what reading the rows of a plan will need, at once."""

@@ -106,8 +106,11 @@ class SequentialSource(row_source.RowSource):
     """Returns whether epochs consume the same; see `RowSource`."""
     return unit != "loss_tokens" or not self.options.orders_differ
 
-  def alike_rows(self, unit: str) -> tuple[int, list[int], list[int]] | None:
+  def alike(
+    self, epoch: int, unit: str
+  ) -> tuple[int, list[int], list[int]] | None:
     """Returns whole rows and the tail; see `RowSource`."""
+    del epoch
     if unit != "tokens":
       return None
     rest = self._num_tokens % self.seq_len

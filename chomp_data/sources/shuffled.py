@@ -104,6 +104,10 @@ class ShuffledSource(row_source.RowSource):
     """Returns the wrapped source; see `RowSource`."""
     return self.rows.parts()
 
+  def epochs_alike(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `RowSource`."""
+    return self.rows.epochs_alike(unit)
+
   def prefetch(self, spans: spans_lib.Spans) -> None:
     """Fetches what a plan will need; see `RowSource`."""
     self.rows.prefetch(spans)
@@ -122,8 +126,8 @@ class ShuffledSource(row_source.RowSource):
   def alike(
     self, epoch: int, unit: str
   ) -> tuple[int, list[int], list[int]] | None:
-    """Returns `alike_rows` of the wrapped source, as positions of an epoch."""
-    alike = self.rows.alike_rows(unit)
+    """Returns what rows consume, in the order; see `RowSource`."""
+    alike = self.rows.alike(epoch, unit)
     if alike is None:
       return None
     each, odd, own = alike
@@ -137,21 +141,12 @@ class ShuffledSource(row_source.RowSource):
   def unit_edges(
     self, epoch: int, unit: str
   ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns where units before a position are known without planning.
-
-    Args:
-      epoch: The epoch.
-      unit: As in `RowSource.epochs_alike`.
-
-    Returns:
-      (positions, units before them), int64[n + 1] each, from 0 to the rows of
-      the epoch; None where an epoch must be passed over.
-    """
+    """Returns where units are known, in the order; see `RowSource`."""
+    if self.options.kind == "none":
+      return self.rows.unit_edges(epoch, unit)
     units = self.rows.block_units(epoch, unit)
     if units is None:
       return None
-    if self.options.kind == "none":
-      return self._block_starts(epoch), units
     if isinstance(self._order, unequal_blocks.UnequalBlockOrder):
       return self._order.sums(epoch, np.diff(units))
     return None

@@ -17,7 +17,7 @@ import numpy as np
 
 from chomp_data.index import units as units_lib
 from chomp_data.ops import spans as spans_lib
-from chomp_data.sources import shuffled
+from chomp_data.sources import row_source
 
 UNITS = ("tokens", "rows", "loss_tokens")
 
@@ -198,12 +198,12 @@ class SourceUnits(units_lib.UnitSequence):
   """The units of a source's rows in its order, through all epochs."""
 
   def __init__(
-    self, source: shuffled.ShuffledSource, unit: str, max_epochs: int | None
+    self, source: row_source.RowSource, unit: str, max_epochs: int | None
   ):
     """Sums nothing yet.
 
     Args:
-      source: The rows.
+      source: The rows, in their order.
       unit: 'tokens', 'rows' or 'loss_tokens'.
       max_epochs: Epochs offered, or None for ever.
     """
@@ -231,8 +231,7 @@ class SourceUnits(units_lib.UnitSequence):
     if (
       self._unit == "rows"
       or size < _LONG_PASS
-      or self._source.alike(0, self._unit) is not None
-      or self._source.unit_edges(0, self._unit) is not None
+      or self._source.knows_units(self._unit)
     ):
       return None
     return (
@@ -281,7 +280,7 @@ class SourceUnits(units_lib.UnitSequence):
   def _epoch_of(self, units: int) -> int:
     """Returns the last epoch offered with fewer units before it."""
     last = None if self._max_epochs is None else self._max_epochs - 1
-    if self._source.rows.epochs_alike(self._unit):
+    if self._source.epochs_alike(self._unit):
       epoch = (units - 1) // max(self._total(0), 1)
       return epoch if last is None else min(epoch, last)
     epoch = 0
@@ -294,7 +293,7 @@ class SourceUnits(units_lib.UnitSequence):
     return int(self._epoch(epoch).before(np.asarray([size]))[0])
 
   def _units_before_epoch(self, epoch: int) -> int:
-    if self._source.rows.epochs_alike(self._unit):
+    if self._source.epochs_alike(self._unit):
       return epoch * self._total(0) if epoch else 0
     while len(self._starts) <= epoch:
       self._starts.append(self._starts[-1] + self._total(len(self._starts) - 1))

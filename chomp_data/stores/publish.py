@@ -57,12 +57,16 @@ def lock(path: pathlib.Path) -> Iterator[None]:
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
       fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
       os.close(descriptor)
       raise errors.StoreError(
         f"{path} must have one writer, but another process holds the lock"
         f" {file}. Wait for it, or write elsewhere."
       ) from None
+    except OSError:
+      # A file system without locks: not the same as another writer.
+      os.close(descriptor)
+      raise
     # The holder before us may have removed the file that we locked.
     if _same_file(descriptor, file):
       break
