@@ -10,10 +10,10 @@ ARGS ?=
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test check prepare inspect clean help
+.PHONY: train test check prepare prepare-mix inspect clean help
 
 help:  ## Say what each command does.
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 train: data/stdlib/manifest.json  ## Prepare a corpus and train on splices; resumes when run again.
 	$(BIN)/python tools/train.py --config=$(CONFIG) --workdir=$(WORKDIR) $(ARGS)
@@ -28,6 +28,9 @@ check: $(BIN)/.dev  ## Lint, format and type checks.
 
 prepare: data/stdlib/manifest.json  ## Only prepare the corpus.
 
+prepare-mix: data/stdlib/manifest.json data/packages/manifest.json \
+  data/notes/manifest.json  ## Prepare the corpora of the mixes.
+
 inspect: data/stdlib/manifest.json  ## Look at two rows of the first batch.
 	$(BIN)/python tools/inspect_batches.py --config=$(CONFIG) --count=1 --rows=2 $(ARGS)
 
@@ -36,6 +39,18 @@ data/stdlib/manifest.json: | $(BIN)/.train
 	  --input='$(STDLIB)/**/*.txt' --exclude='*site-packages/*' --exclude='*dist-packages/*' \
 	  --exclude='*/test/*' --exclude='*/tests/*' --exclude='*/idle_test/*' \
 	  --output=data/stdlib --tokenizer=byte --workers=2
+
+data/packages/manifest.json: | $(BIN)/.train
+	$(BIN)/python tools/prepare.py --output=data/packages --tokenizer=byte \
+	  --workers=2 --exclude='*/tests/*' --exclude='*_test.py' \
+	  $(foreach name,numpy jax flax grain optax,--input='$(VENV)/lib/*/site-packages/$(name)/**/*.py')
+
+data/notes/manifest.json: | $(BIN)/.train
+	$(BIN)/python tools/prepare.py --output=data/notes --tokenizer=byte \
+	  --workers=2 --input='$(VENV)/lib/*/site-packages/**/LICENSE*' \
+	  --input='$(VENV)/lib/*/site-packages/**/METADATA' \
+	  --input='$(VENV)/lib/*/site-packages/**/*.txt' \
+	  --input='$(VENV)/lib/*/site-packages/**/*.md'
 
 $(BIN)/.train: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

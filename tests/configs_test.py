@@ -52,9 +52,14 @@ def test_runlocal_is_smaller(name):
 def test_every_option_is_listed_so_that_flags_can_change_it(name):
   data = importlib.import_module(f"configs.{name}").get_config().data
   own = {f.name for f in dataclasses.fields(options.DataOptions)}
-  assert set(data) == own | {"sources"}
+  mixed = len(data.sources) > 1
+  assert set(data) == own | {"sources"} | ({"mix"} if mixed else set())
+  if mixed:
+    mix = sources.MixOptions
+    assert set(data.mix) == {f.name for f in dataclasses.fields(mix)}
   for source in data.sources.values():
-    assert set(source) == {"store", "rows", "shuffle"}
+    of_mix = {"weight", "max_epochs"} if mixed else set()
+    assert set(source) == {"store", "rows", "shuffle"} | of_mix
     rows = options.ROW_KINDS[source.rows.kind]
     assert set(source.rows) == {f.name for f in dataclasses.fields(rows)} | {
       "kind"

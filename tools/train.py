@@ -40,6 +40,7 @@ from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import reads
 from chomp_data.loading import state as state_lib
+from chomp_data.reference import by_source
 from chomp_data.reference import options as options_lib
 from chomp_data.reference import progress
 from chomp_data.reference import report
@@ -52,6 +53,12 @@ _WORKDIR = flags.DEFINE_string(
 )
 _BATCH_HASHES = flags.DEFINE_string(
   "batch_hashes", None, "A file that gets one JSON line {step, sha256} a step."
+)
+_DATASET_MIX = flags.DEFINE_string(
+  "dataset_mix",
+  None,
+  "Sources in one line, 'pathA:0.9 alias=pathB:0.1'; sets"
+  " --config.data.dataset_mix.",
 )
 _DISTRIBUTED = flags.DEFINE_bool(
   "distributed", False, "Several processes; addresses from the cluster."
@@ -98,7 +105,9 @@ class Run:
       options=ocp.CheckpointManagerOptions(max_to_keep=options.checkpoint.keep),
     )
     self.documents = progress.DocumentLosses()
+    self.by_source = by_source.SourceLog(self.pipe)
     self.last_window: progress.Window | None = None
+    self.last_sources: dict[str, dict[str, Any]] = {}
     self.stopped_by: signal.Signals | None = None
 
   def restore_or_init(self) -> training.TrainState:
@@ -169,13 +178,14 @@ class Run:
     options, total = self.options.train, self.options.num_steps
     meter = progress.Meter(self.pipe.global_batch_size * self.pipe.seq_len)
     first, compiled = self.input.step, time.perf_counter()
+    self.by_source.begin(first)
     with _bar(first, total) as bar:
       while (step := self.input.step) < total:
         batch = next(self.input)
         if hashes is not None:
           _write_hash(hashes, step, batch)
         state, metrics = self.trainer.step(state, batch)
-        self.documents.add(meter.add(step, metrics))
+        self._add(meter.add(step, metrics))
         step += 1
         bar.update()
         stop = stopping(step)
@@ -183,14 +193,14 @@ class Run:
         logs = step % options.log_every_steps == 0
         if step == first + 1:
           # Compiling is not part of the speed.
-          self.documents.add(meter.flush())
+          self._add(meter.flush())
           logging.info(
             "first step done after %.1f s, compiling included: loss %.4f",
             time.perf_counter() - compiled,
             meter.window(self.input.wait_s).loss,
           )
         if stop or saves or logs or step == total:
-          self.documents.add(meter.flush())
+          self._add(meter.flush())
         if stop or saves or step == total:
           self.save(step, state)
         if logs or step == total:
@@ -223,6 +233,7 @@ class Run:
     values = report.record(self.pipe, step, found, read)
     if self.last_window is not None:
       values |= report.progress_record(self.pipe, self.last_window, losses)
+      values["by_source"] = self.last_sources
     report.write_json(self.workdir / "metrics.json", values)
     if losses:
       console.print("loss by document, latest steps", style="bold")
@@ -259,6 +270,10 @@ class Run:
     for line in changed:
       logging.warning("the checkpoint's run was another: %s", line)
 
+  def _add(self, metrics) -> None:
+    self.documents.add(metrics)
+    self.by_source.add(metrics)
+
   def _log(self, step: int, window: progress.Window, bar: tqdm.tqdm) -> None:
     if not window.steps:
       return
@@ -267,6 +282,11 @@ class Run:
       logging.info("step %d/%d: %s", step, self.options.num_steps, window)
     else:
       bar.set_postfix_str(str(window))
+    self.last_sources = self.by_source.take(step)
+    if self.pipe.mix is not None and jax.process_index() == 0:
+      shown = "\n  ".join(by_source.lines(self.last_sources))
+      with bar.external_write_mode(sys.stderr):
+        logging.info("by source up to step %d:\n  %s", step, shown)
 
   def _log_documents(self, step: int, losses, bar: tqdm.tqdm) -> None:
     if not losses:
@@ -394,6 +414,9 @@ def main(argv: Sequence[str]) -> int:
   if not workdir:
     raise app.UsageError("--config and --workdir must be given.")
   config = cli.config(_CONFIG)
+  if _DATASET_MIX.value:
+    with config.unlocked():
+      config.data.dataset_mix = _DATASET_MIX.value
   _log_own_messages()
   if _DISTRIBUTED.value or _COORDINATOR.value:
     jax.distributed.initialize(

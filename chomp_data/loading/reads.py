@@ -19,7 +19,9 @@ class SourceReads:
 
   Attributes:
     examples: Rows read.
-    unique_examples: Distinct rows, as far as they were planned together.
+    planned_examples: Rows of the groups of batches that were planned, whose
+      chunks were fetched; a run that stops early has not read all of them.
+    unique_examples: Distinct rows of these groups.
     spans: Spans of documents in them.
     logical_reads: Copies from the store: of spans, and of tokens after a row.
     coalesced_ranges: Ranges of the store that those make when the spans of a
@@ -30,6 +32,7 @@ class SourceReads:
   """
 
   examples: int = 0
+  planned_examples: int = 0
   unique_examples: int = 0
   spans: int = 0
   logical_reads: int = 0
@@ -40,8 +43,8 @@ class SourceReads:
 
   @property
   def reads_per_example(self) -> float:
-    """Ranges read for each row."""
-    return self.coalesced_ranges / max(self.examples, 1)
+    """Ranges for each row that was planned."""
+    return self.coalesced_ranges / max(self.planned_examples, 1)
 
   def line(self) -> str:
     """Returns the counts in one line, for logs."""
@@ -61,7 +64,7 @@ class Reads:
       sources: By name, in the order of `source_id`.
     """
     self._stores = {name: source.store for name, source in sources.items()}
-    self._rows = {name: [0, 0, 0] for name in sources}
+    self._rows = {name: [0, 0, 0, 0] for name in sources}
     self._before: dict[str, stores.Counters] = {}
 
   def add_batch(self, spans: spans_lib.Spans) -> None:
@@ -88,17 +91,19 @@ class Reads:
       # Rows that begin with the same token at the same column are the same.
       key = spans.offset[own] * (1 << 24) + spans.column[own]
       counts[1] += len(np.unique(key))
+      counts[3] += len(own)
 
   def by_source(self) -> dict[str, SourceReads]:
     """Returns the counts so far."""
     out = {}
-    for name, (examples, unique, spans) in self._rows.items():
+    for name, (examples, unique, spans, planned) in self._rows.items():
       if name not in self._before:
         out[name] = SourceReads()
         continue
       own = self._stores[name].counters - self._before[name]
       out[name] = SourceReads(
         examples=examples,
+        planned_examples=planned,
         unique_examples=unique,
         spans=spans,
         logical_reads=own.logical_reads,

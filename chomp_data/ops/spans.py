@@ -140,7 +140,7 @@ def concatenated(parts: Sequence[Spans]) -> Spans:
   """Returns plans one after the other, as one plan.
 
   Args:
-    parts: At least one plan, all with the same optional fields.
+    parts: At least one plan.
   """
   before, rows = 0, []
   for part in parts:
@@ -149,7 +149,16 @@ def concatenated(parts: Sequence[Spans]) -> Spans:
   values: dict[str, Any] = {}
   for name in _VALUES:
     columns = [getattr(part, name) for part in parts]
-    values[name] = None if columns[0] is None else np.concatenate(columns)
+    known = next((own for own in columns if own is not None), None)
+    if known is not None:
+      # What a plan does not tell is False or 0: none was added, none follows.
+      known = np.concatenate(
+        [
+          np.zeros(len(part), known.dtype) if own is None else own
+          for part, own in zip(parts, columns, strict=True)
+        ]
+      )
+    values[name] = known
   return Spans(num_rows=before, row=np.concatenate(rows), **values)
 
 
@@ -157,7 +166,7 @@ def merged(parts: Sequence[Spans], rows: Sequence[np.ndarray]) -> Spans:
   """Returns plans of disjoint rows as one plan.
 
   Args:
-    parts: At least one plan, all with the same optional fields.
+    parts: At least one plan.
     rows: int64[part.num_rows] for each part, where its rows go; together
       0 .. the number of all rows - 1.
   """

@@ -104,7 +104,9 @@ def loss_and_metrics(
     (trained columns), `all_masked` int32[] (1 where there is none), and where
     the batch has `document_id` [B, D], that field with `document_nll`
     float32[B, D] and `document_tokens` int32[B, D]: sums over the columns of
-    segment d + 1, which is the segment of the row's d-th document.
+    segment d + 1, which is the segment of the row's d-th document. Where it
+    has `source_id` [B], that field with `row_nll` float32[B] and `row_tokens`
+    int32[B].
   """
   logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
   nll, mask = token_nll(logits, batch)
@@ -123,8 +125,10 @@ def loss_and_metrics(
     metrics["document_tokens"] = jnp.sum(
       mask[:, :, None] & own, axis=1, dtype=jnp.int32
     )
-    if "source_id" in batch:
-      metrics["source_id"] = batch["source_id"]
+  if "source_id" in batch:
+    metrics["source_id"] = batch["source_id"]
+    metrics["row_nll"] = jnp.sum(nll, axis=1)
+    metrics["row_tokens"] = jnp.sum(mask, axis=1, dtype=jnp.int32)
   return loss, metrics
 
 

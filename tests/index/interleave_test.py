@@ -1,13 +1,10 @@
 """Interleave: the closed form takes the rows of a greedy loop with counters."""
 
 import fractions
-import pickle
-import time
 
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
-import pytest
 
 from chomp_data.index import hashing
 from chomp_data.index import interleave

@@ -1,7 +1,9 @@
 """Every config trains with tools/train.py, in small, and leaves its record."""
 
+import importlib
 import json
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -18,11 +20,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
     "block_shuffle.py:era,runlocal",
     "block_shuffle.py:block_k8,runlocal",
     "block_shuffle.py:block_k32,runlocal",
+    "pretrain_mix.py:runlocal",
+    "splice_in_mix.py:runlocal",
   ],
 )
 def test_a_config_trains_resumes_and_says_what_it_read(
   name, stdlib_store, tmp_path
 ):
+  module = importlib.import_module(f"configs.{name.split('.')[0]}")
+  sources = module.get_config().data.sources
+  stores = [
+    f"--config.data.sources.{source}.store={stdlib_store}" for source in sources
+  ]
+
   def train(steps):
     done = subprocess.run(
       [
@@ -30,7 +40,7 @@ def test_a_config_trains_resumes_and_says_what_it_read(
         "tools/train.py",
         f"--config=configs/{name}",
         f"--workdir={tmp_path}",
-        f"--config.data.sources.stdlib.store={stdlib_store}",
+        *stores,
         f"--config.train.num_steps={steps}",
       ],
       cwd=ROOT,
@@ -46,3 +56,13 @@ def test_a_config_trains_resumes_and_says_what_it_read(
   assert "resum" in log
   record = json.loads((tmp_path / "metrics.json").read_text())
   assert record["step"] == 6
+  assert set(record["by_source"]) == set(sources)
+  whole = sum(own["share"] for own in record["by_source"].values())
+  assert whole == pytest.approx(1)
+  if len(sources) > 1:
+    for own in sources:
+      assert re.search(
+        rf"source {own}: rows .*, tokens .*, epochs .*, loss .*, share"
+        r" intended .*% window .*% since start .*%",
+        log,
+      )

@@ -1,0 +1,111 @@
+"""How a run goes by source: position, loss, intended and actual share.
+
+Positions and shares come from the plan, so they cover all processes and all
+steps since the start, whatever this process has seen.
+"""
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+import numpy as np
+
+from chomp_data import pipeline
+
+
+class SourceLog:
+  """Sums losses by source between two looks."""
+
+  def __init__(self, pipe: pipeline.Pipeline, first_step: int = 0):
+    """Starts a window.
+
+    Args:
+      pipe: The run.
+      first_step: The step of the first batch to come.
+    """
+    self._pipe = pipe
+    self._names = pipe.source_names
+    self.begin(first_step)
+
+  def begin(self, step: int) -> None:
+    """Starts a window at a step."""
+    self._first = step
+    self._nll = np.zeros(len(self._names))
+    self._tokens = np.zeros(len(self._names), np.int64)
+
+  def add(self, metrics: Mapping[str, np.ndarray] | None) -> None:
+    """Adds a step's sums.
+
+    Args:
+      metrics: On the host, with `source_id` int[B], `row_nll` float[B] and
+        `row_tokens` int[B]; or None.
+    """
+    if metrics is None or "source_id" not in metrics:
+      return
+    source = np.asarray(metrics["source_id"])
+    own = source >= 0
+    count = len(self._names)
+    self._nll += np.bincount(
+      source[own], np.asarray(metrics["row_nll"], np.float64)[own], count
+    )
+    self._tokens += np.bincount(
+      source[own], np.asarray(metrics["row_tokens"])[own], count
+    ).astype(np.int64)
+
+  def take(self, step: int) -> dict[str, dict[str, Any]]:
+    """Returns the window up to a step, by source, and starts another.
+
+    Args:
+      step: The next step.
+
+    Returns:
+      For each source `rows`, `tokens`, `loss_tokens` and `epochs` taken since
+      the start, the window's `loss` (NaN for none), and the shares
+      `intended_share`, `window_share` and `share` in the mix's unit.
+    """
+    accounts = self._pipe.accounts.at(step)
+    mix = self._pipe.mix
+    out = {}
+    now = self._units(step)
+    window = {
+      n: now[n] - taken for n, taken in self._units(self._first).items()
+    }
+    since = {n: now[n] - taken for n, taken in self._units(0).items()}
+    intended = (
+      dict.fromkeys(self._names, 1.0)
+      if mix is None
+      # Of the last step that was taken.
+      else mix.intended(max(step - 1, 0))
+    )
+    for i, name in enumerate(self._names):
+      own, tokens = accounts[name], int(self._tokens[i])
+      out[name] = {
+        "rows": own.rows,
+        "tokens": own.tokens,
+        "loss_tokens": own.loss_tokens,
+        "epochs": own.epochs,
+        "loss": self._nll[i] / tokens if tokens else math.nan,
+        "intended_share": intended[name],
+        "window_share": window[name] / max(sum(window.values()), 1),
+        "share": since[name] / max(sum(since.values()), 1),
+      }
+    self.begin(step)
+    return out
+
+  def _units(self, step: int) -> dict[str, int]:
+    """Returns what sources consumed before a step, in the balanced unit."""
+    mix = self._pipe.mix
+    if mix is None:
+      return {n: own.rows for n, own in self._pipe.accounts.at(step).items()}
+    return {name: own.units for name, own in mix.consumed(step).items()}
+
+
+def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+  """Returns one line a source, for the log."""
+  return [
+    f"source {name}: rows {own['rows']:,}, tokens {own['tokens']:,}, epochs"
+    f" {own['epochs']:.3f}, loss {own['loss']:.4f}, share intended"
+    f" {own['intended_share']:.2%} window {own['window_share']:.2%} since"
+    f" start {own['share']:.2%}"
+    for name, own in found.items()
+  ]
