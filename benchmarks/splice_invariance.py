@@ -179,6 +179,8 @@ def measure(
     for _ in tqdm.trange(_STEPS.value, desc=f"{positions}, {arm}, seed {seed}"):
       state, _ = trainer.step(state, next(batches))
   model = trainer.model(state)
+  if not isinstance(source, sources.SpliceSource):
+    raise TypeError(f"{source!r} must be a splice source.")
   return {
     name: evaluation.perplexity(model, evaluation.batches_of(rows, 32))
     for name, rows in places(source.store, source.documents).items()

@@ -29,6 +29,7 @@ from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
 from chomp_data.sources import row_source
+from chomp_data.transforms import applying
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
 
@@ -88,6 +89,11 @@ class Pipeline:
           " Lower it, raise epochs, or set remainder to 'pad'."
         ]
       )
+
+    if self.mix is not None and self.num_steps is not None:
+      problems = self.mix.unserved(self.num_steps)
+      if problems:
+        raise schema.ConfigError(problems)
 
   @property
   def seq_len(self) -> int:
@@ -208,7 +214,7 @@ class Pipeline:
       Fields [R, ...].
     """
     batch = self.read(self._plan.plan(step, 1, rows))
-    return _transformed(batch, self.operations())
+    return applying.applied(batch, self.operations())
 
   def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
     """Returns the canonical fields of planned rows."""
@@ -369,24 +375,5 @@ def _field_shapes(
 ) -> dict[str, tuple[int, ...]]:
   """Returns the shapes of a one-row batch after the transforms."""
   batch = pipe._plan.read(pipe._plan.plan(0, 1, np.zeros(1, np.int64)))
-  batch = _transformed(batch, transforms)
+  batch = applying.applied(batch, transforms)
   return {name: np.shape(value) for name, value in batch.items()}
-
-
-def _transformed(batch: Any, transforms: Sequence[Any]) -> Any:
-  """Applies transforms as Grain does."""
-  for operation in transforms:
-    if not isinstance(
-      operation, grain.transforms.Map | grain.transforms.RandomMap
-    ):
-      raise schema.ConfigError(
-        [
-          "`operations` must be Grain Map or RandomMap transforms, got"
-          f" {operation!r}. Others change how many batches there are."
-        ]
-      )
-    if isinstance(operation, grain.transforms.RandomMap):
-      batch = operation.random_map(batch, np.random.default_rng(0))
-    else:
-      batch = operation.map(batch)
-  return batch

@@ -76,11 +76,11 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.document_id = True  # for loss by document
   config.data.shuffle_cache_bytes = 2 * 2**30  # windows of block shuffles
 
+  documents = 16 if arg == "runlocal" else 64  # of a packing window
   config.data.sources = ml_collections.ConfigDict(
     {
-      "stdlib": _packed("data/stdlib", 64),
-      "packages": _packed("data/packages", 64),
-      "notes": _packed("data/notes", 64),
+      name: _packed(f"data/{name}", documents)
+      for name in ("stdlib", "packages", "notes")
     }
   )
   config.data.mix = ml_collections.ConfigDict()
@@ -117,8 +117,6 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
 
   if arg == "runlocal":
     config.data.seq_len = 64
-    for name in ("stdlib", "packages", "notes"):
-      config.data.sources[name].rows.packing_buffer_docs = 16
     config.data.mix.stages = (
       (0, (("stdlib", 0.5), ("packages", 0.5))),
       (3, (("stdlib", 0.3), ("packages", 0.4), ("notes", 0.3))),

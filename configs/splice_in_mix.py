@@ -127,7 +127,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   stdlib.shuffle.seed = config_dict.placeholder(int)
   stdlib.weight = config_dict.placeholder(float)  # where the mix has none
   stdlib.max_epochs = config_dict.placeholder(int)
-  packages = _packed("data/packages", 64)
+  packages = _packed("data/packages", 16 if arg == "runlocal" else 64)
   config.data.sources = ml_collections.ConfigDict(
     {"packages": packages, "stdlib": stdlib}
   )
@@ -162,7 +162,6 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
 
   if arg == "runlocal":
     config.data.seq_len = 64
-    packages.rows.packing_buffer_docs = 16
     stdlib.rows.num_docs = 3
     config.model.d_model = 32
     config.model.num_layers = 1

@@ -167,4 +167,6 @@ def _input_problems(
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
     )
+  if train.num_steps is not None and pipe.mix is not None:
+    found += pipe.mix.unserved(train.num_steps)
   return found

@@ -231,10 +231,33 @@ class MixtureSource(row_source.RowSource):
       if spec not in self._parts
     ]
 
-  def first_served(self, name: str, count: int = 2) -> int | None:
-    """Returns the step of a source's `count`-th row, or None for never."""
-    position = self._merge.first_position(name, count)
-    return None if position is None else position // self._batch
+  def unserved(self, num_steps: int) -> list[str]:
+    """Returns one sentence for each weight that a run would hardly see.
+
+    A source gives its first row when it joins, whatever its weight; one whose
+    second row lies beyond the run is as good as left out.
+
+    Args:
+      num_steps: Steps of the run.
+    """
+    problems = []
+    for name, own in self._units.items():
+      joins = min(
+        (at for at, weights in self.stages if name in weights), default=0
+      )
+      rows = own.num_rows
+      if joins >= num_steps or (rows is not None and rows < 2):
+        continue
+      second = self._merge.first_position(name, 2)
+      if second is not None and second < num_steps * self._batch:
+        continue
+      when = "never comes" if second is None else f"is row {second} of the mix"
+      problems.append(
+        f"`{self._path}` must serve every source within the run, got one row of"
+        f" {name!r} in {num_steps} steps: its second {when}. Raise its weight,"
+        " or leave it out."
+      )
+    return problems
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns the mix and its sources, as JSON values."""
