@@ -5,7 +5,7 @@
       --workdir=runs/l  # seconds
 
 First-Fit-Decreasing over windows of documents, each window a block of the
-shuffle. A store of web text takes the default window of 4,096 documents; the
+shuffle. A store of web text takes the default window of 5,120 documents; the
 standard library has some 740 long files, so windows are of 64 here. About two
 minutes on two CPU cores: 300 steps of [8, 512] at 0.46 M parameters.
 """

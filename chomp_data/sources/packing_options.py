@@ -88,7 +88,7 @@ class BinOptions(PackingOptions):
   """
 
   packing_algorithm: str = schema.option("ffd", schema.choice(("ffd", "exact")))
-  packing_buffer_docs: int = schema.option(4_096, schema.integer(1, 2**31 - 1))
+  packing_buffer_docs: int = schema.option(5_120, schema.integer(1, 2**31 - 1))
   packing_max_docs_per_bin: int | None = schema.option(
     None, schema.optional(_COUNT)
   )

@@ -75,9 +75,7 @@ class Slow:
   def carried(self, counts, old, new):
     live = {n: F(counts[n]) / old[n] for n in old if self.has(n)}
     least = min(live.values(), default=0)
-    return {
-      n: counts[n] - old[n] * least if n in live else F(0) for n in new
-    }
+    return {n: counts[n] - old[n] * least if n in live else F(0) for n in new}
 
   def at_end(self, stages, weights):
     if self.case["exhaustion"] != "all_exhausted":
@@ -110,7 +108,9 @@ def fast(case, **kwargs):
 
 def located(mix, positions):
   sources, rows = mix.locate(np.asarray(positions, np.int64))
-  return [(mix.names[s], r) for s, r in zip(sources, rows.tolist(), strict=True)]
+  return [
+    (mix.names[s], r) for s, r in zip(sources, rows.tolist(), strict=True)
+  ]
 
 
 WEIGHTS = st.one_of(
