@@ -181,6 +181,8 @@ def read(
     )
   np.empty(_FREED_BYTES, np.uint8)
   source = pipe.batch_source(own_rows, group_steps=group_steps)
+  # The source reads through a store of its own.
+  text = source.sources["text"].store
   loader = feed.data_loader(source, first_step=first_step)
   batches = iter(loader)
   count = steps or (pipe.num_steps or 0) - first_step

@@ -171,6 +171,11 @@ class BatchSource:
     self._logged = time.monotonic()
     self.reads = reads_lib.Reads(plan.sources)
 
+  @property
+  def sources(self) -> dict[str, row_source.RowSource]:
+    """The sources that this reader reads through, by name."""
+    return self._plan.sources
+
   def __len__(self) -> int:
     return self._plan.step_limit
 

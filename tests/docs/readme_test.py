@@ -6,7 +6,11 @@ import re
 import jax
 import jax.numpy as jnp
 import ml_collections
+import numpy as np
 import pytest
+
+from chomp_data import pipeline
+from chomp_data.testing import stores as stores_lib
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -27,7 +31,7 @@ def test_every_python_block_of_the_readme_runs(
     next(b for b in blocks if needle in b)
     for needle in ("make_iterator", "InputSave", "get_config", "MapDataset")
   )
-  assert len(blocks) == 4
+  assert len(blocks) == 6
   names: dict = {}
   exec(get_config, names)
   config = ml_collections.ConfigDict(names["get_config"]())
@@ -53,3 +57,32 @@ def test_every_python_block_of_the_readme_runs(
   names["manager"].close()
   exec(grain_block, names)
   assert names["dataset"][0]["tokens"].shape == (8, 2048)
+
+
+def test_the_readmes_mix_and_array_records_make_batches(
+  blocks, stdlib_store, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  names: dict = {}
+  for needle in ("array_record", '"stages"'):
+    exec(next(block for block in blocks if needle in block), names)
+  documents = np.split(np.arange(9_000) % 50_000, range(500, 9_000, 500))
+  stores_lib.make_array_records(tmp_path / "corpus", documents)
+  packed = {"rows": {"kind": "bin"}, "shuffle": {"kind": "block"}}
+  data = {
+    "seq_len": 64,
+    "global_batch_size": 4,
+    "sources": {
+      "web": names["source"],
+      "code": {"store": stdlib_store, **packed},
+      "math": {"store": stdlib_store, **packed},
+    },
+    "mix": names["mix"],
+  }
+  pipe = pipeline.build(data)
+  assert pipe.source_names == ["code", "web", "math"]
+  before = np.concatenate([pipe.batch(i)["source_id"] for i in range(50)])
+  assert set(before) == {0, 1}
+  assert np.mean(before == 1) == pytest.approx(0.7, abs=0.02)
+  after = [pipe.batch(200_000 + i)["source_id"] for i in range(50)]
+  assert np.mean(np.concatenate(after) == 2) == pytest.approx(0.2, abs=0.02)

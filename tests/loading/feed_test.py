@@ -259,6 +259,8 @@ def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
     assert not isinstance(caught.value, AssertionError)
     with pytest.raises(feed.InputError):
       next(it)
+  for worker in workers:  # Ended, if not yet reaped on a busy machine.
+    worker.join(10)
   assert not [p for p in workers if p.is_alive()]
 
 
