@@ -106,6 +106,14 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   stdlib.rows.balance_tau = 0.7
   stdlib.rows.doc_weights = config_dict.placeholder(tuple)
   stdlib.rows.epoch_length = config_dict.placeholder(int)  # rows
+  stdlib.rows.groups = config_dict.placeholder(tuple)  # (name, ids) pairs
+  stdlib.rows.group_by_meta = False  # or by prepare.py's --meta_key
+  stdlib.rows.group_weights = config_dict.placeholder(tuple)
+  stdlib.rows.doc_overrides = config_dict.placeholder(tuple)  # stride, alpha
+  # What changes with the rows of the source.
+  stdlib.rows.curriculum_start = config_dict.placeholder(int)  # documents
+  stdlib.rows.curriculum_every = config_dict.placeholder(int)  # rows
+  stdlib.rows.content_length_schedule = config_dict.placeholder(tuple)
   # In which order.
   stdlib.rows.shuffle_content = False
   stdlib.rows.shuffle_offsets = False

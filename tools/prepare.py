@@ -59,6 +59,18 @@ _ID_KEY = flags.DEFINE_string(
   "The key of a document's id in a line of JSONL, a string or an integer."
   " Without it, the id is the file's path below the input and the line.",
 )
+_META_KEY = flags.DEFINE_string(
+  "meta_key",
+  None,
+  "The key of a string or a number in a line of JSONL that is kept of each"
+  " document, for groups of documents (rows.group_by_meta).",
+)
+_META_DEFAULT = flags.DEFINE_string(
+  "meta_default",
+  None,
+  "What is kept where a document has no --meta_key; may be empty. Without it"
+  " that is an error.",
+)
 _WORKERS = flags.DEFINE_integer(
   "workers", 0, "Processes that tokenize; 0 and 1 use this one."
 )
@@ -174,6 +186,8 @@ def main(argv: Sequence[str]) -> None:
         tokenizer=tokenizers.TokenizerSpec(_TOKENIZER.value, **special),
         text_key=_TEXT_KEY.value,
         id_key=_ID_KEY.value,
+        meta_key=_META_KEY.value,
+        meta_default=_META_DEFAULT.value,
         workers=_WORKERS.value,
         compression=_COMPRESSION.value,
         encoding_errors=_ENCODING_ERRORS.value,

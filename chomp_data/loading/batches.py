@@ -198,9 +198,13 @@ class BatchSource:
       "rows": self._rows,
       "fingerprint": self._fingerprint,
       "group_steps": self._group_steps,
+      "verbosity": logging.get_verbosity(),
     }
 
   def __setstate__(self, state: dict[str, Any]) -> None:
+    # A worker tells what it reads where its parent would.
+    logging.set_verbosity(state.pop("verbosity"))
+    logging.use_absl_handler()
     self.__init__(**state)
     # Grain sends the source to its workers by pickling it.
     workers.end_with_parent()

@@ -1,9 +1,9 @@
 """One input shard to one part of a store: a pure function of its files.
 
 A part is three files, named by a key of everything that decides them: tokens,
-pairs of lengths (tokens, bytes of the id) and ids, then a JSON row of counts,
-written last. An engine only calls `make_part`; a part that is there is not
-made again.
+lengths (tokens, bytes of the id, bytes of what is kept besides) and texts (id
+and meta of each document in turn), then a JSON row of counts, written last.
+An engine only calls `make_part`; a part that is there is not made again.
 """
 
 from collections.abc import Iterator
@@ -22,12 +22,12 @@ from chomp_data.prepare import readers
 from chomp_data.prepare import tokenizers
 from chomp_data.stores import manifest as manifest_lib
 
-_KINDS = ("tokens", "lengths", "ids")
+_KINDS = ("tokens", "lengths", "texts")
 _BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
 _READ_TOKENS = 4 * 2**20
 _READ_BYTES = 2**22
-_VERSION = 1
+_VERSION = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +40,8 @@ class PartOptions:
     text_key: See `readers.ReadOptions`.
     id_key: The same.
     encoding_errors: The same.
+    meta_key: The same.
+    meta_default: The same.
   """
 
   tokenizer: tokenizers.TokenizerSpec
@@ -47,6 +49,8 @@ class PartOptions:
   text_key: str
   id_key: str
   encoding_errors: str
+  meta_key: str | None = None
+  meta_default: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,21 +139,22 @@ def make_part(task: PartTask) -> PartRow:
   num_documents = num_tokens = num_empty = 0
   files = [_CheckedFile(task.path(kind)) for kind in _KINDS]
   try:
-    tokens_file, lengths_file, ids_file = files
-    for ids, encoded in _encoded(task, tokenizer):
+    tokens_file, lengths_file, texts_file = files
+    for documents, encoded in _encoded(task, tokenizer):
       kept = [i for i, tokens in enumerate(encoded) if len(tokens)]
-      names = [ids[i].encode() for i in kept]
-      lengths = [
-        (len(encoded[i]), len(n)) for i, n in zip(kept, names, strict=True)
-      ]
-      for i in kept:
-        _check_ids(encoded[i], tokenizer.info.vocab_size, ids[i])
+      lengths = np.empty((len(kept), 3), "<i8")
+      texts = []
+      for row, i in enumerate(kept):
+        name, meta = documents[i].name, documents[i].meta.encode()
+        _check_ids(encoded[i], tokenizer.info.vocab_size, name)
         tokens_file.write(encoded[i].astype(dtype.newbyteorder("<")).tobytes())
-      lengths_file.write(np.asarray(lengths, "<i8").tobytes())
-      ids_file.write(b"".join(names))
+        texts += [name.encode(), meta]
+        lengths[row] = len(encoded[i]), len(texts[-2]), len(meta)
+      lengths_file.write(lengths.tobytes())
+      texts_file.write(b"".join(texts))
       num_documents += len(kept)
-      num_tokens += sum(length for length, _ in lengths)
-      num_empty += len(ids) - len(kept)
+      num_tokens += int(lengths[:, 0].sum())
+      num_empty += len(documents) - len(kept)
   finally:
     for file in files:
       file.close()
@@ -170,8 +175,8 @@ def make_part(task: PartTask) -> PartRow:
 
 def read_part(
   task: PartTask, row: PartRow, dtype: np.dtype
-) -> Iterator[tuple[np.ndarray, np.ndarray, list[str]]]:
-  """Yields (tokens, lengths, ids) of a part's documents, some at a time.
+) -> Iterator[tuple[np.ndarray, np.ndarray, list[str], list[str]]]:
+  """Yields (tokens, lengths, ids, meta) of documents, some at a time.
 
   Args:
     task: Which part.
@@ -188,24 +193,21 @@ def read_part(
         f"{task.path(kind)} must be as it was written, got other bytes. Remove"
         f" {pathlib.Path(task.directory).parent} and run again."
       )
-  lengths = np.fromfile(task.path("lengths"), "<i8").reshape(-1, 2)
+  lengths = np.fromfile(task.path("lengths"), "<i8").reshape(-1, 3)
   with (
     open(task.path("tokens"), "rb") as tokens_file,
-    open(task.path("ids"), "rb") as ids_file,
+    open(task.path("texts"), "rb") as texts_file,
   ):
     for first, last in _document_blocks(lengths[:, 0]):
       here = lengths[first:last]
       tokens = tokens_file.read(int(here[:, 0].sum()) * dtype.itemsize)
-      names = ids_file.read(int(here[:, 1].sum()))
-      ends = np.cumsum(here[:, 1]).tolist()
-      yield (
-        np.frombuffer(tokens, dtype),
-        here[:, 0],
-        [
-          names[low:high].decode()
-          for low, high in zip([0, *ends[:-1]], ends, strict=True)
-        ],
-      )
+      data = texts_file.read(int(here[:, 1:].sum()))
+      ends = np.cumsum(here[:, 1:]).tolist()
+      texts = [
+        data[low:high].decode()
+        for low, high in zip([0, *ends[:-1]], ends, strict=True)
+      ]
+      yield np.frombuffer(tokens, dtype), here[:, 0], texts[::2], texts[1::2]
 
 
 def _file_crc(path: pathlib.Path) -> int | None:
@@ -234,27 +236,27 @@ def _document_blocks(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def _encoded(
   task: PartTask, tokenizer: tokenizers.Tokenizer
-) -> Iterator[tuple[list[str], list[np.ndarray]]]:
-  """Yields (ids, token ids) of batches of documents."""
+) -> Iterator[tuple[list[readers.Document], list[np.ndarray]]]:
+  """Yields (documents, token ids) of batches of documents."""
   options = readers.ReadOptions(
     task.options.text_key,
     task.options.id_key,
     task.options.encoding_errors,
     tokenizer.takes_bytes,
+    task.options.meta_key,
+    task.options.meta_default,
   )
-  ids: list[str] = []
-  texts: list[str | bytes] = []
+  batch: list[readers.Document] = []
   characters = 0
   for file in task.files:
-    for name, text in readers.documents(file, options):
-      ids.append(name)
-      texts.append(text)
-      characters += len(text)
-      if len(texts) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
-        yield ids, tokenizer.encode_batch(texts)
-        ids, texts, characters = [], [], 0
-  if texts:
-    yield ids, tokenizer.encode_batch(texts)
+    for document in readers.documents(file, options):
+      batch.append(document)
+      characters += len(document.text)
+      if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
+        yield batch, tokenizer.encode_batch([own.text for own in batch])
+        batch, characters = [], 0
+  if batch:
+    yield batch, tokenizer.encode_batch([own.text for own in batch])
 
 
 def _check_ids(tokens: np.ndarray, vocab_size: int, name: str) -> None:

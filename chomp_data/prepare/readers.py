@@ -8,8 +8,10 @@ from collections.abc import Iterator
 import dataclasses
 import gzip
 import json
+import math
 import os
 from typing import Any
+from typing import NamedTuple
 import zlib
 
 import zstandard
@@ -31,18 +33,37 @@ class ReadOptions:
     id_key: The key of the document's id, where a line has it.
     encoding_errors: 'strict' or 'replace' (U+FFFD for what is no UTF-8).
     raw: Whether text files are taken as bytes, without decoding.
+    meta_key: The key of what is kept of a document besides its id, or None.
+    meta_default: What is kept where a document has no such key; None is an
+      error.
   """
 
   text_key: str
   id_key: str
   encoding_errors: str
   raw: bool
+  meta_key: str | None = None
+  meta_default: str | None = None
+
+
+class Document(NamedTuple):
+  """One document of a file.
+
+  Attributes:
+    name: Its id.
+    text: Its text, bytes where it is not decoded.
+    meta: What is kept of it besides, '' without `meta_key`.
+  """
+
+  name: str
+  text: str | bytes
+  meta: str
 
 
 def documents(
   file: inputs.InputFile, options: ReadOptions
-) -> Iterator[tuple[str, str | bytes]]:
-  """Yields (id, text) of a file's documents.
+) -> Iterator[Document]:
+  """Yields a file's documents.
 
   Args:
     file: What to read.
@@ -54,10 +75,8 @@ def documents(
   """
   if file.kind == "text":
     data = b"".join(_blocks(file))
-    if options.raw:
-      yield file.name, data
-    else:
-      yield file.name, _decoded(data, options, file.path)
+    text = data if options.raw else _decoded(data, options, file.path)
+    yield Document(file.name, text, _meta(None, options, file.path))
   else:
     for number, line in enumerate(_lines(_blocks(file)), 1):
       if line.strip():
@@ -72,7 +91,7 @@ def documents(
 
 def _record(
   file: inputs.InputFile, number: int, line: bytes, options: ReadOptions
-) -> tuple[str, str]:
+) -> Document:
   where = f"{file.path}:{number}"
   text = _decoded(line, options, where)
   if number == 1:
@@ -99,9 +118,40 @@ def _record(
       f"{where} must have a string under {options.text_key!r}, got a"
       f" {type(value).__name__}. Correct the line, or --text_key."
     )
-  return _document_id(file, number, record, options), _scalar_text(
-    value, options, where
+  return Document(
+    _document_id(file, number, record, options),
+    _scalar_text(value, options, where),
+    _meta(record, options, where),
   )
+
+
+def _meta(
+  record: dict[str, Any] | None, options: ReadOptions, where: str
+) -> str:
+  """Returns what is kept of a document; `record` is None for a text file."""
+  key = options.meta_key
+  if key is None:
+    return ""
+  value = (record or {}).get(key)
+  if value is None:
+    if options.meta_default is None:
+      found = "a text file" if record is None else str(sorted(record))
+      raise errors.PrepareError(
+        f"{where} must have a value under {key!r}, got {found}. Correct"
+        " --meta_key, or say with --meta_default what stands for a missing"
+        " one."
+      )
+    return options.meta_default
+  number = isinstance(value, int | float) and not isinstance(value, bool)
+  if number and math.isfinite(value):
+    return str(value)
+  if not isinstance(value, str):
+    raise errors.PrepareError(
+      f"{where} must have a string or a finite number under {key!r}, got"
+      f" {value if number else f'a {type(value).__name__}'}. Correct the line,"
+      " or --meta_key."
+    )
+  return _scalar_text(value, options, where)
 
 
 def _document_id(

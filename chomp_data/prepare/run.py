@@ -40,6 +40,10 @@ class Options:
     tokenizer: Which tokenizer.
     text_key: The key of the text in JSONL.
     id_key: The key of the id in JSONL.
+    meta_key: The key in JSONL of what is kept of a document besides its id,
+      or None.
+    meta_default: What is kept where a document has no such key; None is an
+      error.
     workers: Processes; 0 and 1 stay in this one.
     compression: 'none' or 'zstd'.
     encoding_errors: 'strict' or 'replace'.
@@ -56,6 +60,8 @@ class Options:
   )
   text_key: str = "text"
   id_key: str = "id"
+  meta_key: str | None = None
+  meta_default: str | None = None
   workers: int = 0
   compression: str = "none"
   encoding_errors: str = "strict"
@@ -135,6 +141,13 @@ def _check(
   for name in ("text_key", "id_key", "output"):
     if not getattr(options, name):
       problems.append(f"`--{name}` must not be empty, got ''. Give one.")
+  if options.meta_key == "":
+    problems.append("`--meta_key` must not be empty, got ''. Give one.")
+  if options.meta_default is not None and options.meta_key is None:
+    problems.append(
+      "`--meta_default` must not be given without --meta_key, got"
+      f" {options.meta_default!r}. Name the key."
+    )
   if options.workers < 0:
     problems.append(
       f"`--workers` must be at least 0, got {options.workers}. Give the number"
@@ -175,7 +188,7 @@ def _identity(
 ) -> dict[str, Any]:
   """Returns what a second run must have in common to have nothing to do."""
   listing = json.dumps([[f.name, f.size, f.mtime_ns] for f in files])
-  return {
+  identity = {
     "inputs": {
       "files": len(files),
       "bytes": sum(file.size for file in files),
@@ -189,6 +202,11 @@ def _identity(
     "chunk": options.chunk,
     "shard_bytes": options.shard_bytes,
   }
+  if options.meta_key is not None:
+    # Stores without it stay as they were, to the byte.
+    identity["meta_key"] = options.meta_key
+    identity["meta_default"] = options.meta_default
+  return identity
 
 
 def _existing(
@@ -211,9 +229,9 @@ def _existing(
   if options.overwrite:
     return None
   differences = [
-    f"{key}: {found.get(key)!r} there, {value!r} asked for"
-    for key, value in prepared.items()
-    if found.get(key) != value
+    f"{key}: {found.get(key)!r} there, {prepared.get(key)!r} asked for"
+    for key in {**prepared, **found}
+    if found.get(key) != prepared.get(key)
   ]
   raise stores.StoreError(
     f"{output} must be a store of the same inputs and options, got one that"
@@ -235,6 +253,8 @@ def _tasks(
     text_key=options.text_key,
     id_key=options.id_key,
     encoding_errors=options.encoding_errors,
+    meta_key=options.meta_key,
+    meta_default=options.meta_default,
   )
   return [
     parts.PartTask(shard, part_options, str(directory))
@@ -279,12 +299,14 @@ def _assemble(
     tokenizer_file=tokenizer.file,
     compression=options.compression,
     chunk=options.chunk,
+    has_meta=options.meta_key is not None,
   ) as writer:
     for task, row in zip(tasks, rows, strict=True):
-      for tokens, lengths, ids in parts.read_part(
+      for tokens, lengths, ids, meta in parts.read_part(
         task, row, writer.token_dtype
       ):
-        writer.append(tokens, lengths, ids)
+        kept = None if options.meta_key is None else meta
+        writer.append(tokens, lengths, ids, kept)
     writer.finish(
       num_empty_skipped=sum(row.num_empty for row in rows), prepared=prepared
     )

@@ -5,7 +5,6 @@ reset: the same text at two offsets reaches the model at two positions.
 """
 
 import dataclasses
-import fractions
 from typing import Any
 
 from absl import logging
@@ -13,15 +12,14 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.index import axis_order
-from chomp_data.index import hashing
-from chomp_data.index import quotas
-from chomp_data.index import schedule as schedule_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import document_shares
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
 from chomp_data.sources import options as options_lib
 from chomp_data.sources import row_source
+from chomp_data.sources import share_options
+from chomp_data.sources import splice_schedule
 from chomp_data.sources.splice_options import MultiSpliceOptions
 from chomp_data.sources.splice_options import SpliceOptions
 
@@ -67,40 +65,43 @@ class SpliceSource(row_source.RowSource):
     )
     self.documents, self.lengths = options.select(store, seq_len, path)
     self._first_token = store.bounds(self.documents)[0]
-    self.space = options.pair_space(seq_len)
+    self.space = options.pair_space(seq_len, options.content_lengths()[-1][1])
+    self._shares = document_shares.resolve(store, self.documents, options, path)
     self._report_unused(path)
-    order = axis_order.AxisOrder(
-      space=self.space,
-      shuffle_content=options.shuffle_content,
-      shuffle_offsets=options.shuffle_offsets,
-      content_key=self._axis_key("content", options.content_seed),
-      offset_key=self._axis_key("offsets", options.offset_seed),
+    usable = self.space.num_pairs(self.lengths) > 0
+    document_shares.check(self._shares, options, usable, path)
+    self._schedule = splice_schedule.make_schedule(
+      options,
+      self.lengths,
+      self._shares,
+      seq_len=seq_len,
+      seed=seed,
+      name=name,
+      path=path,
     )
-    try:
-      self._schedule = schedule_lib.SpliceSchedule(
-        self.lengths,
-        order,
-        alpha=options.alpha,
-        weights=self._weights(path),
-        epoch_length=options.epoch_length,
-        jitter_mode=options.jitter_mode,
-        jitter_key=hashing.fold_key(seed, name, "jitter"),
-        **options.balance(),
-      )
-    except schema.ConfigError:
-      raise
-    except ValueError as error:
-      raise schema.ConfigError([f"`{path}` {error}"]) from error
 
   def __len__(self) -> int:
-    return self._schedule.num_rows
+    return int(self._schedule.phases.sizes(np.zeros(1, np.int64))[0])
+
+  @property
+  def ramp_epochs(self) -> int:
+    """Epochs before all documents are read at the last content length."""
+    return self._schedule.phases.ramp_passes
+
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row; see `RowSource`."""
+    return self._schedule.phases.first_row(epoch)
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, row of that epoch); see `RowSource`."""
+    return self._schedule.phases.locate(rows)
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
-    if len(rows) and int(np.min(rows)) < 0:
-      raise IndexError(f"rows must be at least 0, got {int(np.min(rows))}.")
-    epoch, index = np.divmod(rows, len(self))
-    splices = self._schedule.splices(index, epoch)
+    rows = np.asarray(rows, np.int64)
+    if len(rows) and int(rows.min()) < 0:
+      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
+    splices = self._schedule.splices(*self.locate(rows))
     count = len(rows)
     row = np.arange(count)
     start, column, length = splices.start, splices.column, splices.length
@@ -134,15 +135,52 @@ class SpliceSource(row_source.RowSource):
   def epochs_alike(self, unit: str) -> bool:
     """Returns whether epochs consume the same; see `RowSource`.
 
-    Jitter moves copies and never shortens them; axes in another order each
-    epoch may leave other pairs out.
+    Jitter moves copies and never shortens them. Axes in another order each
+    epoch may leave other pairs out, which matters where copies of one
+    document differ.
     """
     del unit
-    return not (self.options.shuffle_content or self.options.shuffle_offsets)
+    shuffled = bool(
+      self.options.shuffle_content or self.options.shuffle_offsets
+    )
+    whole = self.options.balance()["balance_mode"] == "enumerate"
+    same = self._schedule.pairs_at(0).copy_len() is not None
+    return not self.ramp_epochs and (same or whole or not shuffled)
 
-  def quotas(self) -> np.ndarray:
-    """Returns int64[D], rows of an epoch by selected document."""
-    return self._schedule.quotas()
+  def alike(
+    self, epoch: int, unit: str
+  ) -> tuple[int, list[int], list[int]] | None:
+    """Returns the copy that all rows hold, if they do; see `RowSource`."""
+    copied = self._schedule.pairs_at(epoch).copy_len()
+    if copied is None:
+      return None
+    known = np.unique(copied[self._schedule.quotas(epoch) > 0])
+    if len(known) > 1:
+      return None
+    return int(known[0]) - (unit == "loss_tokens"), [], []
+
+  def unit_edges(
+    self, epoch: int, unit: str
+  ) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns sums that follow from the quotas; see `RowSource`."""
+    copied = self._schedule.pairs_at(epoch).copy_len()
+    if copied is None:
+      return None
+    each = copied - (unit == "loss_tokens")
+    return splice_schedule.unit_edges(self._schedule.quotas(epoch), each)
+
+  def quotas(self, row: int | None = None) -> np.ndarray:
+    """Returns rows of an epoch by selected document.
+
+    Args:
+      row: A row of that epoch; None: an epoch after the ramp.
+
+    Returns:
+      int64[D].
+    """
+    if row is None:
+      return self._schedule.quotas()
+    return self._schedule.quotas(int(self.locate(np.asarray([row]))[0][0]))
 
   def validation(
     self, num_starts: int = 4, num_offsets: int = 4, num_docs: int = 10
@@ -167,7 +205,7 @@ class SpliceSource(row_source.RowSource):
       grid.evenly_spaced(last, num_starts),
       np.arange(num_offsets) * (room + 1) // num_offsets,
       seq_len=self.seq_len,
-      content_length=self.options.content_length,
+      content_length=self.space.content_length,
       min_copy_len=self.options.min_copy_len,
       layout=self.layout,
       name=f"{self.name}/validation",
@@ -175,12 +213,17 @@ class SpliceSource(row_source.RowSource):
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides this source's rows, as JSON values."""
+    rows = dataclasses.asdict(self.options)
+    if isinstance(self.options, share_options.ShareOptions):
+      # Runs that began before these options were there go on.
+      for name in self.options.unset():
+        del rows[name]
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
       "seed": self._seed,
       "kind": self.kind,
-      "rows": dataclasses.asdict(self.options),
+      "rows": rows,
       "filler_id": self.layout.filler_id,
       "token_before_document": self.layout.token_before_document,
     }
@@ -202,8 +245,9 @@ class SpliceSource(row_source.RowSource):
 
     documents = self.documents[:shown]
     lengths = self.lengths[:shown].tolist()
+    epoch_rows = self._schedule.phases.last_pass_rows
     rows = self.quotas()[:shown]
-    share = rows / len(self)
+    share = rows / epoch_rows
     ids = self.store.document_ids(documents)
     lines = [
       (
@@ -216,7 +260,7 @@ class SpliceSource(row_source.RowSource):
         f" offsets={self._offsets_text()}"
         f" alpha={self.options.alpha:g}"
         f" offset_jitter={self.options.offset_jitter}"
-        f" total_pairs={len(self)}"
+        f" total_pairs={epoch_rows}"
       ),
       (
         "  balance="
@@ -224,6 +268,9 @@ class SpliceSource(row_source.RowSource):
       ),
       f"  expected_doc_fraction={listed([f'{p:.4f}' for p in share])}",
       f"  pairs_per_doc={listed(rows.tolist())}",
+      *splice_schedule.describe(
+        self.options, self._schedule, self._shares, self.quotas() / epoch_rows
+      ),
     ]
     lines += [
       f"  document {document} ({identity!r}): length={length}"
@@ -241,38 +288,6 @@ class SpliceSource(row_source.RowSource):
         return "column 0"
       case _:
         return self.space.offset_domain
-
-  def _axis_key(self, axis: str, seed: int | None) -> int:
-    if seed is None:
-      return hashing.fold_key(self._seed, self.name, axis)
-    return hashing.fold_key("own", seed, self.name, axis)
-
-  def _weights(self, path: str) -> dict[int, fractions.Fraction] | None:
-    weights = getattr(self.options, "doc_weights", None)
-    if not weights:
-      return None
-    found = self.store.find_documents([name for name, _ in weights])
-    out = {}
-    problems = []
-    for name, weight in weights:
-      named = np.flatnonzero(np.isin(self.documents, found[name])).tolist()
-      if not named:
-        where = "is not selected" if found[name] else "does not exist"
-        problems.append(
-          f"`{path}.doc_weights` must name selected documents, got {name!r},"
-          f" which {where}. Correct the id, or select the document."
-        )
-      for slot in named:
-        out[slot] = quotas.exact(weight)
-    usable = np.flatnonzero(self.space.num_pairs(self.lengths) > 0).tolist()
-    if not problems and not any(out.get(slot, 1) for slot in usable):
-      problems.append(
-        f"`{path}.doc_weights` must leave a document with a positive weight,"
-        " got only zeros. Raise one."
-      )
-    if problems:
-      raise schema.ConfigError(problems)
-    return out
 
   def _report_unused(self, path: str) -> None:
     """Refuses an empty epoch; warns of what the schedule leaves or costs."""

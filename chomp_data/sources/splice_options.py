@@ -13,6 +13,7 @@ from chomp_data.index import axes
 from chomp_data.index import schedule as schedule_lib
 from chomp_data.sources import options as options_lib
 from chomp_data.sources import selecting
+from chomp_data.sources import share_options
 
 _ORDER = schema.either(schema.boolean(), schema.integer(1))
 _SEED = schema.optional(schema.integer(0, 2**63 - 1))
@@ -112,9 +113,17 @@ class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
       )
     return found
 
-  def pair_space(self, seq_len: int) -> axes.PairSpace:
-    """Returns the (t, s) pairs that these options describe."""
-    length = self.content_length
+  def content_lengths(self) -> list[tuple[int, int | None]]:
+    """Returns (first row, content_length), ascending from row 0."""
+    return [(0, self.content_length)]
+
+  def pair_space(self, seq_len: int, length: int | None) -> axes.PairSpace:
+    """Returns the (t, s) pairs that these options describe.
+
+    Args:
+      seq_len: Positions of a row.
+      length: One of `content_lengths`.
+    """
     domain = self.offset_domain
     if domain is None:
       whole = length is None or length >= seq_len
@@ -175,8 +184,8 @@ class SpliceOptions(ScheduleOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MultiSpliceOptions(ScheduleOptions):
-  """Several documents and the balance between them.
+class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
+  """Several documents and the balance between them; see `ShareOptions` too.
 
   Attributes:
     num_docs: How many documents, or None for every candidate.
@@ -202,6 +211,7 @@ class MultiSpliceOptions(ScheduleOptions):
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields and with `seq_len`."""
     found = super().problems(path, seq_len)
+    found += share_options.problems(self, path)
     mode = self.balance_mode
     if self.doc_weights and mode in ("by_document", "enumerate"):
       found.append(
@@ -227,6 +237,13 @@ class MultiSpliceOptions(ScheduleOptions):
     return selecting.select_several(
       store, self, self.num_docs, self.strict_num_docs, seq_len, path
     )
+
+  def content_lengths(self) -> list[tuple[int, int | None]]:
+    """Returns (first row, content_length), ascending from row 0."""
+    schedule = list(self.content_length_schedule or ())
+    if schedule and schedule[0][0] == 0:
+      return schedule
+    return [(0, self.content_length), *schedule]
 
   def balance(self) -> dict[str, Any]:
     """Returns the schedule's balance."""

@@ -173,6 +173,11 @@ class ArrayRecordStore(store_lib.Store):
     return self.options.tokenizer_info
 
   @property
+  def has_meta(self) -> bool:
+    """False: records are tokens and nothing else."""
+    return False
+
+  @property
   def num_documents(self) -> int:
     """Records, those of no token included."""
     return self._opened.index.num_documents

@@ -23,6 +23,14 @@ SCHEMA = 1
 FILE = "manifest.json"
 TOKENIZER_FILE = "tokenizer.json"
 ARRAYS = ("id_bytes", "id_offsets", "offsets", "tokens")
+# Only where something is kept of each document besides its id.
+META_ARRAYS = ("meta_bytes", "meta_offsets")
+# What offsets point into.
+OFFSETS = {
+  "offsets": "tokens",
+  "id_offsets": "id_bytes",
+  "meta_offsets": "meta_bytes",
+}
 TOKENIZER_KINDS = ("byte", "huggingface", "custom")
 # Token ids are read as int32.
 MAX_VOCAB_SIZE = 2**31
@@ -89,7 +97,7 @@ class Manifest:
     num_tokens: Tokens of all documents.
     num_empty_skipped: Documents of the input left out because empty.
     tokenizer: The tokenizer of the tokens.
-    arrays: By name, `ARRAYS`.
+    arrays: By name, `ARRAYS` and perhaps `META_ARRAYS`.
     files: By path relative to the store, with slashes; all but the manifest.
     prepared: How the store was made, as JSON values; not in `hash`.
   """
@@ -274,14 +282,18 @@ class _Reader:
     if not isinstance(values["prepared"], dict):
       self.fail("prepared", "an object", values["prepared"])
     self.sha256("hash", values["hash"])
-    found = self.fields("arrays", values["arrays"], ARRAYS)
+    found = values["arrays"]
+    names = ARRAYS
+    if isinstance(found, dict) and set(META_ARRAYS) & set(found):
+      names = (*ARRAYS, *META_ARRAYS)
+    found = self.fields("arrays", found, names)
     manifest = Manifest(
       **{
         name: self.integer(name, values[name], 0, _MAX_SIZE)
         for name in ("num_documents", "num_tokens", "num_empty_skipped")
       },
       tokenizer=self.tokenizer(values["tokenizer"]),
-      arrays={name: self.array(name, found[name]) for name in ARRAYS},
+      arrays={name: self.array(name, found[name]) for name in names},
       files=self.files(values["files"]),
       prepared=values["prepared"],
     )
@@ -358,17 +370,18 @@ class _Reader:
         token_dtype(manifest.tokenizer.vocab_size),
       ),
       "arrays.tokens.dtype": (sizes["tokens"].dtype, values["token_dtype"]),
-      "arrays.offsets.dtype": (sizes["offsets"].dtype, "int64"),
-      "arrays.id_offsets.dtype": (sizes["id_offsets"].dtype, "int64"),
-      "arrays.id_bytes.dtype": (sizes["id_bytes"].dtype, "uint8"),
       "arrays.tokens.size": (sizes["tokens"].size, manifest.num_tokens),
-      "arrays.offsets.size": (sizes["offsets"].size, offsets),
-      "arrays.id_offsets.size": (sizes["id_offsets"].size, offsets),
     }
+    for name, shape in sizes.items():
+      if name in OFFSETS:
+        wanted[f"arrays.{name}.dtype"] = (shape.dtype, "int64")
+        wanted[f"arrays.{name}.size"] = (shape.size, offsets)
+      elif name != "tokens":
+        wanted[f"arrays.{name}.dtype"] = (shape.dtype, "uint8")
     for name, (found, expected) in wanted.items():
       if found != expected:
         self.fail(name, expected, found)
-    names = 5 if manifest.tokenizer.kind == "huggingface" else 4
+    names = len(sizes) + (manifest.tokenizer.kind == "huggingface")
     names += sum(shape.num_shards for shape in sizes.values())
     if len(manifest.files) != names:
       self.fail("files", f"{names} files", len(manifest.files))

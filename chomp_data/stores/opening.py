@@ -15,6 +15,7 @@ from chomp_data.stores import arrays
 from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import mapped
+from chomp_data.stores import texts
 
 _HASH_BLOCK = 1 << 22
 
@@ -28,6 +29,7 @@ class Opened:
     self.manifest = _read_manifest(path)
     _check_files(path, self.manifest)
     self.counters = arrays.Counters()
+    self._texts: dict[str, texts.TextArray] = {}
 
   @functools.cached_property
   def tokens(self) -> arrays.StoredArray:
@@ -37,20 +39,23 @@ class Opened:
   def offsets(self) -> arrays.StoredArray:
     return self.array("offsets")
 
-  @functools.cached_property
-  def id_bytes(self) -> arrays.StoredArray:
-    return self.array("id_bytes")
-
-  @functools.cached_property
-  def id_offsets(self) -> arrays.StoredArray:
-    return self.array("id_offsets")
+  def texts(self, name: str) -> texts.TextArray:
+    """Returns a reader of one string a document: 'id' or 'meta'."""
+    if name not in self._texts:
+      self._texts[name] = texts.TextArray(
+        str(self.path),
+        name,
+        self.array(f"{name}_bytes"),
+        self.array(f"{name}_offsets"),
+      )
+    return self._texts[name]
 
   def array(self, name: str) -> arrays.StoredArray:
     """Returns a reader of an array."""
     entry = self.manifest.arrays[name]
     check = None
-    if name in ("offsets", "id_offsets"):
-      of = "tokens" if name == "offsets" else "id_bytes"
+    if name.endswith("offsets"):
+      of = manifest_lib.OFFSETS[name]
       check = self._offsets_check(name, self.manifest.arrays[of].layout.size)
     counters = self.counters if name == "tokens" else arrays.Counters()
     if entry.layout.compression == "none":

@@ -97,7 +97,12 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
       " output."
     )
   entries = set(os.listdir(path))
-  known = {*manifest_lib.ARRAYS, manifest_lib.FILE, manifest_lib.TOKENIZER_FILE}
+  known = {
+    *manifest_lib.ARRAYS,
+    *manifest_lib.META_ARRAYS,
+    manifest_lib.FILE,
+    manifest_lib.TOKENIZER_FILE,
+  }
   if entries and (manifest_lib.FILE not in entries or entries - known):
     other = sorted(entries - known) or sorted(entries)
     raise errors.StoreError(

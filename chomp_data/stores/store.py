@@ -19,13 +19,12 @@ from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import opening
 from chomp_data.stores import publish
+from chomp_data.stores import texts
 
 if TYPE_CHECKING:
   from chomp_data.stores import array_record as array_record_lib
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
-
-_ID_BATCH = 1 << 16
 
 
 class Store:
@@ -172,7 +171,7 @@ class Store:
     ends = self._opened.offsets.gather(ends)
     starts = ends[:num]
     lengths = ends[num:] - starts
-    self._check_lengths(lengths, "offsets")
+    texts.check_rising(lengths, f"{self._path}/offsets")
     return starts, lengths
 
   def iter_lengths(
@@ -195,7 +194,7 @@ class Store:
     for first in range(0, self.num_documents, batch):
       last = min(first + batch, self.num_documents)
       lengths = np.diff(self._opened.offsets.read(first, last + 1))
-      self._check_lengths(lengths, "offsets")
+      texts.check_rising(lengths, f"{self._path}/offsets")
       yield first, lengths
 
   def copy_tokens(
@@ -289,16 +288,34 @@ class Store:
     """
     documents = np.asarray(documents, np.int64)
     self.bounds(documents)
-    ends = self._opened.id_offsets.gather(
-      np.concatenate([documents, documents + 1])
-    )
-    starts = ends[: len(documents)]
-    lengths = ends[len(documents) :] - starts
-    self._check_lengths(lengths, "id_offsets")
-    out = np.empty(int(lengths.sum()), np.uint8)
-    stops = np.cumsum(lengths)
-    self._opened.id_bytes.copy_spans(starts, lengths, out, stops - lengths)
-    return self._decode_ids(out.tobytes(), stops - lengths, stops)
+    return self._opened.texts("id").take(documents)
+
+  @property
+  def has_meta(self) -> bool:
+    """Whether each document has a string besides its id."""
+    return "meta_offsets" in self.manifest.arrays
+
+  def document_meta(self, documents: Sequence[int] | np.ndarray) -> list[str]:
+    """Returns what tools/prepare.py --meta_key kept of documents.
+
+    Args:
+      documents: Indices, in any order.
+
+    Returns:
+      Their strings, in the order given; '' where a document had none.
+
+    Raises:
+      IndexError: If there is no such document.
+      StoreError: If nothing was kept, or it was altered.
+    """
+    if not self.has_meta:
+      raise errors.StoreError(
+        f"{self._path} must be prepared with --meta_key to keep something of"
+        " each document, got a store without."
+      )
+    documents = np.asarray(documents, np.int64)
+    self.bounds(documents)
+    return self._opened.texts("meta").take(documents)
 
   def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
     """Finds documents by id, in one pass over the store's ids.
@@ -310,13 +327,8 @@ class Store:
       The documents of each id, in ascending order; none or several happen.
     """
     found: dict[str, list[int]] = {name: [] for name in ids}
-    for first in range(0, self.num_documents, _ID_BATCH):
-      last = min(first + _ID_BATCH, self.num_documents)
-      ends = self._opened.id_offsets.read(first, last + 1)
-      self._check_lengths(np.diff(ends), "id_offsets")
-      data = self._opened.id_bytes.read(int(ends[0]), int(ends[-1])).tobytes()
-      ends -= ends[0]
-      names = self._decode_ids(data, ends[:-1], ends[1:])
+    batches = self._opened.texts("id").batches(self.num_documents)
+    for first, names in batches:
       for document, name in enumerate(names, first):
         if name in found:
           found[name].append(document)
@@ -336,27 +348,6 @@ class Store:
         f" {self.tokenizer_info.kind!r}, which has no file."
       )
     return opening.read_listed(path, entry)
-
-  def _decode_ids(
-    self, data: bytes, starts: np.ndarray, stops: np.ndarray
-  ) -> list[str]:
-    try:
-      return [
-        data[low:high].decode()
-        for low, high in zip(starts.tolist(), stops.tolist(), strict=True)
-      ]
-    except UnicodeDecodeError as error:
-      raise errors.StoreError(
-        f"{self._path}/id_bytes must be UTF-8, got {error}. {arrays.RESTORE}"
-      ) from error
-
-  def _check_lengths(self, lengths: np.ndarray, name: str) -> None:
-    # Each chunk is checked in itself; this holds across two chunks.
-    if len(lengths) and lengths.min() < 0:
-      raise errors.StoreError(
-        f"{self._path}/{name} must not decrease, got a step of"
-        f" {lengths.min()}. {arrays.RESTORE}"
-      )
 
 
 def open_store(

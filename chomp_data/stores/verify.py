@@ -30,7 +30,7 @@ def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
   for name, entry in sorted(store.manifest.files.items()):
     opening.read_listed(directory / name, entry, keep=False)
   opened = opening.Opened(directory, store_lib.DEFAULT_CACHE_BYTES)
-  readers = {name: opened.array(name) for name in manifest_lib.ARRAYS}
+  readers = {name: opened.array(name) for name in store.manifest.arrays}
   for name, array in readers.items():
     content = hashlib.sha256()
     num_chunks = array.entry.layout.num_chunks
@@ -45,4 +45,7 @@ def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
   for _ in store.iter_lengths():
     pass
   store.find_documents([])
+  if store.has_meta:
+    for _ in opened.texts("meta").batches(store.num_documents):
+      pass
   return store.manifest

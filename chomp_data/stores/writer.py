@@ -5,6 +5,7 @@ depend on the documents and the options only.
 """
 
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import hashlib
@@ -39,6 +40,7 @@ class StoreWriter:
     compression: str = "none",
     chunk: int = layout.DEFAULT_CHUNK,
     chunks_per_shard: int = layout.DEFAULT_CHUNKS_PER_SHARD,
+    has_meta: bool = False,
   ):
     """Creates the staging directory.
 
@@ -49,6 +51,7 @@ class StoreWriter:
       compression: 'none' or 'zstd'.
       chunk: Elements of a chunk.
       chunks_per_shard: Chunks of a file.
+      has_meta: Whether a string is kept of each document besides its id.
 
     Raises:
       StoreError: If an option is out of range.
@@ -77,6 +80,8 @@ class StoreWriter:
       "id_bytes": "uint8",
       "id_offsets": "int64",
     }
+    if has_meta:
+      dtypes |= {"meta_bytes": "uint8", "meta_offsets": "int64"}
     self._arrays = {
       name: array_writer.ArrayWriter(
         self._staging / name,
@@ -86,8 +91,9 @@ class StoreWriter:
       )
       for name, dtype in dtypes.items()
     }
-    self._arrays["offsets"].append(np.zeros(1, np.int64))
-    self._arrays["id_offsets"].append(np.zeros(1, np.int64))
+    for name, array in self._arrays.items():
+      if name in manifest_lib.OFFSETS:
+        array.append(np.zeros(1, np.int64))
     self._num_documents = 0
 
   @property
@@ -104,7 +110,11 @@ class StoreWriter:
       array.close()
 
   def append(
-    self, tokens: np.ndarray, lengths: np.ndarray, ids: Sequence[str]
+    self,
+    tokens: np.ndarray,
+    lengths: np.ndarray,
+    ids: Sequence[str],
+    meta: Sequence[str] | None = None,
   ) -> None:
     """Appends documents.
 
@@ -112,6 +122,7 @@ class StoreWriter:
       tokens: Integers [sum of lengths], of the documents one after the other.
       lengths: int64[N], in tokens; 0 is a document of no token.
       ids: N document ids.
+      meta: N strings, where the store keeps them.
 
     Raises:
       StoreError: If a token is not below the vocabulary size, or the lengths
@@ -136,13 +147,19 @@ class StoreWriter:
           f"`tokens` must be in 0 .. {vocab_size - 1}, the tokenizer's ids, got"
           f" {low if low < 0 else high}. Give the tokenizer that made them."
         )
-    encoded = [_encode_id(name) for name in ids]
+    wanted = len(ids) if "meta_bytes" in self._arrays else None
+    if (None if meta is None else len(meta)) != wanted:
+      raise errors.StoreError(
+        f"`meta` must be {wanted} strings, one for each document where the"
+        f" store keeps them, got {meta and len(meta)}. Give one for each."
+      )
+    encoded = [_encoded(name, "id") for name in ids]
+    values = [_encoded(value, "meta") for value in meta or ()]
     self._append_offsets("offsets", lengths)
-    self._append_offsets(
-      "id_offsets", np.asarray([len(name) for name in encoded], np.int64)
-    )
+    self._append_texts("id", encoded)
+    if meta is not None:
+      self._append_texts("meta", values)
     self._arrays["tokens"].append(tokens)
-    self._arrays["id_bytes"].append(np.frombuffer(b"".join(encoded), np.uint8))
     self._num_documents += len(ids)
 
   def finish(
@@ -183,6 +200,12 @@ class StoreWriter:
     )
     return manifest
 
+  def _append_texts(self, name: str, texts: Sequence[bytes]) -> None:
+    lengths = np.asarray([len(text) for text in texts], np.int64)
+    self._append_offsets(f"{name}_offsets", lengths)
+    joined = np.frombuffer(b"".join(texts), np.uint8)
+    self._arrays[f"{name}_bytes"].append(joined)
+
   def _append_offsets(self, name: str, lengths: np.ndarray) -> None:
     array = self._arrays[name]
     array.append(array.last_value + np.cumsum(lengths))
@@ -194,6 +217,7 @@ def write_store(
   *,
   tokenizer_info: manifest_lib.TokenizerInfo,
   ids: Iterable[str] | None = None,
+  meta: Iterable[str] | None = None,
   tokenizer_file: bytes | None = None,
   compression: str = "none",
   chunk: int = layout.DEFAULT_CHUNK,
@@ -208,6 +232,7 @@ def write_store(
     documents: Token ids, integers [length]; drawn one by one.
     tokenizer_info: The tokenizer that made them.
     ids: As many document ids; by default '0', '1', ...
+    meta: As many strings to keep beside the ids, or None for none.
     tokenizer_file: Its `tokenizer.json`, for kind 'huggingface' only.
     compression: 'none' or 'zstd'.
     chunk: Elements of a chunk.
@@ -236,8 +261,9 @@ def write_store(
         compression=compression,
         chunk=chunk,
         chunks_per_shard=chunks_per_shard,
+        has_meta=meta is not None,
       ) as writer:
-        _append_all(writer, documents, ids)
+        _append_all(writer, documents, ids, meta)
         writer.finish(prepared=prepared)
       # Again: something may have come there in the meantime.
       publish.check_destination(destination, overwrite)
@@ -251,35 +277,44 @@ def _append_all(
   writer: StoreWriter,
   documents: Iterable[np.ndarray | Sequence[int]],
   ids: Iterable[str] | None,
+  meta: Iterable[str] | None,
 ) -> None:
   names = map(str, itertools.count()) if ids is None else iter(ids)
+  values = None if meta is None else iter(meta)
   number = 0
   for number, document in enumerate(documents, 1):
     tokens = np.asarray(document)
     if not tokens.size:
       # NumPy takes an empty list for floats.
       tokens = np.empty(0, np.int64)
-    name = next(names, None)
-    if name is None:
+    name = _next(names, "ids", number)
+    kept = None if values is None else [_next(values, "meta", number)]
+    writer.append(tokens, np.asarray([tokens.size]), [name], kept)
+  for field, given, left in (("ids", ids, names), ("meta", meta, values)):
+    if given is not None and left is not None and next(left, None) is not None:
       raise errors.StoreError(
-        f"`ids` must be as many as the documents, got {number - 1}. Give one"
-        " for each."
+        f"`{field}` must be as many as the documents, got more than {number}."
+        " Give one for each."
       )
-    writer.append(tokens, np.asarray([tokens.size]), [name])
-  if ids is not None and next(names, None) is not None:
+
+
+def _next(values: Iterator[str], field: str, number: int) -> str:
+  value = next(values, None)
+  if value is None:
     raise errors.StoreError(
-      f"`ids` must be as many as the documents, got more than {number}. Give"
-      " one for each."
+      f"`{field}` must be as many as the documents, got {number - 1}. Give one"
+      " for each."
     )
+  return value
 
 
-def _encode_id(name: str) -> bytes:
+def _encoded(text: str, what: str) -> bytes:
   try:
-    return name.encode()
+    return text.encode()
   except (AttributeError, UnicodeEncodeError):
     raise errors.StoreError(
-      f"a document id must be a string of valid Unicode, got {name!r}. Give"
-      " another id."
+      f"a document {what} must be a string of valid Unicode, got {text!r}. Give"
+      f" another {what}."
     ) from None
 
 

@@ -21,7 +21,7 @@ OPTIONS = readers.ReadOptions("text", "id", "strict", raw=False)
 def read(path, **changes):
   (file,) = inputs.discover([str(path)], [])
   options = dataclasses.replace(OPTIONS, **changes)
-  return list(readers.documents(file, options))
+  return [(d.name, d.text) for d in readers.documents(file, options)]
 
 
 def write(path, data):

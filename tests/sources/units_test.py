@@ -109,7 +109,7 @@ def corpora(make_store):
   ]
 
 
-@hypothesis.settings(max_examples=80)
+@hypothesis.settings(max_examples=250)
 @hypothesis.given(
   corpus=st.integers(0, 2),
   rows=ROWS,

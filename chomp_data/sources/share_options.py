@@ -1,0 +1,287 @@
+"""Options of splices in a mix: what is read when, and how often.
+
+A curriculum of documents, a schedule of content lengths, groups that are
+balanced first, and documents with a stride or an edge weight of their own.
+All are pure functions of a source's row. Lengths are in tokens.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from chomp_data import schema
+
+# The group of documents that are in no other.
+REST = "rest"
+
+_STRIDE = schema.integer(1)
+_ALPHA = schema.number(0, 8)
+_ROW = schema.integer(0)
+_LENGTH = schema.optional(schema.integer(2))
+_OWN = {"alpha": _ALPHA, "content_stride": _STRIDE}
+
+_Fields = tuple[tuple[str, float], ...]
+
+
+def _items(value: Any) -> list[tuple[Any, Any]]:
+  """Returns the pairs of a mapping, or of a list of pairs."""
+  if isinstance(value, str):
+    raise TypeError
+  pairs = value.items() if isinstance(value, Mapping) else value
+  out = [(name, inner) for name, inner in pairs]
+  if len({name for name, _ in out}) < len(out):
+    raise ValueError
+  return out
+
+
+def _name(value: Any) -> str:
+  return schema.text().convert(value)
+
+
+def _groups(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+  out = []
+  for name, ids in _items(value):
+    if isinstance(ids, str):
+      raise TypeError
+    own = tuple(sorted(_name(one) for one in ids))
+    if not own or len(set(own)) < len(own):
+      raise ValueError
+    out.append((_name(name), own))
+  if not out:
+    raise ValueError
+  return tuple(sorted(out))
+
+
+def _overrides(value: Any) -> tuple[tuple[str, _Fields], ...]:
+  out = []
+  for name, fields in _items(value):
+    own = dict(_items(fields))
+    if not own or not set(own) <= set(_OWN):
+      raise ValueError
+    converted = [(f, _OWN[f].convert(v)) for f, v in own.items()]
+    out.append((_name(name), tuple(sorted(converted))))
+  return tuple(sorted(out))
+
+
+def _lengths(value: Any) -> tuple[tuple[int, int | None], ...]:
+  if isinstance(value, Mapping | str):
+    raise TypeError
+  out = tuple(
+    (_ROW.convert(row), _LENGTH.convert(length)) for row, length in value
+  )
+  rows = [row for row, _ in out]
+  if not rows or rows != sorted(set(rows)):
+    raise ValueError
+  return out
+
+
+_GROUPS = schema.Rule(
+  "a mapping (or a list of pairs) of distinct names to lists of distinct"
+  " document ids",
+  _groups,
+)
+_OVERRIDES = schema.Rule(
+  "a mapping (or a list of pairs) of distinct document ids to mappings of"
+  " `content_stride` (a whole number of at least 1) or `alpha` (a number in"
+  " [0, 8])",
+  _overrides,
+)
+_LENGTHS = schema.Rule(
+  "a list of (from_row, content_length) with ascending rows of at least 0 and"
+  " lengths of at least 2 or None",
+  _lengths,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShareOptions:
+  """What is read when, and how often.
+
+  Attributes:
+    curriculum_start: Documents read from row 0 on, in the order of selection;
+      None is 1 where there is a curriculum.
+    curriculum_every: Rows of the source until one document more is read;
+      None reads all from the first row on.
+    content_length_schedule: (from_row, content_length) pairs: the length from
+      that row of the source on. Before the first of them `content_length`
+      holds.
+    groups: Document ids by the name of their group. Rows are divided over
+      groups first, then over the documents of each. Documents in no group
+      form the group 'rest'.
+    group_by_meta: Take the groups from what tools/prepare.py --meta_key kept
+      of each document; those without a value form the group 'rest'.
+    group_weights: Weights by group; the others weigh 1.
+    doc_overrides: `content_stride` and `alpha` of single documents, by id.
+  """
+
+  curriculum_start: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  curriculum_every: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  content_length_schedule: tuple[tuple[int, int | None], ...] | None = (
+    schema.option(None, schema.optional(_LENGTHS))
+  )
+  groups: tuple[tuple[str, tuple[str, ...]], ...] | None = schema.option(
+    None, schema.optional(_GROUPS)
+  )
+  group_by_meta: bool = schema.option(False, schema.boolean())
+  group_weights: tuple[tuple[str, float], ...] | None = schema.option(
+    None, schema.optional(schema.weights())
+  )
+  doc_overrides: tuple[tuple[str, _Fields], ...] | None = schema.option(
+    None, schema.optional(_OVERRIDES)
+  )
+
+  @property
+  def first_documents(self) -> int:
+    """Documents read from row 0 on, where there is a curriculum."""
+    return self.curriculum_start or 1
+
+  def own_steps(
+    self, stride: int, alpha: float
+  ) -> dict[str, tuple[int, float]]:
+    """Returns (content_stride, alpha) of documents that have their own.
+
+    Args:
+      stride: That of the others.
+      alpha: That of the others.
+    """
+    out = {}
+    for name, fields in self.doc_overrides or ():
+      own = dict(fields)
+      out[name] = (
+        int(own.get("content_stride", stride)),
+        float(own.get("alpha", alpha)),
+      )
+    return out
+
+  def unset(self) -> list[str]:
+    """Returns the fields of this class that are not in use."""
+    return [
+      f.name
+      for f in dataclasses.fields(ShareOptions)
+      if not getattr(self, f.name)
+    ]
+
+
+def problems(options: Any, path: str) -> list[str]:
+  """Returns what is wrong between `ShareOptions` and the other fields.
+
+  Args:
+    options: `MultiSpliceOptions`.
+    path: Dotted path of the options.
+  """
+  found = []
+  used = [f for f in _IN_SHARES if getattr(options, f)]
+  if options.balance_mode == "enumerate" and used:
+    found += [
+      f"`{path}.{name}` must be unset where balance_mode is 'enumerate', got"
+      f" {getattr(options, name)!r}. Unset it: every pair comes once."
+      for name in used
+    ]
+  start = options.curriculum_start
+  if start is not None and options.curriculum_every is None:
+    found.append(
+      f"`{path}.curriculum_start` must be None where curriculum_every is, got"
+      f" {start}. Set curriculum_every to the rows between documents."
+    )
+  if start is not None and start > (options.num_docs or start):
+    found.append(
+      f"`{path}.curriculum_start` must be at most `num_docs`, got {start} >"
+      f" {options.num_docs}. Lower it."
+    )
+  found += _group_problems(options, path)
+  found += _override_problems(options, path)
+  return found + _schedule_problems(options, path)
+
+
+_IN_SHARES = (
+  "curriculum_every",
+  "content_length_schedule",
+  "groups",
+  "group_by_meta",
+)
+
+
+def _group_problems(options: Any, path: str) -> list[str]:
+  found = []
+  groups: Sequence[tuple[str, tuple[str, ...]]] = options.groups or ()
+  if groups and options.group_by_meta:
+    found.append(
+      f"`{path}.group_by_meta` must be False where groups are listed, got"
+      f" True with {[name for name, _ in groups]}. Unset one of them."
+    )
+  group_of: dict[str, str] = {}
+  for name, ids in groups:
+    if name == REST:
+      found.append(
+        f"`{path}.groups` must not name a group {REST!r}, which holds the"
+        " documents of no other, got one. Rename it, or leave it out."
+      )
+    for one in ids:
+      if one in group_of:
+        found.append(
+          f"`{path}.groups` must hold a document once, got {one!r} in"
+          f" {group_of[one]!r} and {name!r}. Take it out of one."
+        )
+      group_of[one] = name
+  weights = options.group_weights
+  if weights and not groups and not options.group_by_meta:
+    found.append(
+      f"`{path}.group_weights` must be unset without groups, got"
+      f" {dict(weights)!r}. Set groups or group_by_meta."
+    )
+  known = {*(name for name, _ in groups), REST}
+  for name, _ in weights or () if groups else ():
+    if name not in known:
+      found.append(
+        f"`{path}.group_weights` must name groups, got {name!r}. Known groups:"
+        f" {', '.join(sorted(known))}."
+      )
+  return found
+
+
+def _override_problems(options: Any, path: str) -> list[str]:
+  balanced = (
+    options.mode == "splice"
+    and options.content_start_mode == "coverage_balanced"
+    and options.balance_mode not in ("by_document", "enumerate")
+  )
+  return [
+    f"`{path}.doc_overrides` must set no alpha above 0 unless mode is"
+    " 'splice', content_start_mode 'coverage_balanced' and balance_mode"
+    f" 'by_temperature' or 'by_coverage', got {dict(fields)['alpha']} for"
+    f" {name!r}. Leave it out."
+    for name, fields in options.doc_overrides or ()
+    if dict(fields).get("alpha") and not balanced
+  ]
+
+
+def _schedule_problems(options: Any, path: str) -> list[str]:
+  schedule = options.content_length_schedule
+  if not schedule:
+    return []
+  found = []
+  path = f"{path}.content_length_schedule"
+  if options.mode == "slide":
+    found.append(
+      f"`{path}` must be None where mode is 'slide', got {schedule}. Unset it:"
+      " a window holds seq_len tokens."
+    )
+  if schedule[0][0] == 0 and options.content_length is not None:
+    found.append(
+      f"`{path}` must begin after row 0 where content_length is set, got"
+      f" {schedule[0]} with content_length {options.content_length}. Unset"
+      " content_length, or leave that entry out."
+    )
+  found += [
+    f"`{path}` must have lengths of at least `min_copy_len`, got {length} <"
+    f" {options.min_copy_len} from row {row} on. Raise it or lower"
+    " min_copy_len."
+    for row, length in schedule
+    if length is not None and length < options.min_copy_len
+  ]
+  return found

@@ -1,0 +1,204 @@
+"""From splice options and selected documents to the schedule of their rows."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from chomp_data import schema
+from chomp_data.index import axis_order
+from chomp_data.index import document_pairs
+from chomp_data.index import hashing
+from chomp_data.index import phases as phases_lib
+from chomp_data.index import schedule as schedule_lib
+from chomp_data.index import shares as shares_lib
+from chomp_data.sources import document_shares
+from chomp_data.sources import share_options
+from chomp_data.sources.splice_options import MultiSpliceOptions
+from chomp_data.sources.splice_options import SpliceOptions
+
+Options = SpliceOptions | MultiSpliceOptions
+
+# The temperature that balances as these modes do; enumerate has no shares.
+_TAU = {"by_coverage": 1.0, "by_document": 0.0, "enumerate": 0.0}
+
+# Rows between the edges at which a sum is known, and most edges.
+_EDGE_ROWS = 4_096
+_MOST_EDGES = 2**20
+_SHOWN = 5
+
+
+def make_schedule(
+  options: Options,
+  lengths: np.ndarray,
+  shares: document_shares.DocumentShares,
+  *,
+  seq_len: int,
+  seed: int,
+  name: str,
+  path: str,
+) -> schedule_lib.SpliceSchedule:
+  """Returns the schedule of a source's rows.
+
+  Args:
+    options: Balance, starts, offsets and what changes with rows.
+    lengths: int64[D], tokens of the selected documents.
+    shares: What the options say of single documents.
+    seq_len: Positions of a row.
+    seed: The run's seed.
+    name: The source's name.
+    path: Dotted path of the options, for messages.
+
+  Raises:
+    ConfigError: If some rows would have no document, or too many numbers.
+  """
+
+  def axis_key(axis: str, own: int | None) -> int:
+    if own is None:
+      return hashing.fold_key(seed, name, axis)
+    return hashing.fold_key("own", own, name, axis)
+
+  mode = options.balance()["balance_mode"]
+  schedule = options.content_lengths()
+  pairs = [
+    document_pairs.DocumentPairs(
+      lengths,
+      axis_order.AxisOrder(
+        space=options.pair_space(seq_len, length),
+        shuffle_content=options.shuffle_content,
+        shuffle_offsets=options.shuffle_offsets,
+        content_key=axis_key("content", options.content_seed),
+        offset_key=axis_key("offsets", options.offset_seed),
+      ),
+      options.alpha,
+      mode,
+      shares.steps,
+    )
+    for _, length in schedule
+  ]
+  try:
+    return schedule_lib.SpliceSchedule(
+      pairs,
+      _make_shares(options, lengths, shares, mode),
+      _phase_table(options, len(lengths), [row for row, _ in schedule]),
+      balance_mode=mode,
+      epoch_length=options.epoch_length,
+      jitter_mode=options.jitter_mode,
+      jitter_key=hashing.fold_key(seed, name, "jitter"),
+    )
+  except ValueError as error:
+    raise schema.ConfigError([f"`{path}` {error}"]) from error
+
+
+def unit_edges(
+  rows: np.ndarray, each: np.ndarray
+) -> tuple[np.ndarray, np.ndarray] | None:
+  """Returns sums over documents' rows, one document after the other.
+
+  Args:
+    rows: int64[D], rows of each document.
+    each: int64[D], what each row of a document adds.
+
+  Returns:
+    (positions, sums before them), int64[n + 1] each, no two positions more
+    than some thousand rows apart; None where they would be too many.
+  """
+  blocks = -(-rows // _EDGE_ROWS)
+  count = int(blocks.sum())
+  if count > _MOST_EDGES:
+    return None
+  sizes = np.full(count, _EDGE_ROWS, np.int64)
+  own = np.flatnonzero(rows)
+  # The last block of a document is what is left of its rows.
+  sizes[np.cumsum(blocks[own]) - 1] -= blocks[own] * _EDGE_ROWS - rows[own]
+  edges = np.zeros((2, count + 1), np.int64)
+  np.cumsum(sizes, out=edges[0, 1:])
+  np.cumsum(sizes * np.repeat(each, blocks), out=edges[1, 1:])
+  return edges[0], edges[1]
+
+
+def describe(
+  options: Options,
+  schedule: schedule_lib.SpliceSchedule,
+  shares: document_shares.DocumentShares,
+  share: np.ndarray,
+) -> list[str]:
+  """Returns lines for the log on what changes with rows, and on groups.
+
+  Args:
+    options: The source's.
+    schedule: Its schedule.
+    shares: What the options say of single documents.
+    share: float64[D], each document's share of an epoch after the ramp.
+  """
+  lines = []
+  ramp = schedule.phases.ramp_passes
+  if ramp:
+    last = int(schedule.phases.first_rows[-1])
+    lines.append(
+      f"  ramp={last} rows in {ramp} epochs, then epochs of"
+      f" {schedule.phases.last_pass_rows} rows"
+    )
+  if isinstance(options, share_options.ShareOptions):
+    if options.curriculum_every is not None:
+      lines.append(
+        f"  curriculum={options.first_documents} documents, one more every"
+        f" {options.curriculum_every} rows"
+      )
+    if options.content_length_schedule:
+      steps = [f"{k} from row {row}" for row, k in options.content_lengths()]
+      lines.append(f"  content_length={_some(steps)}")
+    if shares.steps:
+      lines.append(f"  documents with own stride or alpha: {len(shares.steps)}")
+  if shares.groups is not None:
+    count = np.bincount(shares.groups)
+    part = np.bincount(shares.groups, share)
+    groups = [
+      f"{name} {own:.4f} ({number} documents)"
+      for name, own, number in zip(
+        shares.group_names, part.tolist(), count.tolist(), strict=True
+      )
+    ]
+    lines.append(f"  groups={_some(groups)}")
+  return lines
+
+
+def _make_shares(
+  options: Options,
+  lengths: np.ndarray,
+  shares: document_shares.DocumentShares,
+  mode: str,
+) -> shares_lib.Shares:
+  strides = np.full(len(lengths), options.content_stride, np.int64)
+  for slot, (stride, _) in shares.steps.items():
+    strides[slot] = stride
+  return shares_lib.Shares(
+    lengths,
+    strides,
+    _TAU[mode] if mode in _TAU else options.balance()["balance_tau"],
+    shares.weights,
+    shares.groups,
+    shares.group_weights,
+  )
+
+
+def _phase_table(
+  options: Options, count: int, length_rows: Sequence[int]
+) -> schedule_lib.PhaseTable:
+  start, every = count, None
+  if isinstance(options, share_options.ShareOptions):
+    every = options.curriculum_every
+    start = count if every is None else options.first_documents
+  if start > count:
+    raise ValueError(
+      "must have curriculum_start at most the number of selected documents,"
+      f" got {start} > {count}. Lower it."
+    )
+  return schedule_lib.PhaseTable(
+    *phases_lib.cut(count, start, every, length_rows)
+  )
+
+
+def _some(texts: Sequence[str]) -> str:
+  more = len(texts) - _SHOWN
+  text = ", ".join(texts[:_SHOWN])
+  return text if more <= 0 else f"{text} ... {more} more"
