@@ -174,15 +174,14 @@ def read(
       },
     }
   )
-  text = pipe.sources["text"].store
-  if cache_chunks is not None:
-    text.set_cache_bytes(
-      cache_chunks * text.chunk_tokens * text.token_dtype.itemsize
-    )
   np.empty(_FREED_BYTES, np.uint8)
   source = pipe.batch_source(own_rows, group_steps=group_steps)
   # The source reads through a store of its own.
   text = source.sources["text"].store
+  if cache_chunks is not None:
+    text.set_cache_bytes(
+      cache_chunks * text.chunk_tokens * text.token_dtype.itemsize
+    )
   loader = feed.data_loader(source, first_step=first_step)
   batches = iter(loader)
   count = steps or (pipe.num_steps or 0) - first_step

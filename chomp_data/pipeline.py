@@ -10,6 +10,7 @@ them all by dotted path.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
 import pickle
 from typing import Any
@@ -27,6 +28,7 @@ from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import dataset_mix
 from chomp_data.sources import fillers
 from chomp_data.sources import row_source
 from chomp_data.transforms import applying
@@ -129,7 +131,24 @@ class Pipeline:
   @functools.cached_property
   def accounts(self) -> accounts_lib.Accounts:
     """What the run consumes before any step, by source."""
-    return accounts_lib.Accounts(self._plan)
+    line = self.options.dataset_mix
+    entries = dataset_mix.parse(line) if line else []
+    return accounts_lib.Accounts(
+      self._plan, [dataclasses.asdict(entry) for entry in entries]
+    )
+
+  def resume_state(self, step: int) -> dict[str, Any]:
+    """Returns row and token offsets before a step, as seed 001 keeps them.
+
+    `config.data.mix.resume_state` of another run starts there.
+
+    Args:
+      step: At most the steps of the run.
+
+    Returns:
+      {"datasets": [{"spec", "row_offset", "token_offset"}]}.
+    """
+    return self.accounts.record(step)["resume_state"]
 
   @functools.cached_property
   def fingerprint(self) -> dict[str, Any]:

@@ -96,16 +96,20 @@ class SourceLog:
     """Returns what sources consumed before a step, in the balanced unit."""
     mix = self._pipe.mix
     if mix is None:
-      return {n: own.rows for n, own in self._pipe.accounts.at(step).items()}
+      return self._pipe.accounts.rows(step)
     return {name: own.units for name, own in mix.consumed(step).items()}
 
 
 def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
   """Returns one line a source, for the log."""
   return [
-    f"source {name}: rows {own['rows']:,}, tokens {own['tokens']:,}, epochs"
-    f" {own['epochs']:.3f}, loss {own['loss']:.4f}, share intended"
+    f"source {name}: rows {own['rows']:,}, tokens {_count(own['tokens'])},"
+    f" epochs {own['epochs']:.3f}, loss {own['loss']:.4f}, share intended"
     f" {own['intended_share']:.2%} window {own['window_share']:.2%} since"
     f" start {own['share']:.2%}"
     for name, own in found.items()
   ]
+
+
+def _count(value: int | None) -> str:
+  return "unknown" if value is None else f"{value:,}"

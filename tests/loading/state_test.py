@@ -167,3 +167,48 @@ def test_a_state_of_other_operations_is_refused(data):
   twice.set_state(
     pipeline.make_iterator(data, operations=[Scale(2)]).get_state()
   )
+
+
+def altered(state, path, value):
+  """Returns a state with another value and the digest that goes with it."""
+  record = json.loads(state)
+  record.pop("digest")
+  record = changed(record, path, value)
+  record["digest"] = state_lib.digest(record)
+  return json.dumps(record).encode()
+
+
+@pytest.mark.parametrize("field", ["rows", "tokens"])
+def test_accounts_that_the_plan_does_not_share_are_refused(data, field):
+  rows = {"kind": "sequential"}
+  data = changed(
+    data, "sources.text", {**data["sources"]["text"], "rows": rows}
+  )
+  with pipeline.make_iterator(data) as it:
+    for _ in range(5):
+      next(it)
+    saved = it.get_state()
+  record = json.loads(saved)["accounts"]["text"]
+  assert record["rows"] == 40
+  assert record["tokens"] == 40 * 32
+  assert 0 < record["loss_tokens"] < record["tokens"]
+  again = pipeline.make_iterator(data)
+  again.set_state(saved)
+  assert again.get_state() == saved
+  wrong = altered(saved, f"accounts.text.{field}", record[field] - 1)
+  with pytest.raises(
+    state_lib.StateError,
+    match=rf"accounts\.text\.{field}: state has {record[field] - 1}, plan",
+  ):
+    again.set_state(wrong)
+
+
+def test_a_state_without_accounts_does_not_count_everything_again(data):
+  data = changed(data, "epochs", None)
+  it = pipeline.make_iterator(data)
+  record = json.loads(it.get_state())
+  step = 10**9
+  it.set_state(state_lib.encode(step, record["fingerprint"], {}))
+  accounts = json.loads(it.get_state())["accounts"]["text"]
+  assert accounts["rows"] == step * 8
+  assert accounts["loss_tokens"] is None

@@ -1,0 +1,242 @@
+"""Which samples make up each step's batch, where samples differ in shape.
+
+A batch holds samples of one (dataset, bucket), so each bucket is one static
+shape. Two datasets, global batches of two, equal weights, counted in samples:
+
+    groups   a, 32x32: 5 samples    a, 48x32: 2    b, 32x32: 3
+    batches  (1 4) (3 2), 0 left    (1 0)          (2 1), 0 left
+    lists    a: 32x32 #0, 48x32 #0, 32x32 #1       b: 32x32 #0
+    steps    a 32x32 #0, b 32x32 #0, a 48x32 #0, a 32x32 #1
+
+In every epoch of a dataset each of its groups is permuted and cut into global
+batches, and the list of all these batches is permuted. The lists are merged by
+least consumed (`interleave`), in samples, pixels or tokens. A dataset's list
+depends on its own name, groups and seed, never on other datasets.
+
+All is a pure function of the step, so every process has the same dataset,
+bucket and number of rows at a step, and its own rows of that batch. An epoch
+of a dataset has the same batches every time, in another order, so a step far
+away costs a search and the list of few epochs. NumPy only.
+
+Source: seed 004, "Weighted Bucket Sampler Design".
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import numpy as np
+
+from chomp_data.index import bucket_lists
+from chomp_data.index import hashing
+from chomp_data.index import interleave
+
+REMAINDERS = bucket_lists.REMAINDERS
+
+# What a bucket may be called.
+Bucket = bucket_lists.Bucket
+
+
+class BucketSchedule:
+  """Steps to batches of one (dataset, bucket), by random access."""
+
+  def __init__(
+    self,
+    groups: Mapping[str, Mapping[Bucket, int]],
+    *,
+    batch_sizes: Mapping[Bucket, int],
+    units: Mapping[Bucket, int],
+    stages: Sequence[interleave.Stage],
+    key: int,
+    remainder: str = "drop",
+    exhaustion: str = "drop",
+    epochs: int | None = 1,
+    max_epochs: Mapping[str, int] | None = None,
+    seeds: Mapping[str, int] | None = None,
+  ):
+    """Checks and keeps the arguments.
+
+    Args:
+      groups: Samples by dataset and bucket; buckets without samples may be
+        left out. The order numbers the datasets and decides nothing else.
+      batch_sizes: Samples of a global batch by bucket, filler included; the
+        order numbers the buckets and decides nothing else.
+      units: What one sample consumes, by bucket: 1, its pixels or its tokens.
+      stages: Weights of datasets; `from_position` counts steps.
+      key: 64 bits; all orders and ties derive from it.
+      remainder: 'drop' leaves out the samples of an epoch that fill no whole
+        batch, 'pad' fills the last batch of a group up with filler.
+      exhaustion: See `interleave`.
+      epochs: Passes over each dataset without `max_epochs`; None is for ever.
+      max_epochs: Passes over single datasets. Where a policy repeats datasets,
+        those left out have no end.
+      seeds: Seeds of single datasets' orders, in place of `key`.
+
+    Raises:
+      ValueError: If names are unknown, numbers not positive, a dataset or
+        bucket is empty, a group never fills a batch, or the stages fail; all
+        that is wrong with groups in one message.
+      TypeError: If a weight is not exact.
+    """
+    bucket_lists.check_policies(remainder, epochs)
+    max_epochs, seeds = dict(max_epochs or {}), dict(seeds or {})
+    bucket_lists.check_names(groups, max_epochs=max_epochs, seeds=seeds)
+    bucket_lists.check_groups(groups, batch_sizes, units, remainder)
+    self._names = tuple(groups)
+    self._buckets = tuple(batch_sizes)
+    self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
+    bucket_units = [units[bucket] for bucket in batch_sizes]
+    repeats = exhaustion in ("first_exhausted", "all_exhausted")
+    self._lists = []
+    exhausted_at: dict[str, int | None] = {}
+    for name, counts in groups.items():
+      passes = max_epochs.get(name, epochs)
+      own = bucket_lists.BatchList(
+        self._buckets,
+        [counts.get(bucket, 0) for bucket in batch_sizes],
+        self._batch_sizes.tolist(),
+        bucket_units,
+        _dataset_key(key, name, seeds.get(name)),
+        keeps_partial=remainder == "pad",
+        epochs=max_epochs.get(name) if repeats else passes,
+      )
+      self._lists.append(own)
+      if repeats:
+        exhausted_at[name] = (passes or 1) * own.num_batches
+    self._merge = interleave.Interleave(
+      dict(zip(groups, self._lists, strict=True)),
+      stages,
+      hashing.fold_key(key, "mix"),
+      exhaustion=exhaustion,
+      exhausted_at=exhausted_at,
+    )
+
+  @property
+  def datasets(self) -> tuple[str, ...]:
+    """The datasets, by number."""
+    return self._names
+
+  @property
+  def buckets(self) -> tuple[Bucket, ...]:
+    """The buckets, by number."""
+    return self._buckets
+
+  @property
+  def batch_sizes(self) -> np.ndarray:
+    """Samples of a global batch, filler included, int64[num_buckets]."""
+    return self._batch_sizes.copy()
+
+  @property
+  def num_steps(self) -> int | None:
+    """Where the run ends; None is never."""
+    return self._merge.num_positions
+
+  @property
+  def batches_per_epoch(self) -> np.ndarray:
+    """Batches of an epoch, int64[num_datasets, num_buckets]."""
+    return np.stack([own.batches_by_bucket for own in self._lists])
+
+  def locate(
+    self, steps: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns which batch each step has.
+
+    Args:
+      steps: int64[N], in any order, each below `num_steps`.
+
+    Returns:
+      Datasets int32[N] and buckets int32[N], by number, epochs of the dataset
+      int64[N], and the batches' numbers int64[N] in that epoch of the group.
+
+    Raises:
+      IndexError: If a step is negative or beyond the end.
+    """
+    dataset, place = self._merge.locate(steps)
+    bucket = np.empty(len(place), np.int32)
+    epoch, batch = np.empty_like(place), np.empty_like(place)
+    for number in np.flatnonzero(np.bincount(dataset)).tolist():
+      own = np.flatnonzero(dataset == number)
+      bucket[own], epoch[own], batch[own] = self._lists[number].locate(
+        place[own]
+      )
+    return dataset, bucket, epoch, batch
+
+  def samples(self, step: int, rows: np.ndarray | None = None) -> np.ndarray:
+    """Returns the samples of a step's batch.
+
+    Args:
+      step: Below `num_steps`.
+      rows: int64[R] of the global batch, 0 <= row < its size; None is all.
+
+    Returns:
+      int64[R], numbers of samples within their (dataset, bucket), -1 = filler.
+
+    Raises:
+      IndexError: If there is no such step or row.
+    """
+    dataset, bucket, epoch, batch = self.locate(np.asarray([step], np.int64))
+    size = int(self._batch_sizes[bucket[0]])
+    if rows is None:
+      rows = np.arange(size)
+    rows = np.asarray(rows, np.int64)
+    outside = rows[(rows < 0) | (rows >= size)]
+    if outside.size:
+      raise IndexError(
+        f"`rows` must be in 0 .. {size - 1} at step {step}, of bucket"
+        f" {self._buckets[bucket[0]]!r}, got {outside[0]}. Take the rows of"
+        " this step's batch."
+      )
+    return self._lists[dataset[0]].samples(
+      int(bucket[0]), int(epoch[0]), int(batch[0]), rows
+    )
+
+  def consumed(self, step: int) -> np.ndarray:
+    """Returns the histogram of samples before a step, filler left out.
+
+    Args:
+      step: At most `num_steps`.
+
+    Returns:
+      int64[num_datasets, num_buckets].
+
+    Raises:
+      IndexError: If the step is negative or beyond the end.
+    """
+    places = self._merge.consumed(step)[0].tolist()
+    return np.stack(
+      [
+        own.samples_before(place)
+        for own, place in zip(self._lists, places, strict=True)
+      ]
+    )
+
+  def consumed_batches(self, step: int) -> np.ndarray:
+    """Returns the batches before a step; see `consumed`."""
+    places = self._merge.consumed(step)[0].tolist()
+    return np.stack(
+      [
+        own.batches_before(place)
+        for own, place in zip(self._lists, places, strict=True)
+      ]
+    )
+
+  def consumed_units(self, step: int) -> np.ndarray:
+    """Returns the units before a step, int64[num_datasets]."""
+    return self._merge.consumed(step)[1]
+
+  def first_step(self, dataset: str, count: int = 1) -> int | None:
+    """Returns the step of a dataset's `count`-th batch, None where never.
+
+    Args:
+      dataset: Its name.
+      count: At least 1.
+
+    Raises:
+      ValueError: If the name is unknown.
+    """
+    return self._merge.first_position(dataset, count)
+
+
+def _dataset_key(key: int, name: str, own_seed: int | None) -> int:
+  if own_seed is None:
+    return hashing.fold_key(key, name, "buckets")
+  return hashing.fold_key("own", own_seed, name, "buckets")

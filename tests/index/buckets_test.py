@@ -1,0 +1,559 @@
+"""Buckets: homogeneous, once an epoch, in shares, the same from any step."""
+
+import fractions
+import pickle
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.index import bucket_lists
+from chomp_data.index import buckets
+from chomp_data.index import hashing
+from chomp_data.index import interleave
+from chomp_data.index import permutation
+
+F = fractions.Fraction
+Stage = interleave.Stage
+
+
+def random_case(rng, exhaustion="drop"):
+  """Returns the arguments of a small schedule with an end."""
+  names = [f"b{i}" for i in range(rng.randint(1, 4))]
+  sizes = {name: rng.randint(1, 5) for name in names}
+  remainder = rng.choice(buckets.REMAINDERS)
+  groups = {}
+  for i in range(rng.randint(1, 4)):
+    counts = {}
+    for name in names:
+      least = 1 if remainder == "pad" else sizes[name]
+      counts[name] = rng.choice([0, least, rng.randint(least, least + 12)])
+    if not any(counts.values()):
+      counts[names[0]] = sizes[names[0]]
+    groups[f"d{i}"] = counts
+  used = [n for n in names if any(own.get(n, 0) for own in groups.values())]
+  return {
+    "groups": {
+      name: {b: n for b, n in counts.items() if b in used}
+      for name, counts in groups.items()
+    },
+    "batch_sizes": {name: sizes[name] for name in used},
+    "units": {name: rng.choice([1, 1, 7, 1024]) for name in used},
+    "stages": [Stage(0, {name: rng.randint(1, 4) for name in groups})],
+    "key": rng.getrandbits(64),
+    "remainder": remainder,
+    "exhaustion": exhaustion,
+    "epochs": rng.randint(1, 3),
+  }
+
+
+def made(case, **changes):
+  arguments = {**case, **changes}
+  groups = arguments.pop("groups")
+  return buckets.BucketSchedule(groups, **arguments)
+
+
+CASES = st.integers(0, 2**32).map(lambda seed: random_case(random.Random(seed)))
+
+
+def slow_steps(case):
+  """Returns (dataset, bucket, epoch, samples) of each step, by counters."""
+  lists = {name: slow_list(case, name) for name in case["groups"]}
+  weights = case["stages"][0].weights
+  mix = hashing.fold_key(case["key"], "mix")
+  taken = dict.fromkeys(lists, 0)
+  units = dict.fromkeys(lists, 0)
+  steps = []
+  while True:
+    live = [name for name in lists if taken[name] < len(lists[name])]
+    if not live:
+      return steps
+
+    def level(name):
+      key = hashing.fold_key(mix, "tie", name)
+      tie = int(hashing.fold(key, np.asarray([taken[name]]))[0])
+      return F(units[name], weights[name]), tie, name
+
+    name = min(live, key=level)
+    bucket, epoch, samples = lists[name][taken[name]]
+    steps.append((name, bucket, epoch, samples))
+    taken[name] += 1
+    real = sum(sample >= 0 for sample in samples)
+    units[name] += real * case["units"][bucket]
+
+
+def slow_list(case, name):
+  """Returns (bucket, epoch, samples) of a dataset's batches, one by one."""
+  key = hashing.fold_key(case["key"], name, "buckets")
+  out = []
+  for epoch in range(case["epochs"]):
+    batches = []
+    for bucket in sorted(case["batch_sizes"]):
+      size = case["batch_sizes"][bucket]
+      count = case["groups"][name].get(bucket, 0)
+      own = hashing.fold_key(key, "samples", bucket)
+      own = int(hashing.fold(own, np.asarray([epoch]))[0])
+      samples = permutation.permute(np.arange(count), max(count, 1), own)
+      samples = samples.tolist()
+      while samples:
+        batch, samples = samples[:size], samples[size:]
+        if len(batch) == size or case["remainder"] == "pad":
+          batch += [-1] * (size - len(batch))
+          batches.append((bucket, epoch, batch))
+    own = hashing.fold_key(key, "list")
+    own = int(hashing.fold(own, np.asarray([epoch]))[0])
+    order = permutation.permute(np.arange(len(batches)), len(batches), own)
+    out += [batches[i] for i in order.tolist()]
+  return out
+
+
+def fast_steps(schedule, steps=None):
+  steps = np.arange(schedule.num_steps) if steps is None else steps
+  columns = [column.tolist() for column in schedule.locate(steps)]
+  return [
+    (
+      schedule.datasets[dataset],
+      schedule.buckets[bucket],
+      epoch,
+      schedule.samples(step).tolist(),
+    )
+    for step, dataset, bucket, epoch, _ in zip(
+      steps.tolist(), *columns, strict=True
+    )
+  ]
+
+
+def test_the_example_of_the_module():
+  schedule = buckets.BucketSchedule(
+    {"a": {"32x32": 5, "48x32": 2}, "b": {"32x32": 3}},
+    batch_sizes={"32x32": 2, "48x32": 2},
+    units={"32x32": 1, "48x32": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+  )
+  assert fast_steps(schedule) == [
+    ("a", "32x32", 0, [1, 4]),
+    ("b", "32x32", 0, [2, 1]),
+    ("a", "48x32", 0, [1, 0]),
+    ("a", "32x32", 0, [3, 2]),
+  ]
+  assert schedule.locate(np.arange(4))[3].tolist() == [0, 0, 0, 1]
+  assert schedule.batches_per_epoch.tolist() == [[2, 1], [1, 0]]
+
+
+def test_400_random_cases_are_what_counters_give():
+  for seed in range(400):
+    case = random_case(random.Random(seed))
+    assert fast_steps(made(case)) == slow_steps(case), seed
+
+
+def test_seed_004_ninety_ten_by_samples():
+  # Dataset A of 80k rows at 0.9, dataset B of 1M rows at 0.1.
+  schedule = buckets.BucketSchedule(
+    {
+      "A": {"512": 60_000, "768": 20_000},
+      "B": {"512": 500_000, "768": 500_000},
+    },
+    batch_sizes={"512": 64, "768": 64},
+    units={"512": 1, "768": 1},
+    stages=[Stage(0, {"A": F("0.9"), "B": F("0.1")})],
+    key=hashing.fold_key(0),
+  )
+  while_both = schedule.first_step("A", 80_000 // 64 - 1)
+  assert while_both is not None
+  taken = schedule.consumed(while_both).sum(axis=1)
+  assert abs(taken[0] / taken.sum() - 0.9) < 64 / taken.sum()
+  # A is exhausted at about 88.9k samples; B then gives what it has left.
+  assert 88_000 < taken.sum() < 89_500
+  end = schedule.consumed(schedule.num_steps)
+  assert end[0].tolist() == [60_000 // 64 * 64, 20_000 // 64 * 64]
+  assert end[1].tolist() == [500_000 // 64 * 64, 500_000 // 64 * 64]
+
+
+@hypothesis.settings(max_examples=150)
+@hypothesis.given(case=CASES)
+def test_an_epoch_has_every_sample_at_most_once_and_with_pad_exactly_once(case):
+  schedule = made(case)
+  seen = {}
+  for dataset, bucket, epoch, samples in fast_steps(schedule):
+    assert len(samples) == case["batch_sizes"][bucket]
+    real = [sample for sample in samples if sample >= 0]
+    # Filler is at the end of a batch, and only where batches are padded.
+    assert samples == real + [-1] * (len(samples) - len(real))
+    assert real
+    assert case["remainder"] == "pad" or len(real) == len(samples)
+    seen.setdefault((dataset, bucket, epoch), []).extend(real)
+  expected = {}
+  for name, counts in case["groups"].items():
+    for bucket, count in counts.items():
+      size = case["batch_sizes"][bucket]
+      kept = count if case["remainder"] == "pad" else count // size * size
+      if kept:
+        for epoch in range(case["epochs"]):
+          expected[name, bucket, epoch] = kept, count
+  assert seen.keys() == expected.keys()
+  for key, (kept, count) in expected.items():
+    assert len(seen[key]) == len(set(seen[key])) == kept
+    assert set(seen[key]) <= set(range(count))
+
+
+@hypothesis.settings(max_examples=100)
+@hypothesis.given(case=CASES)
+def test_shares_stay_within_one_global_batch_of_their_weights(case):
+  schedule = made(case)
+  weights = case["stages"][0].weights
+  numbers = {name: i for i, name in enumerate(schedule.datasets)}
+  lasting = {
+    name: schedule.batches_per_epoch[i].sum() * case["epochs"]
+    for name, i in numbers.items()
+  }
+  most = max(
+    F(case["batch_sizes"][b] * case["units"][b]) / weights[name]
+    for name, counts in case["groups"].items()
+    for b, count in counts.items()
+    if count
+  )
+  for step in range(schedule.num_steps + 1):
+    batches = schedule.consumed_batches(step).sum(axis=1)
+    levels = [
+      F(int(schedule.consumed_units(step)[i])) / weights[name]
+      for name, i in numbers.items()
+    ]
+    # A dataset that has ended is dropped; the others go on.
+    if all(batches[i] < lasting[name] for name, i in numbers.items()):
+      assert max(levels) - min(levels) <= most
+
+
+@hypothesis.settings(max_examples=100)
+@hypothesis.given(case=CASES)
+def test_the_histogram_counts_the_samples_of_the_steps_before(case):
+  schedule = made(case)
+  samples = np.zeros((len(case["groups"]), len(case["batch_sizes"])), int)
+  batches = samples.copy()
+  units = np.asarray([case["units"][b] for b in schedule.buckets])
+  rows = fast_steps(schedule)
+  for step in range(schedule.num_steps + 1):
+    np.testing.assert_array_equal(schedule.consumed(step), samples)
+    np.testing.assert_array_equal(schedule.consumed_batches(step), batches)
+    np.testing.assert_array_equal(
+      schedule.consumed_units(step), (samples * units).sum(axis=1)
+    )
+    if step < schedule.num_steps:
+      dataset, bucket, _, own = rows[step]
+      place = (
+        schedule.datasets.index(dataset),
+        schedule.buckets.index(bucket),
+      )
+      samples[place] += sum(sample >= 0 for sample in own)
+      batches[place] += 1
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(case=CASES, seed=st.integers(0, 2**32))
+def test_every_step_is_the_same_in_any_order_and_after_pickling(case, seed):
+  schedule = made(case)
+  expected = fast_steps(schedule)
+  steps = np.random.default_rng(seed).permutation(schedule.num_steps)
+  again = pickle.loads(pickle.dumps(schedule))
+  for step in steps.tolist():
+    assert fast_steps(again, np.asarray([step])) == [expected[step]]
+    np.testing.assert_array_equal(
+      made(case).consumed(step), schedule.consumed(step)
+    )
+
+
+@hypothesis.settings(max_examples=25)
+@hypothesis.given(case=CASES, processes=st.sampled_from([1, 2, 4]))
+def test_processes_share_a_batch_of_one_dataset_and_bucket(case, processes):
+  sizes = {b: n * processes for b, n in case["batch_sizes"].items()}
+  case = {**case, "batch_sizes": sizes, "remainder": "pad"}
+  whole = made(case)
+  for step in range(whole.num_steps):
+    parts = []
+    for process in range(processes):
+      own = made(case)
+      _, bucket, _, _ = own.locate(np.asarray([step]))
+      size = int(own.batch_sizes[bucket[0]])
+      rows = np.arange(size).reshape(processes, -1)[process]
+      parts.append(own.samples(step, rows))
+    np.testing.assert_array_equal(np.concatenate(parts), whole.samples(step))
+    assert len({len(part) for part in parts}) == 1
+
+
+@hypothesis.settings(max_examples=60)
+@hypothesis.given(case=CASES)
+def test_a_datasets_order_does_not_depend_on_other_datasets(case):
+  whole = fast_steps(made(case))
+  for name, counts in case["groups"].items():
+    used = [b for b in case["batch_sizes"] if counts.get(b, 0)]
+    # Nor on how buckets are numbered, or on those it does not have.
+    alone = buckets.BucketSchedule(
+      {name: {b: counts[b] for b in used}},
+      batch_sizes={b: case["batch_sizes"][b] for b in reversed(used)},
+      units=case["units"],
+      stages=[Stage(0, {name: 1})],
+      key=case["key"],
+      remainder=case["remainder"],
+      epochs=case["epochs"],
+    )
+    assert fast_steps(alone) == [step for step in whole if step[0] == name]
+
+
+@hypothesis.settings(max_examples=100)
+@hypothesis.given(case=CASES)
+def test_a_datasets_list_counts_units_both_ways(case):
+  for counts in case["groups"].values():
+    own = bucket_lists.BatchList(
+      list(case["batch_sizes"]),
+      [counts.get(bucket, 0) for bucket in case["batch_sizes"]],
+      list(case["batch_sizes"].values()),
+      [case["units"][bucket] for bucket in case["batch_sizes"]],
+      case["key"],
+      keeps_partial=case["remainder"] == "pad",
+      epochs=case["epochs"],
+    )
+    units = np.asarray(list(case["units"].values()))
+    used = [
+      int((own.samples_before(place) * units).sum())
+      for place in range(own.num_rows + 1)
+    ]
+    assert own.before(np.arange(own.num_rows + 1)).tolist() == used
+    for needed in {0, 1, *used, *(n + 1 for n in used)}:
+      below = sum(n < needed for n in used[:-1])
+      assert own.rows_below(needed) == below, needed
+
+
+def test_a_step_far_into_a_run_is_what_walking_to_it_gives():
+  case = {
+    "groups": {"a": {"s": 900, "t": 55}, "b": {"s": 70, "t": 700}},
+    "batch_sizes": {"s": 3, "t": 2},
+    "units": {"s": 4, "t": 9},
+    "stages": [Stage(0, {"a": 2, "b": 3})],
+    "key": 9,
+    "remainder": "pad",
+    "epochs": None,
+  }
+  walked = made(case)
+  columns = walked.locate(np.arange(30_000))
+  for step in (29_999, 12_345, 4_096, 20_000):
+    for jumped, column in zip(
+      made(case).locate(np.asarray([step])), columns, strict=True
+    ):
+      assert jumped[0] == column[step]
+  batches = np.zeros((2, 2), np.int64)
+  np.add.at(batches, (columns[0], columns[1]), 1)
+  np.testing.assert_array_equal(made(case).consumed_batches(30_000), batches)
+
+
+def test_a_dataset_has_another_order_with_a_seed_of_its_own():
+  case = {
+    "groups": {"a": {"s": 40}, "b": {"s": 40}},
+    "batch_sizes": {"s": 4},
+    "units": {"s": 1},
+    "stages": [Stage(0, {"a": 1, "b": 1})],
+    "key": 3,
+  }
+  plain, seeded = made(case), made(case, seeds={"b": 5})
+  other_run = made(case, seeds={"b": 5}, key=4)
+
+  def of(schedule, name):
+    return [step[3] for step in fast_steps(schedule) if step[0] == name]
+
+  assert of(plain, "a") == of(seeded, "a")
+  assert of(plain, "b") != of(seeded, "b")
+  assert of(seeded, "b") == of(other_run, "b")
+  assert of(seeded, "a") != of(other_run, "a")
+
+
+def test_epochs_and_datasets_and_buckets_have_orders_of_their_own():
+  schedule = buckets.BucketSchedule(
+    {"a": {1: 50, 2: 50}, "b": {1: 50, 2: 50}},
+    batch_sizes={1: 50, 2: 50},
+    units={1: 1, 2: 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    epochs=3,
+  )
+  batches = [tuple(samples) for *_, samples in fast_steps(schedule)]
+  assert len(set(batches)) == len(batches) == 12
+
+
+def test_stages_count_steps_and_go_on_where_each_dataset_was():
+  groups = {name: {"s": 400, "t": 400} for name in "ab"}
+  case = {
+    "groups": groups,
+    "batch_sizes": {"s": 4, "t": 2},
+    "units": {"s": 1, "t": 2},
+    "stages": [Stage(0, {"a": 1}), Stage(30, {"a": 1, "b": 3})],
+    "key": 1,
+  }
+  steps = fast_steps(made(case))
+  assert {name for name, *_ in steps[:30]} == {"a"}
+  late = [name for name, *_ in steps[30:110]]
+  assert abs(late.count("b") - 60) <= 1
+  # Every batch once, whatever the stages.
+  batches = [(name, bucket, tuple(own)) for name, bucket, _, own in steps]
+  assert len(set(batches)) == len(batches) == 600
+  unstaged = made(case, stages=[Stage(0, {"a": 1, "b": 3})])
+  for name in "ab":
+    own = [step for step in steps if step[0] == name]
+    assert own == [s for s in fast_steps(unstaged) if s[0] == name]
+
+
+@pytest.mark.parametrize(
+  ("exhaustion", "steps"),
+  [("drop", 7), ("first_exhausted", 4), ("all_exhausted", 10)],
+)
+def test_exhaustion_ends_a_run_by_its_name(exhaustion, steps):
+  schedule = buckets.BucketSchedule(
+    {"a": {"s": 4}, "b": {"s": 10}},
+    batch_sizes={"s": 2},
+    units={"s": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    exhaustion=exhaustion,
+  )
+  # Ties decide which of the two comes first, and so the last step.
+  assert abs(schedule.num_steps - steps) <= 1
+  epochs = {step[2] for step in fast_steps(schedule) if step[0] == "a"}
+  assert (epochs == {0}) == (exhaustion != "all_exhausted")
+
+
+def test_max_epochs_end_one_dataset_of_an_endless_run():
+  schedule = buckets.BucketSchedule(
+    {"a": {"s": 5}, "b": {"s": 7}},
+    batch_sizes={"s": 2},
+    units={"s": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    remainder="pad",
+    epochs=None,
+    max_epochs={"a": 3},
+  )
+  assert schedule.num_steps is None
+  far = 10**7
+  assert schedule.consumed(far)[0].tolist() == [15]
+  assert schedule.consumed_batches(far).sum() == far
+  dataset, _, epoch, _ = schedule.locate(np.asarray([far]))
+  assert (dataset[0], epoch[0]) == (1, (far - 9) // 4)
+
+
+def test_far_steps_cost_no_more_than_a_few_epochs():
+  schedule = buckets.BucketSchedule(
+    {name: dict.fromkeys(range(4), 3000) for name in "abc"},
+    batch_sizes=dict.fromkeys(range(4), 8),
+    units={b: 256 * (b + 1) for b in range(4)},
+    stages=[Stage(0, {"a": 1, "b": 2, "c": 3})],
+    key=2,
+    epochs=None,
+  )
+  counts = {"tables": 0}
+  for own in schedule._lists:
+    sums = own._numbers
+
+    def counted(place, epoch, sums=sums):
+      counts["tables"] += len(place) > 1_000
+      return sums(place, epoch)
+
+    own._numbers = counted
+  looked_at = []
+  for step in (10**3, 10**7, 10**9):
+    counts["tables"] = 0
+    schedule.samples(step)
+    schedule.consumed(step)
+    looked_at.append(counts["tables"])
+  assert max(looked_at) <= 60
+  before = schedule.consumed_batches(10**9 - 1)
+  after = schedule.consumed_batches(10**9 + 1)
+  assert (after - before).sum() == 2
+
+
+def test_no_step_and_no_row_beyond_the_end():
+  schedule = buckets.BucketSchedule(
+    {"a": {"s": 4}},
+    batch_sizes={"s": 2},
+    units={"s": 1},
+    stages=[Stage(0, {"a": 1})],
+    key=0,
+  )
+  assert schedule.num_steps == 2
+  for empty in schedule.locate(np.zeros(0, np.int64)):
+    assert len(empty) == 0
+  with pytest.raises(IndexError, match=r"0 \.\. 2, got 3"):
+    schedule.locate(np.asarray([2]))
+  with pytest.raises(IndexError, match="got -1"):
+    schedule.locate(np.asarray([-1]))
+  with pytest.raises(IndexError, match=r"`rows` must be in 0 \.\. 1 .*got 2"):
+    schedule.samples(0, np.asarray([0, 2]))
+  with pytest.raises(IndexError, match="got 3"):
+    schedule.consumed(3)
+
+
+GOOD = {
+  "groups": {"cats": {"32x32": 8}, "dogs": {"32x32": 8, "64x64": 8}},
+  "batch_sizes": {"32x32": 4, "64x64": 4},
+  "units": {"32x32": 1, "64x64": 1},
+  "stages": [Stage(0, {"cats": 1, "dogs": 1})],
+  "key": 0,
+}
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    (
+      {"groups": {"cats": {"32x32": 8, "64x64": 3}, "dogs": {"32x32": 4}}},
+      "bucket '64x64' of dataset 'cats' must fill a global batch of 4 samples,"
+      " got 3.*remainder='pad'",
+    ),
+    (
+      {"groups": {"cats": {"32x32": 8}, "dogs": {"32x32": 8}}},
+      "bucket '64x64' must have a sample in some dataset, got none",
+    ),
+    (
+      {"groups": {"cats": {}, "dogs": {"32x32": 8, "64x64": 8}}},
+      "dataset 'cats' must have samples in some bucket, got none",
+    ),
+    (
+      {"groups": {"cats": {"9x9": 8}, "dogs": {"32x32": 8, "64x64": 8}}},
+      r"`groups\['cats'\]` must have buckets of `batch_sizes`, got '9x9'",
+    ),
+    (
+      {"groups": {"cats": {"32x32": -1}, "dogs": {"32x32": 8, "64x64": 8}}},
+      "must be at least 0, got -1",
+    ),
+    ({"groups": {}}, "must hold a dataset and a bucket"),
+    ({"batch_sizes": {(32, 32): 4}}, r"by str or int, got \[\(32, 32\)\]"),
+    (
+      {"batch_sizes": {"32x32": 0, "64x64": 4}},
+      r"`batch_sizes\['32x32'\]` must be at least 1, got 0",
+    ),
+    ({"units": {"32x32": 1}}, "must name every bucket, got none for '64x64'"),
+    (
+      {"units": {"32x32": 1, "64x64": 0}},
+      r"`units\['64x64'\]` must be at least 1, got 0",
+    ),
+    ({"remainder": "cut"}, "must be one of drop, pad, got 'cut'"),
+    ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
+    ({"max_epochs": {"cats": 0}}, r"`max_epochs\['cats'\]` .* got 0"),
+    ({"max_epochs": {"rats": 1}}, r"known datasets, got \['rats'\]"),
+    ({"seeds": {"rats": 1}}, r"`seeds` must name known .* got \['rats'\]"),
+    ({"stages": [Stage(0, {"rats": 1})]}, r"got \['rats'\]"),
+    ({"exhaustion": "never"}, "`exhaustion` must be one of .* got 'never'"),
+  ],
+)
+def test_bad_arguments_are_errors_that_say_what_to_do(changes, message):
+  made(GOOD)
+  with pytest.raises(ValueError, match=message):
+    made(GOOD, **changes)
+
+
+def test_all_that_is_wrong_with_groups_is_in_one_error():
+  with pytest.raises(ValueError, match="'64x64' of dataset 'cats'") as caught:
+    made(
+      GOOD,
+      groups={"cats": {"32x32": 1, "64x64": 1}, "dogs": {"32x32": 1}},
+    )
+  assert str(caught.value).count("must fill a global batch of 4") == 3

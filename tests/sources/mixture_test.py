@@ -1,0 +1,486 @@
+"""Mixtures: the stream is that of a greedy loop with counters, over stores."""
+
+import collections
+import fractions
+import itertools
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.index import hashing
+
+F = fractions.Fraction
+SEQ_LEN = 16
+FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
+BLOCK = {"kind": "block", "window_blocks": 2}
+# The documents of each source, and what its rows are made of.
+SOURCES = {
+  "bins": ([3, 40, 9, 0, 25, 1, 18, 33, 2, 7], {"kind": "bin"}, BLOCK),
+  "exact": (
+    [5] * 30,
+    {
+      "kind": "bin",
+      "packing_algorithm": "exact",
+      "packing_buffer_docs": 4,
+      "shuffle_documents": "full",
+    },
+    {"kind": "full"},
+  ),
+  "stream": ([70, 11, 90], {"kind": "sequential"}, {"kind": "full"}),
+  "splice": (
+    [30, 50, 12],
+    {
+      "kind": "multi_splice",
+      "num_docs": 2,
+      "content_length": 9,
+      "epoch_length": 13,
+      "offset_jitter": 1,
+      "shuffle_content": True,
+    },
+    {"kind": "era", "era_length": 5},
+  ),
+}
+SHUFFLES = {
+  "none": {"kind": "none"},
+  "full": {"kind": "full"},
+  "era": {"kind": "era", "era_length": 6},
+  "block": {"kind": "block", "window_blocks": 2, "io_block_size": 3},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(make_store):
+  rng = np.random.default_rng(0)
+  return {
+    name: str(make_store([rng.integers(3, 250, n) for n in lengths]).path)
+    for name, (lengths, _, _) in SOURCES.items()
+  }
+
+
+def config(paths, names=tuple(SOURCES), mix=None, shuffles=None, **changes):
+  """Returns `config.data` of a mix of the named sources."""
+  sources = {}
+  for name in names:
+    _, rows, shuffle = SOURCES[name]
+    shuffle = dict((shuffles or {}).get(name, shuffle))
+    if rows["kind"] == "bin":
+      shuffle.pop("io_block_size", None)
+    sources[name] = {"store": paths[name], "rows": rows, "shuffle": shuffle}
+  return {
+    "seq_len": SEQ_LEN,
+    "global_batch_size": 4,
+    "seed": 7,
+    "sources": sources,
+    "mix": mix or {},
+    **changes,
+  }
+
+
+class Greedy:
+  """Takes one row after the other, with a counter for each source.
+
+  Knows nothing of a merge: it reads rows of the sources in their own orders
+  and counts what they hold.
+  """
+
+  def __init__(self, pipe, data):
+    self.parts = pipe.mix.ordered()
+    self.mix = pipe.mix.options
+    self.size = data["global_batch_size"]
+    weights = dict.fromkeys(data["sources"])
+    self.stages = [
+      (step * self.size, own) for step, own in self.mix.all_stages(weights)
+    ]
+    key = hashing.fold_key(data["seed"], "mix")
+    self.tie_keys = {n: hashing.fold_key(key, "tie", n) for n in self.parts}
+    self.repeats = self.mix.exhaustion in ("first_exhausted", "all_exhausted")
+    self.limits, self.ends = {}, {}
+    for name, part in self.parts.items():
+      own = data["sources"][name].get("max_epochs")
+      epochs = own or data.get("epochs")
+      limit = own if self.repeats else epochs
+      self.limits[name] = None if limit is None else part.first_row_of(limit)
+      self.ends[name] = part.first_row_of(epochs or 1)
+    self.units = {name: [] for name in self.parts}
+    self.next = dict.fromkeys(self.parts, 0)
+    self.taken = []
+
+  def used(self, name, row):
+    own = self.units[name]
+    while len(own) <= row:
+      part = self.parts[name]
+      rows = np.arange(len(own), len(own) + 64)
+      fields = part.rows.read(part.plan(rows), ("attention_mask",))
+      counts = {
+        "tokens": fields["attention_mask"].sum(axis=1).tolist(),
+        "loss_tokens": fields["loss_mask"].sum(axis=1).tolist(),
+        "rows": [1] * len(rows),
+      }
+      own += counts[self.mix.balanced_unit]
+    return own[row]
+
+  def has(self, name):
+    limit = self.limits[name]
+    return limit is None or self.next[name] < limit
+
+  def tie(self, name):
+    first = self.next[name]
+    while first and self.used(name, first - 1) == 0:
+      first -= 1
+    return int(hashing.fold(self.tie_keys[name], np.asarray([first]))[0])
+
+  def at_end(self, number):
+    stages = [weights for _, weights in self.stages[number:]]
+    ended = {n for n, end in self.ends.items() if self.next[n] >= end}
+    if self.mix.exhaustion == "first_exhausted":
+      return bool(ended & set(stages[0]))
+    if self.mix.exhaustion == "all_exhausted":
+      return ended >= {name for weights in stages for name in weights}
+    return False
+
+  def run(self, most):
+    """Returns (name, row) of the first positions, all of them if fewer."""
+    counts, weights, number = {}, {}, -1
+    while len(self.taken) < most:
+      following = self.stages[number + 1 : number + 2]
+      if following and following[0][0] == len(self.taken):
+        number += 1
+        levels = {n: F(counts[n]) / weights[n] for n in weights if self.has(n)}
+        least = min(levels.values(), default=0)
+        old, weights = weights, following[0][1]
+        counts = {
+          n: counts[n] - old[n] * least if n in levels else F(0)
+          for n in weights
+        }
+      live = [name for name in weights if self.has(name)]
+      if self.at_end(number) or not live:
+        break
+      name = min(live, key=lambda n: (counts[n] / weights[n], self.tie(n), n))
+      counts[name] += self.used(name, self.next[name])
+      self.taken.append((name, self.next[name]))
+      self.next[name] += 1
+    return self.taken
+
+
+def row_bytes(fields, i):
+  return b"".join(np.ascontiguousarray(fields[f][i]).tobytes() for f in FIELDS)
+
+
+def rows_of_step(pipe, step):
+  """Returns (source, all fields as bytes) of each row of a batch."""
+  batch = pipe.batch(step)
+  names = [*pipe.source_names, None]
+  return [
+    (names[number], row_bytes(batch, i))
+    for i, number in enumerate(batch["source_id"].tolist())
+  ]
+
+
+def own_rows(pipe, name, rows):
+  """Returns the same of rows of one source, in its own order."""
+  part = pipe.mix.ordered()[name]
+  fields = part.rows.read(part.plan(np.asarray(rows, np.int64)))
+  return [(name, row_bytes(fields, i)) for i in range(len(rows))]
+
+
+def check_equals_greedy(data, most=160):
+  """Compares a run with the greedy loop, step by step."""
+  pipe = pipeline.build(data)
+  taken = Greedy(pipe, data).run(most)
+  size = data["global_batch_size"]
+  if len(taken) < most:
+    assert pipe.mix.total_rows(None) == len(taken)
+    assert len(pipe.mix) == len(taken)
+  else:
+    end = pipe.mix.total_rows(None)
+    assert end is None or end >= most
+  expected = {}
+  for name in pipe.source_names:
+    rows = [row for own, row in taken if own == name]
+    # Each row once, in the source's own order.
+    assert rows == list(range(len(rows)))
+    for row, content in zip(rows, own_rows(pipe, name, rows), strict=True):
+      expected[name, row] = content
+  for step in range(len(taken) // size):
+    wanted = [expected[t] for t in taken[step * size : (step + 1) * size]]
+    assert sorted(rows_of_step(pipe, step)) == sorted(wanted)
+    given = collections.Counter(name for name, _ in taken[: step * size])
+    assert {n: given[n] for n in pipe.source_names} == {
+      name: own.rows for name, own in pipe.mix.consumed(step).items()
+    }
+  return taken
+
+
+WEIGHTS = st.sampled_from([1, 2, 3, 0.5, 0.333, 0.9, 0.1, 1 / 3])
+
+
+@st.composite
+def runs(draw):
+  """Draws what a mix can be, but for where its stores are."""
+  names = draw(st.permutations(list(SOURCES)))[: draw(st.integers(1, 4))]
+  stages = []
+  for step in [0, *sorted(draw(st.sets(st.integers(1, 30), max_size=3)))]:
+    chosen = draw(st.sets(st.sampled_from(names), min_size=1))
+    stages.append((step, {n: draw(WEIGHTS) for n in sorted(chosen)}))
+  weighed = {n for _, weights in stages for n in weights}
+  # A source that no stage weighs is an error: it joins the first one.
+  stages[0][1].update(dict.fromkeys(set(names) - weighed, 1))
+  mix = {
+    "kind": draw(st.sampled_from(["token_balanced", "weighted"])),
+    "unit": draw(st.sampled_from([None, "tokens", "rows", "loss_tokens"])),
+    "stages": stages,
+    "exhaustion": draw(
+      st.sampled_from(
+        [
+          "drop",
+          "first_exhausted",
+          "all_exhausted",
+          "all_exhausted_without_replacement",
+        ]
+      )
+    ),
+  }
+  shuffles = {n: draw(st.sampled_from(list(SHUFFLES.values()))) for n in names}
+  return {
+    "names": names,
+    "mix": mix,
+    "shuffles": shuffles,
+    "epochs": draw(st.sampled_from([None, 1, 2])),
+    "global_batch_size": draw(st.integers(1, 7)),
+    "max_epochs": draw(
+      st.dictionaries(st.sampled_from(names), st.integers(1, 3), max_size=2)
+    ),
+  }
+
+
+@hypothesis.settings(max_examples=120)
+@hypothesis.given(runs())
+def test_the_stream_equals_a_greedy_loop_over_real_stores(paths, run):
+  max_epochs = run.pop("max_epochs")
+  data = config(paths, **run)
+  for name, epochs in max_epochs.items():
+    data["sources"][name]["max_epochs"] = epochs
+  try:
+    check_equals_greedy(data)
+  except schema.ConfigError as error:
+    (problem,) = error.problems
+    # Runs that end before a source's second row.
+    hypothesis.assume("must serve every source" not in problem)
+    hypothesis.assume("must be at most the run's rows" not in problem)
+    raise
+
+
+def test_seed_001_least_consumed_ordering(paths):
+  """The source with the fewest tokens so far gives the next row."""
+  data = config(paths, ["bins", "stream"], global_batch_size=1)
+  pipe = pipeline.build(data)
+  counts = {"bins": 0, "stream": 0}
+  for step in range(60):
+    ((name, _),) = rows_of_step(pipe, step)
+    assert counts[name] == min(counts.values())
+    counts[name] += int(pipe.plan(step).length.sum())
+    consumed = pipe.mix.consumed(step + 1)
+    assert {n: own.units for n, own in consumed.items()} == counts
+
+
+def test_seed_004_80k_and_1m_rows_at_90_10_give_88_9k(make_store):
+  """Under first_exhausted, as `datasets.interleave_datasets` has it."""
+  stores = {
+    name: make_store([np.full(2 * rows, 5)], chunk=1 << 18)
+    for name, rows in (("a", 80_000), ("b", 1_000_000))
+  }
+  data = {
+    "seq_len": 2,
+    "global_batch_size": 1,
+    "dataset_mix": " ".join(
+      f"{name}={store.path}:{weight}"
+      for (name, store), weight in zip(
+        stores.items(), ("0.9", "0.1"), strict=True
+      )
+    ),
+    "sources": {"any": {"store": "", "rows": {"kind": "sequential"}}},
+    "mix": {"exhaustion": "first_exhausted"},
+  }
+  data["sources"]["any"]["store"] = str(stores["a"].path)
+  pipe = pipeline.build(data)
+  assert [len(own) for own in pipe.sources.values()] == [80_000, 1_000_000]
+  # The 80,000th row of a stands after 79,999 / 9 rows of b, rounded up.
+  assert pipe.num_steps == 80_000 + 8_889
+  assert abs(pipe.num_steps - 88_900) < 20
+  given = {n: own.rows for n, own in pipe.mix.consumed(88_889).items()}
+  assert given == {"a": 80_000, "b": 8_889}
+
+
+@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
+def test_the_spread_never_exceeds_the_longest_row_over_its_weight(paths, unit):
+  weights = {"bins": 0.5, "exact": 0.3, "stream": 0.15, "splice": 0.05}
+  mix = {"unit": unit, "weights": weights}
+  pipe = pipeline.build(config(paths, mix=mix, global_batch_size=1))
+  units = [
+    {n: own.units for n, own in pipe.mix.consumed(step).items()}
+    for step in range(400)
+  ]
+  longest = {
+    n: max(b[n] - a[n] for a, b in itertools.pairwise(units)) for n in weights
+  }
+  bound = max(longest[n] / weights[n] for n in weights)
+  for now in units:
+    levels = [now[n] / weights[n] for n in weights]
+    assert max(levels) - min(levels) <= bound * (1 + 1e-12)
+
+
+EDITS = [
+  [(0, {"bins": 1, "stream": 1})],
+  [(0, {"bins": 1}), (9, {"bins": 1, "stream": 3})],
+  [(0, {"bins": 1, "stream": 1}), (9, {"stream": 1})],
+  [(0, {"bins": 1, "stream": 1}), (9, {"stream": 1}), (31, {"bins": 5})],
+  [
+    (0, {"bins": 1, "stream": 1}),
+    (9, {"stream": 2}),
+    (31, {"bins": 5, "stream": 1, "splice": 1}),
+    (60, {"bins": 5, "stream": 1}),
+    (61, {"splice": 1, "bins": 1}),
+  ],
+]
+
+
+@pytest.mark.parametrize("stages", EDITS)
+def test_each_source_goes_on_where_it_was_whatever_the_stages(paths, stages):
+  names = sorted({n for _, weights in stages for n in weights})
+  mix = {"stages": stages}
+  pipe = pipeline.build(config(paths, names, mix=mix, global_batch_size=1))
+  rows = [rows_of_step(pipe, step)[0] for step in range(120)]
+  for name in names:
+    own = [row for row in rows if row[0] == name]
+    assert own
+    assert own == own_rows(pipe, name, range(len(own)))
+  for step, (name, _) in enumerate(rows):
+    _, weights = max((s for s in stages if s[0] <= step), key=lambda s: s[0])
+    assert name in weights
+
+
+@pytest.mark.parametrize("number", range(1, len(EDITS)))
+def test_an_appended_stage_changes_nothing_before_it(paths, number):
+  stages = EDITS[number]
+  for count in range(1, len(stages)):
+    pipes = []
+    for own in (stages[:count], stages):
+      names = {n for _, weights in own for n in weights}
+      pipes.append(
+        pipeline.build(config(paths, sorted(names), mix={"stages": own}))
+      )
+    begins = stages[count][0]
+    # All of it: the places in a batch and the numbers of sources too.
+    for step in range(begins):
+      one, other = (pipe.batch(step) for pipe in pipes)
+      for field, value in one.items():
+        np.testing.assert_array_equal(value, other[field], f"{field} {step}")
+    assert any(
+      sorted(rows_of_step(pipes[0], step)) != sorted(rows_of_step(pipes[1], step))
+      for step in range(begins, begins + 20)
+    )
+
+
+def test_a_stage_of_the_same_weights_changes_no_order(paths):
+  weights = {"bins": 0.5, "exact": 0.3, "stream": 0.2}
+  stages = [(0, weights), (7, weights), (8, weights), (40, weights)]
+  one, other = (
+    pipeline.build(config(paths, list(weights), mix=mix))
+    for mix in ({"weights": weights}, {"stages": stages})
+  )
+  for step in range(60):
+    assert rows_of_step(one, step) == rows_of_step(other, step)
+
+
+def test_a_source_that_joins_starts_at_the_level_of_the_others(paths):
+  stages = [(0, {"bins": 1, "stream": 1}), (50, {"bins": 1, "exact": 1})]
+  names = ["bins", "stream", "exact"]
+  pipe = pipeline.build(config(paths, names, mix={"stages": stages}))
+  now, then = (pipe.mix.consumed(step) for step in (50, 70))
+  given = {n: then[n].units - now[n].units for n in names}
+  assert abs(given["bins"] - given["exact"]) <= 2 * SEQ_LEN
+  assert given["stream"] == 0
+
+
+def streams(data, count=100):
+  """Returns what each source gives in a run of batches of one row."""
+  pipe = pipeline.build({**data, "global_batch_size": 1})
+  out = {name: [] for name in pipe.source_names}
+  for step in range(count):
+    ((name, content),) = rows_of_step(pipe, step)
+    out[name].append(content)
+  return out
+
+
+def test_other_sources_leave_a_sources_own_order_untouched(paths):
+  names = ["bins", "stream", "splice"]
+  base = streams(config(paths, names))
+  changed = {
+    "reordered": config(paths, names[::-1]),
+    "one more": config(paths, [*names, "exact"]),
+    "one less": config(paths, names[:2]),
+    "others' weights": config(
+      paths, names, mix={"weights": {"bins": 3, "stream": 1, "splice": 0.5}}
+    ),
+  }
+  for what, data in changed.items():
+    found = streams(data)
+    for name in set(found) & set(base):
+      both = min(len(found[name]), len(base[name]))
+      assert both > 5
+      assert found[name][:both] == base[name][:both], what
+  # The order of a config decides nothing at all.
+  assert streams(changed["reordered"]) == base
+
+
+def test_a_seed_of_its_own_fixes_a_sources_order_and_no_others(paths):
+  def run(own_seed=None, seed=7):
+    data = config(paths, ["exact", "stream"], seed=seed)
+    shuffle = data["sources"]["stream"]["shuffle"]
+    data["sources"]["stream"]["shuffle"] = {**shuffle, "seed": own_seed}
+    return streams(data)
+
+  base, own, other = run(), run(own_seed=3), run(own_seed=4)
+  assert base["stream"][:12] != own["stream"][:12] != other["stream"][:12]
+  assert base["exact"][:12] == own["exact"][:12]
+  # Whatever the run's seed, which moves the others.
+  again = run(own_seed=3, seed=8)
+  assert again["stream"][:12] == own["stream"][:12]
+  assert again["exact"][:12] != own["exact"][:12]
+
+
+def places(data, steps):
+  """Returns by step which of its rows each place of a batch has."""
+  pipe = pipeline.build(data)
+  size = data["global_batch_size"]
+  taken = Greedy(pipe, data).run(steps * size)
+  out = []
+  for step in range(steps):
+    mine = taken[step * size : (step + 1) * size]
+    wanted = [own_rows(pipe, name, [row])[0] for name, row in mine]
+    assert len(set(wanted)) == size
+    out.append([wanted.index(row) for row in rows_of_step(pipe, step)])
+  return out
+
+
+def test_rows_of_a_batch_are_permuted_by_seed_and_step_alone(paths):
+  data = config(paths, ["bins", "stream"], global_batch_size=6)
+  base = places(data, 12)
+  assert all(sorted(own) == list(range(6)) for own in base)
+  assert len({tuple(own) for own in base}) > 8
+  # Other sources are permuted alike; another seed is not.
+  assert places(config(paths, ["splice", "exact"], global_batch_size=6), 4) == (
+    base[:4]
+  )
+  assert places({**data, "seed": 8}, 4) != base[:4]
+
+
+def test_rows_of_one_source_alone_keep_their_order(paths):
+  pipe = pipeline.build(config(paths, ["stream"]))
+  for step in range(6):
+    rows = range(step * 4, step * 4 + 4)
+    assert rows_of_step(pipe, step) == own_rows(pipe, "stream", rows)

@@ -1,0 +1,196 @@
+"""A splice source as one part of a pretraining mix."""
+
+import os
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.audit import coverage as coverage_lib
+from chomp_data.testing import stores as testing_stores
+
+LENGTHS = [40, 25, 61, 33]
+EVERY = 10
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+  """Stores of many short documents and of four to splice, as paths."""
+  root = tmp_path_factory.mktemp("mix")
+  rng = np.random.default_rng(0)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(os, "fsync", lambda descriptor: None)
+    web = [rng.integers(2, 250, n) for n in rng.integers(1, 60, 300)]
+    testing_stores.make_store(root / "web", web)
+    testing_stores.make_store(
+      root / "books", [np.arange(n) + 100 for n in LENGTHS], ids=list("abcd")
+    )
+  return {"web": str(root / "web"), "books": str(root / "books")}
+
+
+@pytest.fixture
+def build(paths):
+  """Builds a run that mixes packed documents with splices."""
+
+  def call(mix=None, shuffle="full", **rows):
+    books = {
+      "kind": "multi_splice",
+      "num_docs": 4,
+      "doc_select_mode": "first",
+      "content_length": 12,
+      "curriculum_every": EVERY,
+      "content_length_schedule": [(15, 16)],
+      "groups": [("old", ["a", "b"])],
+      "doc_overrides": [("c", {"content_stride": 3})],
+      **rows,
+    }
+    return pipeline.build(
+      {
+        "seq_len": 16,
+        "global_batch_size": 4,
+        "seed": 1,
+        "sources": {
+          "web": {
+            "store": paths["web"],
+            "rows": {"kind": "bin", "packing_buffer_docs": 32},
+            "shuffle": {"kind": "block"},
+          },
+          "books": {
+            "store": paths["books"],
+            "rows": books,
+            "shuffle": {"kind": shuffle},
+          },
+        },
+        "mix": mix or {"weights": {"web": 0.7, "books": 0.3}},
+      }
+    )
+
+  return call
+
+
+def taken(pipe, steps):
+  """Returns (documents, lengths) of the splices of steps, step by step."""
+  number = pipe.source_names.index("books")
+  for step in range(steps):
+    spans = pipe.plan(step)
+    own = spans.source == number
+    yield spans.document[own], spans.length[own]
+
+
+@pytest.mark.parametrize("shuffle", ["none", "full"])
+def test_the_rows_of_a_splice_source_decide_what_a_mix_reads(build, shuffle):
+  pipe = build(shuffle=shuffle)
+  row = 0
+  for step, (documents, lengths) in enumerate(taken(pipe, 80)):
+    assert pipe.mix.consumed(step)["books"].rows == row
+    # A batch is permuted in itself, so its rows are compared as a set.
+    rows = np.arange(row, row + len(documents))
+    own = pipe.sources["books"].plan(rows)
+    if shuffle == "none":
+      assert sorted(own.document) == sorted(documents)
+    if len(rows):
+      assert documents.max() <= rows[-1] // EVERY
+    assert sorted(lengths) == sorted(np.where(rows < 15, 12, 16))
+    row += len(documents)
+  assert row > 4 * EVERY
+
+
+def test_tokens_are_balanced_while_lengths_and_documents_change(build):
+  pipe = build()
+  for step in range(1, 120, 7):
+    used = pipe.mix.consumed(step)
+    spans = pipe.plan(0, step)
+    for number, name in enumerate(pipe.source_names):
+      tokens = int(spans.length[spans.source == number].sum())
+      assert used[name].units == tokens
+    gap = used["web"].units / 0.7 - used["books"].units / 0.3
+    # A batch in the making is at most a longest row ahead, and its own rows.
+    assert abs(gap) <= 16 / 0.3 + 4 * 16 / 0.3
+
+
+def test_a_run_goes_on_at_any_step(build):
+  pipe, steps = build(), 60
+  whole = [pipe.batch(step) for step in range(steps)]
+  again = build()
+  for step in (59, 0, 33, 7, 8, 34):
+    for name, value in again.batch(step).items():
+      np.testing.assert_array_equal(value, whole[step][name])
+  loader = iter(build().data_loader())
+  for _ in range(13):
+    next(loader)
+  restored = iter(build().data_loader())
+  restored.set_state(loader.get_state())
+  for step in range(13, 20):
+    np.testing.assert_array_equal(
+      next(restored)["tokens"], whole[step]["tokens"]
+    )
+
+
+def test_stages_leave_the_order_of_splices_as_it_was(build):
+  plain = build()
+  staged = build(
+    mix={
+      "weights": {"web": 0.7, "books": 0.3},
+      "stages": [(9, {"web": 1}), (20, {"web": 0.2, "books": 0.8})],
+    }
+  )
+  orders = [
+    np.concatenate([own for _, own in taken(pipe, steps)])
+    for pipe, steps in ((plain, 200), (staged, 60))
+  ]
+  count = min(map(len, orders))
+  assert count > 60
+  assert sorted(orders[0][:count]) == sorted(orders[1][:count])
+  assert [own[0].tolist() for own in list(taken(staged, 20))[9:]] == [[]] * 11
+
+
+def test_coverage_of_a_mix_equals_a_slow_count(build, monkeypatch):
+  monkeypatch.setattr(coverage_lib, "_BLOCK_ROWS", 24)
+  pipe, steps = build(), 50
+  found = {own.source: own for own in coverage_lib.coverage(pipe, steps)}
+  assert list(found) == pipe.source_names
+  for number, name in enumerate(pipe.source_names):
+    rows, seen, columns = {}, {}, {}
+    for step in range(steps):
+      spans = pipe.plan(step)
+      for row in range(4):
+        here = (spans.source == number) & (spans.row == row)
+        for document in np.unique(spans.document[here]).tolist():
+          rows[document] = rows.get(document, 0) + 1
+        for i in np.flatnonzero(here):
+          document, low = int(spans.document[i]), int(spans.start[i])
+          seen.setdefault(document, []).extend(
+            range(low, low + int(spans.length[i]))
+          )
+          columns.setdefault(document, set()).add(int(spans.column[i]))
+    own = found[name]
+    assert own.document.tolist() == sorted(rows)
+    assert own.rows.tolist() == [rows[d] for d in sorted(rows)]
+    assert own.tokens.tolist() == [len(seen[d]) for d in sorted(rows)]
+    assert own.distinct.tolist() == [len(set(seen[d])) for d in sorted(rows)]
+    assert own.length.tolist() == [
+      len(pipe.sources[name].store.read_document(d)) for d in sorted(rows)
+    ]
+    if name == "books":
+      assert own.columns.tolist() == [len(columns[d]) for d in sorted(rows)]
+  text = coverage_lib.report(pipe, list(found.values()))
+  assert "coverage of books: 4 documents" in text
+  assert "coverage of web: " in text
+  assert "a: rows=" in text
+
+
+def test_coverage_tells_a_source_that_has_not_come_yet(build):
+  mix = {"stages": [(0, {"web": 1}), (50, {"web": 1, "books": 1})]}
+  pipe = build(mix=mix)
+  found = {own.source: own for own in coverage_lib.coverage(pipe, 10)}
+  assert not found["books"].document.size
+  text = coverage_lib.report(pipe, list(found.values()))
+  assert "coverage of books: 0 documents, 0 tokens read" in text
+
+
+def test_the_fingerprint_of_a_mix_tells_a_curriculum_apart(build):
+  first, same, other = build(), build(), build(curriculum_every=11)
+  assert first.fingerprint == same.fingerprint
+  assert first.fingerprint != other.fingerprint
+  rows = first.fingerprint["sources"]["books"]["rows"]
+  assert rows["curriculum_every"] == EVERY
