@@ -87,7 +87,7 @@ WEIGHT = schema.optional(
     "a finite number above 0", lambda value: _weights({"own": value})[0][1]
   )
 )
-_STAGES = schema.optional(
+STAGES = schema.optional(
   schema.Rule(
     "a list of (from_step, weights), steps whole and rising, weights "
     + _WEIGHTS_TEXT,
@@ -126,7 +126,7 @@ class MixOptions:
     None, schema.optional(schema.choice(units.UNITS))
   )
   weights: tuple[Any, ...] | None = schema.option(None, WEIGHTS)
-  stages: tuple[Any, ...] | None = schema.option(None, _STAGES)
+  stages: tuple[Any, ...] | None = schema.option(None, STAGES)
   exhaustion: str = schema.option("drop", schema.choice(interleave.EXHAUSTIONS))
   resume_state: tuple[Any, ...] | None = schema.option(None, _STATE)
 

@@ -156,17 +156,21 @@ class MixtureSource(row_source.RowSource):
     self, spans: spans_lib.Spans, extra: Collection[str] = ()
   ) -> dict[str, np.ndarray]:
     """Reads and places planned rows; see `RowSource.read`."""
-    present = np.unique(spans.source).tolist()
+    present = np.flatnonzero(np.bincount(spans.source)).tolist()
     parts = list(self._parts.values())
-    if len(present) == 1:
-      return parts[present[0]].read(spans, extra)
+    if len(present) < 2:
+      # Rows of filler alone look as the first source's.
+      return parts[present[0] if present else 0].read(spans, extra)
     if not self._one_layout:
       return self._read_apart(spans, extra, present)
     tokens = placing.token_grid(spans, self.layout)
+    length, column = spans.stored()
+    position = spans.row * self.seq_len + column
     for number in present:
       pick = np.flatnonzero(spans.source == number)
-      own = spans.take(pick, spans.row[pick], spans.num_rows)
-      parts[number].copy_into(own, tokens)
+      parts[number].copy_into(
+        tokens, spans.offset[pick], length[pick], position[pick]
+      )
     batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
     if "attention_mask" in extra:
       batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
@@ -304,7 +308,14 @@ class MixtureSource(row_source.RowSource):
     if self._end is not None:
       size = np.minimum(size, self._end - first)
     keys = hashing.fold(self._batch_key, step)
-    return first + permutation.permute(index, size, keys)
+    permuted = first + permutation.permute(index, size, keys)
+    # By stage: one that is appended must not move rows before it.
+    steps = [at for at, _ in self.stages]
+    alone = np.asarray([len(weights) == 1 for _, weights in self.stages])
+    if not alone.any():
+      return permuted
+    stage = np.searchsorted(steps, step, side="right") - 1
+    return np.where(alone[stage], rows, permuted)
 
   def _position_of(self, step: int) -> int:
     position = step * self._batch

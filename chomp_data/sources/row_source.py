@@ -236,7 +236,10 @@ class RowSource(abc.ABC):
       last column, or filler.
     """
     tokens = placing.token_grid(spans, self.layout)
-    self.copy_into(spans, tokens)
+    length, column = spans.stored()
+    self.copy_into(
+      tokens, spans.offset, length, spans.row * self.seq_len + column
+    )
     batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
     if "attention_mask" in extra:
       batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
@@ -245,19 +248,24 @@ class RowSource(abc.ABC):
       batch["loss_mask"][:, -1] |= known
     return batch
 
-  def copy_into(self, spans: spans_lib.Spans, tokens: np.ndarray) -> None:
-    """Copies the tokens of planned rows to where they go.
+  def copy_into(
+    self,
+    tokens: np.ndarray,
+    offset: np.ndarray,
+    length: np.ndarray,
+    position: np.ndarray,
+  ) -> None:
+    """Copies tokens of planned rows to where they go.
 
     Args:
-      spans: A plan of this source.
       tokens: int32[num_rows, seq_len], contiguous.
+      offset: int64[N], as in `Spans`.
+      length: int64[N], tokens that the store has.
+      position: int64[N], in the flattened `tokens`.
     """
-    length, column = spans.stored()
-    copies = (spans.offset, length, spans.row * self.seq_len + column)
     if self.documents_follow:
-      copies = placing.joined_copies(*copies)
-    start, length, position = copies
-    self.store.copy_tokens(start, length, tokens.reshape(-1), position)
+      offset, length, position = placing.joined_copies(offset, length, position)
+    self.store.copy_tokens(offset, length, tokens.reshape(-1), position)
 
   def next_tokens(
     self, spans: spans_lib.Spans
