@@ -210,7 +210,7 @@ def planning(setting: Setting, directory: pathlib.Path) -> Table:
       del rows
     low, high = setting.planned
     # What does not grow with the corpus (windows in use) is left out.
-    resident = (held[1] - held[0]) / (high - low)
+    resident = max(held[1] - held[0], 0) / (high - low)
     to_billion = 1e9 / most
     lines.append(
       [

@@ -11,6 +11,7 @@ from typing import Any
 from chomp_data import schema
 from chomp_data import sources as sources_lib
 from chomp_data import stores
+from chomp_data.bucketed import options as bucket_options
 from chomp_data.sources import dataset_mix
 from chomp_data.sources import mix_options
 from chomp_data.transforms import formats
@@ -141,6 +142,24 @@ def _plain(data: Any) -> Any:
     ) from error
 
 
+def read_bucketed(data: Any) -> bucket_options.BucketRun | None:
+  """Checks a config with a section `buckets`, as `read` does others.
+
+  Args:
+    data: `config.data`, a ConfigDict or a mapping.
+
+  Returns:
+    The run's options, or None where there is no such section.
+
+  Raises:
+    ConfigError: If fields are wrong; all of them are listed.
+  """
+  data = _plain(data)
+  if not isinstance(data, Mapping) or data.get("buckets") is None:
+    return None
+  return bucket_options.read(data, PATH, _mixed_in_line)
+
+
 def read(data: Any) -> RunOptions:
   """Checks all that can be checked without reading data.
 
@@ -159,7 +178,7 @@ def read(data: Any) -> RunOptions:
       [schema.bad_value(PATH, "a section with fields", data, "Give it one.")]
     )
   options, problems = schema.read(
-    DataOptions, data, PATH, elsewhere=("mix", "sources")
+    DataOptions, data, PATH, elsewhere=("buckets", "mix", "sources")
   )
   seq_len = data.get("seq_len")
   if not isinstance(seq_len, int) or seq_len < 2:

@@ -23,6 +23,7 @@ from chomp_data import composing
 from chomp_data import options as options_lib
 from chomp_data import schema
 from chomp_data import sources as sources_lib
+from chomp_data.bucketed import pipeline as bucket_pipeline
 from chomp_data.loading import accounts as accounts_lib
 from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
@@ -191,22 +192,8 @@ class Pipeline:
   def fingerprint_with(
     self, operations: Sequence[grain.transforms.Map]
   ) -> dict[str, Any]:
-    """Returns the fingerprint of the run with more transforms.
-
-    Args:
-      operations: Transforms over batches. They go by class and `repr`, so one
-        with options needs a `repr` that shows them (a dataclass has one).
-    """
-    if not operations:
-      return self.fingerprint
-    names = []
-    for operation in operations:
-      own = type(operation)
-      shown = repr(operation)
-      # Python's default repr is an address, which no other process shares.
-      options = "" if shown.startswith("<") else f" {shown}"
-      names.append(f"{own.__module__}.{own.__qualname__}{options}")
-    return {**self.fingerprint, "operations": names}
+    """Returns the fingerprint with more transforms; see `state`."""
+    return state.with_operations(self.fingerprint, operations)
 
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.
@@ -324,19 +311,25 @@ class Pipeline:
     return f"{head}\n{self._plan.rows.describe()}"
 
 
-def build(data: Any) -> Pipeline:
+AnyPipeline = Pipeline | bucket_pipeline.BucketPipeline
+
+
+def build(data: Any) -> Any:
   """Checks a config and composes its pipeline.
 
   Args:
     data: `config.data`, a ConfigDict or a mapping.
 
   Returns:
-    The pipeline.
+    A `Pipeline`, or a `BucketPipeline` where there is a section `buckets`.
 
   Raises:
     ConfigError: If fields are wrong; all of them are listed.
     StoreError: If a store cannot be opened.
   """
+  bucketed = options_lib.read_bucketed(data)
+  if bucketed is not None:
+    return bucket_pipeline.build(bucketed)
   return Pipeline(options_lib.read(data))
 
 
@@ -363,22 +356,30 @@ def make_iterator(
   """
   import jax
 
+  from chomp_data.bucketed import placing as bucket_placing
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
-  pipe = data if isinstance(data, Pipeline) else build(data)
+  pipe = data if isinstance(data, AnyPipeline) else build(data)
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   transforms = [*pipe.operations(), *operations]
   fingerprint = pipe.fingerprint_with(operations)
-  shapes = {
-    name: (pipe.global_batch_size, *shape[1:])
-    for name, shape in _field_shapes(pipe, transforms).items()
-  }
-  rows = placement.process_rows(shapes, sharding)
+  if isinstance(pipe, Pipeline):
+    shapes = {
+      name: (pipe.global_batch_size, *shape[1:])
+      for name, shape in _field_shapes(pipe, transforms).items()
+    }
+    rows = placement.process_rows(shapes, sharding)
+    source = pipe.batch_source(rows, fingerprint)
+    placer = placement.Placer(sharding, rows, pipe.global_batch_size)
+  else:
+    own = bucket_placing.process_rows(pipe, sharding, operations)
+    source = pipe.batch_source(own, fingerprint)
+    placer = bucket_placing.BucketPlacer(sharding, own, pipe.buckets)
   return feed.InputIterator(
-    pipe.batch_source(rows, fingerprint),
-    placement.Placer(sharding, rows, pipe.global_batch_size),
+    source,
+    placer,
     fingerprint=fingerprint,
     seed=pipe.options.seed,
     operations=transforms,

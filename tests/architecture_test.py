@@ -17,6 +17,7 @@ LEVELS = [
   {"sources"},
   {"transforms"},
   {"loading"},
+  {"bucketed"},
   {"options"},
   {"composing"},
   {"pipeline"},

@@ -175,19 +175,42 @@ class BucketSchedule:
     """
     dataset, bucket, epoch, batch = self.locate(np.asarray([step], np.int64))
     size = int(self._batch_sizes[bucket[0]])
-    if rows is None:
-      rows = np.arange(size)
-    rows = np.asarray(rows, np.int64)
-    outside = rows[(rows < 0) | (rows >= size)]
-    if outside.size:
-      raise IndexError(
-        f"`rows` must be in 0 .. {size - 1} at step {step}, of bucket"
-        f" {self._buckets[bucket[0]]!r}, got {outside[0]}. Take the rows of"
-        " this step's batch."
-      )
-    return self._lists[dataset[0]].samples(
-      int(bucket[0]), int(epoch[0]), int(batch[0]), rows
+    if rows is not None:
+      rows = np.asarray(rows, np.int64)
+      outside = rows[(rows < 0) | (rows >= size)]
+      if outside.size:
+        raise IndexError(
+          f"`rows` must be in 0 .. {size - 1} at step {step}, of bucket"
+          f" {self._buckets[bucket[0]]!r}, got {outside[0]}. Take the rows of"
+          " this step's batch."
+        )
+    return self.batch_samples(
+      int(dataset[0]), int(bucket[0]), int(epoch[0]), int(batch[0]), rows
     )
+
+  def batch_samples(
+    self,
+    dataset: int,
+    bucket: int,
+    epoch: int,
+    batch: int,
+    rows: np.ndarray | None = None,
+  ) -> np.ndarray:
+    """Returns the samples of a batch that `locate` has found.
+
+    Args:
+      dataset: Its number.
+      bucket: Its number.
+      epoch: Of the dataset.
+      batch: Its number in that epoch of the group.
+      rows: int64[R] of the global batch, in range; None is all.
+
+    Returns:
+      As `samples`.
+    """
+    if rows is None:
+      rows = np.arange(int(self._batch_sizes[bucket]))
+    return self._lists[dataset].samples(bucket, epoch, batch, rows)
 
   def consumed(self, step: int) -> np.ndarray:
     """Returns the histogram of samples before a step, filler left out.

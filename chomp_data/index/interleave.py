@@ -198,6 +198,8 @@ class Interleave:
   def position_of(self, source: str, row: int) -> int | None:
     """Returns where a row of a source stands, None where it never does.
 
+    Positions that only 2**62 units of another source would reach are never.
+
     Args:
       source: Its name.
       row: The row, in the source's own order, at least 0.
@@ -219,11 +221,11 @@ class Interleave:
       stage = self._chain.stage(index)
       if stage is None or row < stage.rows[number]:
         return None
-      lane = stage.lane_of(number)
-      if lane is not None:
-        position = stage.position + stage.merge.rank(lane, row)
-        if stage.until is None or position < stage.until:
-          return position
+      until = stage.until
+      if until is None or row < self._frontier(until)[number]:
+        lane = stage.lane_of(number)
+        rank = None if lane is None else stage.merge.rank(lane, row)
+        return None if rank is None else stage.position + rank
     return None
 
   def first_position(self, source: str, count: int = 1) -> int | None:

@@ -129,16 +129,23 @@ class Merge:
     gain = fractions.Fraction(scale.beta, scale.delta)
     return (self.level(source, row) - level) / gain
 
-  def rank(self, source: int, row: int) -> int:
-    """Returns how many rows come before a row, from the merge's start on."""
+  def rank(self, source: int, row: int) -> int | None:
+    """Returns how many rows come before a row, from the merge's start on.
+
+    None where the count, or the units of another source, are beyond 2**62.
+    """
     level, tie, _ = self.key(source, row)
     count = row - self._first[source]
     for other, sequence in enumerate(self._sequences):
       if other == source:
         continue
       there, rest = self._scales[other].units(*level.as_integer_ratio())
+      if there >= units.MOST_UNITS and self._limits[other] is None:
+        return None
       below = self._rows_below(other, there + (rest > 0))
       count += self._clip(other, below) - self._first[other]
+      if count >= units.MOST_UNITS:
+        return None
       if rest == 0 and 0 <= there < units.MOST_UNITS:
         end = sequence.rows_below(there + 1)
         run = self._clip(other, end) - self._clip(other, below)

@@ -316,7 +316,9 @@ class StageChain:
       return None if first else stage.position
     choose = min if first else max
     row = choose(last_rows, key=lambda own: stage.merge.key(*own))
-    return stage.position + stage.merge.rank(*row) + 1
+    rank = stage.merge.rank(*row)
+    # Beyond 2**62 rows or units there is no end that a run could meet.
+    return None if rank is None else stage.position + rank + 1
 
 
 def _check_weight(field: str, weight: object) -> None:

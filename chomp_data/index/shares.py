@@ -43,9 +43,9 @@ class Shares:
     common = math.lcm(*np.unique(strides).tolist())
     if common * int(lengths.max(initial=0)) >= _MAX_LENGTH:
       raise ValueError(
-        "`content_stride` must have a common multiple that fits beside"
-        f" lengths, got {common} over all documents. Give strides that divide"
-        " each other."
+        "must have content_strides whose common multiple fits beside lengths"
+        f" in 62 bits, got a multiple of {common}. Give documents strides that"
+        " divide each other."
       )
     if common > 1:
       lengths = lengths * (common // strides)

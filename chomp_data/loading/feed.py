@@ -13,6 +13,7 @@ import queue
 import threading
 import time
 from typing import Any
+from typing import Protocol
 from typing import Self
 
 from absl import flags
@@ -20,9 +21,7 @@ from absl import logging
 import grain
 import jax
 
-from chomp_data.loading import accounts as accounts_lib
 from chomp_data.loading import batches
-from chomp_data.loading import placement
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
 
@@ -38,8 +37,34 @@ class InputError(RuntimeError):
   """The input failed; the iterator stays failed."""
 
 
+class Batches(Protocol):
+  """A Grain source whose record `step` is a process-local batch.
+
+  Attributes:
+    reads: What reading through it has cost.
+  """
+
+  reads: reads_lib.Reads
+
+  def __len__(self) -> int: ...
+
+  def __getitem__(self, index: int) -> Any: ...
+
+
+class Accounting(Protocol):
+  """What a run has consumed before a step, for checkpoints."""
+
+  def record(self, step: int) -> dict[str, Any]:
+    """Returns what a checkpoint keeps, as JSON values."""
+    ...
+
+  def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
+    """Returns one line for each thing that a checkpoint says otherwise."""
+    ...
+
+
 def data_loader(
-  source: batches.BatchSource,
+  source: Batches,
   *,
   first_step: int = 0,
   seed: int = 0,
@@ -87,8 +112,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def __init__(
     self,
-    source: batches.BatchSource,
-    placer: placement.Placer,
+    source: Batches,
+    placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]],
     *,
     fingerprint: Mapping[str, Any],
     seed: int,
@@ -96,7 +121,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     worker_count: int = 0,
     prefetch: int = 2,
     timeout_s: float = 600.0,
-    accounts: accounts_lib.Accounts | None = None,
+    accounts: Accounting | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 

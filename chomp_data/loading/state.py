@@ -6,6 +6,7 @@ is only told, because the order of rows does not depend on it.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import hashlib
 import json
 from typing import Any
@@ -93,6 +94,28 @@ def digest(record: Mapping[str, Any]) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
+def with_operations(
+  fingerprint: Mapping[str, Any], operations: Sequence[Any]
+) -> dict[str, Any]:
+  """Returns the fingerprint of a run with more transforms.
+
+  Args:
+    fingerprint: The run's.
+    operations: Transforms over batches. They go by class and `repr`, so one
+      with options needs a `repr` that shows them (a dataclass has one).
+  """
+  if not operations:
+    return dict(fingerprint)
+  names = []
+  for operation in operations:
+    own = type(operation)
+    shown = repr(operation)
+    # Python's default repr is an address, which no other process shares.
+    options = "" if shown.startswith("<") else f" {shown}"
+    names.append(f"{own.__module__}.{own.__qualname__}{options}")
+  return {**fingerprint, "operations": names}
+
+
 def differences(
   saved: Mapping[str, Any],
   current: Mapping[str, Any],
@@ -128,6 +151,10 @@ def differences(
 
 def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
   """Returns a fingerprint less what only later steps depend on."""
+  curriculum = record.get("buckets", {}).get("stages")
+  if isinstance(curriculum, dict):
+    begun = {at: own for at, own in curriculum.items() if int(at) < step}
+    record = {**record, "buckets": {**record["buckets"], "stages": begun}}
   stages = record.get("mix", {}).get("stages")
   if not isinstance(stages, dict):
     return record

@@ -80,7 +80,7 @@ class MixtureSource(row_source.RowSource):
     self._batch = global_batch_size
     own_weights = dict.fromkeys(parts) | dict(own_weights or {})
     self.stages = options.all_stages(own_weights)
-    names = _in_order_of_joining(parts, self.stages)
+    names = in_order_of_joining(parts, self.stages)
     self._parts = {name: parts[name] for name in names}
     self.layout = self._parts[names[0]].layout
     self.document_slots = max(p.document_slots for p in parts.values())
@@ -121,6 +121,15 @@ class MixtureSource(row_source.RowSource):
       self._end = self._merge.num_positions
     except ValueError as error:
       raise schema.ConfigError([f"`{path}` {error}"]) from error
+    for step, _ in self.stages:
+      if self._end is not None and step * global_batch_size >= self._end:
+        logging.warning(
+          "%s: the stage from step %d on never comes: the run ends after %d"
+          " rows.",
+          path,
+          step,
+          self._end,
+        )
     self._batch_key = hashing.fold_key(seed, "batch")
 
   def __len__(self) -> int:
@@ -156,13 +165,12 @@ class MixtureSource(row_source.RowSource):
     self, spans: spans_lib.Spans, extra: Collection[str] = ()
   ) -> dict[str, np.ndarray]:
     """Reads and places planned rows; see `RowSource.read`."""
+    if not self._one_layout:
+      return self._read_apart(spans, extra)
     present = np.flatnonzero(np.bincount(spans.source)).tolist()
     parts = list(self._parts.values())
     if len(present) < 2:
-      # Rows of filler alone look as the first source's.
       return parts[present[0] if present else 0].read(spans, extra)
-    if not self._one_layout:
-      return self._read_apart(spans, extra, present)
     tokens = placing.token_grid(spans, self.layout)
     length, column = spans.stored()
     position = spans.row * self.seq_len + column
@@ -322,12 +330,17 @@ class MixtureSource(row_source.RowSource):
     return position if self._end is None else min(position, self._end)
 
   def _starts(self) -> dict[str, tuple[int, int]]:
-    """Returns (rows, units) of sources that go on from `resume_state`."""
+    """Returns (rows, units) of sources that go on from `resume_state`.
+
+    Where sources are further apart than these weights ever let them be, the
+    offsets are of other weights, or a source joined late: one that has given
+    nothing then starts at the level of the others, or all go on level.
+    """
+    unit = self.options.balanced_unit
     out = {}
     for spec, rows, tokens in self.options.resume_state or ():
       if spec not in self._parts:
         continue
-      unit = self.options.balanced_unit
       if unit == "rows":
         units_before = rows
       elif unit == "tokens" and tokens is not None:
@@ -335,20 +348,32 @@ class MixtureSource(row_source.RowSource):
       else:
         units_before = int(self._units[spec].before(np.asarray([rows]))[0])
       out[spec] = (rows, units_before)
-    return out
+    weights = self.stages[0][1]
+    bound = (1 if unit == "rows" else self.seq_len) / min(weights.values())
+    for own in (out, {n: taken for n, taken in out.items() if any(taken)}):
+      levels = [own[name][1] / weights[name] for name in weights if name in own]
+      if not levels or max(levels) - min(levels) <= bound:
+        return own
+    logging.info(
+      "%s.resume_state: sources go on level with each other; their offsets are"
+      " not of a run with these weights.",
+      self._path,
+    )
+    return {name: (rows, 0) for name, (rows, _) in out.items()}
 
   def _read_apart(
-    self, spans: spans_lib.Spans, extra: Collection[str], present: list[int]
+    self, spans: spans_lib.Spans, extra: Collection[str]
   ) -> dict[str, np.ndarray]:
     """Reads each source's rows by itself: their layouts differ."""
-    source = spans.row_source()
+    # Filler rows look as the first source's, whichever rows a process holds.
+    source = np.maximum(spans.row_source(), 0)
     parts = list(self._parts.values())
+    present = np.flatnonzero(np.bincount(source)).tolist()
+    if len(present) == 1:
+      return parts[present[0]].read(spans, extra)
     out: dict[str, np.ndarray] = {}
-    # Filler rows look as the first source's.
     for number in present:
-      rows = np.flatnonzero(
-        (source == number) | ((source < 0) & (number == present[0]))
-      )
+      rows = np.flatnonzero(source == number)
       pick = np.flatnonzero(spans.source == number)
       own = spans.take(pick, np.searchsorted(rows, spans.row[pick]), len(rows))
       for name, value in parts[number].read(own, extra).items():
@@ -359,7 +384,7 @@ class MixtureSource(row_source.RowSource):
     return out
 
 
-def _in_order_of_joining(
+def in_order_of_joining(
   parts: Mapping[str, Any], stages: list[tuple[int, dict[str, Any]]]
 ) -> list[str]:
   """Returns names by their first stage: a source that joins later is last.

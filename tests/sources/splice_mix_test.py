@@ -735,6 +735,14 @@ def test_the_summary_tells_the_ramp(make):
       {"doc_overrides": {"9": {"alpha": 1}}},
       r"doc_overrides.*'9', which does not exist",
     ),
+    (
+      {
+        "curriculum_every": 9,
+        "groups": {"a": ["0"]},
+        "group_weights": {"a": 0},
+      },
+      r"from row 0 on, got none among the first 1",
+    ),
     ({"doc_overrides": {"0": {}}}, r"doc_overrides.*got \{'0': \{\}\}"),
     ({"doc_overrides": {"0": {"stride": 2}}}, r"doc_overrides.*'stride'"),
     ({"doc_overrides": {"0": {"alpha": -1}}}, r"doc_overrides.*-1"),

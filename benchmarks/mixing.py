@@ -1,0 +1,514 @@
+"""Mixing: how even, how soon, how much memory, how fast, by which process.
+
+    python benchmarks/mixing.py
+
+Five parts, each a table (`--parts` runs some):
+
+- deviation: how far a source's tokens are from its share at any position of
+  20 million tokens, four sources of equal weights whose rows hold 400, 4,000,
+  1,000 and 100 tokens on average (geometric), against mixes of rows: Grain's
+  `MapDataset.mix` and draws at random.
+- planning: a global batch of 1,024 rows of 3, 32 and 200 bin-packed,
+  block-shuffled sources, one after the other, and anew at far steps.
+- memory: what a mix of 8 such sources of 10**8 rows in all keeps, and of ten
+  times fewer. Lengths repeat, so that the stores themselves take nothing.
+- loading: three sources of 70,000, 20,000 and 10,000 documents at 0.5, 0.3 and
+  0.2 of the tokens, all canonical fields through `grain.DataLoader`, no
+  workers, over a raw gather timed in the same process between repeats:
+  `big[idx].astype(np.int32)`, big a page-cached uint16 memory map viewed as
+  rows of S, idx random rows.
+- processes: which part of a process's rows is of which source, four sources in
+  a fixed turn over four processes, with and without the permutation of a batch.
+
+Documents have lognormal lengths: median 500 tokens, sigma 1.2, 16 .. 65,536.
+A minute or two on two CPU cores.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import fractions
+import pathlib
+import statistics
+import tempfile
+import time
+import tracemalloc
+from typing import Any
+
+from absl import app
+from absl import flags
+import corpora
+import grain
+import numpy as np
+import rich.console
+import rich.table
+
+from chomp_data import pipeline
+from chomp_data import sources
+from chomp_data.index import interleave
+from chomp_data.index import units
+
+_PARTS = flags.DEFINE_list(
+  "parts",
+  ["deviation", "planning", "memory", "loading", "processes"],
+  "Which parts are run.",
+)
+_SMALL = flags.DEFINE_bool("small", False, "Fewer rows: seconds.")
+_DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where the corpora are kept between runs (new ones)."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+
+_SEQ_LEN = 2_048  # tokens
+_STEPS = 100  # batches between two raw gathers
+_PLANNED = 1_024  # rows of a global batch that is planned
+_LENGTHS = {"web": 400, "books": 4_000, "code": 1_000, "chat": 100}  # tokens
+_WEIGHTS = {"web": 0.5, "code": 0.3, "wiki": 0.2}
+_ROWS: dict[str, dict[str, Any]] = {
+  "sequential, full": {"kind": "sequential"},
+  "sequential, block": {"kind": "sequential"},
+  "bin ffd, block": {"kind": "bin"},
+}
+
+# Title, then the lines, the head first.
+Table = tuple[str, list[list[str]]]
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+  """What is measured.
+
+  Attributes:
+    tokens: Tokens over which deviations are taken.
+    planned: Numbers of sources that are planned.
+    documents: Of each of these sources.
+    steps: Where plans anew begin.
+    rows: Rows of the mixes whose memory is measured, ascending.
+    corpora: Documents of the sources that are read.
+    repeats: Raw gathers and batches between them, by kind of rows.
+    shared: Steps over which shares of processes are taken.
+  """
+
+  tokens: int = 20_000_000
+  planned: tuple[int, ...] = (3, 32, 200)
+  documents: int = 100_000
+  steps: tuple[int, ...] = (1_000, 10_000_000)
+  rows: tuple[int, int] = (10_000_000, 100_000_000)
+  corpora: tuple[int, ...] = (70_000, 20_000, 10_000)
+  repeats: int = 30
+  shared: int = 1_000
+
+
+class RepeatedLengths(corpora.LengthsStore):
+  """A store of the same 65,536 lengths again and again, in no memory."""
+
+  _PERIOD = 65_536
+
+  def __init__(self, path: pathlib.Path, num_documents: int, seed: int = 0):
+    """Draws the lengths.
+
+    Args:
+      path: Where the store would be.
+      num_documents: How many, rounded up to whole repetitions.
+      seed: Of the lengths.
+    """
+    super().__init__(path, self._PERIOD, seed)
+    self._times = -(-num_documents // self._PERIOD)
+
+  @property
+  def num_documents(self) -> int:
+    """See `Store`."""
+    return self._times * self._PERIOD
+
+  @property
+  def num_tokens(self) -> int:
+    """See `Store`."""
+    return self._times * super().num_tokens
+
+  def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """See `Store`."""
+    times, index = np.divmod(documents, self._PERIOD)
+    first, length = super().bounds(index)
+    return times * super().num_tokens + first, length
+
+  def iter_lengths(
+    self, batch: int = 1 << 20
+  ) -> Iterator[tuple[int, np.ndarray]]:
+    """See `Store`; `batch` is rounded to whole repetitions."""
+    _, lengths = super().bounds(np.arange(self._PERIOD))
+    most = max(1, batch // self._PERIOD)
+    for first in range(0, self._times, most):
+      times = min(most, self._times - first)
+      yield first * self._PERIOD, np.tile(lengths, times)
+
+
+def deviation(setting: Setting) -> Table:
+  """Compares mixes by the tokens of their sources at every position."""
+  rng = np.random.default_rng(0)
+  means = np.asarray(list(_LENGTHS.values()))
+  # Enough rows for each mix, whatever it takes most.
+  lengths = [
+    rng.geometric(1 / mean, 2 * setting.tokens // int(means.min()))
+    for mean in means
+  ]
+  merge = interleave.Interleave(
+    {
+      name: units.ArrayUnits(own)
+      for name, own in zip(_LENGTHS, lengths, strict=True)
+    },
+    [interleave.Stage(0, dict.fromkeys(_LENGTHS, fractions.Fraction(1)))],
+    key=0,
+  )
+  by_mean = (1 / means) / (1 / means).sum()
+  equal = np.full(len(means), 1 / len(means))
+  found = {
+    "token_balanced (ours)": lambda n: merge.locate(np.arange(n))[0],
+    "Grain mix, equal weights": lambda n: _grain_sources(lengths, equal, n),
+    "Grain mix, weights 1 / mean length": lambda n: _grain_sources(
+      lengths, by_mean, n
+    ),
+    "drawn at random, 1 / mean length": lambda n: rng.choice(
+      len(means), n, p=by_mean
+    ),
+  }
+  lines = [["mix", "rows", "largest deviation, tokens", "of the share", "end"]]
+  for name, order in found.items():
+    # Until the mix has given so many tokens.
+    mean = means.mean() if "equal" in name else (by_mean * means).sum()
+    source = order(int(1.2 * setting.tokens / mean))
+    sums = _sums(source, lengths)
+    total = sums.sum(axis=1)
+    count = int(np.searchsorted(total, setting.tokens)) + 1
+    away = np.abs(sums[:count] - total[:count, None] / len(means))
+    lines.append(
+      [
+        name,
+        f"{count:,}",
+        f"{away.max():,.0f}",
+        f"{away.max() / (setting.tokens / len(means)):.3%}",
+        " / ".join(f"{own:.2%}" for own in sums[count - 1] / total[count - 1]),
+      ]
+    )
+  rows = max(int(own.max()) for own in lengths)
+  title = (
+    f"deviation: {setting.tokens:,} tokens, the longest row has {rows:,};"
+    f" shares at the end: {' / '.join(_LENGTHS)}"
+  )
+  return title, lines
+
+
+def _grain_sources(
+  lengths: Sequence[np.ndarray], weights: np.ndarray, count: int
+) -> np.ndarray:
+  """Returns which source each row of Grain's mix is of."""
+  parts = [
+    grain.MapDataset.range(len(own)).map(lambda row, i=i: i)
+    for i, own in enumerate(lengths)
+  ]
+  mixed = grain.MapDataset.mix(parts, weights.tolist())
+  return np.fromiter((mixed[i] for i in range(count)), np.int64, count)
+
+
+def _sums(source: np.ndarray, lengths: Sequence[np.ndarray]) -> np.ndarray:
+  """Returns int64[N, S], what sources have given after each row."""
+  sums = np.zeros((len(source), len(lengths)), np.int64)
+  for i, own in enumerate(lengths):
+    taken = np.flatnonzero(source == i)
+    sums[taken, i] = own[: len(taken)]
+  return np.cumsum(sums, axis=0)
+
+
+def _mixture(
+  stores: Sequence[corpora.LengthsStore],
+) -> sources.MixtureSource:
+  """Returns a token-balanced mix of bin-packed, block-shuffled sources."""
+  # The fewest rows: they need no index beside the store.
+  rows = sources.BinOptions(packing_algorithm="exact")
+  return sources.MixtureSource(
+    {
+      f"s{i}": sources.ShuffledSource(
+        sources.BinSource(store, rows, seq_len=_SEQ_LEN, name=f"s{i}"),
+        sources.ShuffleOptions(kind="block"),
+        seed=0,
+      )
+      for i, store in enumerate(stores)
+    },
+    sources.MixOptions(weights=tuple((f"s{i}", 1 + i % 7)
+                                     for i in range(len(stores)))),
+    seed=0,
+    global_batch_size=_PLANNED,
+    epochs=None,
+  )  # fmt: skip
+
+
+def planning(setting: Setting, directory: pathlib.Path) -> Table:
+  """Plans global batches of many sources."""
+  lines = [
+    [
+      "sources", "build s", "plan, ms", "low .. high", "merge alone, ms",
+      *(f"fresh at step {step:,}, ms" for step in setting.steps),
+    ]
+  ]  # fmt: skip
+  for count in setting.planned:
+    stores = [
+      corpora.LengthsStore(directory / f"s{i}", setting.documents, seed=i)
+      for i in range(count)
+    ]
+    began = time.perf_counter()
+    mix = _mixture(stores)
+    build = time.perf_counter() - began
+    steps = 20
+    plans = [_seconds(mix.plan, _rows(step)) for step in range(3 * steps)]
+    # What the merge adds to the plans of the sources.
+    locate = _mixture(stores)._merge.locate
+    merges = [_seconds(locate, _rows(step)) for step in range(3 * steps)]
+    low, median, high = np.percentile(plans[steps:], (10, 50, 90)) * 1e3
+    far = []
+    for step in setting.steps:
+      times = []
+      for _ in range(3):
+        times.append(_seconds(_mixture(stores).plan, _rows(step)))
+      far.append(f"{statistics.median(times) * 1e3:.1f}")
+    lines.append(
+      [
+        str(count),
+        f"{build:.2f}",
+        f"{median:.3f}",
+        f"{low:.3f} .. {high:.3f}",
+        f"{np.mean(merges[steps:]) * 1e3:.3f}",
+        *far,
+      ]
+    )
+  title = f"planning: {_PLANNED:,} rows of {setting.documents:,} documents each"
+  return title, lines
+
+
+def _rows(step: int) -> np.ndarray:
+  return np.arange(step * _PLANNED, (step + 1) * _PLANNED)
+
+
+def _seconds(call: Callable[[np.ndarray], Any], rows: np.ndarray) -> float:
+  began = time.perf_counter()
+  call(rows)
+  return time.perf_counter() - began
+
+
+def memory(setting: Setting, directory: pathlib.Path) -> Table:
+  """Measures what a mix keeps, before and after plans."""
+  lines = [
+    [
+      "rows", "build s", "kept, MB", "with windows in use, MB", "plan, ms",
+      "mean ms",
+    ]
+  ]  # fmt: skip
+  for rows in setting.rows:
+    per_source = rows // 8
+    stores = []
+    for i in range(8):
+      one = RepeatedLengths(directory / f"r{i}", 1, seed=i)
+      documents = per_source * _SEQ_LEN // (one.num_tokens // one.num_documents)
+      stores.append(RepeatedLengths(directory / f"r{i}", documents, seed=i))
+    tracemalloc.start()
+    began = time.perf_counter()
+    mix = _mixture(stores)
+    build = time.perf_counter() - began
+    kept = tracemalloc.get_traced_memory()[0]
+    mix.plan(_rows(0))
+    used = tracemalloc.get_traced_memory()[0]
+    tracemalloc.stop()
+    times = [_seconds(mix.plan, _rows(step)) for step in range(60)]
+    lines.append(
+      [
+        f"{sum(len(part) for part in mix.ordered().values()):,}",
+        f"{build:.2f}",
+        f"{kept / 1e6:.2f}",
+        f"{used / 1e6:.2f}",
+        f"{statistics.median(times[10:]) * 1e3:.3f}",
+        f"{statistics.mean(times[10:]) * 1e3:.3f}",
+      ]
+    )
+  return f"memory: 8 sources, plans of {_PLANNED:,} rows", lines
+
+
+def loading(setting: Setting, directory: pathlib.Path) -> Table:
+  """Reads mixes, raw gathers in between."""
+  lines = [
+    [
+      "rows", "shape", "ratio, median", "low .. high", "Mpositions/s", "gather",
+      "Mtokens/CPU s",
+    ]
+  ]  # fmt: skip
+  paths = {}
+  for name, documents in zip(_WEIGHTS, setting.corpora, strict=True):
+    paths[name] = directory / name
+    if not paths[name].exists():
+      corpora.make_corpus(paths[name], documents)
+  rng = np.random.default_rng(0)
+  with tempfile.NamedTemporaryFile(dir=directory) as file:
+    num = setting.corpora[0] // 2
+    rng.integers(0, 50_000, num * _SEQ_LEN, dtype=np.uint16).tofile(file)
+    file.flush()
+    big = np.memmap(file.name, np.uint16, "r", shape=(num, _SEQ_LEN))
+    int(big.astype(np.int64).sum())  # In the page cache.
+    for kind, batch_size in (
+      *((kind, 8) for kind in _ROWS), ("sequential, block", 64),
+      ("bin ffd, block", 64),
+    ):  # fmt: skip
+      config = {
+        "seq_len": _SEQ_LEN,
+        "global_batch_size": batch_size,
+        "sources": {
+          name: {
+            "store": str(path),
+            "rows": _ROWS[kind],
+            "shuffle": {"kind": kind.split(", ")[1]},
+          }
+          for name, path in paths.items()
+        },
+        "mix": {"kind": "token_balanced", "weights": _WEIGHTS},
+      }
+      lines.append(
+        [
+          kind,
+          f"[{batch_size}, {_SEQ_LEN}]",
+          *throughput(config, big, setting.repeats),
+        ]
+      )
+  return "loading: over a raw gather", lines
+
+
+def throughput(
+  config: dict[str, Any], big: np.ndarray, repeats: int
+) -> list[str]:
+  """Returns the figures of one mix."""
+  rng = np.random.default_rng(0)
+  pipe = pipeline.build(config)
+  batch_size = pipe.global_batch_size
+  steps = max(1, _STEPS * 8 // batch_size)
+  batches = iter(pipe.data_loader())
+
+  def gather() -> float:
+    index = rng.integers(0, len(big), size=(steps, batch_size))
+    began = time.perf_counter()
+    for own in index:
+      big[own].astype(np.int32)
+    return time.perf_counter() - began
+
+  def ours() -> tuple[float, float]:
+    began, cpu = time.perf_counter(), time.process_time()
+    for _ in range(steps):
+      next(batches)
+    return time.perf_counter() - began, time.process_time() - cpu
+
+  gather()
+  # Until every window was packed and every chunk was checked, twice over.
+  rows = max(len(own) / _WEIGHTS[n] for n, own in pipe.sources.items())
+  for _ in range(min(repeats, int(rows) // (steps * batch_size) + 1)):
+    ours()
+  raw, own, cpu = np.transpose([(gather(), *ours()) for _ in range(repeats)])
+  positions = steps * batch_size * _SEQ_LEN / 1e6
+  tokens = sum(own.tokens for own in pipe.accounts.at(steps * repeats).values())
+  full = tokens / (steps * repeats * batch_size * _SEQ_LEN)
+  low, median, high = np.percentile(raw / own, (10, 50, 90))
+  return [
+    f"{median:.3f}",
+    f"{low:.3f} .. {high:.3f}",
+    f"{positions / np.median(own):.0f}",
+    f"{positions / np.median(raw):.0f}",
+    f"{positions * full * repeats / cpu.sum():.0f}",
+  ]
+
+
+def processes(setting: Setting, directory: pathlib.Path) -> Table:
+  """Shares rows of a fixed turn of four sources over four processes."""
+  lines = [["order of a batch", "rows of a process", "least", "most"]]
+  names = [f"s{i}" for i in range(4)]
+  store = corpora.LengthsStore(directory / "lengths", 10_000)
+  batch_size = 8
+  mix = sources.MixtureSource(
+    {
+      name: sources.ShuffledSource(
+        sources.SequentialSource(
+          store, sources.SequentialOptions(), seq_len=_SEQ_LEN, name=name
+        ),
+        sources.ShuffleOptions(),
+        seed=0,
+      )
+      for name in names
+    },
+    sources.MixOptions(),
+    seed=0,
+    global_batch_size=batch_size,
+    epochs=None,
+  )
+  numbers = np.arange(setting.shared * batch_size)
+  orders = {
+    "as merged": mix._merge.locate(numbers)[0],
+    "permuted": mix.plan(numbers).row_source(),
+  }
+  for what, order in orders.items():
+    grid = order.reshape(setting.shared, batch_size)
+    for layout, rows in (
+      ("contiguous", np.arange(batch_size).reshape(4, 2)),
+      ("every fourth", np.arange(batch_size).reshape(2, 4).T),
+    ):
+      shares = np.stack(
+        [np.bincount(grid[:, own].reshape(-1), minlength=4) for own in rows]
+      ) / (2 * setting.shared)
+      lines.append([what, layout, f"{shares.min():.1%}", f"{shares.max():.1%}"])
+  title = (
+    f"processes: share of a source in the rows of a process, 25% in all;"
+    f" {setting.shared:,} batches of {batch_size} rows"
+  )
+  return title, lines
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the tables."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  setting = Setting()
+  if _SMALL.value:
+    setting = Setting(
+      tokens=200_000,
+      planned=(3, 8),
+      documents=10_000,
+      steps=(10, 10_000_000),
+      rows=(100_000, 1_000_000),
+      corpora=(3_000, 1_000, 500),
+      repeats=2,
+      shared=200,
+    )
+  with tempfile.TemporaryDirectory() as temporary:
+    directory = pathlib.Path(_DIRECTORY.value or temporary)
+    directory.mkdir(parents=True, exist_ok=True)
+    parts: dict[str, Callable[[], Table]] = {
+      "deviation": lambda: deviation(setting),
+      "planning": lambda: planning(setting, directory),
+      "memory": lambda: memory(setting, directory),
+      "loading": lambda: loading(setting, directory),
+      "processes": lambda: processes(setting, directory),
+    }
+    unknown = set(_PARTS.value) - set(parts)
+    if unknown:
+      raise app.UsageError(
+        f"--parts must be some of {', '.join(parts)}, got"
+        f" {', '.join(sorted(unknown))}."
+      )
+    blocks = []
+    for name in _PARTS.value:
+      title, (head, *lines) = parts[name]()
+      table = rich.table.Table(*head, title=title)
+      for line in lines:
+        table.add_row(*line)
+      rich.console.Console(width=150).print(table)
+      rows = [head, ["---"] * len(head), *lines]
+      text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+      blocks.append(f"{title}\n\n{text}\n")
+  if _OUTPUT.value:
+    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
+
+
+if __name__ == "__main__":
+  app.run(main)

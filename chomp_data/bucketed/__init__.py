@@ -1,0 +1,1 @@
+"""Bucketed runs: each batch of one dataset and of one static shape."""

@@ -1,0 +1,210 @@
+"""Precomputed arrays in buckets of sizes: latents, images, embeddings."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from chomp_data import schema
+from chomp_data.bucketed import dataset
+from chomp_data.bucketed import sections
+from chomp_data.stores import samples as samples_lib
+
+_MAX_INT32 = 2**31 - 1
+# Sizes are told by name up to so many.
+_NAMED_SIZES = 8
+
+
+class ArrayDataset(dataset.Dataset):
+  """The samples of a store, by bucket."""
+
+  def __init__(
+    self,
+    store: samples_lib.SampleStore,
+    buckets: Sequence[sections.Bucket],
+    *,
+    metadata: Sequence[str] = (),
+    unbucketed: str = "error",
+    name: str = "arrays",
+    path: str = "config.data.buckets",
+  ):
+    """Puts samples into buckets by height and width; reads no array.
+
+    Args:
+      store: The samples.
+      buckets: The buckets.
+      metadata: Numbers of each sample that batches carry.
+      unbucketed: What becomes of samples that no bucket takes: 'error' or
+        'drop'.
+      name: The dataset's name.
+      path: Dotted path of the buckets, for messages.
+
+    Raises:
+      ConfigError: If a sample is of no bucket, or metadata is unknown.
+    """
+    self.name = name
+    self.store = store
+    self._metadata = tuple(metadata)
+    self._shapes = tuple(bucket.shape for bucket in buckets)
+    heights, widths = store.sizes()
+    number = np.full(len(heights), len(buckets), np.int32)
+    for i, (height, width) in enumerate(self._shapes):
+      number[(heights == height) & (widths == width)] = i
+    self._check(number, unbucketed, path)
+    # Samples sorted by bucket, and where each bucket begins.
+    self._order = np.argsort(number, kind="stable").astype(np.uint32)
+    self._starts = np.searchsorted(
+      number[self._order], np.arange(len(buckets) + 1)
+    )
+    sizes = np.diff(self._starts).tolist()
+    self.counts = dict(zip([own.name for own in buckets], sizes, strict=True))
+    self._dropped = int(np.sum(number == len(buckets)))
+    self._metadata_types = self._types()
+
+  def read(
+    self, bucket: int, samples: np.ndarray, number: int
+  ) -> dict[str, np.ndarray]:
+    """Returns arrays, metadata, sizes and identities; see `Dataset`.
+
+    Returns:
+      The arrays [R, ...] and metadata [R] (int32 or float32), `height` and
+      `width` int32[R], `dataset_id` int32[R] and `sample_id` int32[R], both -1
+      where a row is filler; filler arrays are 0.
+    """
+    height, width = self._shapes[bucket]
+    real = np.flatnonzero(samples >= 0)
+    own = self._order[self._starts[bucket] + samples[real]].astype(np.int64)
+    if len(real):
+      found = self.store.read(own, self._metadata)
+    else:
+      found = {
+        name: np.empty((0, *spec.shape), spec.dtype)
+        for name, spec in self.store.specs(height, width).items()
+      }
+    batch = {}
+    for name, value in found.items():
+      if name not in self._metadata_types:
+        batch[name] = _spread(value, real, len(samples))
+    for name, dtype in self._metadata_types.items():
+      value = found.get(name, np.empty(0, dtype))
+      batch[name] = _spread(self._cast(name, value, own), real, len(samples))
+    sample_id = np.full(len(samples), -1, np.int32)
+    sample_id[real] = own
+    dataset_id = np.full(len(samples), -1, np.int32)
+    dataset_id[real] = number
+    return {
+      **batch,
+      "height": np.full(len(samples), height, np.int32),
+      "width": np.full(len(samples), width, np.int32),
+      "dataset_id": dataset_id,
+      "sample_id": sample_id,
+    }
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns what decides the samples; see `Dataset`."""
+    return {
+      "store": self.store.hash,
+      "kind": "arrays",
+      "fields": {name: repr(own) for name, own in self.store.fields.items()},
+    }
+
+  def describe(self) -> str:
+    """Returns the summary for the log; see `Dataset`."""
+    dropped = f", {self._dropped} in no bucket, dropped" * bool(self._dropped)
+    return f"[{self.name}] {self.store.num_samples} samples{dropped}"
+
+  def _check(self, number: np.ndarray, unbucketed: str, path: str) -> None:
+    heights, widths = self.store.sizes()
+    outside = np.flatnonzero(number == len(self._shapes))
+    if len(number) > _MAX_INT32:
+      raise schema.ConfigError(
+        [
+          f"dataset {self.name!r} must hold at most {_MAX_INT32} samples, got"
+          f" {len(number)}. Split it into several sources."
+        ]
+      )
+    if len(outside) and unbucketed == "error":
+      sizes = sorted(
+        {
+          sections.size_name(h, w)
+          for h, w in zip(
+            heights[outside].tolist(), widths[outside].tolist(), strict=True
+          )
+        }
+      )
+      more = ", ..." * (len(sizes) > _NAMED_SIZES)
+      raise schema.ConfigError(
+        [
+          f"`{path}.sizes` must hold the size of every sample, got none for"
+          f" {len(outside)} samples of dataset {self.name!r}"
+          f" ({self.store.path}), the first is sample {outside[0]};"
+          f" sizes {', '.join(sizes[:_NAMED_SIZES])}{more}. Add buckets, or"
+          f" set {path}.unbucketed to 'drop'."
+        ]
+      )
+    unknown = [n for n in self._metadata if n not in self.store.metadata_names]
+    if unknown:
+      raise schema.ConfigError(
+        [
+          f"`{path}.metadata` must name numbers of every sample, got"
+          f" {', '.join(map(repr, unknown))}; dataset {self.name!r} has"
+          f" {', '.join(self.store.metadata_names)}. Correct it."
+        ]
+      )
+
+  def _types(self) -> dict[str, np.dtype]:
+    """Returns int32 or float32 for each metadata, by the first sample."""
+    if not self._metadata or not self.store.num_samples:
+      return {}
+    first = self.store.metadata([0], self._metadata)
+    kinds = {name: np.asarray(own).dtype.kind for name, own in first.items()}
+    wrong = [name for name, kind in kinds.items() if kind not in "iufb"]
+    if wrong:
+      raise schema.ConfigError(
+        [
+          "`config.data.buckets.metadata` must name numbers, got"
+          f" {', '.join(map(repr, wrong))} of dataset {self.name!r}, which are"
+          " none. Leave it out."
+        ]
+      )
+    return {
+      name: np.dtype(np.float32 if kind == "f" else np.int32)
+      for name, kind in kinds.items()
+    }
+
+  def _cast(
+    self, name: str, value: np.ndarray, samples: np.ndarray
+  ) -> np.ndarray:
+    """Returns values in the dtype of every batch: one shape compiles once."""
+    dtype = self._metadata_types[name]
+    with np.errstate(invalid="ignore", over="ignore"):
+      cast = value.astype(dtype)
+    if dtype.kind == "i" and (cast != value).any():
+      wrong = int(np.flatnonzero(cast != value)[0])
+      raise ValueError(
+        f"{self.store.path}: sample {samples[wrong]} must have a {name!r} of"
+        f" int32, as the first sample has, got {value[wrong]}. Correct the"
+        " data."
+      )
+    return cast
+
+
+def sizes_of(
+  stores: Sequence[samples_lib.SampleStore],
+) -> list[tuple[int, int]]:
+  """Returns the (height, width) pairs that occur, in order."""
+  found: set[tuple[int, int]] = set()
+  for store in stores:
+    heights, widths = store.sizes()
+    pairs = np.unique(np.stack([heights, widths]), axis=1)
+    found |= set(zip(*pairs.tolist(), strict=True))
+  return sorted(found)
+
+
+def _spread(value: np.ndarray, real: np.ndarray, count: int) -> np.ndarray:
+  """Returns values at the rows that are real, and 0 at the others."""
+  if len(real) == count:
+    return value
+  out = np.zeros((count, *value.shape[1:]), value.dtype)
+  out[real] = value
+  return out

@@ -1,0 +1,217 @@
+"""Text in buckets of lengths: one document, or a piece of one, a row.
+
+Rows of a bucket are a row source of their own, so planning, reading and
+placing are those of every other run.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.bucketed import dataset
+from chomp_data.bucketed import options as options_lib
+from chomp_data.bucketed import piece_index
+from chomp_data.bucketed import sections
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import fillers
+from chomp_data.sources import grid
+from chomp_data.sources import packing_options
+from chomp_data.sources import row_source
+
+
+class PieceRows(row_source.RowSource):
+  """The pieces of one bucket as rows, in the order of documents."""
+
+  document_slots = 1
+
+  def __init__(
+    self,
+    store: stores.Store,
+    options: options_lib.DocumentOptions,
+    index: piece_index.PieceIndex,
+    bucket: int,
+    *,
+    seq_len: int,
+    name: str,
+    path: str,
+  ):
+    """Binds a bucket.
+
+    Args:
+      store: Where the documents are.
+      options: Added tokens and filler.
+      index: The pieces of all buckets.
+      bucket: The number of this one.
+      seq_len: Its positions.
+      name: The source's name.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If options do not fit the store.
+    """
+    self.name = name
+    self.store = store
+    self.options = options
+    self._index = index
+    self._bucket = bucket
+    self.layout = fillers.packed_layout(
+      store,
+      packing_options.PackingOptions(**dataclasses.asdict(options)),
+      seq_len,
+      path,
+    )
+
+  def __len__(self) -> int:
+    return self._index.counts[self._bucket]
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; see `RowSource.plan`."""
+    document, begin = self._index.get(
+      self._bucket, np.asarray(rows, np.int64) % max(len(self), 1)
+    )
+    first, stored = self.store.bounds(document)
+    bos, eos = int(self.options.add_bos), int(self.options.add_eos)
+    whole = stored + bos + eos
+    end = np.minimum(begin + self.seq_len, whole)
+    before_eos = stored + bos
+    following = (end < whole).astype(np.int8)
+    if eos:
+      following[(following > 0) & (end == before_eos)] = 2
+    # A piece of only an EOS begins where the document's tokens end.
+    start = np.maximum(begin - bos, 0)
+    return spans_lib.Spans(
+      num_rows=len(document),
+      row=np.arange(len(document)),
+      source=np.zeros(len(document), np.int32),
+      document=document,
+      start=start,
+      offset=first + start,
+      length=end - begin,
+      column=np.zeros(len(document), np.int64),
+      segment=np.ones(len(document), np.int32),
+      bos=(begin == 0) if bos else None,
+      eos=(end > before_eos) if eos else None,
+      following=following,
+    )
+
+  def validation(self, num_starts: int = 4, num_docs: int = 10):
+    """Returns the first documents, each from a few evenly spaced starts."""
+    return grid.of_documents(self, num_starts, num_docs)
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns what decides this source's rows, as JSON values."""
+    return {
+      "store": self.store.hash,
+      "kind": "documents",
+      "rows": dataclasses.asdict(self.options),
+      "filler_id": self.layout.filler_id,
+      "bos_id": self.layout.bos_id,
+      "eos_id": self.layout.eos_id,
+    }
+
+
+class DocumentDataset(dataset.Dataset):
+  """A store's documents in buckets of lengths."""
+
+  def __init__(
+    self,
+    store: stores.Store,
+    options: options_lib.DocumentOptions,
+    buckets: Sequence[sections.Bucket],
+    assign: str,
+    *,
+    extra: tuple[str, ...] = (),
+    document_id: bool = False,
+    name: str = "documents",
+    path: str = "rows",
+  ):
+    """Finds out which documents are in which bucket; reads no token.
+
+    Args:
+      store: Where the documents are.
+      options: Added tokens and filler.
+      buckets: The buckets, shortest first.
+      assign: As in `pieces.cut`.
+      extra: Optional fields, of `row_source.OPTIONAL_FIELDS`.
+      document_id: Whether batches carry `document_id`.
+      name: The source's name.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If options do not fit the store.
+      StoreError: If an index can be kept nowhere.
+    """
+    self.name = name
+    self._extra = extra
+    self._document_id = document_id
+    lengths = [bucket.shape[0] for bucket in buckets]
+    self._index = piece_index.PieceIndex(
+      store,
+      lengths,
+      assign=assign,
+      added=options.add_bos + options.add_eos,
+      name=name,
+    )
+    self.rows = [
+      PieceRows(
+        store, options, self._index, i, seq_len=length, name=name, path=path
+      )
+      for i, length in enumerate(lengths)
+    ]
+    self.counts = {
+      bucket.name: count
+      for bucket, count in zip(buckets, self._index.counts, strict=True)
+    }
+
+  @property
+  def longest(self) -> PieceRows:
+    """The rows of the longest bucket."""
+    return self.rows[-1]
+
+  def plan(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans:
+    """Plans pieces as rows, without reading a token.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[R], pieces of it; -1 at the end is filler.
+    """
+    real = samples[samples >= 0]
+    planned = self.rows[bucket].plan(real)
+    return dataclasses.replace(planned, num_rows=len(samples))
+
+  def read_spans(
+    self, bucket: int, spans: spans_lib.Spans
+  ) -> dict[str, np.ndarray]:
+    """Reads and places planned rows: canonical fields.
+
+    Args:
+      bucket: The bucket's number.
+      spans: A plan of it; `source` is what `source_id` shows.
+    """
+    batch = self.rows[bucket].read(spans, self._extra)
+    batch["source_id"] = spans.row_source()
+    if self._document_id:
+      batch["document_id"] = spans.row_documents(1)
+    return batch
+
+  def read(
+    self, bucket: int, samples: np.ndarray, number: int
+  ) -> dict[str, np.ndarray]:
+    """Returns a batch; see `Dataset`."""
+    spans = self.plan(bucket, samples)
+    source = np.full(len(spans), number, np.int32)
+    return self.read_spans(bucket, dataclasses.replace(spans, source=source))
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns what decides the samples; see `Dataset`."""
+    return self.longest.fingerprint()
+
+  def describe(self) -> str:
+    """Returns the summary for the log; see `Dataset`."""
+    return (
+      f"[{self.name}] {self.longest.store.num_documents} documents,"
+      f" {sum(self.counts.values())} pieces, {self._index.padding:.2%} padding"
+    )

@@ -1,0 +1,78 @@
+"""How datasets share a bucketed run, for the log and for checks."""
+
+from collections.abc import Mapping
+import fractions
+
+from chomp_data.bucketed import lanes as lanes_lib
+from chomp_data.sources import mixture
+
+
+class BucketMix:
+  """The face of a mix: what was meant, and what came of it."""
+
+  def __init__(
+    self,
+    lanes: lanes_lib.Lanes,
+    stages: lanes_lib.Stages,
+    samples: Mapping[str, int],
+    path: str,
+  ):
+    """Binds a schedule.
+
+    Args:
+      lanes: The schedule.
+      stages: (from_step, weights of datasets).
+      samples: Samples of each dataset.
+      path: Dotted path of the mix, for messages.
+    """
+    self._lanes = lanes
+    self.stages = list(stages)
+    self._samples = dict(samples)
+    self._path = path
+
+  def consumed(self, step: int) -> dict[str, mixture.Consumed]:
+    """Returns what the steps before `step` have taken, by source.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    rows = self._lanes.consumed(step).sum(axis=1).tolist()
+    units = self._lanes.consumed_units(step).tolist()
+    return {
+      name: mixture.Consumed(own, used, own / max(self._samples[name], 1))
+      for name, own, used in zip(self._lanes.datasets, rows, units, strict=True)
+    }
+
+  def intended(self, step: int) -> dict[str, float]:
+    """Returns the share of each source in the stage of a step."""
+    weights = max(
+      (stage for stage in self.stages if stage[0] <= step),
+      key=lambda stage: stage[0],
+    )[1]
+    whole = sum(weights.values(), fractions.Fraction(0))
+    return {n: float(weights.get(n, 0) / whole) for n in self._samples}
+
+  def unserved(self, num_steps: int) -> list[str]:
+    """Returns one sentence for each source that a run would hardly see.
+
+    Args:
+      num_steps: Steps of the run.
+    """
+    problems = []
+    for name in self._samples:
+      joins = min((at for at, own in self.stages if name in own), default=0)
+      if joins >= num_steps:
+        continue
+      second = self._lanes.first_step(name, 2)
+      if second is not None and second < num_steps:
+        continue
+      first = self._lanes.first_step(name)
+      if second is None and first is not None and first < num_steps:
+        continue  # It has no more than one batch.
+      when = "never comes" if second is None else f"is at step {second}"
+      problems.append(
+        f"`{self._path}` must serve every source within the run, got at most"
+        f" one batch of {name!r} in {num_steps} steps: its second {when}. Raise"
+        " its weight, or leave it out."
+      )
+    return problems

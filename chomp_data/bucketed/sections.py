@@ -1,0 +1,301 @@
+"""The section `config.data.buckets`: which static shapes batches have."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import numbers
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.index import pieces
+from chomp_data.sources import mix_options
+from chomp_data.stores import samples
+
+UNBUCKETED = ("error", "drop")
+
+# What every batch of arrays carries.
+_OWN_FIELDS = ("height", "width", "dataset_id", "sample_id")
+
+# A side or a batch beyond this is a slip of the finger.
+MAX_SIDE = 2**24
+_MAX_POSITIONS = 2**34
+
+
+def _rising(value: Any) -> tuple[int, ...]:
+  """Returns whole numbers of at least 2, each above the one before."""
+  if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+    raise TypeError
+  found = tuple(schema.integer(2, MAX_SIDE).convert(own) for own in value)
+  if not found or any(a >= b for a, b in itertools.pairwise(found)):
+    raise ValueError
+  return found
+
+
+def _sizes(value: Any) -> tuple[tuple[int, int], ...]:
+  """Returns distinct (height, width) pairs."""
+  if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+    raise TypeError
+  side = schema.integer(1, MAX_SIDE)
+  found = []
+  for pair in value:
+    height, width = pair
+    found.append((side.convert(height), side.convert(width)))
+  if not found or len(set(found)) < len(found):
+    raise ValueError
+  return tuple(found)
+
+
+def _names(value: Any) -> tuple[str, ...]:
+  if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+    raise TypeError
+  found = tuple(schema.text().convert(own) for own in value)
+  if len(set(found)) < len(found):
+    raise ValueError
+  return found
+
+
+def _fields(value: Any) -> tuple[tuple[str, Any], ...]:
+  """Returns (name, what the data does not say of it or None) pairs."""
+  if isinstance(value, Mapping):
+    items = list(value.items())
+  else:
+    # A list of pairs is what a mapping becomes here.
+    items = [own if not isinstance(own, str) else (own, None) for own in value]
+  if isinstance(value, str) or not items:
+    raise TypeError
+  found = {}
+  for name, section in items:
+    name = schema.text().convert(name)
+    if name in found:
+      raise ValueError
+    if section is None or isinstance(section, samples.ArrayField):
+      found[name] = section
+    elif set(section) <= {"shape", "dtype"}:
+      found[name] = samples.ArrayField(**section)
+    else:
+      raise ValueError
+  return tuple(found.items())
+
+
+def _batch_sizes(value: Any) -> tuple[tuple[str, int], ...]:
+  """Returns (bucket, rows) pairs in order of buckets."""
+  items = value.items() if isinstance(value, Mapping) else value
+  if isinstance(items, str):
+    raise TypeError
+  rows = schema.integer(1, MAX_SIDE)
+  found = {}
+  for name, count in items:
+    if not isinstance(name, str) or name in found:
+      raise TypeError
+    found[name] = rows.convert(count)
+  return tuple(sorted(found.items()))
+
+
+def _stages(value: Any) -> Any:
+  """Returns (step, weights) pairs; buckets may be written as numbers."""
+  found = []
+  for step, weights in value:
+    items = weights.items() if isinstance(weights, Mapping) else weights
+    named = [
+      (str(n) if isinstance(n, numbers.Integral) else n, w) for n, w in items
+    ]
+    found.append((step, named))
+  return mix_options.STAGES.convert(found)
+
+
+_BUCKET_STAGES = schema.optional(
+  schema.Rule(
+    "a list of (from_step, weights), steps whole and rising from 0, weights a"
+    " mapping (or a list of pairs) of distinct buckets to finite numbers above"
+    " 0",
+    _stages,
+  )
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+  """One static shape of batches.
+
+  Attributes:
+    name: '512' or '48x32'.
+    batch_size: Rows of a global batch.
+    shape: (length,) or (height, width).
+  """
+
+  name: str
+  batch_size: int
+  shape: tuple[int, ...]
+
+  def __str__(self) -> str:
+    shape = ", ".join(map(str, (self.batch_size, *self.shape)))
+    return f"{self.name}: [{shape}]"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LengthBuckets:
+  """`buckets.kind='length'`: rows of one document, in a few lengths.
+
+  Attributes:
+    lengths: Positions of the rows of each bucket, rising.
+    tokens_per_batch: Rows times positions of every batch.
+    assign: 'least_waste' puts a document into the smallest bucket that holds
+      it, cutting those that no bucket holds; 'powers_of_two' cuts documents
+      into pieces that fill their buckets.
+    stages: Pairs (from_step, weights of buckets), a curriculum; None takes
+      buckets as often as they fill batches.
+  """
+
+  lengths: tuple[int, ...] = schema.required(
+    schema.Rule("a list of rising whole numbers of at least 2", _rising)
+  )
+  tokens_per_batch: int = schema.required(schema.integer(2, _MAX_POSITIONS))
+  assign: str = schema.option("least_waste", schema.choice(pieces.ASSIGNS))
+  stages: tuple[Any, ...] | None = schema.option(None, _BUCKET_STAGES)
+
+  def buckets(self) -> tuple[Bucket, ...]:
+    """Returns the buckets, shortest first."""
+    return tuple(
+      Bucket(str(length), self.tokens_per_batch // length, (length,))
+      for length in self.lengths
+    )
+
+  def problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    wrong = [n for n in self.lengths if self.tokens_per_batch % n]
+    found = [
+      f"`{path}.tokens_per_batch` must be a multiple of every length, so that"
+      f" all batches hold as many tokens, got {self.tokens_per_batch} with"
+      f" {', '.join(map(str, wrong))}. Change one of them."
+    ] * bool(wrong)
+    uneven = [n for n in self.lengths if n & (n - 1)]
+    if self.assign == "powers_of_two" and uneven:
+      found.append(
+        f"`{path}.lengths` must be powers of two with assign 'powers_of_two',"
+        f" got {', '.join(map(str, uneven))}. Change them, or use"
+        " 'least_waste'."
+      )
+    return found + _unknown_buckets(path, self.stages, map(str, self.lengths))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ResolutionBuckets:
+  """`buckets.kind='resolution'`: precomputed arrays of a few sizes.
+
+  Attributes:
+    sizes: (height, width) of each bucket; None takes those that occur.
+    fields: Arrays of every sample that batches carry: their names, or what
+      the data does not say of them by name.
+    metadata: Numbers of every sample that batches carry.
+    unbucketed: What becomes of samples of another size: 'error' or 'drop'.
+    patch_size: Height and width of one token, for the unit 'tokens'.
+    batch_sizes: Rows of a global batch by bucket ('48x32'), where it is not
+      `global_batch_size`.
+    stages: As in `LengthBuckets`.
+  """
+
+  sizes: tuple[tuple[int, int], ...] | None = schema.option(
+    None,
+    schema.optional(
+      schema.Rule("a list of distinct (height, width) pairs", _sizes)
+    ),
+  )
+  fields: tuple[tuple[str, Any], ...] = schema.required(
+    schema.Rule(
+      "a list of distinct names of arrays, or a mapping of names to"
+      " {'shape': (sides, 'height' or 'width/8' among them), 'dtype': name},"
+      " where the data does not say them, or None",
+      _fields,
+    )
+  )
+  metadata: tuple[str, ...] = schema.option(
+    (), schema.Rule("a list of distinct names", _names)
+  )
+  unbucketed: str = schema.option("error", schema.choice(UNBUCKETED))
+  patch_size: int = schema.option(1, schema.integer(1, MAX_SIDE))
+  batch_sizes: tuple[tuple[str, int], ...] = schema.option(
+    (),
+    schema.Rule(
+      "a mapping (or a list of pairs) of buckets ('48x32') to whole numbers of"
+      " at least 1",
+      _batch_sizes,
+    ),
+  )
+  stages: tuple[Any, ...] | None = schema.option(None, _BUCKET_STAGES)
+
+  def buckets(
+    self, sizes: Sequence[tuple[int, int]], batch_size: int
+  ) -> tuple[Bucket, ...]:
+    """Returns the buckets of sizes, in their order."""
+    own = dict(self.batch_sizes)
+    return tuple(
+      Bucket(name, own.get(name, batch_size), size)
+      for size in sizes
+      for name in [size_name(*size)]
+    )
+
+  def array_fields(self) -> dict[str, samples.ArrayField | None]:
+    """Returns the arrays to read, as `open_samples` takes them."""
+    return dict(self.fields)
+
+  def problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    given = [*self.array_fields(), *self.metadata]
+    wrong = [
+      name
+      for name in dict.fromkeys(given)
+      if name in _OWN_FIELDS or given.count(name) > 1
+    ]
+    found = [
+      f"`{path}.fields` and `metadata` must name nothing twice, and nothing"
+      f" that batches have anyway ({', '.join(_OWN_FIELDS)}), got"
+      f" {', '.join(map(repr, wrong))}. Leave it out."
+    ] * bool(wrong)
+    if self.sizes is None:
+      return found  # Buckets are known when samples are.
+    known = [size_name(*size) for size in self.sizes]
+    return found + unknown_buckets_of(self, path, known)
+
+
+def size_name(height: int, width: int) -> str:
+  """Returns a bucket's name, '48x32'."""
+  return f"{height}x{width}"
+
+
+def unknown_buckets_of(
+  options: ResolutionBuckets, path: str, known: Sequence[str]
+) -> list[str]:
+  """Returns where options name buckets that there are not."""
+  unknown = [name for name, _ in options.batch_sizes if name not in known]
+  return [
+    f"`{path}.batch_sizes` must name buckets, got"
+    f" {', '.join(map(repr, unknown))}; there are {', '.join(known)}. Correct"
+    " them."
+  ] * bool(unknown) + _unknown_buckets(path, options.stages, known)
+
+
+def _unknown_buckets(path: str, stages: Any, known: Any) -> list[str]:
+  known, found = list(known), []
+  stages = list(stages or ())
+  for i, (_, weights) in enumerate(stages):
+    unknown = [name for name, _ in weights if name not in known]
+    if unknown:
+      found.append(
+        f"`{path}.stages[{i}]` must name buckets, got"
+        f" {', '.join(map(repr, unknown))}; there are {', '.join(known)}."
+        " Correct it."
+      )
+  used = {name for _, weights in stages for name, _ in weights}
+  idle = [name for name in known if name not in used]
+  if stages and idle and not found:
+    found.append(
+      f"`{path}.stages` must weigh every bucket in some stage, got none for"
+      f" {', '.join(idle)}. Give it a weight, or leave the bucket out."
+    )
+  if stages and stages[0][0]:
+    found.append(
+      f"`{path}.stages` must begin at step 0, got {stages[0][0]}. Say which"
+      " buckets come first."
+    )
+  return found

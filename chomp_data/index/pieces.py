@@ -1,0 +1,74 @@
+"""Documents cut into pieces that go to buckets of a few lengths.
+
+Lengths are in tokens. Both ways keep every token, and every piece but the last
+one of a document fills its bucket:
+
+    buckets 4, 8, 16      'least_waste'       'powers_of_two'
+    a document of 13      13 of 16            8, 4, 1 of 4
+    of 37                 16, 16, 5 of 8      16, 16, 4, 1 of 4
+
+NumPy only.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+ASSIGNS = ("least_waste", "powers_of_two")
+
+
+def cut(
+  lengths: np.ndarray, buckets: Sequence[int], assign: str
+) -> list[tuple[np.ndarray, np.ndarray]]:
+  """Cuts documents into pieces.
+
+  Args:
+    lengths: int64[N], tokens of each document; one of 0 has no piece.
+    buckets: Lengths of the buckets, at least one, rising.
+    assign: 'least_waste' puts what the longest bucket holds into the smallest
+      bucket that holds it, after cutting off pieces of the longest bucket;
+      'powers_of_two' cuts off the longest pieces that fill a bucket, until
+      less than the smallest bucket is left.
+
+  Returns:
+    For each bucket (document int64[M], begin int64[M]) of its pieces, in order
+    of documents and of tokens. A piece ends at its bucket's length or with
+    its document.
+
+  Raises:
+    ValueError: If `assign` is unknown.
+  """
+  if assign not in ASSIGNS:
+    raise ValueError(
+      f"`assign` must be one of {', '.join(ASSIGNS)}, got {assign!r}. Choose"
+      " one."
+    )
+  ends = np.asarray(buckets, np.int64)
+  left = np.asarray(lengths, np.int64).copy()
+  done = np.zeros_like(left)
+  found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in ends]
+  whole = range(len(ends)) if assign == "powers_of_two" else [len(ends) - 1]
+  for number in reversed(whole):
+    size = int(ends[number])
+    count = left // size
+    document = np.repeat(np.arange(len(left)), count)
+    nth = np.arange(len(document)) - np.repeat(np.cumsum(count) - count, count)
+    found[number].append((document, done[document] + nth * size))
+    done += count * size
+    left -= count * size
+  rest = np.flatnonzero(left)
+  bucket = np.searchsorted(ends, left[rest], side="left")
+  for number in range(len(ends)):
+    own = rest[bucket == number]
+    found[number].append((own, done[own]))
+  return [_in_order(parts) for parts in found]
+
+
+def _in_order(
+  parts: list[tuple[np.ndarray, np.ndarray]],
+) -> tuple[np.ndarray, np.ndarray]:
+  document = np.concatenate([own for own, _ in parts])
+  begin = np.concatenate([own for _, own in parts])
+  # A rest comes after the whole pieces of its document: stable suffices.
+  order = np.argsort(document, kind="stable")
+  return document[order], begin[order]

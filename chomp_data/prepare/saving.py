@@ -1,0 +1,138 @@
+"""Writes samples as Hugging Face's `save_to_disk` does, without its library.
+
+    state.json         the files, in order
+    dataset_info.json  nothing: columns are told by the files' own schema
+    data-00000-of-00001.arrow, ...
+
+Arrays are columns of nested lists. pyarrow is needed (the extra `arrow`).
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import itertools
+import json
+import math
+import os
+import pathlib
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from chomp_data.prepare import errors
+from chomp_data.stores import publish
+from chomp_data.stores import samples_columns
+
+# Samples of a record batch: `datasets` writes as many.
+_BATCH = 1_000
+
+_Samples = Iterable[tuple[Mapping[str, np.ndarray], Mapping[str, Any]]]
+
+
+def save_to_disk(
+  path: str | os.PathLike[str],
+  samples: _Samples,
+  *,
+  samples_per_file: int = 8_000,
+) -> int:
+  """Writes a directory that `datasets.load_from_disk` opens.
+
+  Args:
+    path: The directory to create; it must be empty or not exist.
+    samples: Arrays by field, and numbers or texts by name; the same of each in
+      every sample. An array's number of dimensions and dtype are those of the
+      first sample.
+    samples_per_file: The most in one file.
+
+  Returns:
+    How many samples were written.
+
+  Raises:
+    PrepareError: If there is something at the path, or no sample.
+    StoreError: If pyarrow is not installed, or another process writes there.
+  """
+  place = pathlib.Path(path)
+  if place.exists() and (not place.is_dir() or os.listdir(place)):
+    raise errors.PrepareError(
+      f"{place} must be an empty directory or not exist. Choose another output,"
+      " or remove it."
+    )
+  with publish.lock(place), tempfile.TemporaryDirectory(
+    prefix=f".{place.name}.", dir=place.absolute().parent
+  ) as kept:  # fmt: skip
+    staged = pathlib.Path(kept, "staged")
+    staged.mkdir()
+    counts = []
+    source = iter(samples)
+    while first := list(itertools.islice(source, 1)):
+      own = itertools.chain(
+        first, itertools.islice(source, samples_per_file - 1)
+      )
+      counts.append(_write_file(staged / f"part-{len(counts):05d}", own))
+    if not counts:
+      raise errors.PrepareError(
+        f"{place} must hold samples, got none to write."
+      )
+    names = [
+      f"data-{i:05d}-of-{len(counts):05d}.arrow" for i in range(len(counts))
+    ]
+    for i, name in enumerate(names):
+      (staged / f"part-{i:05d}").rename(staged / name)
+    state = {
+      "_data_files": [{"filename": name} for name in names],
+      "_fingerprint": "chomp_data",
+      "_format_columns": None,
+      "_format_kwargs": {},
+      "_format_type": None,
+      "_output_all_columns": False,
+      "_split": None,
+    }
+    (staged / "state.json").write_text(json.dumps(state, indent=2))
+    (staged / "dataset_info.json").write_text(json.dumps({}))
+    for file in staged.iterdir():
+      publish.sync(file)
+    publish.publish(staged, place)
+  return sum(counts)
+
+
+def _write_file(path: pathlib.Path, samples: _Samples) -> int:
+  """Writes one stream of record batches; returns its samples."""
+  arrow = samples_columns.pyarrow()
+  count, writer = 0, None
+  source = iter(samples)
+  while rows := list(itertools.islice(source, _BATCH)):
+    batch = _record_batch(arrow, rows)
+    if writer is None:
+      writer = arrow.ipc.new_stream(str(path), batch.schema)
+    writer.write_batch(batch)
+    count += len(rows)
+  if writer is not None:
+    writer.close()
+  return count
+
+
+def _record_batch(arrow: Any, samples: Sequence[Any]) -> Any:
+  """Returns pyarrow.RecordBatch of samples."""
+  arrays, values = samples[0]
+  columns = {
+    name: _lists(arrow, [own[name] for own, _ in samples]) for name in arrays
+  }
+  for name in values:
+    columns[name] = arrow.array([own[name] for _, own in samples])
+  return arrow.RecordBatch.from_pydict(columns)
+
+
+def _lists(arrow: Any, arrays: Sequence[np.ndarray]) -> Any:
+  """Returns pyarrow.ListArray, nested as deep as arrays have dimensions."""
+  own = arrow.array(np.concatenate([array.reshape(-1) for array in arrays]))
+  for depth in reversed(range(arrays[0].ndim)):
+    lengths = [
+      np.full(math.prod(array.shape[:depth]), array.shape[depth], np.int32)
+      for array in arrays
+    ]
+    offsets = np.concatenate([[0], np.cumsum(np.concatenate(lengths))])
+    own = arrow.ListArray.from_arrays(
+      arrow.array(offsets.astype(np.int32)), own
+    )
+  return own

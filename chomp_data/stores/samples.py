@@ -1,0 +1,359 @@
+"""Samples: precomputed arrays with a height, a width and metadata.
+
+Latents, images or embeddings, read in place from what others wrote: a
+directory of Hugging Face's `save_to_disk` (`samples_arrow`), or ArrayRecord
+files (`samples_array_record`). Nothing is copied; an index beside the data
+holds checksums, so that a byte that was altered is an error.
+
+A store answers `sizes()` without reading an array, and reads samples of one
+size at a time: every array then has one shape.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from chomp_data.stores import errors
+from chomp_data.stores import publish
+from chomp_data.stores import samples_array_record
+from chomp_data.stores import samples_arrow
+from chomp_data.stores import samples_fields
+
+ArrayField = samples_fields.ArrayField
+Spec = samples_fields.Spec
+
+_SCHEMA = 1
+
+
+class SampleStore:
+  """A dataset of samples, read only. Made by `open_samples`.
+
+  Pickled, it is a path, its options and a hash: another process opens it at
+  first use with the index that is there, and refuses files that were replaced
+  in between.
+
+  Attributes:
+    fields: The arrays that are read.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike[str],
+    fields: Mapping[str, ArrayField],
+    height_field: str,
+    width_field: str,
+    index_dir: str | os.PathLike[str] | None,
+  ):
+    """Opens nothing yet; see `open_samples`."""
+    self._path = os.fspath(path)
+    self.fields = dict(fields)
+    self._sides = height_field, width_field
+    self._index_dir = None if index_dir is None else os.fspath(index_dir)
+    self._expected_hash: str | None = None
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {
+      "_path": self._path,
+      "fields": self.fields,
+      "_sides": self._sides,
+      "_index_dir": self._index_dir,
+      "_expected_hash": self.hash,
+    }
+
+  def __repr__(self) -> str:
+    return f"SampleStore({self._path!r}, hash={self.hash[:16]!r})"
+
+  @functools.cached_property
+  def _opened(self) -> "_Opened":  # pyright: ignore
+    opened = _Opened(self, build=self._expected_hash is None)
+    if self._expected_hash not in (None, opened.hash):
+      raise errors.StoreError(
+        f"{self._path} must be the dataset of hash {self._expected_hash} that"
+        f" this run began with, got {opened.hash}. Put its files back, or start"
+        " again."
+      )
+    self._expected_hash = opened.hash
+    return opened
+
+  @property
+  def path(self) -> str:
+    """Where the dataset is."""
+    return self._path
+
+  @property
+  def hash(self) -> str:
+    """SHA-256 as hex of the content: other bytes or another order differ."""
+    return self._expected_hash or self._opened.hash
+
+  @property
+  def num_samples(self) -> int:
+    """Samples of the dataset."""
+    return len(self._opened.heights)
+
+  def __len__(self) -> int:
+    return self.num_samples
+
+  @property
+  def metadata_names(self) -> tuple[str, ...]:
+    """Values beside the arrays, heights and widths included."""
+    return tuple(self._opened.reader.value_dtypes)
+
+  def sizes(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns heights and widths, int32[num_samples], without any array."""
+    return self._opened.heights, self._opened.widths
+
+  def specs(self, height: int, width: int) -> dict[str, Spec]:
+    """Returns what the arrays of a size look like.
+
+    Args:
+      height: Of samples that exist.
+      width: Of these samples.
+
+    Returns:
+      By field the shape and dtype of one sample's array.
+
+    Raises:
+      StoreError: If there is no sample of the size, or the first one of it
+        does not fit the fields.
+    """
+    found = self._opened.specs.get((height, width))
+    if found is None:
+      found = self._spec(height, width)
+      self._opened.specs = {**self._opened.specs, (height, width): found}
+    return dict(found)
+
+  def read(
+    self,
+    indices: Sequence[int] | np.ndarray,
+    metadata: Sequence[str] = (),
+  ) -> dict[str, np.ndarray]:
+    """Reads samples of one size.
+
+    Args:
+      indices: At least one, in any order.
+      metadata: Names of numbers beside the arrays that are wanted too.
+
+    Returns:
+      By field an array [len(indices), ...], in the order of `indices`, that
+      the caller owns; and by name of metadata an array [len(indices)].
+
+    Raises:
+      IndexError: If there is no such sample.
+      ValueError: If no sample is asked for, or samples of several sizes.
+      StoreError: If a sample's array does not have the shape of its size, or
+        the file was altered; the message names dataset and sample.
+    """
+    indices = self._checked(indices)
+    height, width = self._one_size(indices)
+    specs = self.specs(height, width)
+    out = {
+      name: np.empty((len(indices), *spec.shape), spec.dtype)
+      for name, spec in specs.items()
+    }
+    opened, raw = self._opened, self._opened.reader.raw
+    values: dict[str, list[Any]] = {name: [] for name in metadata}
+    self._check_metadata(metadata)
+    records = opened.reader.records(indices, tuple(self.fields), metadata)
+    for k, (arrays, own) in enumerate(records):
+      for name, array in arrays.items():
+        try:
+          self.fields[name].copy(name, array, out[name][k : k + 1], name in raw)
+        except ValueError as error:
+          raise self._problem(int(indices[k]), str(error)) from error
+      for name in metadata:
+        values[name].append(own[name])
+    for name, column in values.items():
+      out[name] = self._numbers(name, column, indices)
+    return out
+
+  def metadata(
+    self,
+    indices: Sequence[int] | np.ndarray,
+    names: Sequence[str] | None = None,
+  ) -> dict[str, np.ndarray | list[Any]]:
+    """Reads what is beside the arrays.
+
+    Args:
+      indices: In any order, of any sizes.
+      names: Of `metadata_names`; None is all.
+
+    Returns:
+      By name an array [len(indices)] of numbers, int64 or as stored, or a
+      list.
+
+    Raises:
+      IndexError: If there is no such sample.
+      ValueError: If a name is unknown.
+      StoreError: If the file was altered.
+    """
+    indices = self._checked(indices)
+    names = self.metadata_names if names is None else tuple(names)
+    self._check_metadata(names)
+    rows = [own for _, own in self._opened.reader.records(indices, (), names)]
+    out: dict[str, np.ndarray | list[Any]] = {}
+    for name in names:
+      values = [row[name] for row in rows]
+      is_array = self._opened.reader.value_dtypes[name] is not None
+      out[name] = self._numbers(name, values, indices) if is_array else values
+    return out
+
+  def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
+    indices = np.asarray(indices, np.int64)
+    outside = indices[(indices < 0) | (indices >= self.num_samples)]
+    if outside.size:
+      raise IndexError(
+        f"{self._path}: samples must be in 0 .. {self.num_samples - 1}, got"
+        f" {outside.flat[0]}. Ask for samples that exist."
+      )
+    return indices
+
+  def _one_size(self, indices: np.ndarray) -> tuple[int, int]:
+    if indices.ndim != 1 or not len(indices):
+      raise ValueError(
+        "`indices` must be a list of one or more samples, got an array of"
+        f" shape {indices.shape}. Leave such a read out."
+      )
+    heights, widths = (side[indices] for side in self.sizes())
+    other = (heights != heights[0]) | (widths != widths[0])
+    if other.any():
+      k = int(np.argmax(other))
+      raise ValueError(
+        f"{self._path}: `indices` must be samples of one size, got"
+        f" {heights[0]} x {widths[0]} (sample {indices[0]}) and"
+        f" {heights[k]} x {widths[k]} (sample {indices[k]}). Read them apart."
+      )
+    return int(heights[0]), int(widths[0])
+
+  def _check_metadata(self, names: Sequence[str]) -> None:
+    unknown = [name for name in names if name not in self.metadata_names]
+    if unknown:
+      raise ValueError(
+        f"{self._path}: metadata must be of {', '.join(self.metadata_names)},"
+        f" got {unknown}. Correct the names."
+      )
+
+  def _numbers(
+    self, name: str, values: list[Any], indices: np.ndarray
+  ) -> np.ndarray:
+    dtype = self._opened.reader.value_dtypes[name]
+    for index, value in zip(indices.tolist(), values, strict=True):
+      if dtype is None or not samples_fields.holds(dtype, value):
+        known = "a number" if dtype is None else f"one of {dtype}"
+        raise self._problem(
+          index,
+          f"must have {known} as `{name}`, got {value!r}. Correct it, or leave"
+          " this metadata out.",
+        )
+    return np.asarray(values, dtype)
+
+  def _spec(self, height: int, width: int) -> dict[str, Spec]:
+    own = (self._opened.heights == height) & (self._opened.widths == width)
+    if not own.any():
+      raise errors.StoreError(
+        f"{self._path} must have samples of {height} x {width}, got none."
+        " Leave this size out."
+      )
+    first = int(np.argmax(own))
+    records = self._opened.reader.records(
+      np.asarray([first]), tuple(self.fields), ()
+    )
+    arrays, _ = next(iter(records))
+    out = {}
+    for name, field in self.fields.items():
+      try:
+        shape = field.shape_at(height, width)
+      except ValueError as error:
+        raise self._problem(first, f"has `{name}`: {error}") from error
+      dtype = np.dtype(field.dtype or arrays[name].dtype)
+      out[name] = Spec(arrays[name].shape if shape is None else shape, dtype)
+    return out
+
+  def _problem(self, index: int, what: str) -> errors.StoreError:
+    return errors.StoreError(f"{self._path}: sample {index} {what}")
+
+
+class _Opened:
+  """What a process holds of an opened dataset."""
+
+  def __init__(self, store: SampleStore, build: bool):
+    place = pathlib.Path(store.path)
+    opener = samples_array_record.Reader
+    if samples_arrow.is_saved(place):
+      opener = samples_arrow.Reader
+    self.reader = opener(
+      place, tuple(store.fields), *store._sides, store._index_dir, build
+    )
+    self.heights, self.widths = self.reader.heights, self.reader.widths
+    for name in self.reader.raw:
+      field = store.fields[name]
+      if field.shape is None or field.dtype is None:
+        raise errors.StoreError(
+          f"{place}: `{name}` holds bytes: its field must have a shape and a"
+          f" dtype, got {field}. Say what the bytes are."
+        )
+    self.specs: dict[tuple[int, int], dict[str, Spec]] = {}
+    identity = {
+      "schema": _SCHEMA,
+      "kind": self.reader.kind,
+      "content": self.reader.content,
+    }
+    text = json.dumps(identity, sort_keys=True).encode()
+    self.hash = hashlib.sha256(text).hexdigest()
+
+
+def open_samples(
+  path: str | os.PathLike[str],
+  *,
+  fields: Sequence[str] | Mapping[str, ArrayField | None],
+  height_field: str = "height",
+  width_field: str = "width",
+  index_dir: str | os.PathLike[str] | None = None,
+) -> SampleStore:
+  """Opens a dataset of samples; indexes it at the first time.
+
+  The index takes one pass over all bytes. It is built again where a file has
+  another size, modification time, or other first 64 or last 128 KiB. What was
+  altered beyond that is found when it is read.
+
+  Args:
+    path: A directory written by `save_to_disk` (one split of it), or what
+      `open_array_records` takes: a directory, a file, or a glob.
+    fields: Names of the arrays to read; as a mapping with what the data does
+      not say of them.
+    height_field: What the height is called.
+    width_field: What the width is called.
+    index_dir: Where to keep the index; by default `<path>.index` beside the
+      data, or the user's cache directory where that cannot be written.
+
+  Returns:
+    The store.
+
+  Raises:
+    StoreError: If files are missing or damaged, samples have no height or
+      width, or fields are none; the message names the file.
+    ValueError: If no field is named.
+  """
+  publish.check_local(path)
+  if isinstance(fields, str) or not fields:
+    raise ValueError(
+      f"`fields` must name one array or more, got {fields!r}. Give a list."
+    )
+  if not isinstance(fields, Mapping):
+    fields = dict.fromkeys(fields)
+  own = {name: field or ArrayField() for name, field in fields.items()}
+  for side in (height_field, width_field):
+    if side in own:
+      raise ValueError(
+        f"`fields` must name arrays, got {side!r}, which says a size. Ask for"
+        " it as metadata."
+      )
+  store = SampleStore(path, own, height_field, width_field, index_dir)
+  _ = store.hash
+  return store

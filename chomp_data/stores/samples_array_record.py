@@ -1,0 +1,326 @@
+"""Samples in ArrayRecord files: one record is one sample.
+
+    4 bytes   N, little-endian
+    N bytes   JSON: {"arrays": [{"name": "pixels", "dtype": "uint8",
+              "shape": [32, 48, 3]}], "values": {"height": 32, "width": 48,
+              "label": 3}}
+    the rest  the arrays' bytes in that order, little-endian, rows first
+
+An index beside the files holds heights, widths and the crc32c of every
+record, 12 bytes a sample.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import itertools
+import json
+import math
+import os
+import pathlib
+import struct
+import tempfile
+from typing import Any
+
+from absl import logging
+from array_record.python import array_record_module  # pyright: ignore
+import numpy as np
+import tqdm
+
+from chomp_data.stores import array_record_files
+from chomp_data.stores import errors
+from chomp_data.stores import layout
+from chomp_data.stores import publish
+from chomp_data.stores import samples_fields
+from chomp_data.stores import side_index
+
+_NAME = "samples_array_record"
+_SCHEMA = 1
+_PREFIX = struct.Struct("<I")
+
+# Records of a part of the indexing pass.
+_PART = 256
+# Below this a pass takes a second or less.
+_QUIET_BYTES = 256 << 20
+
+_Record = tuple[dict[str, np.ndarray], dict[str, Any]]
+
+
+class Reader:
+  """Reads such files; see `samples.open_samples`.
+
+  Attributes:
+    kind: What identifies the format in a hash.
+    heights: int32[num_samples].
+    widths: int32[num_samples].
+    value_dtypes: Of the first sample's values, None where they are no numbers:
+      every sample must have them.
+    raw: Fields that hold bytes without a shape: none.
+    content: Hex, SHA-256 of all records.
+  """
+
+  kind = "array_record"
+
+  def __init__(
+    self,
+    path: pathlib.Path,
+    fields: Sequence[str],
+    height_field: str,
+    width_field: str,
+    index_dir: str | None,
+    build: bool,
+  ):
+    """Opens files and their index; see `samples.open_samples`."""
+    self._path = path
+    self._corpus = array_record_files.find(path)
+    self._readers = array_record_files.Readers(self._corpus)
+    key = {
+      "schema": _SCHEMA,
+      "files": self._corpus.key(),
+      "sides": [height_field, width_field],
+    }
+    home = self._corpus.home
+    if index_dir is not None:
+      home = pathlib.Path(index_dir) / home.absolute().name
+
+    def parts() -> side_index.Parts:
+      check_may_build(path, build)
+      return _built(self._corpus, path, height_field, width_field)
+
+    arrays = side_index.load_or_build(home, _NAME, key, parts)
+    self.heights = arrays["heights"].read()
+    self.widths = arrays["widths"].read()
+    self._crc32c = arrays["crc32c"].read()
+    records = arrays["records"].read()
+    self._first = np.concatenate([[0], np.cumsum(records)])
+    self.content = arrays["content"].read().tobytes().hex()
+    first = int(np.flatnonzero(records)[0])
+    _, values = self._record(first, 0, fields)
+    self.value_dtypes = {name: _dtype(own) for name, own in values.items()}
+    self.raw: tuple[str, ...] = ()
+
+  def records(
+    self, indices: np.ndarray, fields: Sequence[str], names: Sequence[str]
+  ) -> Iterator[_Record]:
+    """Yields the arrays and the values of samples; see `samples`."""
+    files = np.searchsorted(self._first, indices, "right") - 1
+    for index, file in zip(indices.tolist(), files.tolist(), strict=True):
+      arrays, values = self._record(file, index, fields)
+      lacking = [name for name in names if name not in values]
+      if lacking:
+        raise errors.StoreError(
+          f"{self._path}: sample {index} must hold `{lacking[0]}`, got"
+          f" {', '.join(values)}. Write it, or leave it out."
+        )
+      yield arrays, values
+
+  def _record(self, file: int, index: int, fields: Sequence[str]) -> _Record:
+    number = index - int(self._first[file])
+    data = self._readers.get(file).read(number, number + 1)[0]
+    found = layout.crc32c(data)
+    if found != self._crc32c[index]:
+      raise errors.StoreError(
+        f"{self._corpus.path(file)}: record {number} must have crc32c"
+        f" {self._crc32c[index]:08x}, as when it was indexed, got"
+        f" {found:08x}. {array_record_files.RESTORE}"
+      )
+    arrays, values = _decoded(data, self._corpus.path(file), number)
+    lacking = [name for name in fields if name not in arrays]
+    if lacking:
+      raise errors.StoreError(
+        f"{self._path}: sample {index} must hold `{lacking[0]}`, got"
+        f" {', '.join(arrays)}. Write it, or correct `fields`."
+      )
+    return {name: arrays[name] for name in fields}, values
+
+
+def _dtype(value: Any) -> np.dtype | None:
+  known = {bool: np.bool_, int: np.int64, float: np.float64}
+  return np.dtype(known[type(value)]) if type(value) in known else None
+
+
+def check_may_build(path: pathlib.Path, build: bool) -> None:
+  """Raises StoreError where an index must be there and is not."""
+  if not build:
+    raise errors.StoreError(
+      f"{path} must have the files that this run began with, got files that no"
+      " index fits. Put them back, or start again."
+    )
+
+
+def encoded(
+  arrays: Mapping[str, np.ndarray], values: Mapping[str, Any]
+) -> bytes:
+  """Returns the record of a sample.
+
+  Args:
+    arrays: Numbers, by field.
+    values: Height, width and whatever else JSON can say.
+
+  Raises:
+    ValueError: If an array does not hold numbers.
+  """
+  entries, parts = [], []
+  for name, array in arrays.items():
+    if array.dtype.kind not in samples_fields.KINDS:
+      raise ValueError(
+        f"`{name}` must hold numbers, got {array.dtype}. Convert it."
+      )
+    array = array.astype(array.dtype.newbyteorder("<"), order="C")
+    entries.append(
+      {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
+    )
+    parts.append(array.tobytes())
+  header = json.dumps({"arrays": entries, "values": dict(values)}).encode()
+  return b"".join([_PREFIX.pack(len(header)), header, *parts])
+
+
+def write_samples(
+  path: str | os.PathLike[str],
+  samples: Iterable[tuple[Mapping[str, np.ndarray], Mapping[str, Any]]],
+  *,
+  samples_per_file: int = 4_096,
+) -> int:
+  """Writes samples to a directory of ArrayRecord files, complete or not at all.
+
+  Args:
+    path: The directory to create; it must be empty or not exist.
+    samples: Arrays by field, and values by name: height, width, and whatever
+      else JSON can say.
+    samples_per_file: The most in one file.
+
+  Returns:
+    How many were written.
+
+  Raises:
+    StoreError: If there is something at the path, or no sample.
+  """
+  place = pathlib.Path(path)
+  publish.check_local(path)
+  if place.exists() and (not place.is_dir() or os.listdir(place)):
+    raise errors.StoreError(
+      f"{place} must be an empty directory or not exist. Choose another output,"
+      " or remove it."
+    )
+  with publish.lock(place), tempfile.TemporaryDirectory(
+    prefix=f".{place.name}.", dir=place.absolute().parent
+  ) as kept:  # fmt: skip
+    staged = pathlib.Path(kept, "staged")
+    staged.mkdir()
+    files, total = [], 0
+    source = iter(samples)
+    while batch := list(itertools.islice(source, samples_per_file)):
+      file = staged / f"part-{len(files):05d}"
+      writer = array_record_module.ArrayRecordWriter(
+        str(file), "group_size:1,uncompressed"
+      )
+      for arrays, values in batch:
+        writer.write(encoded(arrays, values))
+      writer.close()
+      files.append(file)
+      total += len(batch)
+    if not total:
+      raise errors.StoreError(f"{place} must hold samples, got none to write.")
+    for i, file in enumerate(files):
+      name = f"samples-{i:05d}-of-{len(files):05d}.array_record"
+      publish.sync(file.rename(staged / name))
+    publish.publish(staged, place)
+  return total
+
+
+def _decoded(data: bytes, file: pathlib.Path, number: int) -> _Record:
+  """Returns a record's arrays, views of its bytes, and its values."""
+  try:
+    begin = _PREFIX.size + _PREFIX.unpack_from(data)[0]
+    header = json.loads(data[_PREFIX.size : begin])
+    values = dict(header["values"])
+    arrays = {}
+    for entry in header["arrays"]:
+      dtype = np.dtype(entry["dtype"]).newbyteorder("<")
+      shape = tuple(map(int, entry["shape"]))
+      count = math.prod(shape)
+      if dtype.kind not in samples_fields.KINDS or min(shape, default=0) < 0:
+        raise ValueError(f"an array of {dtype} and shape {shape}")
+      own = np.frombuffer(data, dtype, count, begin)
+      arrays[str(entry["name"])] = own.reshape(shape)
+      begin += own.nbytes
+    if begin != len(data):
+      raise ValueError(f"{len(data)} bytes, where it names {begin}")
+  except (ValueError, KeyError, TypeError, struct.error) as error:
+    raise errors.StoreError(
+      f"{file}: record {number} must be a sample as"
+      " `samples_array_record.encoded` writes it, got"
+      f" {array_record_files.first_line(error)}. Write it again."
+    ) from error
+  return arrays, values
+
+
+def _built(
+  corpus: array_record_files.Corpus,
+  path: pathlib.Path,
+  height_field: str,
+  width_field: str,
+) -> side_index.Parts:
+  """Reads all records; yields the arrays of the index, in parts."""
+  sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
+  logging.info("%s: indexing %d file(s)", path, len(sizes))
+  content, records, index = hashlib.sha256(), [], 0
+  with progress(path, sum(sizes)) as bar:
+    for file, size in enumerate(sizes):
+      reader = array_record_files.Reader(corpus.path(file))
+      records.append(reader.num_records)
+      for first in range(0, reader.num_records, _PART):
+        last = min(first + _PART, reader.num_records)
+        sides, crcs = [], []
+        for number, data in enumerate(reader.read(first, last), first):
+          crcs.append(layout.crc32c(data))
+          content.update(_PREFIX.pack(len(data)))
+          content.update(data)
+          _, values = _decoded(data, corpus.path(file), number)
+          sides.append(
+            [
+              side_of(path, index, name, values.get(name))
+              for name in (height_field, width_field)
+            ]
+          )
+          index += 1
+        heights, widths = np.asarray(sides, np.int32).T
+        yield {
+          "heights": heights,
+          "widths": widths,
+          "crc32c": np.asarray(crcs, np.uint32),
+        }
+        bar.update(
+          size * last // reader.num_records - size * first // reader.num_records
+        )
+  if not index:
+    raise errors.StoreError(f"{path} must hold samples, got none. Write some.")
+  yield {
+    "records": np.asarray(records, np.int64),
+    "content": np.frombuffer(content.digest(), np.uint8),
+  }
+
+
+def side_of(path: pathlib.Path, index: int, name: str, value: Any) -> int:
+  """Returns a height or width; raises StoreError where it is none."""
+  is_whole = isinstance(value, int) and not isinstance(value, bool)
+  if not is_whole or not 0 < value < 2**31:
+    raise errors.StoreError(
+      f"{path}: sample {index} must have a positive integer as `{name}`, got"
+      f" {value!r}. Write it, or say which field holds it."
+    )
+  return value
+
+
+def progress(path: pathlib.Path, num_bytes: int) -> tqdm.tqdm:
+  """Returns a bar of bytes that are indexed, silent where that is quick."""
+  return tqdm.tqdm(
+    total=num_bytes,
+    desc=f"indexing {path.name}",
+    unit="B",
+    unit_scale=True,
+    disable=None if num_bytes >= _QUIET_BYTES else True,
+    leave=False,
+  )

@@ -1,0 +1,296 @@
+"""Samples in a directory of Hugging Face's `save_to_disk`, read in place.
+
+`state.json` names the Arrow files, which are streams of record batches. They
+are memory-mapped through pyarrow (the extra `arrow`); a sample's array is a
+view of the map until it is copied into a batch. The library `datasets` is not
+needed: its Array2D .. Array5D columns are lists in the file.
+
+An index beside the directory holds the crc32c of every MiB of the files, and
+each is checked once, when it is first touched: Arrow has no checksums.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import hashlib
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data.stores import array_record_files
+from chomp_data.stores import errors
+from chomp_data.stores import layout
+from chomp_data.stores import samples_array_record
+from chomp_data.stores import samples_columns
+from chomp_data.stores import side_index
+
+_STATE = "state.json"
+_SPLITS = "dataset_dict.json"
+_NAME = "samples_arrow"
+_SCHEMA = 1
+
+# What ends a stream: a file that is cut between two batches reads well, too.
+_END = b"\xff\xff\xff\xff\0\0\0\0"
+
+
+def is_saved(path: pathlib.Path) -> bool:
+  """Whether a directory was written by `save_to_disk`.
+
+  Raises:
+    StoreError: If it holds several splits.
+  """
+  if (path / _SPLITS).is_file():
+    try:
+      splits = json.loads((path / _SPLITS).read_bytes())["splits"]
+    except (OSError, ValueError, KeyError, TypeError):
+      splits = ["?"]
+    raise errors.StoreError(
+      f"{path} must be one split of a dataset, got {', '.join(splits)}. Name"
+      f" one, as {path / str(splits[0])}."
+    )
+  return (path / _STATE).is_file()
+
+
+class Reader:
+  """Reads such a directory; see `samples.open_samples`.
+
+  Attributes:
+    kind: What identifies the format in a hash.
+    heights: int32[num_samples].
+    widths: int32[num_samples].
+    value_dtypes: Of columns of one number or truth value a sample, and None of
+      columns of texts.
+    raw: Fields that hold bytes without a shape.
+    content: Hex, SHA-256 of what the files' pages hold, in their order.
+  """
+
+  kind = "arrow"
+
+  def __init__(
+    self,
+    path: pathlib.Path,
+    fields: Sequence[str],
+    height_field: str,
+    width_field: str,
+    index_dir: str | None,
+    build: bool,
+  ):
+    """Opens files and their index; see `samples.open_samples`."""
+    self._path = path
+    names = _file_names(path)
+    corpus = array_record_files.Corpus(path, names, path)
+    key = {"schema": _SCHEMA, "files": corpus.key()}
+    sizes = [corpus.path(i).stat().st_size for i in range(len(names))]
+    home = path
+    if index_dir is not None:
+      home = pathlib.Path(index_dir, path.absolute().name)
+
+    def parts() -> side_index.Parts:
+      samples_array_record.check_may_build(path, build)
+      return _built(corpus, sizes)
+
+    arrays = side_index.load_or_build(home, _NAME, key, parts)
+    self.content = arrays["content"].read().tobytes().hex()
+    crc32c = np.split(
+      arrays["crc32c"].read(), np.cumsum([_pages(size) for size in sizes])[:-1]
+    )
+    files = [
+      samples_columns.MappedFile(corpus.path(i), own)
+      for i, own in enumerate(crc32c)
+    ]
+    self._batches: list[tuple[samples_columns.MappedFile, Any]] = []
+    for file, expected in zip(files, arrays["layout"].read(), strict=True):
+      batches = _batches(file)
+      # What says where numbers lie is between them, in pages of which most are
+      # not touched here.
+      if _layout(file, batches) != expected:
+        raise errors.StoreError(
+          f"{file.path} must have the batches that were indexed, got others."
+          f" {array_record_files.RESTORE}"
+        )
+      self._batches += [(file, batch) for batch in batches if batch.num_rows]
+    if not self._batches:
+      raise errors.StoreError(f"{path} must hold samples, got none.")
+    rows = [batch.num_rows for _, batch in self._batches]
+    self._first = np.concatenate([[0], np.cumsum(rows)])
+    schema = self._batches[0][1].schema
+    self._check_schemas(schema)
+    self._check_fields(schema, fields, height_field, width_field)
+    self._columns: dict[tuple[int, str], samples_columns.Column] = {}
+    self.value_dtypes = {
+      column.name: samples_columns.value_dtype(column.type)
+      for column in schema
+      if samples_columns.is_value(column.type)
+    }
+    self.raw = tuple(name for name in fields if self._column(0, name).is_raw)
+    self.heights = self._sides(height_field)
+    self.widths = self._sides(width_field)
+
+  def records(
+    self, indices: np.ndarray, fields: Sequence[str], names: Sequence[str]
+  ) -> Iterator[tuple[dict[str, np.ndarray], dict[str, Any]]]:
+    """Yields the arrays and the values of samples; see `samples`."""
+    batches = np.searchsorted(self._first, indices, "right") - 1
+    rows = indices - self._first[batches]
+    for index, batch, row in zip(
+      indices.tolist(), batches.tolist(), rows.tolist(), strict=True
+    ):
+      arrays, values = {}, {}
+      try:
+        for name in fields:
+          arrays[name] = self._column(batch, name).array(row)
+        for name in names:
+          values[name] = self._column(batch, name).value(row)
+      except samples_columns.BadValueError as error:
+        raise errors.StoreError(
+          f"{self._path}: sample {index} {error}. Correct the data."
+        ) from error
+      yield arrays, values
+
+  def _column(self, batch: int, name: str) -> samples_columns.Column:
+    column = self._columns.get((batch, name))
+    if column is None:
+      file, own = self._batches[batch]
+      column = samples_columns.Column(file, own.column(name), name)
+      self._columns[batch, name] = column
+    return column
+
+  def _sides(self, name: str) -> np.ndarray:
+    """Returns int32[num_samples], the heights or widths."""
+    parts = []
+    for batch in range(len(self._batches)):
+      values = self._column(batch, name).numbers()
+      if (
+        values is None
+        or values.dtype.kind not in "iu"
+        or values.max() >= 2**31
+        or values.min() < 1
+      ):
+        first = int(self._first[batch])
+        for row in range(self._batches[batch][1].num_rows):
+          value = self._column(batch, name).item(row)
+          samples_array_record.side_of(self._path, first + row, name, value)
+        values = np.zeros(0)
+      parts.append(values)
+    return np.concatenate(parts).astype(np.int32)
+
+  def _check_schemas(self, schema: Any) -> None:
+    for file, batch in self._batches:
+      if not batch.schema.equals(schema):
+        raise errors.StoreError(
+          f"{file.path} must have the columns of the files before it, got"
+          f" {', '.join(batch.schema.names)}, or other types. Save the dataset"
+          " again."
+        )
+
+  def _check_fields(
+    self, schema: Any, fields: Sequence[str], *sides: str
+  ) -> None:
+    for name in (*sides, *fields):
+      if name not in schema.names:
+        raise errors.StoreError(
+          f"{self._path} must have a column `{name}`, got"
+          f" {', '.join(schema.names)}. Add it, or say which column it is."
+        )
+    for name in fields:
+      if not samples_columns.is_array(schema.field(name).type):
+        raise errors.StoreError(
+          f"{self._path}: column `{name}` must hold lists of numbers, or bytes,"
+          f" got {schema.field(name).type}. Save decoded arrays."
+        )
+
+
+def _file_names(path: pathlib.Path) -> tuple[str, ...]:
+  try:
+    state = json.loads((path / _STATE).read_bytes())
+    names = tuple(str(entry["filename"]) for entry in state["_data_files"])
+    indices = state.get("_indices_data_files")
+  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    raise errors.StoreError(
+      f"{path / _STATE} must name the dataset's files, got"
+      f" {array_record_files.first_line(error)}. Save the dataset again."
+    ) from error
+  if indices:
+    raise errors.StoreError(
+      f"{path} must hold its samples in order, got a selection of them by"
+      " another file. Save `flatten_indices()` of it."
+    )
+  for name in names:
+    if pathlib.PurePath(name).name != name:
+      raise errors.StoreError(
+        f"{path / _STATE} must name files beside it, got {name!r}. Save the"
+        " dataset again."
+      )
+    if not (path / name).is_file():
+      raise errors.StoreError(
+        f"{path / name} must exist, as {_STATE} says. Restore it, or save the"
+        " dataset again."
+      )
+  if not names:
+    raise errors.StoreError(f"{path} must hold samples, got no file.")
+  return names
+
+
+def _pages(size: int) -> int:
+  return -(-size // samples_columns.PAGE_BYTES)
+
+
+def _batches(file: samples_columns.MappedFile) -> list[Any]:
+  """Returns the record batches of a file, as views of its map."""
+  arrow = samples_columns.pyarrow()
+  file.check_begin()
+  if file.tail(len(_END)) != _END:
+    raise errors.StoreError(
+      f"{file.path} must be a complete Arrow stream, got one without its end:"
+      f" it was cut, or never closed. {array_record_files.RESTORE}"
+    )
+  try:
+    with arrow.ipc.open_stream(file.buffer) as stream:
+      batches = list(stream)
+  except (arrow.ArrowException, OSError) as error:
+    raise errors.StoreError(
+      f"{file.path} must be a readable Arrow stream, got"
+      f" {array_record_files.first_line(error)}."
+      f" {array_record_files.RESTORE}"
+    ) from error
+  return batches
+
+
+def _layout(file: samples_columns.MappedFile, batches: Sequence[Any]) -> int:
+  """Returns a checksum of where the parts of batches lie.
+
+  Raises:
+    StoreError: If they do not lie in the file as they are.
+  """
+  parts = []
+  for batch in batches:
+    parts += [batch.num_rows, batch.num_columns]
+    for column in batch.columns:
+      for buffer in column.buffers():
+        size = 0 if buffer is None else buffer.size
+        parts += [size, file.offset(buffer) if size else 0]
+  return layout.crc32c(np.asarray(parts, "<i8").tobytes())
+
+
+def _built(
+  corpus: array_record_files.Corpus, sizes: Sequence[int]
+) -> side_index.Parts:
+  """Reads all bytes once; yields the arrays of the index."""
+  logging.info("%s: indexing %d file(s)", corpus.home, len(sizes))
+  content = hashlib.sha256()
+  with samples_array_record.progress(corpus.home, sum(sizes)) as bar:
+    for i, size in enumerate(sizes):
+      crcs = []
+      with open(corpus.path(i), "rb") as file:
+        while page := file.read(samples_columns.PAGE_BYTES):
+          crcs.append(layout.crc32c(page))
+          content.update(page)
+          bar.update(len(page))
+      content.update(str(size).encode())
+      own = np.asarray(crcs, np.uint32)
+      mapped = samples_columns.MappedFile(corpus.path(i), own)
+      found = _layout(mapped, _batches(mapped))
+      yield {"crc32c": own, "layout": np.asarray([found], np.uint32)}
+  yield {"content": np.frombuffer(content.digest(), np.uint8)}

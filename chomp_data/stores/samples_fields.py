@@ -1,0 +1,149 @@
+"""What the arrays of a sample look like, given its height and width."""
+
+import dataclasses
+
+import numpy as np
+
+# Kinds of NumPy dtypes that a sample's array may have.
+KINDS = "biuf"
+
+# Kinds of values that an array of a kind may hold.
+_WITHIN = {"b": "b", "i": "iu", "u": "iu", "f": "iuf"}
+
+_SIDES = ("height", "width")
+
+
+@dataclasses.dataclass(frozen=True)
+class Spec:
+  """One sample's array of a field, without its values.
+
+  Attributes:
+    shape: Of the array.
+    dtype: Of its values.
+  """
+
+  shape: tuple[int, ...]
+  dtype: np.dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayField:
+  """How a field's arrays look, where the data does not say.
+
+  Attributes:
+    shape: A dimension is an integer, 'height', 'width', or a part of them as
+      'height/8': latents of an image. None takes the shape of the first sample
+      of each size. Flat lists and bytes are brought to this shape.
+    dtype: Of the arrays handed out, 'uint8' for instance; None is as stored.
+      Bytes need both.
+  """
+
+  shape: tuple[int | str, ...] | None = None
+  dtype: str | None = None
+
+  def __post_init__(self):
+    """Checks the fields.
+
+    Raises:
+      ValueError: If a dimension or the dtype is none.
+    """
+    if self.shape is not None:
+      object.__setattr__(self, "shape", tuple(self.shape))
+      for dim in self.shape:
+        if not _is_dimension(dim):
+          raise ValueError(
+            "`shape` must hold positive integers, 'height', 'width' or parts"
+            f" as 'height/8', got {dim!r} in {self.shape}. Correct it."
+          )
+    if self.dtype is not None:
+      try:
+        kind = np.dtype(self.dtype).kind
+      except TypeError:
+        kind = ""
+      if kind not in KINDS or not kind:
+        raise ValueError(
+          f"`dtype` must be of numbers, as 'uint8' or 'float32', got"
+          f" {self.dtype!r}. Correct it."
+        )
+
+  def shape_at(self, height: int, width: int) -> tuple[int, ...] | None:
+    """Returns the shape of a size, or None where it is as stored.
+
+    Raises:
+      ValueError: If a side does not divide.
+    """
+    if self.shape is None:
+      return None
+    sides = {"height": height, "width": width}
+    out = []
+    for dim in self.shape:
+      if isinstance(dim, str):
+        name, _, part = dim.partition("/")
+        dim, rest = divmod(sides[name], int(part or 1))
+        if rest:
+          raise ValueError(
+            f"{name} {sides[name]} must be a multiple of {part}, as"
+            f" `shape` {self.shape} says. Correct `shape`, or the sizes."
+          )
+      out.append(int(dim))
+    return tuple(out)
+
+  def copy(
+    self, name: str, array: np.ndarray, out: np.ndarray, is_raw: bool
+  ) -> None:
+    """Copies a stored array into one of the shape of its size.
+
+    Args:
+      name: The field's, for messages.
+      array: As stored; bytes are uint8[num_bytes].
+      out: [1, ...] of the shape and dtype that samples of its size have.
+      is_raw: Whether the array is bytes.
+
+    Raises:
+      ValueError: If it does not fit; the message follows 'sample 3 '.
+    """
+    shape, dtype = out.shape[1:], out.dtype
+    if is_raw:
+      if array.nbytes != out.nbytes:
+        raise ValueError(
+          f"must hold {out.nbytes} bytes as `{name}`, {dtype} of shape {shape},"
+          f" got {array.nbytes}. Correct the field, or the data."
+        )
+      array = array.view(dtype)
+    if array.shape != shape:
+      # Flat lists have no shape of their own.
+      is_flat = self.shape is not None and array.ndim == 1
+      if not is_flat or array.size != out.size:
+        raise ValueError(
+          f"must have `{name}` of shape {shape}, as its height and width say,"
+          f" got {array.shape}. Correct the data, or the field."
+        )
+    if array.dtype != dtype and not _fits(array, dtype):
+      raise ValueError(
+        f"must have values of {dtype} as `{name}`, got {array.dtype} from"
+        f" {array.min()} to {array.max()}. Correct the field, or the data."
+      )
+    out[0] = array.reshape(shape)
+
+
+def _is_dimension(dim: object) -> bool:
+  if isinstance(dim, str):
+    name, slash, part = dim.partition("/")
+    whole = part.isdecimal() and int(part) > 0
+    return name in _SIDES and (whole if slash else not part)
+  return isinstance(dim, int) and not isinstance(dim, bool) and dim > 0
+
+
+def holds(dtype: np.dtype, value: object) -> bool:
+  """Whether a number may stand in an array of a dtype."""
+  kind = np.asarray(value).dtype.kind if np.isscalar(value) else "O"
+  return kind in _WITHIN[dtype.kind]
+
+
+def _fits(array: np.ndarray, dtype: np.dtype) -> bool:
+  """Whether values keep their meaning in a dtype; floats may be rounded."""
+  if array.dtype.kind in "iu" and dtype.kind in "iu":
+    limits = np.iinfo(dtype)
+    low, high = int(array.min(initial=0)), int(array.max(initial=0))
+    return limits.min <= low and high <= limits.max
+  return array.dtype.kind == dtype.kind == "f"

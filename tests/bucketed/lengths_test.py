@@ -1,0 +1,343 @@
+"""Buckets of lengths, end to end: rows, epochs, states, checks."""
+
+import collections
+import copy
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.loading import state as state_lib
+from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import stores as testing_stores
+
+LENGTHS = (8, 16, 32, 64)
+
+
+def changed(data, **fields):
+  """Returns a config with other fields, given by their path with '__'."""
+  data = copy.deepcopy(data)
+  for path, value in fields.items():
+    section = data
+    *parents, name = path.split("__")
+    for parent in parents:
+      section = section.setdefault(parent, {})
+    section[name] = value
+  return data
+
+
+def hashes(batches):
+  return [testing_batches.batch_sha256(batch) for batch in batches]
+
+
+def cells(data, pipe, text_stores):
+  """Returns how often each token of each document came, and checks fields.
+
+  Every batch is read and compared with the documents, one row at a time.
+  """
+  eos = 1
+  seen = {
+    name: [np.zeros(len(own) + 1 if len(own) else 0, int) for own in documents]
+    for name, (_, documents) in text_stores.items()
+  }
+  for step in range(pipe.num_steps):
+    name, bucket = pipe.bucket_of(step)
+    batch, spans = pipe.batch(step), pipe.plan(step)
+    assert batch["tokens"].shape == (256 // int(bucket), int(bucket))
+    real = batch["source_id"] >= 0
+    assert set(batch["source_id"][real]) == {pipe.source_names.index(name)}
+    assert spans.num_rows == len(real)
+    for i in range(len(spans)):
+      row = int(spans.row[i])
+      assert spans.column[i] == 0
+      document = int(spans.document[i])
+      whole = [*text_stores[name][1][document].tolist(), eos]
+      low, size = int(spans.start[i]), int(spans.length[i])
+      own = whole[low : low + size]
+      assert batch["tokens"][row, :size].tolist() == own
+      assert (batch["tokens"][row, size:] == 0).all()
+      assert (
+        batch["segment_ids"][row] == (np.arange(int(bucket)) < size)
+      ).all()
+      assert (batch["positions"][row, :size] == np.arange(size)).all()
+      trained = np.arange(int(bucket)) < size - 1
+      assert (batch["loss_mask"][row] == trained).all()
+      assert batch["document_id"][row].tolist() == [document]
+      seen[name][document][low : low + size] += 1
+    for row in np.flatnonzero(~real):
+      assert not batch["loss_mask"][row].any()
+      assert not batch["segment_ids"][row].any()
+      assert batch["document_id"][row] == -1
+  return seen
+
+
+@pytest.mark.parametrize("assign", ["least_waste", "powers_of_two"])
+def test_padded_epochs_hold_every_token_of_every_document_once_each(
+  text, text_stores, assign
+):
+  data = changed(text, remainder="pad", buckets__assign=assign)
+  pipe = pipeline.build(data)
+  for own in cells(data, pipe, text_stores).values():
+    assert all((count == 2).all() for count in own)
+
+
+def test_dropped_remainders_leave_tokens_out_and_repeat_none(text, text_stores):
+  pipe = pipeline.build(text)
+  for own in cells(text, pipe, text_stores).values():
+    assert all((count <= 2).all() for count in own)
+    assert sum(count.sum() for count in own) > 0
+  padded = pipeline.build(changed(text, remainder="pad"))
+  assert pipe.num_steps < padded.num_steps
+
+
+def test_a_document_is_in_the_smallest_bucket_that_holds_it(text, text_stores):
+  pipe = pipeline.build(changed(text, remainder="pad", epochs=1))
+  for step in range(pipe.num_steps):
+    _, bucket = pipe.bucket_of(step)
+    spans = pipe.plan(step)
+    smaller = [n for n in LENGTHS if n < int(bucket)]
+    assert (spans.length > max(smaller, default=0)).all()
+
+
+def test_lookahead_trains_on_the_token_after_a_cut(text, text_stores):
+  pipe = pipeline.build(changed(text, lookahead=True))
+  cut = 0
+  for step in range(pipe.num_steps):
+    name, bucket = pipe.bucket_of(step)
+    batch, spans = pipe.batch(step), pipe.plan(step)
+    for i in range(len(spans)):
+      whole = [*text_stores[name][1][int(spans.document[i])].tolist(), 1]
+      end = int(spans.start[i] + spans.length[i])
+      row = int(spans.row[i])
+      if end < len(whole):
+        cut += 1
+        assert batch["next_token"][row] == whole[end]
+        assert batch["loss_mask"][row].all()
+      else:
+        assert batch["next_token"][row] == 0
+  assert cut
+
+
+def test_the_next_batch_after_restoring_at_any_step_is_the_same(text):
+  pipe = pipeline.build(text)
+  wanted = [
+    testing_batches.batch_sha256(pipe.batch(step))
+    for step in range(pipe.num_steps)
+  ]
+  with chomp_data.make_iterator(text) as it:
+    states = [it.get_state()]
+    for batch in it:
+      assert testing_batches.batch_sha256(batch) == wanted[it.step - 1]
+      states.append(it.get_state())
+    assert it.step == pipe.num_steps
+  with chomp_data.make_iterator(text) as it:
+    for step in range(0, pipe.num_steps, 7):
+      it.set_state(states[step])
+      assert hashes([next(it)]) == [wanted[step]]
+
+
+@pytest.mark.parametrize("worker_count", [1, 3])
+def test_the_stream_does_not_depend_on_workers(text, worker_count):
+  pipe = pipeline.build(text)
+  wanted = hashes(pipe.batch(step) for step in range(pipe.num_steps))
+  loader = pipe.data_loader(worker_count=worker_count)
+  assert hashes(loader) == wanted
+
+
+def test_a_state_holds_the_histogram_and_a_wrong_one_is_refused(text):
+  with chomp_data.make_iterator(text) as it:
+    for _ in range(9):
+      next(it)
+    state = it.get_state()
+    record = json.loads(state)
+    counted = collections.defaultdict(collections.Counter)
+    pipe = pipeline.build(text)
+    for step in range(9):
+      name, bucket = pipe.bucket_of(step)
+      counted[name][bucket] += int((pipe.samples(step) >= 0).sum())
+    assert record["histogram"] == counted
+    spans = pipe.plan(0, 9)
+    for number, name in enumerate(pipe.source_names):
+      own = record["accounts"][name]
+      assert own["tokens"] == spans.length[spans.source == number].sum()
+      assert own["rows"] == sum(counted[name].values())
+    del record["digest"]
+    record["histogram"]["code"]["16"] += 1
+    record["digest"] = state_lib.digest(record)
+    with pytest.raises(state_lib.StateError, match=r"histogram\.code\.16"):
+      it.set_state(json.dumps(record).encode())
+    it.set_state(state)
+    assert it.step == 9
+
+
+def test_another_bucket_or_weight_is_named_when_a_state_is_restored(text):
+  with chomp_data.make_iterator(text) as it:
+    next(it)
+    state = it.get_state()
+  for fields, path in (
+    ({"buckets__tokens_per_batch": 512}, r"buckets\.batch_sizes\.16"),
+    ({"buckets__assign": "powers_of_two"}, "assign"),
+    ({"mix__weights": {"notes": 0.5, "code": 0.5}}, r"mix\.stages\.0\.code"),
+    ({"sources__code__shuffle__seed": 12}, r"sources\.code\.shuffle_seed"),
+  ):
+    other = chomp_data.make_iterator(changed(text, **fields))
+    with pytest.raises(state_lib.StateError, match=path):
+      other.set_state(state)
+
+
+def test_a_curriculum_gets_another_stage_and_goes_on(text):
+  stages = [(0, {"8": 1, "16": 1, "32": 1, "64": 1})]
+  data = changed(text, epochs=None, buckets__stages=stages)
+  later = changed(text, epochs=None, buckets__stages=[*stages, (20, {"64": 1})])
+  with chomp_data.make_iterator(data) as it:
+    first = hashes(next(it) for _ in range(12))
+    state = it.get_state()
+  pipe = pipeline.build(later)
+  assert first == hashes(pipe.batch(step) for step in range(12))
+  with chomp_data.make_iterator(later) as it:
+    it.set_state(state)
+    assert next(it)["tokens"].shape == pipe.batch(12)["tokens"].shape
+  assert {pipe.bucket_of(step)[1] for step in range(20, 40)} == {"64"}
+  late = changed(text, epochs=None, buckets__stages=[*stages, (5, {"64": 1})])
+  with pytest.raises(state_lib.StateError, match=r"buckets\.stages\.5\.64"):
+    chomp_data.make_iterator(late).set_state(state)
+
+
+def test_a_datasets_order_does_not_depend_on_other_datasets(text):
+  both = pipeline.build(text)
+  alone = changed(text)
+  del alone["sources"]["notes"], alone["mix"]
+  alone = pipeline.build(alone)
+  own = [
+    both.samples(step).tolist()
+    for step in range(both.num_steps)
+    if both.bucket_of(step)[0] == "code"
+  ]
+  assert own == [alone.samples(s).tolist() for s in range(alone.num_steps)]
+
+
+def test_the_order_of_keys_decides_nothing(text):
+  turned = changed(text)
+  turned["sources"] = dict(reversed(text["sources"].items()))
+  turned["mix"] = {"weights": {"code": 0.75, "notes": 0.25}}
+  one, other = pipeline.build(text), pipeline.build(turned)
+  assert one.fingerprint == other.fingerprint
+  assert hashes(one.batch(s) for s in range(20)) == hashes(
+    other.batch(s) for s in range(20)
+  )
+
+
+def test_a_batch_format_and_no_eos_labels_come_from_the_same_transforms(text):
+  data = changed(text, batch_format="maxtext", train_on_eos=False)
+  canonical = pipeline.build(text).batch(3)
+  batch = pipeline.build(data).batch(3)
+  assert batch["inputs"].tolist() == canonical["tokens"].tolist()
+  trained = batch["targets_segmentation"] > 0
+  assert trained.any()
+  assert not (batch["targets"][trained] == 1).any()
+
+
+def test_the_log_says_which_shapes_will_come(text):
+  described = pipeline.build(text).describe()
+  for bucket in ("8: [32, 8]", "16: [16, 16]", "64: [4, 64]"):
+    assert bucket in described
+  assert "padding" in described
+
+
+def test_one_line_of_datasets_weighs_samples(text, text_stores):
+  data = changed(text)
+  paths = {name: path for name, (path, _) in text_stores.items()}
+  data["dataset_mix"] = f"{paths['notes']}:0.5 {paths['code']}:0.5"
+  del data["mix"]
+  pipe = pipeline.build(data)
+  assert set(pipe.source_names) == {"notes", "code"}
+  assert "by samples" in pipe.describe()
+
+
+def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
+  text, monkeypatch, tmp_path
+):
+  from chomp_data.bucketed import piece_index
+
+  wanted = pipeline.build(text)
+  monkeypatch.setattr(piece_index, "_KEPT_ON_DISK", 1)
+  monkeypatch.setattr(piece_index, "_PASS_DOCUMENTS", 7)
+  monkeypatch.setattr(piece_index, "_BLOCK_BITS", 3)
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  for _ in range(2):
+    pipe = pipeline.build(text)
+    again = pickle.loads(pickle.dumps(pipe.batch_source()))
+    for step in range(0, wanted.num_steps, 5):
+      assert hashes([again[step]]) == hashes([wanted.batch(step)])
+
+
+@pytest.mark.parametrize(
+  ("fields", "words"),
+  [
+    ({"buckets__kind": "size"}, ["buckets.kind", "'length' or 'resolution'"]),
+    ({"buckets__lengths": (16, 8)}, ["buckets.lengths", "rising"]),
+    (
+      {"buckets__tokens_per_batch": 100},
+      ["tokens_per_batch", "multiple of every length", "got 100", "8, 16"],
+    ),
+    (
+      {"buckets__assign": "powers_of_two", "buckets__lengths": (8, 24)},
+      ["powers of two", "got 24"],
+    ),
+    (
+      {"buckets__stages": [(0, {"8": 1, "48": 1})]},
+      ["stages[0]", "'48'", "8, 16, 32, 64"],
+    ),
+    (
+      {"buckets__stages": [(0, {"8": 1, "16": 1, "32": 1})]},
+      ["every bucket in some stage", "got none for 64"],
+    ),
+    ({"seq_len": 32}, ["`config.data.seq_len` is not a known field"]),
+    ({"mix__unit": "pixels"}, ["mix.unit", "'tokens', 'samples'"]),
+    ({"sources__code__rows__kind": "bin"}, ["rows.kind` is not a known"]),
+    ({"sources__code__store": ""}, ["sources.code.store"]),
+    (
+      {"lookahead": True, "batch_format": "chomp"},
+      ["config.data.lookahead", "'chomp'"],
+    ),
+    (
+      {
+        "buckets__lengths": (8, 16, 32, 64, 4096),
+        "buckets__tokens_per_batch": 4096,
+      },
+      ["bucket '4096'", "got none"],
+    ),
+    (
+      {"buckets__tokens_per_batch": 16384},
+      ["bucket '64' of dataset 'code'", "global batch of 256", "remainder"],
+    ),
+  ],
+)
+def test_bad_input_is_one_clear_error(text, fields, words):
+  with pytest.raises(schema.ConfigError) as error:
+    pipeline.build(changed(text, **fields))
+  for word in words:
+    assert word in str(error.value)
+
+
+def test_a_source_that_hardly_comes_is_an_error(text):
+  with pytest.raises(schema.ConfigError, match="serve every source"):
+    pipeline.build(
+      changed(
+        text,
+        epochs=1,
+        mix__weights={"notes": 1e-9, "code": 1},
+        mix__exhaustion="first_exhausted",
+      )
+    )
+
+
+def test_a_store_that_has_eos_gets_no_second_one(text, tmp_path):
+  testing_stores.make_store(tmp_path / "store", [[5, 6, 1]] * 9, adds_eos=True)
+  data = changed(text, sources__code__store=str(tmp_path / "store"))
+  with pytest.raises(schema.ConfigError, match="code.rows.add_eos"):
+    pipeline.build(data)

@@ -1,0 +1,585 @@
+"""Mixtures through every layer: workers, processes, states, stages."""
+
+import collections
+import json
+import re
+
+from absl import logging
+import grain
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.loading import checkpoint
+from chomp_data.loading import state as state_lib
+from chomp_data.reference import by_source
+from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import stores as testing_stores
+from tests.loading import sharding_test
+
+BLOCK = {"kind": "block", "window_blocks": 2}
+# Layouts differ: the filler of `bins` is EOS.
+ROWS = {
+  "bins": (
+    {
+      "kind": "bin",
+      "packing_buffer_docs": 4,
+      "add_eos": True,
+      "filler": "eos",
+    },
+    BLOCK,
+  ),
+  "splice": (
+    {"kind": "multi_splice", "num_docs": 5, "content_length": 20},
+    {"kind": "full"},
+  ),
+  "stream": ({"kind": "sequential"}, {**BLOCK, "io_block_size": 4}),
+}
+STAGES = [
+  (0, {"bins": 2, "stream": 1}),
+  (5, {"bins": 1, "stream": 1, "splice": 0.5}),
+  (17, {"stream": 1, "splice": 2}),
+  (23, {"bins": 1, "stream": 3}),
+]
+MIXES = {
+  "balanced": {"epochs": None},
+  "staged": {"mix": {"stages": STAGES}, "epochs": None},
+  "weighted": {
+    "mix": {
+      "kind": "weighted",
+      "weights": {"bins": 0.6, "splice": 0.3, "stream": 0.1},
+    },
+    "remainder": "pad",
+    "max_epochs": {"splice": 2},
+  },
+  "first_exhausted": {
+    "mix": {"exhaustion": "first_exhausted", "unit": "loss_tokens"},
+    "remainder": "pad",
+  },
+}
+# Steps looked at where a run has no end.
+STEPS = 30
+
+
+@pytest.fixture(scope="session")
+def paths(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  root = tmp_path_factory.mktemp("mix")
+  out = {}
+  for name, mean in (("bins", 30), ("splice", 60), ("stream", 90)):
+    lengths = rng.integers(1, 2 * mean, size=30)
+    documents = [rng.integers(3, 250, size=n) for n in lengths]
+    testing_stores.make_store(root / name, documents)
+    out[name] = str(root / name)
+  return out
+
+
+def config(paths, names=tuple(ROWS), max_epochs=None, **changes):
+  sources = {
+    name: {
+      "store": paths[name],
+      "rows": ROWS[name][0],
+      "shuffle": ROWS[name][1],
+    }
+    for name in names
+  }
+  for name, epochs in (max_epochs or {}).items():
+    sources[name]["max_epochs"] = epochs
+  return {
+    "seq_len": 32,
+    "global_batch_size": 8,
+    "seed": 3,
+    "epochs": 1,
+    "document_id": True,
+    "lookahead": True,
+    "mix": {},
+    "sources": sources,
+    **changes,
+  }
+
+
+@pytest.fixture(params=MIXES)
+def mixed(request, paths):
+  return config(paths, **MIXES[request.param])
+
+
+def hashes(iterator, count):
+  return [
+    testing_batches.batch_sha256(batch)
+    for batch, _ in zip(iterator, range(count), strict=False)
+  ]
+
+
+def num_steps(pipe):
+  return STEPS if pipe.num_steps is None else pipe.num_steps
+
+
+def every_batch(pipe):
+  steps = range(num_steps(pipe))
+  return [testing_batches.batch_sha256(pipe.batch(step)) for step in steps]
+
+
+@pytest.mark.parametrize(
+  ("name", "workers"),
+  [*((name, 0) for name in MIXES), ("staged", 1), ("weighted", 2)],
+)
+def test_batches_do_not_depend_on_workers(paths, name, workers):
+  data = config(paths, **MIXES[name], worker_count=workers)
+  wanted = every_batch(pipeline.build(data))
+  assert len(wanted) > 10
+  with pipeline.make_iterator(data) as it:
+    assert hashes(it, len(wanted)) == wanted
+
+
+def test_batches_do_not_depend_on_processes(paths, tmp_path):
+  data = config(paths, **MIXES["weighted"])
+  steps = sharding_test.run(data, "interleaved", 2, tmp_path)
+  sharding_test.check(data, steps, 0, pipeline.build(data).num_steps)
+
+
+@pytest.mark.parametrize("processes", [2, 8])
+def test_processes_hold_the_rows_of_the_global_batch(mixed, processes):
+  pipe = pipeline.build(mixed)
+  size = pipe.global_batch_size
+  last = num_steps(pipe) - 1
+  for rows in np.split(np.arange(size), processes):
+    source = pipe.batch_source(rows, group_steps=4)
+    for step in (0, 6, last - 1, last):
+      batch = pipe._plan.read(pipe.plan(step))
+      own = source[step]
+      assert own.keys() == batch.keys()
+      for field, value in own.items():
+        np.testing.assert_array_equal(value, batch[field][rows], field)
+
+
+def test_a_state_restores_at_every_step(mixed):
+  wanted = every_batch(pipeline.build(mixed))
+  states = []
+  with pipeline.make_iterator(mixed) as it:
+    for _ in wanted:
+      states.append(it.get_state())
+      next(it)
+    for step, state in enumerate(states):
+      it.set_state(state)
+      assert testing_batches.batch_sha256(next(it)) == wanted[step]
+      if step % 7 == 0:  # A second resume, later in the resumed run.
+        again = it.get_state()
+        rest = hashes(it, len(wanted) - step - 1)
+        it.set_state(again)
+        assert hashes(it, len(rest)) == rest == wanted[step + 1 :]
+
+
+def test_stock_grain_restores_at_every_step(mixed):
+  pipe = pipeline.build(mixed)
+  wanted = every_batch(pipe)
+  loader = iter(pipe.data_loader())
+  states = []
+  for _ in wanted:
+    states.append(loader.get_state())
+    next(loader)
+  for step in range(0, len(wanted), 3):
+    again = iter(pipeline.build(mixed).data_loader())
+    again.set_state(states[step])
+    assert hashes(again, len(wanted) - step) == wanted[step:]
+
+
+@pytest.mark.parametrize("name", ["staged", "weighted"])
+def test_orbax_restores_ours_and_grains_own_handler(paths, name, tmp_path):
+  mixed = config(paths, **MIXES[name])
+  pipe = pipeline.build(mixed)
+  wanted = every_batch(pipe)
+  loader = iter(pipe.data_loader())
+  with (
+    pipeline.make_iterator(mixed) as it,
+    ocp.CheckpointManager(tmp_path / "c") as manager,
+  ):
+    for _ in range(7):
+      next(it)
+      next(loader)
+    manager.save(
+      7,
+      args=ocp.args.Composite(
+        input=checkpoint.InputSave(it),
+        grain=grain.checkpoint.CheckpointSave(loader),
+      ),
+    )
+    manager.wait_until_finished()
+    fresh = iter(pipeline.build(mixed).data_loader())
+    with pipeline.make_iterator(mixed) as again:
+      manager.restore(
+        7,
+        args=ocp.args.Composite(
+          input=checkpoint.InputRestore(again),
+          grain=grain.checkpoint.CheckpointRestore(fresh),
+        ),
+      )
+      assert hashes(again, len(wanted) - 7) == wanted[7:]
+    assert hashes(fresh, len(wanted) - 7) == wanted[7:]
+
+
+def documents_seen(pipe, steps):
+  """Counts (source, document, start, length, column) over steps."""
+  spans = pipe.plan(0, steps)
+  values = (
+    spans.source,
+    spans.document,
+    spans.start,
+    spans.length,
+    spans.column,
+  )
+  return collections.Counter(zip(*(v.tolist() for v in values), strict=True))
+
+
+def test_the_last_batch_is_padded_and_no_row_is_lost(paths):
+  data = config(paths, remainder="pad", lookahead=False)
+  pipe = pipeline.build(data)
+  rows = sum(len(own) for own in pipe.sources.values())
+  real = rows % 8
+  assert real
+  assert pipe.num_steps == rows // 8 + 1
+  last = pipe.batch(pipe.num_steps - 1)
+  assert (last["source_id"] >= 0).tolist() == [True] * real + [False] * (
+    8 - real
+  )
+  # As the first source has it, whichever rows a process holds.
+  filler = pipe.sources["bins"].layout.filler_id
+  assert (last["tokens"][real:] == filler).all()
+  assert not last["loss_mask"][real:].any()
+  assert not last["segment_ids"][real:].any()
+  assert (last["document_id"][real:] == -1).all()
+  expected = collections.Counter()
+  for number, own in enumerate(pipe.mix.ordered().values()):
+    spans = own.plan(np.arange(len(own)))
+    values = (spans.document, spans.start, spans.length, spans.column)
+    expected.update(
+      (number, *span)
+      for span in zip(*(v.tolist() for v in values), strict=True)
+    )
+  assert documents_seen(pipe, pipe.num_steps) == expected
+  # Dropped, it is the same run less its last batch.
+  dropped = pipeline.build({**data, "remainder": "drop"})
+  assert dropped.num_steps == rows // 8
+  assert not documents_seen(dropped, dropped.num_steps) - expected
+  for step in range(dropped.num_steps):
+    np.testing.assert_array_equal(
+      dropped.batch(step)["tokens"], pipe.batch(step)["tokens"]
+    )
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "interleaved"])
+def test_no_process_always_gets_the_same_sources(paths, layout):
+  """Rows of one length in a fixed turn: each process must see all of them."""
+  names = [f"s{i}" for i in range(4)]
+  data = config(paths, ["stream"])
+  data["sources"] = dict.fromkeys(names, data["sources"]["stream"])
+  pipe = pipeline.build({**data, "epochs": None, "document_id": False})
+  batches = [pipe.plan(step).row_source() for step in range(300)]
+  sources = np.stack(batches)
+  # In turn, as all rows are alike: two of each source in every batch.
+  assert (np.sort(sources, axis=1) == np.repeat(np.arange(4), 2)).all()
+  rows = np.arange(8).reshape(4, 2)
+  if layout == "interleaved":
+    rows = np.arange(8).reshape(2, 4).T
+  for own in rows:
+    given = np.bincount(sources[:, own].reshape(-1), minlength=4)
+    # 150 of 600 on average, with a deviation of about 10.
+    assert given.min() > 100, given
+    assert given.max() < 200, given
+
+
+def resumed(data, record, **changes):
+  """Returns a new run that starts from a record's offsets."""
+  mix = {**data["mix"], **changes, "resume_state": record["resume_state"]}
+  return pipeline.build({**data, "mix": mix})
+
+
+def rows_in_order(pipe, steps):
+  """Returns each source's rows of the first steps, batches of one row."""
+  out = {name: [] for name in pipe.source_names}
+  names = pipe.source_names
+  for step in range(steps):
+    batch = pipe.batch(step)
+    own = out[names[int(batch["source_id"][0])]]
+    own.append((batch["tokens"].tobytes(), batch["loss_mask"].tobytes()))
+  return out
+
+
+@pytest.mark.parametrize("step", [0, 1, 7, 40, 77])
+@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
+def test_a_new_run_goes_on_where_the_old_one_was(paths, unit, step):
+  data = config(
+    paths,
+    epochs=None,
+    global_batch_size=1,
+    mix={"unit": unit, "weights": {"bins": 2, "splice": 1, "stream": 0.7}},
+  )
+  old = pipeline.build(data)
+  new = resumed(data, old.accounts.record(step))
+  for now in range(60):
+    one, other = old.batch(step + now), new.batch(now)
+    for field, value in one.items():
+      np.testing.assert_array_equal(value, other[field], field)
+  assert new.accounts.record(9) == old.accounts.record(step + 9)
+  assert new.mix.consumed(9) == old.mix.consumed(step + 9)
+
+
+def test_a_new_run_goes_on_in_every_source_whatever_its_weights(paths):
+  data = config(paths, epochs=None, global_batch_size=1, mix={"stages": STAGES})
+  old = pipeline.build(data)
+  record = old.accounts.record(20)
+  begun = {n: own.rows for n, own in old.mix.consumed(20).items()}
+  assert min(begun.values()) > 1
+  new = resumed(
+    data, record, stages=[(0, {"bins": 1, "stream": 5, "splice": 2})]
+  )
+  found = rows_in_order(new, 60)
+  for name, part in new.mix.ordered().items():
+    count = len(found[name])
+    assert count > 3
+    rows = np.arange(begun[name], begun[name] + count)
+    fields = part.rows.read(part.plan(rows), ("next_token",))
+    assert found[name] == [
+      (fields["tokens"][i].tobytes(), fields["loss_mask"][i].tobytes())
+      for i in range(count)
+    ]
+
+
+def test_a_finite_run_that_is_resumed_gives_what_is_left(paths):
+  data = config(paths, global_batch_size=1)
+  old = pipeline.build(data)
+  new = resumed(data, old.accounts.record(33))
+  assert new.num_steps == old.num_steps - 33
+  last = new.num_steps - 1
+  np.testing.assert_array_equal(
+    new.batch(last)["tokens"], old.batch(old.num_steps - 1)["tokens"]
+  )
+
+
+def test_a_source_that_has_given_nothing_starts_at_the_level(paths):
+  """It does not dominate until it has caught up (a risk of seed 001)."""
+  data = config(
+    paths,
+    epochs=None,
+    mix={"stages": [(0, {"bins": 1, "stream": 1}), (90, {"splice": 1})]},
+  )
+  record = pipeline.build(data).accounts.record(40)
+  offsets = {own["spec"]: own for own in record["resume_state"]["datasets"]}
+  assert offsets["splice"] == {
+    "spec": "splice",
+    "row_offset": 0,
+    "token_offset": 0,
+  }
+  equal = [(0, dict.fromkeys(ROWS, 1))]
+  new = resumed(data, record, stages=equal)
+  del offsets["splice"]
+  left_out = {"resume_state": {"datasets": list(offsets.values())}}
+  for pipe in (new, resumed(data, left_out, stages=equal)):
+    consumed = pipe.mix.consumed(6)
+    units = {n: own.units for n, own in consumed.items()}
+    began = {n: own.units for n, own in pipe.mix.consumed(0).items()}
+    given = [units[n] - began[n] for n in ROWS]
+    assert max(given) - min(given) <= 2 * 32, given
+
+
+def test_unknown_specs_are_preserved_and_left_alone(paths):
+  data = config(paths, epochs=None)
+  record = {
+    "resume_state": {
+      "datasets": [
+        {"spec": "retired", "row_offset": 123, "token_offset": 456},
+        {"spec": "stream", "row_offset": 5, "token_offset": 160},
+        {"spec": "older", "row_offset": 9},
+      ]
+    }
+  }
+  new = resumed(data, record)
+  with pipeline.make_iterator(new) as it:
+    next(it)
+    found = json.loads(it.get_state())["resume_state"]["datasets"]
+  assert found[-2:] == [
+    {"spec": "retired", "row_offset": 123, "token_offset": 456},
+    {"spec": "older", "row_offset": 9, "token_offset": 0},
+  ]
+  own = {entry["spec"]: entry for entry in found[:-2]}
+  assert own.keys() == ROWS.keys()
+  consumed = new.mix.consumed(1)
+  for name, entry in own.items():
+    assert entry["row_offset"] == consumed[name].rows
+    assert entry["token_offset"] == consumed[name].units
+
+
+@pytest.mark.parametrize("given", [{}, {"token_offset": None}])
+def test_missing_token_offsets_are_derived_from_rows(paths, given):
+  data = config(paths, epochs=None)
+  old = pipeline.build(data)
+  record = old.accounts.record(11)
+  whole = resumed(data, record)
+  bare = [
+    {"spec": own["spec"], "row_offset": own["row_offset"], **given}
+    for own in record["resume_state"]["datasets"]
+  ]
+  derived = resumed(data, {"resume_state": {"datasets": bare}})
+  assert derived.fingerprint == whole.fingerprint
+  for step in range(10):
+    np.testing.assert_array_equal(
+      derived.batch(step)["tokens"], whole.batch(step)["tokens"]
+    )
+
+
+def test_an_offset_beyond_what_a_source_gives_is_refused(paths):
+  data = config(paths)
+  rows = len(pipeline.build(data).sources["stream"])
+  record = {
+    "resume_state": {"datasets": [{"spec": "stream", "row_offset": rows + 1}]}
+  }
+  with pytest.raises(schema.ConfigError) as caught:
+    resumed(data, record)
+  message = str(caught.value)
+  assert "config.data.mix" in message
+  assert f"at most {rows} rows" in message
+  assert str(rows + 1) in message
+
+
+def state_at(data, step):
+  with pipeline.make_iterator(data) as it:
+    for _ in range(step):
+      next(it)
+    return it.get_state()
+
+
+def staged(paths, stages, **changes):
+  names = sorted({n for _, weights in stages for n in weights})
+  return config(paths, names, epochs=None, mix={"stages": stages}, **changes)
+
+
+FUTURES = {
+  "appended": [*STAGES[:2], (12, {"bins": 1, "splice": 1})],
+  "with a new source": [STAGES[0], (9, {"bins": 1, "splice": 1})],
+  "from this step on": [STAGES[0], (8, {"bins": 5, "stream": 1})],
+  "dropped": STAGES[:1],
+}
+
+
+@pytest.mark.parametrize("what", FUTURES)
+def test_a_state_goes_on_under_another_future(paths, what):
+  stages = FUTURES[what]
+  now = [*STAGES[:1], (10, {"bins": 1, "stream": 2})]
+  if what == "appended":
+    now = STAGES[:2]
+  state = state_at(staged(paths, now), 8)
+  data = staged(paths, stages)
+  pipe = pipeline.build(data)
+  with pipeline.make_iterator(data) as it:
+    it.set_state(state)
+    assert hashes(it, 10) == [
+      testing_batches.batch_sha256(pipe.batch(step)) for step in range(8, 18)
+    ]
+
+
+PASTS = {
+  "another weight": (
+    [(0, {"bins": 3, "stream": 1}), *STAGES[1:3]],
+    ["mix.stages.0.bins: state has '2', config has '3'"],
+  ),
+  "a stage in the past": (
+    [STAGES[0], (3, {"bins": 1, "stream": 1}), *STAGES[1:3]],
+    ["mix.stages.3.bins: state has '(absent)', config has '1'"],
+  ),
+  "a stage moved": (
+    [STAGES[0], (6, STAGES[1][1]), STAGES[2]],
+    ["mix.stages.5.bins: state has '1'", "mix.stages.6.bins: state has '(abs"],
+  ),
+  "a stage left out": (
+    [STAGES[0], STAGES[2]],
+    ["mix.stages.5.splice: state has '1/2', config has '(absent)'"],
+  ),
+}
+
+
+@pytest.mark.parametrize("what", PASTS)
+def test_a_state_of_another_past_is_refused_with_the_stage(paths, what):
+  stages, lines = PASTS[what]
+  state = state_at(staged(paths, STAGES[:3]), 8)
+  with pipeline.make_iterator(staged(paths, stages)) as it:
+    with pytest.raises(state_lib.StateError) as caught:
+      it.set_state(state)
+    for line in lines:
+      assert line in str(caught.value)
+    assert "mix.stages.17" not in str(caught.value)
+
+
+def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
+  """Rows and tokens of every spec, in the checkpoint, as they were counted."""
+  data = config(paths, epochs=None)
+  names = list(ROWS)
+  rows, tokens = collections.Counter(), collections.Counter()
+  with (
+    pipeline.make_iterator(data) as it,
+    ocp.CheckpointManager(tmp_path / "c") as manager,
+  ):
+    for step in range(9):
+      next(it)
+      spans = it._source._plan.plan(step)
+      order = it._source._plan.sources
+      for number, name in enumerate(order):
+        own = spans.source == number
+        rows[name] += len(np.unique(spans.row[own]))
+        tokens[name] += int(spans.length[own].sum())
+    manager.save(9, args=ocp.args.Composite(input=checkpoint.InputSave(it)))
+    manager.wait_until_finished()
+    saved = json.loads(it.get_state())["resume_state"]
+    assert sorted(saved["datasets"], key=lambda own: own["spec"]) == [
+      {"spec": n, "row_offset": rows[n], "token_offset": tokens[n]}
+      for n in sorted(names)
+    ]
+    with pipeline.make_iterator(data) as again:
+      manager.restore(
+        9, args=ocp.args.Composite(input=checkpoint.InputRestore(again))
+      )
+      assert json.loads(again.get_state())["resume_state"] == saved
+
+
+def test_seed_001_positions_are_logged_by_source(paths, caplog):
+  pipe = pipeline.build(config(paths, epochs=None))
+  log = by_source.SourceLog(pipe)
+  for step in range(12):
+    batch = pipe.batch(step)
+    log.add(
+      {
+        "source_id": batch["source_id"],
+        "row_nll": batch["loss_mask"].sum(axis=1) * 2.0,
+        "row_tokens": batch["loss_mask"].sum(axis=1),
+      }
+    )
+  found = log.take(12)
+  accounts = pipe.accounts.at(12)
+  for line in by_source.lines(found):
+    logging.info("%s", line)
+    own = re.search(r"source (\w+): rows ([\d,]+), tokens ([\d,]+)", line)
+    account = accounts[own[1]]
+    assert int(own[2].replace(",", "")) == account.rows
+    assert int(own[3].replace(",", "")) == account.tokens
+  assert set(found) == set(ROWS)
+  for own in found.values():
+    assert own["loss"] == pytest.approx(2)
+    assert own["intended_share"] == pytest.approx(1 / 3)
+    # Within a row of a third of 12 batches.
+    assert own["share"] == pytest.approx(1 / 3, abs=32 / (12 * 8 * 25))
+
+
+@pytest.mark.parametrize("field", ["rows", "tokens"])
+def test_a_state_that_counts_otherwise_than_the_plan_is_refused(paths, field):
+  data = config(paths, epochs=None)
+  record = json.loads(state_at(data, 5))
+  record["accounts"]["stream"][field] += 1
+  count = record["accounts"]["stream"][field]
+  del record["digest"]
+  record["digest"] = state_lib.digest(record)
+  wrong = rf"accounts\.stream\.{field}: state has {count}, plan {count - 1}"
+  with (
+    pipeline.make_iterator(data) as it,
+    pytest.raises(state_lib.StateError, match=wrong),
+  ):
+    it.set_state(json.dumps(record).encode())

@@ -1,0 +1,170 @@
+"""prepare --meta_key: a string or a number of each document in the store."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import stores
+from chomp_data.prepare import errors
+from chomp_data.prepare import parts
+
+TOOL = pathlib.Path(__file__).parents[2] / "tools" / "prepare.py"
+
+LINES = [
+  {"text": "one", "topic": "law"},
+  {"text": "", "topic": "left out"},
+  {"text": "three", "topic": "日本", "id": "c"},
+  {"text": "four", "topic": 4},
+  {"text": "five", "topic": 0.5},
+]
+
+
+@pytest.fixture
+def lines(tmp_path):
+  """Writes objects as JSONL and returns the path."""
+
+  def write(*records, name="x.jsonl"):
+    path = tmp_path / name
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+  return write
+
+
+def kept(store):
+  return store.document_meta(np.arange(store.num_documents))
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("shard_bytes", [1, 2**20])
+def test_each_document_keeps_its_value(lines, prepare, workers, shard_bytes):
+  lines(*LINES)
+  second = lines({"text": "six", "topic": "law"}, name="y.jsonl")
+  store, _ = prepare(
+    second.parent,
+    meta_key="topic",
+    workers=workers,
+    shard_bytes=shard_bytes,
+  )
+  assert kept(store) == ["law", "日本", "4", "0.5", "law"]
+  assert store.document_id(1) == "c"
+  assert store.manifest.prepared["meta_key"] == "topic"
+  stores.verify_store(store.path)
+
+
+def test_many_documents_keep_theirs_across_batches(lines, prepare, monkeypatch):
+  monkeypatch.setattr(parts, "_BATCH_TEXTS", 3)
+  monkeypatch.setattr(parts, "_READ_TOKENS", 7)
+  records = [{"text": "x" * (i % 5), "n": i} for i in range(40)]
+  store, _ = prepare(lines(*records), meta_key="n")
+  assert kept(store) == [str(i) for i in range(40) if i % 5]
+
+
+def test_a_missing_value_is_an_error_or_what_stands_for_it(lines, prepare):
+  path = lines({"text": "a", "t": "x"}, {"text": "b"}, {"text": "c", "t": None})
+  with pytest.raises(
+    errors.PrepareError, match=r"x\.jsonl:2 must have a value under 't'.*text"
+  ):
+    prepare(path, meta_key="t")
+  assert kept(prepare(path, meta_key="t", meta_default="")[0]) == ["x", "", ""]
+  store, _ = prepare(path, meta_key="t", meta_default="none", output="other")
+  assert kept(store) == ["x", "none", "none"]
+
+
+def test_text_files_have_no_value(tmp_path, prepare):
+  (tmp_path / "a.txt").write_text("text")
+  with pytest.raises(errors.PrepareError, match=r"a\.txt.*got a text file"):
+    prepare(tmp_path / "a.txt", meta_key="t")
+  store, _ = prepare(tmp_path / "a.txt", meta_key="t", meta_default="")
+  assert kept(store) == [""]
+
+
+@pytest.mark.parametrize(
+  ("value", "match"),
+  [
+    ("true", "got a bool"),
+    ("[1]", "got a list"),
+    ('{"a": 1}', "got a dict"),
+    ("NaN", "got nan"),
+    ("-Infinity", "got -inf"),
+    ('"\\ud800"', "valid Unicode"),
+  ],
+)
+def test_a_value_of_another_kind_is_named(tmp_path, prepare, value, match):
+  path = tmp_path / "x.jsonl"
+  path.write_text(f'{{"text": "a", "t": {value}}}\n')
+  with pytest.raises(errors.PrepareError, match=f"jsonl:1.*{match}"):
+    prepare(path, meta_key="t", meta_default="")
+
+
+def test_the_key_is_one_of_the_options_of_a_store(lines, prepare):
+  path = lines(*LINES)
+  plain, _ = prepare(path)
+  assert "meta_key" not in plain.manifest.prepared
+  assert not plain.has_meta
+  with pytest.raises(
+    stores.StoreError, match="meta_key: None there, 'topic' asked for"
+  ):
+    prepare(path, meta_key="topic")
+  store, written = prepare(path, meta_key="topic", overwrite=True)
+  assert written
+  assert not prepare(path, meta_key="topic")[1]
+  assert store.hash != plain.hash
+  with pytest.raises(
+    stores.StoreError, match="meta_key: 'topic' there, None asked for"
+  ):
+    prepare(path)
+  again, _ = prepare(path, overwrite=True)
+  assert again.hash == plain.hash
+
+
+@pytest.mark.parametrize(
+  ("changes", "match"),
+  [
+    ({"meta_key": ""}, "--meta_key` must not be empty"),
+    ({"meta_default": ""}, "--meta_default` must not be given without"),
+  ],
+)
+def test_bad_options_are_named(lines, prepare, changes, match):
+  with pytest.raises(errors.PrepareError, match=match):
+    prepare(lines(*LINES), **changes)
+
+
+def test_the_tool_keeps_what_groups_of_splices_read(lines, tmp_path):
+  records = [
+    {"text": f"{i:02} {'words ' * 9}", "kind": kind}
+    for i, kind in enumerate(["law", "law", "code", "law"])
+  ]
+  done = subprocess.run(
+    [
+      sys.executable,
+      str(TOOL),
+      f"--input={lines(*records)}",
+      f"--output={tmp_path / 'store'}",
+      "--meta_key=kind",
+    ],
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  rows = {
+    "kind": "multi_splice",
+    "num_docs": None,
+    "doc_select_mode": "first",
+    "group_by_meta": True,
+    "group_weights": {"code": 2},
+    "epoch_length": 45,
+  }
+  pipe = pipeline.build(
+    {
+      "seq_len": 16,
+      "global_batch_size": 5,
+      "sources": {"text": {"store": str(tmp_path / "store"), "rows": rows}},
+    }
+  )
+  assert pipe.sources["text"].quotas().tolist() == [5, 5, 30, 5]

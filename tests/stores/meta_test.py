@@ -1,0 +1,154 @@
+"""What a store keeps of each document besides its id."""
+
+import itertools
+import pathlib
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import stores
+from chomp_data.stores import manifest as manifest_lib
+from chomp_data.testing import stores as testing_stores
+
+TOKENIZER = stores.TokenizerInfo(kind="custom", sha256="0" * 64, vocab_size=9)
+META = ["law", "", "日本", "law", "1.5"]
+
+
+@pytest.fixture
+def write(tmp_path):
+  number = itertools.count()
+
+  def call(meta, compression="none", **changes):
+    count = 5 if meta is None else len(meta)
+    return stores.write_store(
+      tmp_path / f"store{next(number)}",
+      [np.arange(i % 4) for i in range(count)],
+      tokenizer_info=TOKENIZER,
+      meta=meta,
+      compression=compression,
+      chunk=4,
+      chunks_per_shard=2,
+      **changes,
+    )
+
+  return call
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_meta_comes_back_in_any_order(write, compression):
+  store = write(META, compression)
+  assert store.has_meta
+  assert store.document_meta(np.arange(5)) == META
+  assert store.document_meta([2, 0, 2]) == ["日本", "law", "日本"]
+  assert store.document_meta([]) == []
+  assert store.document_ids([4, 1]) == ["4", "1"]
+  stores.verify_store(store.path)
+  with pytest.raises(IndexError, match="got 5"):
+    store.document_meta([5])
+
+
+@hypothesis.settings(
+  max_examples=15,
+  suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
+)
+@hypothesis.given(
+  meta=st.lists(st.text(st.characters(exclude_categories=("Cs",))), min_size=1)
+)
+def test_any_strings_come_back(write, meta):
+  assert write(meta).document_meta(np.arange(len(meta))) == meta
+
+
+def test_meta_is_part_of_what_a_store_is(write):
+  hashes = [write(meta).hash for meta in (META, META, META[::-1], None)]
+  assert hashes[0] == hashes[1]
+  assert len(set(hashes)) == 3
+
+
+def test_a_store_without_meta_is_as_it_was(write):
+  """The hash of these documents before anything could be kept of them."""
+  store = write(None)
+  assert not store.has_meta
+  assert set(store.manifest.arrays) == set(manifest_lib.ARRAYS)
+  assert sorted(p.name for p in pathlib.Path(store.path).iterdir()) == [
+    "id_bytes", "id_offsets", "manifest.json", "offsets", "tokens",
+  ]  # fmt: skip
+  assert store.hash == (
+    "e337a692964a39f80daaf4cd4ae5d30a74013a5a6e59baa279b531253263e722"
+  )
+  with pytest.raises(stores.StoreError, match="--meta_key"):
+    store.document_meta([0])
+
+
+def test_a_corpus_of_records_has_no_meta(tmp_path):
+  path = testing_stores.make_array_records(tmp_path / "x", [[1, 2], [3]])
+  store = testing_stores.open_array_records(path)
+  assert not store.has_meta
+  with pytest.raises(stores.StoreError, match="--meta_key"):
+    store.document_meta([0])
+
+
+@pytest.mark.parametrize(
+  ("meta", "match"),
+  [
+    (META[:4], r"`meta` must be as many as the documents, got 4\."),
+    ([*META, "x"], r"`meta` must be as many.*got more than 5"),
+    ([*META[:4], 3], r"document meta must be a string.*got 3"),
+    ([*META[:4], "\ud800"], r"document meta must be a string of valid"),
+  ],
+)
+def test_meta_that_does_not_fit_is_refused(tmp_path, meta, match):
+  with pytest.raises(stores.StoreError, match=match):
+    stores.write_store(
+      tmp_path / "store",
+      [[1]] * 5,
+      tokenizer_info=TOKENIZER,
+      meta=meta,
+    )
+  assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.parametrize("has_meta", [False, True])
+def test_a_writer_wants_meta_exactly_where_it_was_said(tmp_path, has_meta):
+  with (
+    stores.StoreWriter(
+      tmp_path / "staging", TOKENIZER, has_meta=has_meta
+    ) as writer,
+    pytest.raises(stores.StoreError, match="`meta` must be"),
+  ):
+    writer.append(
+      np.asarray([1]), np.asarray([1]), ["a"], None if has_meta else ["b"]
+    )
+
+
+@pytest.mark.parametrize("name", manifest_lib.META_ARRAYS)
+def test_altered_meta_is_refused(write, name):
+  store = write(META)
+  file = pathlib.Path(store.path, name, "c", "0")
+  data = bytearray(file.read_bytes())
+  data[0] ^= 1
+  file.write_bytes(data)
+  fresh = stores.open_store(store.path)
+  with pytest.raises(stores.StoreError, match=name):
+    fresh.document_meta(np.arange(5))
+  with pytest.raises(stores.StoreError, match=name):
+    stores.verify_store(store.path)
+
+
+@pytest.mark.parametrize("name", manifest_lib.META_ARRAYS)
+def test_one_meta_array_alone_is_refused(write, name):
+  store = write(META)
+  manifest = store.manifest
+  arrays = {n: a for n, a in manifest.arrays.items() if n != name}
+  broken = manifest_lib.Manifest(**{**vars(manifest), "arrays": arrays})
+  with pytest.raises(stores.StoreError, match=r"`arrays`.*must be an object"):
+    manifest_lib.parse(manifest_lib.serialize(broken), "here")
+
+
+def test_a_store_with_meta_can_be_overwritten(write, tmp_path):
+  path = write(META).path
+  again = stores.write_store(
+    path, [[1]], tokenizer_info=TOKENIZER, overwrite=True
+  )
+  assert not again.has_meta
