@@ -92,7 +92,7 @@ class Setting:
 
   tokens: int = 20_000_000
   planned: tuple[int, ...] = (3, 32, 200)
-  documents: int = 100_000
+  documents: int = 50_000
   steps: tuple[int, ...] = (1_000, 10_000_000)
   rows: tuple[int, int] = (10_000_000, 100_000_000)
   corpora: tuple[int, ...] = (70_000, 20_000, 10_000)
@@ -220,67 +220,74 @@ def _sums(source: np.ndarray, lengths: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _mixture(
-  stores: Sequence[corpora.LengthsStore],
+  stores: Sequence[corpora.LengthsStore], kind: str, algorithm: str = "ffd"
 ) -> sources.MixtureSource:
-  """Returns a token-balanced mix of bin-packed, block-shuffled sources."""
-  # The fewest rows: they need no index beside the store.
-  rows = sources.BinOptions(packing_algorithm="exact")
-  return sources.MixtureSource(
-    {
-      f"s{i}": sources.ShuffledSource(
-        sources.BinSource(store, rows, seq_len=_SEQ_LEN, name=f"s{i}"),
-        sources.ShuffleOptions(kind="block"),
-        seed=0,
+  """Returns a token-balanced mix of one of `_ROWS`."""
+  parts = {}
+  for i, store in enumerate(stores):
+    name = f"s{i}"
+    if kind.startswith("bin"):
+      options = sources.BinOptions(packing_algorithm=algorithm)
+      rows = sources.BinSource(store, options, seq_len=_SEQ_LEN, name=name)
+    else:
+      rows = sources.SequentialSource(
+        store, sources.SequentialOptions(), seq_len=_SEQ_LEN, name=name
       )
-      for i, store in enumerate(stores)
-    },
-    sources.MixOptions(weights=tuple((f"s{i}", 1 + i % 7)
-                                     for i in range(len(stores)))),
+    shuffle = sources.ShuffleOptions(kind=kind.split(", ")[1])
+    parts[name] = sources.ShuffledSource(rows, shuffle, seed=0)
+  return sources.MixtureSource(
+    parts,
+    sources.MixOptions(
+      weights=tuple((name, 1 + i % 7) for i, name in enumerate(parts))
+    ),
     seed=0,
     global_batch_size=_PLANNED,
     epochs=None,
-  )  # fmt: skip
+  )
 
 
 def planning(setting: Setting, directory: pathlib.Path) -> Table:
   """Plans global batches of many sources."""
   lines = [
     [
-      "sources", "build s", "plan, ms", "low .. high", "merge alone, ms",
-      *(f"fresh at step {step:,}, ms" for step in setting.steps),
+      "rows", "sources", "build s", "plan, ms", "mean ms", "merge alone, mean",
+      *(f"anew at step {step:,}, ms" for step in setting.steps),
     ]
   ]  # fmt: skip
-  for count in setting.planned:
-    stores = [
-      corpora.LengthsStore(directory / f"s{i}", setting.documents, seed=i)
-      for i in range(count)
-    ]
-    began = time.perf_counter()
-    mix = _mixture(stores)
-    build = time.perf_counter() - began
-    steps = 20
-    plans = [_seconds(mix.plan, _rows(step)) for step in range(3 * steps)]
-    # What the merge adds to the plans of the sources.
-    locate = _mixture(stores)._merge.locate
-    merges = [_seconds(locate, _rows(step)) for step in range(3 * steps)]
-    low, median, high = np.percentile(plans[steps:], (10, 50, 90)) * 1e3
-    far = []
-    for step in setting.steps:
-      times = []
-      for _ in range(3):
-        times.append(_seconds(_mixture(stores).plan, _rows(step)))
-      far.append(f"{statistics.median(times) * 1e3:.1f}")
-    lines.append(
-      [
-        str(count),
-        f"{build:.2f}",
-        f"{median:.3f}",
-        f"{low:.3f} .. {high:.3f}",
-        f"{np.mean(merges[steps:]) * 1e3:.3f}",
-        *far,
+  for kind in ("sequential, full", "bin ffd, block"):
+    for count in setting.planned:
+      stores = [
+        corpora.LengthsStore(directory / f"s{i}", setting.documents, seed=i)
+        for i in range(count)
       ]
-    )
-  title = f"planning: {_PLANNED:,} rows of {setting.documents:,} documents each"
+      _mixture(stores, kind)  # Indexes lie beside the stores from now on.
+      began = time.perf_counter()
+      mix = _mixture(stores, kind)
+      build = time.perf_counter() - began
+      plans = [_seconds(mix.plan, _rows(step)) for step in range(60)][20:]
+      # What the merge adds to the plans of the sources.
+      locate = _mixture(stores, kind)._merge.locate
+      merges = [_seconds(locate, _rows(step)) for step in range(60)][20:]
+      far = []
+      for step in setting.steps:
+        times = [
+          _seconds(_mixture(stores, kind).plan, _rows(step)) for _ in range(5)
+        ]
+        far.append(f"{statistics.median(times) * 1e3:.1f}")
+      lines.append(
+        [
+          kind,
+          str(count),
+          f"{build:.2f}",
+          f"{statistics.median(plans) * 1e3:.2f}",
+          f"{statistics.mean(plans) * 1e3:.2f}",
+          f"{statistics.mean(merges) * 1e3:.2f}",
+          *far,
+        ]
+      )
+  title = (
+    f"planning: {_PLANNED:,} rows of sources of {setting.documents:,} documents"
+  )
   return title, lines
 
 
@@ -311,7 +318,8 @@ def memory(setting: Setting, directory: pathlib.Path) -> Table:
       stores.append(RepeatedLengths(directory / f"r{i}", documents, seed=i))
     tracemalloc.start()
     began = time.perf_counter()
-    mix = _mixture(stores)
+    # The fewest rows need no index beside a store, only sums.
+    mix = _mixture(stores, "bin, block", "exact")
     build = time.perf_counter() - began
     kept = tracemalloc.get_traced_memory()[0]
     mix.plan(_rows(0))
@@ -437,7 +445,10 @@ def processes(setting: Setting, directory: pathlib.Path) -> Table:
       )
       for name in names
     },
-    sources.MixOptions(),
+    # Nearly equal, so that a turn is always the same: no tie is drawn.
+    sources.MixOptions(
+      weights=tuple((name, 1 - i * 1e-6) for i, name in enumerate(names))
+    ),
     seed=0,
     global_batch_size=batch_size,
     epochs=None,

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 
 from chomp_data import options as options_lib
 from chomp_data import schema
 from chomp_data import sources as sources_lib
 from chomp_data import stores
+from chomp_data.sources import mixture
 
 # The source of each kind of options.
 _SOURCES: dict[type, Callable[..., sources_lib.RowSource]] = {
@@ -20,12 +22,14 @@ _SOURCES: dict[type, Callable[..., sources_lib.RowSource]] = {
 def row_sources(
   options: options_lib.DataOptions,
   sources: Mapping[str, options_lib.SourceOptions],
+  joining: Sequence[str],
 ) -> dict[str, sources_lib.ShuffledSource]:
   """Opens stores and orders their rows; reads no token.
 
   Args:
     options: The run.
     sources: Its sources by name.
+    joining: Their names in the order in which they join.
 
   Returns:
     By name, each source in its order; `rows` is the source itself.
@@ -35,22 +39,32 @@ def row_sources(
     StoreError: If a store cannot be opened.
   """
   problems: list[str] = []
-  out = {}
-  blocks = sum(source.shuffle.kind == "block" for source in sources.values())
-  for name, source in sources.items():
+  out: dict[str, sources_lib.ShuffledSource] = {}
+  # Each takes room for one window, in the order in which they join: a source
+  # that is added later never narrows the windows of those before it.
+  room = options.shuffle_cache_bytes
+  for name in joining:
     path = f"{options_lib.PATH}.sources.{name}"
     try:
-      out[name] = sources_lib.ShuffledSource(
-        _row_source(name, source, options),
-        source.shuffle,
+      own = out[name] = sources_lib.ShuffledSource(
+        _row_source(name, sources[name], options),
+        sources[name].shuffle,
         options.seed,
-        cache_bytes=options.shuffle_cache_bytes // max(blocks, 1),
+        cache_bytes=max(room, 0),
         path=f"{path}.shuffle",
       )
     except schema.ConfigError as error:
       problems += error.problems
+      continue
+    if own.windows is not None:
+      room -= own.windows.window_bytes
   if problems:
     raise schema.ConfigError(problems)
+  # What is left keeps more windows, which changes no order.
+  blocks = [own for own in out.values() if own.windows is not None]
+  for own in blocks:
+    assert own.windows is not None
+    own.keep_windows(own.windows.window_bytes + max(room, 0) // len(blocks))
   return out
 
 
@@ -66,7 +80,13 @@ def run_rows(
     ConfigError: If options do not fit the stores.
     StoreError: If a store cannot be opened.
   """
-  ordered = row_sources(run.data, run.sources)
+  names = list(run.sources)
+  if run.mix is not None:
+    weights = {name: own.weight for name, own in run.sources.items()}
+    names = mixture.in_order_of_joining(
+      run.sources, run.mix.all_stages(weights)
+    )
+  ordered = row_sources(run.data, run.sources, names)
   if run.mix is None:
     (rows,) = ordered.values()
   else:

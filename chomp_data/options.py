@@ -319,8 +319,11 @@ def _checked_source(
     problems += found + (records.problems(own) if records else [])
   rows, found = _checked_rows(f"{path}.rows", entry.get("rows"), seq_len)
   problems += found
+  given = entry.get("shuffle")
   shuffle, found = schema.read(
-    sources_lib.ShuffleOptions, entry.get("shuffle") or {}, f"{path}.shuffle"
+    sources_lib.ShuffleOptions,
+    {} if given is None else given,
+    f"{path}.shuffle",
   )
   problems += found
   if shuffle is not None:

@@ -80,9 +80,8 @@ class Pipeline:
       extra=self._extra_fields(),
     )
     self._reads = reads_lib.Reads(self.sources)
-    self._eos_ids = tuple(
-      fillers.eos_id(source.store, source.options)
-      for source in self.sources.values()
+    self._eos_ids = fillers.eos_ids(
+      self.sources, options.train_on_eos, options_lib.PATH
     )
     if self.num_steps == 0:
       raise schema.ConfigError(
@@ -312,6 +311,8 @@ class Pipeline:
 
 
 AnyPipeline = Pipeline | bucket_pipeline.BucketPipeline
+# Those whose batches are text, and so have spans.
+TextPipeline = Pipeline | bucket_pipeline.LengthPipeline
 
 
 def build(data: Any) -> Any:

@@ -1,7 +1,7 @@
 """Whole documents packed into rows, block-shuffled: pretraining without waste.
 
     python tools/train.py --config=configs/packed.py --workdir=runs/packed
-    python tools/train.py --config=configs/packed.py:runlocal \\
+    python tools/train.py --config=configs/packed.py:full,runlocal \\
       --workdir=runs/l  # seconds
 
 First-Fit-Decreasing over windows of documents, each window a block of the
@@ -15,7 +15,18 @@ from ml_collections import config_dict
 
 
 def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
-  """Returns the experiment; `arg` 'runlocal' shrinks it to seconds."""
+  """Returns the experiment.
+
+  Args:
+    arg: 'runlocal' shrinks it to seconds; 'none' or 'full' is the shuffle in
+      place of 'block'; or both with a comma.
+  """
+  parts = [part for part in (arg or "").split(",") if part]
+  if set(parts) - {"runlocal", "none", "full"}:
+    raise ValueError(
+      "`arg` must be of 'runlocal', 'none' and 'full', with a comma between"
+      f" two, got {arg!r}."
+    )
   config = ml_collections.ConfigDict()
 
   config.data = ml_collections.ConfigDict()
@@ -91,7 +102,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.checkpoint.every_steps = 100
   config.checkpoint.keep = 2
 
-  if arg == "runlocal":
+  if "runlocal" in parts:
     config.data.seq_len = 64
     stdlib.rows.packing_buffer_docs = 16
     config.model.d_model = 32
@@ -101,6 +112,8 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.train.num_steps = 6
     config.train.log_every_steps = 2
     config.checkpoint.every_steps = 3
-  elif arg:
-    raise ValueError(f"`arg` must be 'runlocal' or absent, got {arg!r}.")
+  for kind in ("none", "full"):
+    if kind in parts:
+      stdlib.shuffle.kind = kind
+      stdlib.shuffle.window_blocks = None
   return config

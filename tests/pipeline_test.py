@@ -289,3 +289,11 @@ def test_windows_read_every_token_of_every_document(config, store_path):
     start, length = int(spans.start[0]), int(spans.length[0])
     held[int(spans.document[0])][start : start + length] = True
   assert all(h.all() for h in held)
+
+
+@pytest.mark.parametrize("shuffle", [False, 0, "", [], 3])
+def test_a_shuffle_that_is_no_section_is_refused(config, shuffle):
+  data = config.to_dict()
+  data["sources"]["text"]["shuffle"] = shuffle
+  with pytest.raises(schema.ConfigError, match=r"text\.shuffle.*a section"):
+    pipeline.build(data)

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import json
+import math
 import pathlib
 import signal
 import sys
@@ -176,8 +177,9 @@ class Run:
       The state; `input.step` says how far it is.
     """
     options, total = self.options.train, self.options.num_steps
-    meter = progress.Meter(self.pipe.global_batch_size * self.pipe.seq_len)
+    meter = progress.Meter()
     first, compiled = self.input.step, time.perf_counter()
+    shapes: set[tuple[int, ...]] = set()
     self.by_source.begin(first)
     with _bar(first, total) as bar:
       while (step := self.input.step) < total:
@@ -185,7 +187,12 @@ class Run:
         if hashes is not None:
           _write_hash(hashes, step, batch)
         state, metrics = self.trainer.step(state, batch)
-        self._add(meter.add(step, metrics))
+        shape = batch["tokens"].shape
+        self._add(meter.add(step, metrics, math.prod(shape)))
+        if shape not in shapes and shapes:
+          # Each bucket has one shape: its first batch compiles.
+          logging.info("step %d: the first batch of shape %s", step, shape)
+        shapes.add(shape)
         step += 1
         bar.update()
         stop = stopping(step)

@@ -39,7 +39,7 @@ class Coverage:
 
 
 def coverage(
-  pipe: pipeline.Pipeline,
+  pipe: pipeline.TextPipeline,
   num_steps: int,
   first_step: int = 0,
   progress: Callable[[int], object] | None = None,
@@ -78,7 +78,7 @@ def coverage(
 
 
 def report(
-  pipe: pipeline.Pipeline, found: list[Coverage], most: int = 20
+  pipe: pipeline.TextPipeline, found: list[Coverage], most: int = 20
 ) -> str:
   """Returns a table, one line a document, documents read most first.
 

@@ -45,6 +45,10 @@ class Histogram:
       for name, own in zip(self._plan.datasets, counts, strict=True)
     }
 
+  def rows(self, step: int) -> dict[str, int]:
+    """Returns the samples of each dataset before a step."""
+    return {n: sum(own.values()) for n, own in self.histogram(step).items()}
+
   def record(self, step: int) -> dict[str, Any]:
     """Returns what a checkpoint keeps, as JSON values."""
     return {"histogram": self.histogram(step)}
@@ -95,8 +99,7 @@ class LengthAccounts(Histogram):
     """
     tokens = self._tokens(step)
     out = {}
-    for i, (name, own) in enumerate(self.histogram(step).items()):
-      rows = sum(own.values())
+    for i, (name, rows) in enumerate(self.rows(step).items()):
       whole = sum(self._spans.datasets[name].counts.values())
       out[name] = accounts_lib.Account(
         rows=rows,

@@ -110,15 +110,22 @@ def _documents(
 def _arrays(
   run: options_lib.BucketRun, names: list[str]
 ) -> tuple[Datasets, tuple[sections.Bucket, ...]]:
-  opened = {}
+  opened, problems = {}, []
   for name in names:
     source = run.sources[name]
-    opened[name] = samples_lib.open_samples(
-      source.store,
-      fields=run.buckets.array_fields(),
-      height_field=source.rows.height_field,
-      width_field=source.rows.width_field,
-    )
+    try:
+      opened[name] = samples_lib.open_samples(
+        source.store,
+        fields=run.buckets.array_fields(),
+        height_field=source.rows.height_field,
+        width_field=source.rows.width_field,
+      )
+    except stores.StoreError:
+      raise
+    except ValueError as error:
+      problems.append(f"`{PATH}.sources.{name}`: {error}")
+  if problems:
+    raise schema.ConfigError(problems)
   path = f"{PATH}.buckets"
   sizes = run.buckets.sizes
   if sizes is None:

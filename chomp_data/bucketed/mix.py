@@ -59,16 +59,14 @@ class BucketMix:
       num_steps: Steps of the run.
     """
     problems = []
-    for name in self._samples:
+    offered = self._lanes.batches_per_epoch.sum(axis=1).tolist()
+    for name, batches in zip(self._lanes.datasets, offered, strict=True):
       joins = min((at for at, own in self.stages if name in own), default=0)
-      if joins >= num_steps:
+      if joins >= num_steps or batches < 2:
         continue
       second = self._lanes.first_step(name, 2)
       if second is not None and second < num_steps:
         continue
-      first = self._lanes.first_step(name)
-      if second is None and first is not None and first < num_steps:
-        continue  # It has no more than one batch.
       when = "never comes" if second is None else f"is at step {second}"
       problems.append(
         f"`{self._path}` must serve every source within the run, got at most"

@@ -258,9 +258,8 @@ class LengthPipeline(BucketPipeline):
   def __init__(self, run: options_lib.BucketRun):
     """Opens stores and puts documents in buckets; see `BucketPipeline`."""
     super().__init__(run)
-    self._eos_ids = tuple(
-      fillers.eos_id(source.store, source.options)
-      for source in self.sources.values()
+    self._eos_ids = fillers.eos_ids(
+      self.sources, self.options.train_on_eos, composing.PATH
     )
 
   @property

@@ -142,6 +142,7 @@ class FullShuffleSampler(OrderSampler):
     seed: int = 0,
     name: str = "",
     rng_seed: int | None = None,
+    own_seed: int | None = None,
   ):
     """Permutes records.
 
@@ -152,14 +153,17 @@ class FullShuffleSampler(OrderSampler):
       seed: The run's seed.
       name: The source's name; sources of one run have different orders.
       rng_seed: See `OrderSampler`.
+      own_seed: Seed of this order alone, in place of the run's: what a config
+        calls `sources.<name>.shuffle.seed`.
     """
     super().__init__(
       num_records,
-      orders.FullOrder(orders.order_key(seed, name), perm_type),
+      orders.FullOrder(orders.order_key(seed, name, own_seed), perm_type),
       perm_type=perm_type,
       num_epochs=num_epochs,
       seed=seed,
       name=name,
+      own_seed=own_seed,
       rng_seed=rng_seed,
     )
 
@@ -177,6 +181,7 @@ class EraShuffleSampler(OrderSampler):
     seed: int = 0,
     name: str = "",
     rng_seed: int | None = None,
+    own_seed: int | None = None,
   ):
     """Permutes eras.
 
@@ -188,15 +193,20 @@ class EraShuffleSampler(OrderSampler):
       seed: The run's seed.
       name: The source's name; sources of one run have different orders.
       rng_seed: See `OrderSampler`.
+      own_seed: Seed of this order alone, in place of the run's: what a config
+        calls `sources.<name>.shuffle.seed`.
     """
     super().__init__(
       num_records,
-      orders.EraOrder(era_length, orders.order_key(seed, name), perm_type),
+      orders.EraOrder(
+        era_length, orders.order_key(seed, name, own_seed), perm_type
+      ),
       era_length=era_length,
       perm_type=perm_type,
       num_epochs=num_epochs,
       seed=seed,
       name=name,
+      own_seed=own_seed,
       rng_seed=rng_seed,
     )
 
@@ -219,6 +229,7 @@ class BlockShuffleSampler(OrderSampler):
     seed: int = 0,
     name: str = "",
     rng_seed: int | None = None,
+    own_seed: int | None = None,
   ):
     """Permutes blocks and the records of their windows.
 
@@ -231,6 +242,8 @@ class BlockShuffleSampler(OrderSampler):
       seed: The run's seed.
       name: The source's name; sources of one run have different orders.
       rng_seed: See `OrderSampler`.
+      own_seed: Seed of this order alone, in place of the run's: what a config
+        calls `sources.<name>.shuffle.seed`.
 
     Raises:
       ValueError: If an argument is out of range, or an endless order asked.
@@ -242,7 +255,7 @@ class BlockShuffleSampler(OrderSampler):
         " last. Give the passes of the run (a large number costs nothing), or"
         " use EraShuffleSampler."
       )
-    key = orders.order_key(seed, name)
+    key = orders.order_key(seed, name, own_seed)
     super().__init__(
       num_records,
       orders.BlockOrder(io_block_size, window_blocks, key, perm_type),
@@ -252,5 +265,6 @@ class BlockShuffleSampler(OrderSampler):
       num_epochs=num_epochs,
       seed=seed,
       name=name,
+      own_seed=own_seed,
       rng_seed=rng_seed,
     )

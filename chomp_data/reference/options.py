@@ -61,7 +61,7 @@ class RunOptions:
     checkpoint: The checkpoints.
   """
 
-  pipe: pipeline.Pipeline
+  pipe: pipeline.TextPipeline
   num_steps: int
   model: decoder_lib.DecoderConfig
   optimizer: training.OptimizerOptions
@@ -98,9 +98,17 @@ def read(config: Any) -> RunOptions:
     for name in config
     if name not in _SECTIONS
   ]
-  pipe = None
+  pipe: pipeline.TextPipeline | None = None
   try:
-    pipe = pipeline.build(config.get("data"))
+    found = pipeline.build(config.get("data"))
+    if isinstance(found, pipeline.TextPipeline):
+      pipe = found
+    else:
+      problems.append(
+        "`config.data.buckets.kind` must be 'length' for the reference trainer,"
+        " whose decoder reads tokens, got 'resolution'. Train on arrays with"
+        " examples/train_buckets.py."
+      )
   except schema.ConfigError as error:
     problems += error.problems
   section = config.get("model") or {}
@@ -131,7 +139,7 @@ def read(config: Any) -> RunOptions:
 
 
 def _input_problems(
-  pipe: pipeline.Pipeline,
+  pipe: pipeline.TextPipeline,
   model: decoder_lib.DecoderConfig,
   train: TrainOptions,
 ) -> list[str]:
@@ -142,9 +150,12 @@ def _input_problems(
       "`config.data.batch_format` must be 'canonical' for the reference"
       f" trainer, got {pipe.options.batch_format!r}. Unset it."
     )
+  longest = "`config.data.seq_len`"
+  if not isinstance(pipe, pipeline.Pipeline):
+    longest = "the longest of `config.data.buckets.lengths`"
   for name, least, what in (
     ("vocab_size", pipe.vocab_size, "the stores' vocabulary"),
-    ("max_positions", pipe.seq_len, "`config.data.seq_len`"),
+    ("max_positions", pipe.seq_len, longest),
   ):
     value = getattr(model, name)
     if value < least:

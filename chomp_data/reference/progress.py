@@ -56,24 +56,30 @@ class Window:
 class Meter:
   """Sums metrics between two looks."""
 
-  def __init__(self, positions_per_step: int):
+  def __init__(self, positions_per_step: int = 0):
     """Starts the clock.
 
     Args:
-      positions_per_step: Rows times positions of a global batch.
+      positions_per_step: Rows times positions of a global batch, where `add`
+        does not say.
     """
-    self._positions = positions_per_step
-    self._pending: tuple[int, Mapping[str, Any]] | None = None
+    self._positions_per_step = positions_per_step
+    self._pending: tuple[int, int, Mapping[str, Any]] | None = None
     self._restart(0.0)
 
   def add(
-    self, step: int, metrics: Mapping[str, jax.Array]
+    self,
+    step: int,
+    metrics: Mapping[str, jax.Array],
+    positions: int | None = None,
   ) -> Mapping[str, np.ndarray] | None:
     """Takes a step's metrics and waits for those of the step before.
 
     Args:
       step: The step, for messages.
       metrics: Of `training.Trainer.step`.
+      positions: Rows times positions of its global batch; None is as many as
+        every step has.
 
     Returns:
       The metrics of the step before, on the host, or None.
@@ -82,14 +88,16 @@ class Meter:
       DivergedError: If the loss of the step before is not finite.
     """
     before = self.flush()
-    self._pending = (step, metrics)
+    if positions is None:
+      positions = self._positions_per_step
+    self._pending = (step, positions, metrics)
     return before
 
   def flush(self) -> Mapping[str, np.ndarray] | None:
     """Waits for the step in flight; see `add`."""
     if self._pending is None:
       return None
-    (step, pending), self._pending = self._pending, None
+    (step, positions, pending), self._pending = self._pending, None
     metrics = jax.device_get(dict(pending))
     loss, tokens = float(metrics["loss"]), int(metrics["tokens"])
     if not math.isfinite(loss):
@@ -98,6 +106,7 @@ class Meter:
         " `config.optimizer.learning_rate`, or resume with other data."
       )
     self._steps += 1
+    self._positions += positions
     self._tokens += tokens
     self._nll += loss * tokens
     self._all_masked += int(metrics["all_masked"])
@@ -116,7 +125,7 @@ class Meter:
       tokens=self._tokens,
       all_masked=self._all_masked,
       tokens_per_second=self._tokens / seconds,
-      positions_per_second=self._steps * self._positions / seconds,
+      positions_per_second=self._positions / seconds,
       wait_share=(wait_s - self._wait_s) / seconds,
     )
     self._restart(wait_s)
@@ -125,7 +134,7 @@ class Meter:
   def _restart(self, wait_s: float) -> None:
     self._began = time.perf_counter()
     self._wait_s = wait_s
-    self._steps = self._tokens = self._all_masked = 0
+    self._steps = self._tokens = self._all_masked = self._positions = 0
     self._nll = 0.0
 
 

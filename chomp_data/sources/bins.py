@@ -23,6 +23,7 @@ from chomp_data.index import packing
 from chomp_data.index import permutation
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
+from chomp_data.sources import epoch_starts
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
 from chomp_data.sources import options as options_lib
@@ -101,14 +102,14 @@ class BinSource(row_source.RowSource):
     self._check(path)
     self._indexes: dict[int, dict[str, side_index.SideArray]] = {}
     self._windows = packed_windows.PackedWindows(self._documents, self._pack)
-    # Row numbers before each epoch and, in the epoch at hand, each window.
-    self._epoch_starts = [0]
     self._row_starts: dict[int, np.ndarray] = {}
     self._report_cost()
-    self._epoch_starts.append(int(self.row_starts(0)[-1]))
+    self._epochs = epoch_starts.EpochStarts(
+      self._rows_of_epoch, self._most_epochs(), path
+    )
 
   def __len__(self) -> int:
-    return self._epoch_starts[1]
+    return self._epochs.first_epoch_rows
 
   def __getstate__(self) -> dict[str, Any]:
     # Maps of files are opened again where they are used.
@@ -118,22 +119,13 @@ class BinSource(row_source.RowSource):
     """Returns the number of each epoch's first row; see `RowSource`."""
     if not self.options.orders_differ:
       return epoch * len(self)
-    most = int(np.max(epoch, initial=0))
-    starts = self._epoch_starts
-    while len(starts) <= most:
-      starts = self._with_next(starts)
-    return np.asarray(starts)[epoch]
+    return self._epochs.first_row(epoch)
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch); see `RowSource`."""
     if not self.options.orders_differ:
       return super().locate(rows)
-    last = int(np.max(rows, initial=0))
-    starts = self._epoch_starts
-    while starts[-1] <= last:
-      starts = self._with_next(starts)
-    epoch = np.searchsorted(starts, rows, side="right") - 1
-    return epoch, rows - np.asarray(starts)[epoch]
+    return self._epochs.locate(rows)
 
   def row_starts(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows + 1], rows of an epoch before each window."""
@@ -261,13 +253,26 @@ class BinSource(row_source.RowSource):
         self.options.packing_algorithm,
         documents_lib.pass_cost(self.store.num_documents, *rate),
       )
+    if ffd:
+      logging.warning(
+        "%s: each epoch's packing is kept beside the store, about %.2g GB an"
+        " epoch; a resume needs those of all epochs before it.",
+        self._path,
+        5e-9 * self.store.num_documents,
+      )
 
-  def _with_next(self, starts: list[int]) -> list[int]:
-    """Returns the numbers of epochs' first rows, and of one epoch more."""
-    rows = int(self.row_starts(len(starts) - 1)[-1])
-    # Never altered in place: other threads may be reading it.
-    self._epoch_starts = starts = [*starts, starts[-1] + rows]
-    return starts
+  def _rows_of_epoch(self, epoch: int) -> int:
+    return int(self.row_starts(epoch)[-1])
+
+  def _most_epochs(self) -> int:
+    """Returns how many epochs of differing orders may be counted."""
+    if self.options.packing_algorithm == "ffd":
+      work, epochs = self.store.num_documents, 10**9
+    else:
+      work, epochs = self._documents.order.num_blocks, 10**10
+    if self.options.shuffle_documents == "full":
+      work = self.store.num_documents
+    return min(max(epochs // work, 64), 10_000)
 
   def _order_epoch(self, epoch: int) -> int:
     return epoch if self.options.orders_differ else 0
@@ -310,7 +315,8 @@ class BinSource(row_source.RowSource):
 
   def _index(self, order: int) -> dict[str, side_index.SideArray]:
     """Returns First-Fit-Decreasing's index of an order of documents."""
-    if order not in self._indexes:
+    found = self._indexes.get(order)
+    if found is None:
       options, documents = self.options, self._documents.order
       how = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
       key = {
@@ -320,10 +326,13 @@ class BinSource(row_source.RowSource):
         "packing_max_docs_per_bin": options.packing_max_docs_per_bin,
         "order": None if documents.kind == "none" else [*how, order],
       }
-      self._indexes[order] = side_index.load_or_build(
+      found = side_index.load_or_build(
         self.store.path, "ffd", key, lambda: self._packed(order)
       )
-    return self._indexes[order]
+      # Of the epoch at hand and the one before; maps are files held open.
+      kept = sorted(self._indexes.items())[-1:]
+      self._indexes = {**dict(kept), order: found}
+    return found
 
   def _packed(self, order: int) -> Iterator[dict[str, np.ndarray]]:
     """Yields the index window by window; shows progress."""

@@ -1,12 +1,14 @@
 """Special token ids: from the store's tokenizer, or as the options say."""
 
 from collections.abc import Iterable
+from collections.abc import Mapping
 
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.ops import placing
 from chomp_data.sources import options as options_lib
 from chomp_data.sources import packing_options
+from chomp_data.sources import row_source
 
 
 def row_layout(
@@ -87,6 +89,32 @@ def eos_id(
   """Returns the id of a source's EOS: its options', else the tokenizer's."""
   own = options.eos_token_id
   return store.tokenizer_info.eos_id if own is None else own
+
+
+def eos_ids(
+  sources: Mapping[str, row_source.RowSource], train_on_eos: bool, path: str
+) -> tuple[int | None, ...]:
+  """Returns the id of each source's EOS, in their order.
+
+  Args:
+    sources: By name.
+    train_on_eos: Whether EOS is a label; else every id must be known.
+    path: Dotted path of `config.data`, for messages.
+
+  Raises:
+    ConfigError: If an id is needed and not known.
+  """
+  found = {n: eos_id(own.store, own.options) for n, own in sources.items()}
+  lacking = [name for name, own in found.items() if own is None]
+  if lacking and not train_on_eos:
+    raise schema.ConfigError(
+      [
+        f"`{path}.train_on_eos` must be True where the EOS is not known, got"
+        f" False; unknown for {', '.join(lacking)}. Set"
+        f" sources.{lacking[0]}.rows.eos_token_id."
+      ]
+    )
+  return tuple(found.values())
 
 
 def _token_ids(

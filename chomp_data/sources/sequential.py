@@ -196,8 +196,11 @@ class SequentialSource(row_source.RowSource):
     begin = index * self.seq_len
     end = np.minimum(begin + self.seq_len, self._num_tokens)
     starts = self._window_starts(epoch)
-    first = np.searchsorted(starts, begin, side="right") - 1
-    last = np.searchsorted(starts, end, side="left")
+    # Ascending keys are found in a quarter of the time.
+    order = np.argsort(begin)
+    first, last = np.empty_like(begin), np.empty_like(begin)
+    first[order] = np.searchsorted(starts, begin[order], side="right") - 1
+    last[order] = np.searchsorted(starts, end[order], side="left")
     windows = np.unique(
       np.repeat(first - np.cumsum(last - first) + (last - first), last - first)
       + np.arange(int((last - first).sum()))
@@ -210,8 +213,9 @@ class SequentialSource(row_source.RowSource):
     stream_end = within + np.repeat(
       starts[windows] - base, np.diff(np.append(opens, len(within)))
     )
-    low = np.searchsorted(stream_end, begin, side="right")
-    high = np.searchsorted(stream_end, end, side="left") + 1
+    low, high = np.empty_like(begin), np.empty_like(begin)
+    low[order] = np.searchsorted(stream_end, begin[order], side="right")
+    high[order] = np.searchsorted(stream_end, end[order], side="left") + 1
     count = high - low
     row = np.repeat(np.arange(len(index)), count)
     nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)

@@ -84,17 +84,31 @@ class Windows:
     cache_windows: Windows kept in memory.
     block_bytes: Bytes of the chunks that a block touches.
     narrowed: What had to give way, in words, or None.
+    most_windows: The most that are to be kept.
   """
 
   window_blocks: int
   cache_windows: int
   block_bytes: int
   narrowed: str | None
+  most_windows: int = DEFAULT_CACHE_WINDOWS
+
+  @property
+  def window_bytes(self) -> int:
+    """Bytes of the chunks of one window."""
+    return self.window_blocks * self.block_bytes
+
+  def kept_within(self, budget: int) -> "Windows":
+    """Returns these windows with as many kept as fit, at least one."""
+    fitting = budget // max(self.window_bytes, 1)
+    return dataclasses.replace(
+      self, cache_windows=max(1, min(self.most_windows, fitting))
+    )
 
   @property
   def total_bytes(self) -> int:
     """Bytes of the chunks of all windows kept."""
-    return self.cache_windows * self.window_blocks * self.block_bytes
+    return self.cache_windows * self.window_bytes
 
 
 def windows_within(
@@ -114,13 +128,20 @@ def windows_within(
   windows = options.cache_windows or DEFAULT_CACHE_WINDOWS
   fitting = budget // max(block_bytes, 1)
   if fitting >= blocks:
-    return Windows(blocks, min(windows, fitting // blocks), block_bytes, None)
+    kept = min(windows, fitting // blocks)
+    return Windows(blocks, kept, block_bytes, None, windows)
   width = max(1, fitting)
+  beyond = (
+    f", which is still more than that: set it to {block_bytes} or more"
+    if fitting < 1
+    else ""
+  )
   return Windows(
     width,
     1,
     block_bytes,
-    f"windows of {blocks} blocks of {block_bytes} bytes exceed the"
-    f" {budget} bytes that config.data.shuffle_cache_bytes leaves this source:"
-    f" narrowed to {width} blocks",
+    f"windows of {blocks} blocks of {block_bytes} bytes exceed the {budget}"
+    " bytes that config.data.shuffle_cache_bytes leaves this source: narrowed"
+    f" to {width} block{'s' * (width > 1)}{beyond}",
+    windows,
   )

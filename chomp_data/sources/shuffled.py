@@ -83,6 +83,8 @@ class ShuffledSource(row_source.RowSource):
       rows: int64[N], positions through all epochs.
     """
     rows = np.asarray(rows, np.int64)
+    if len(rows) and int(rows.min()) < 0:
+      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
     if self.options.kind == "none" or not len(rows):
       return rows
     epoch, index = self.rows.locate(rows)
@@ -99,6 +101,18 @@ class ShuffledSource(row_source.RowSource):
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     return self.rows.plan(self.order(rows))
+
+  def keep_windows(self, cache_bytes: int) -> None:
+    """Keeps as many windows of a block shuffle in memory as bytes allow.
+
+    At least one, at most `cache_windows`; decides no order.
+
+    Args:
+      cache_bytes: Bytes for this source.
+    """
+    if self.windows is not None:
+      self.windows = self.windows.kept_within(cache_bytes)
+      self.store.set_cache_bytes(self.windows.total_bytes)
 
   def parts(self) -> dict[str, row_source.RowSource]:
     """Returns the wrapped source; see `RowSource`."""
@@ -202,8 +216,12 @@ class ShuffledSource(row_source.RowSource):
       case "block":
         block = options.io_block_size or self.rows.chunk_rows()
         if own_blocks:
-          num_blocks = len(self._block_starts(0)) - 1
-          block_rows = len(self.rows) / max(num_blocks, 1)
+          # Of the longest that may meet: a cache too small for one window
+          # fetches its chunks again and again.
+          most = options.window_blocks or shuffle_options.DEFAULT_WINDOW_BLOCKS
+          block_rows = float(
+            np.sort(np.diff(self._block_starts(0)))[-most:].mean()
+          )
         else:
           block_rows = block
         self.windows = shuffle_options.windows_within(
@@ -213,7 +231,7 @@ class ShuffledSource(row_source.RowSource):
           * self.store.token_dtype.itemsize,
           cache_bytes,
         )
-        self.store.set_cache_bytes(self.windows.total_bytes)
+        self.keep_windows(cache_bytes)
         if self.windows.narrowed is not None:
           logging.warning("%s: %s.", path, self.windows.narrowed)
         if own_blocks:

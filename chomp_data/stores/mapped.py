@@ -84,33 +84,33 @@ class MappedArray(arrays.StoredArray):
       )
       self._gather_spans(starts, lengths, out, positions)
       return
-    chunk_size, out_size, views = self._layout.chunk, len(out), self._views
-    # Spans of checked chunks are counted together, after the loop.
+    size, views = self._layout.chunk, self._views
+    arrays.check_spans(starts, lengths, self._layout.size, positions, len(out))
+    chunk = starts // size
+    first = starts - chunk * size
     requests = int(np.count_nonzero(lengths))
-    for start, length, position in zip(
-      starts.tolist(), lengths.tolist(), positions.tolist(), strict=True
+    for index, begin, length, position in zip(
+      chunk.tolist(),
+      first.tolist(),
+      lengths.tolist(),
+      positions.tolist(),
+      strict=True,
     ):
-      chunk = start // chunk_size
-      view = views.get(chunk)
-      first = start - chunk * chunk_size
-      end = position + length
-      if (
-        view is not None
-        and 0 <= length <= len(view) - first
-        and position >= 0
-        and end <= out_size
-      ):
-        out[position:end] = view[first : first + length]
-      else:
-        # Unchecked chunks, spans of several chunks, and bad arguments.
-        super().copy_spans(
-          np.asarray([start], np.int64),
-          np.asarray([length], np.int64),
-          out,
-          np.asarray([position], np.int64),
-        )
-        count -= 1
-        requests -= length > 0
+      end = begin + length
+      view = views.get(index)
+      if end <= size and view is not None:
+        out[position : position + length] = view[begin:end]
+        continue
+      # Unchecked chunks, and spans of several chunks.
+      while begin < end:
+        view = views.get(index)
+        if view is None:
+          view = self._view(index)
+        part = min(end, size) - begin
+        out[position : position + part] = view[begin : begin + part]
+        position += part
+        index, begin, end = index + 1, 0, end - size
+        requests += end > 0
     self._count(count, requests)
 
   def gather(self, positions: np.ndarray) -> np.ndarray:

@@ -240,7 +240,6 @@ def _pages(size: int) -> int:
 def _batches(file: samples_columns.MappedFile) -> list[Any]:
   """Returns the record batches of a file, as views of its map."""
   arrow = samples_columns.pyarrow()
-  file.check_begin()
   if file.tail(len(_END)) != _END:
     raise errors.StoreError(
       f"{file.path} must be a complete Arrow stream, got one without its end:"
@@ -271,7 +270,23 @@ def _layout(file: samples_columns.MappedFile, batches: Sequence[Any]) -> int:
       for buffer in column.buffers():
         size = 0 if buffer is None else buffer.size
         parts += [size, file.offset(buffer) if size else 0]
+      parts += samples_columns.lengths(column)
   return layout.crc32c(np.asarray(parts, "<i8").tobytes())
+
+
+def _check_whole(
+  file: samples_columns.MappedFile, batches: Sequence[Any]
+) -> None:
+  """Raises StoreError unless arrays have room for what they claim to hold."""
+  try:
+    for batch in batches:
+      batch.validate()
+  except samples_columns.pyarrow().ArrowException as error:
+    raise errors.StoreError(
+      f"{file.path} must hold whole record batches, got"
+      f" {array_record_files.first_line(error)}."
+      f" {array_record_files.RESTORE}"
+    ) from error
 
 
 def _built(
@@ -291,6 +306,8 @@ def _built(
       content.update(str(size).encode())
       own = np.asarray(crcs, np.uint32)
       mapped = samples_columns.MappedFile(corpus.path(i), own)
-      found = _layout(mapped, _batches(mapped))
+      batches = _batches(mapped)
+      _check_whole(mapped, batches)
+      found = _layout(mapped, batches)
       yield {"crc32c": own, "layout": np.asarray([found], np.uint32)}
   yield {"content": np.frombuffer(content.digest(), np.uint8)}

@@ -94,10 +94,6 @@ class MappedFile:
       )
     return offset
 
-  def check_begin(self) -> None:
-    """Checks the first page, which says what the columns are."""
-    self.check(self._bytes[:1])
-
   def check(self, values: np.ndarray) -> None:
     """Checks the pages that a contiguous view of the map lies in.
 
@@ -261,6 +257,15 @@ def is_value(kind: Any) -> bool:
     or types.is_string(kind)
     or types.is_large_string(kind)
   )
+
+
+def lengths(array: Any) -> list[int]:
+  """Returns the lengths and missing values of an array and those below it."""
+  own = _storage(array)
+  out = [len(own), own.null_count]
+  if _is_list(own.type):
+    out += lengths(own.values)
+  return out
 
 
 def value_dtype(kind: Any) -> np.dtype | None:

@@ -1,7 +1,6 @@
 """Buckets of lengths, end to end: rows, epochs, states, checks."""
 
 import collections
-import copy
 import json
 import pickle
 
@@ -14,20 +13,9 @@ from chomp_data import schema
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import batches as testing_batches
 from chomp_data.testing import stores as testing_stores
+from tests.bucketed import conftest
 
 LENGTHS = (8, 16, 32, 64)
-
-
-def changed(data, **fields):
-  """Returns a config with other fields, given by their path with '__'."""
-  data = copy.deepcopy(data)
-  for path, value in fields.items():
-    section = data
-    *parents, name = path.split("__")
-    for parent in parents:
-      section = section.setdefault(parent, {})
-    section[name] = value
-  return data
 
 
 def hashes(batches):
@@ -79,7 +67,7 @@ def cells(data, pipe, text_stores):
 def test_padded_epochs_hold_every_token_of_every_document_once_each(
   text, text_stores, assign
 ):
-  data = changed(text, remainder="pad", buckets__assign=assign)
+  data = conftest.changed(text, remainder="pad", buckets__assign=assign)
   pipe = pipeline.build(data)
   for own in cells(data, pipe, text_stores).values():
     assert all((count == 2).all() for count in own)
@@ -90,12 +78,12 @@ def test_dropped_remainders_leave_tokens_out_and_repeat_none(text, text_stores):
   for own in cells(text, pipe, text_stores).values():
     assert all((count <= 2).all() for count in own)
     assert sum(count.sum() for count in own) > 0
-  padded = pipeline.build(changed(text, remainder="pad"))
+  padded = pipeline.build(conftest.changed(text, remainder="pad"))
   assert pipe.num_steps < padded.num_steps
 
 
 def test_a_document_is_in_the_smallest_bucket_that_holds_it(text, text_stores):
-  pipe = pipeline.build(changed(text, remainder="pad", epochs=1))
+  pipe = pipeline.build(conftest.changed(text, remainder="pad", epochs=1))
   for step in range(pipe.num_steps):
     _, bucket = pipe.bucket_of(step)
     spans = pipe.plan(step)
@@ -104,10 +92,10 @@ def test_a_document_is_in_the_smallest_bucket_that_holds_it(text, text_stores):
 
 
 def test_lookahead_trains_on_the_token_after_a_cut(text, text_stores):
-  pipe = pipeline.build(changed(text, lookahead=True))
+  pipe = pipeline.build(conftest.changed(text, lookahead=True))
   cut = 0
   for step in range(pipe.num_steps):
-    name, bucket = pipe.bucket_of(step)
+    name, _ = pipe.bucket_of(step)
     batch, spans = pipe.batch(step), pipe.plan(step)
     for i in range(len(spans)):
       whole = [*text_stores[name][1][int(spans.document[i])].tolist(), 1]
@@ -140,7 +128,7 @@ def test_the_next_batch_after_restoring_at_any_step_is_the_same(text):
       assert hashes([next(it)]) == [wanted[step]]
 
 
-@pytest.mark.parametrize("worker_count", [1, 3])
+@pytest.mark.parametrize("worker_count", [1, 2])
 def test_the_stream_does_not_depend_on_workers(text, worker_count):
   pipe = pipeline.build(text)
   wanted = hashes(pipe.batch(step) for step in range(pipe.num_steps))
@@ -184,15 +172,17 @@ def test_another_bucket_or_weight_is_named_when_a_state_is_restored(text):
     ({"mix__weights": {"notes": 0.5, "code": 0.5}}, r"mix\.stages\.0\.code"),
     ({"sources__code__shuffle__seed": 12}, r"sources\.code\.shuffle_seed"),
   ):
-    other = chomp_data.make_iterator(changed(text, **fields))
+    other = chomp_data.make_iterator(conftest.changed(text, **fields))
     with pytest.raises(state_lib.StateError, match=path):
       other.set_state(state)
 
 
 def test_a_curriculum_gets_another_stage_and_goes_on(text):
   stages = [(0, {"8": 1, "16": 1, "32": 1, "64": 1})]
-  data = changed(text, epochs=None, buckets__stages=stages)
-  later = changed(text, epochs=None, buckets__stages=[*stages, (20, {"64": 1})])
+  data = conftest.changed(text, epochs=None, buckets__stages=stages)
+  later = conftest.changed(
+    text, epochs=None, buckets__stages=[*stages, (20, {"64": 1})]
+  )
   with chomp_data.make_iterator(data) as it:
     first = hashes(next(it) for _ in range(12))
     state = it.get_state()
@@ -202,14 +192,16 @@ def test_a_curriculum_gets_another_stage_and_goes_on(text):
     it.set_state(state)
     assert next(it)["tokens"].shape == pipe.batch(12)["tokens"].shape
   assert {pipe.bucket_of(step)[1] for step in range(20, 40)} == {"64"}
-  late = changed(text, epochs=None, buckets__stages=[*stages, (5, {"64": 1})])
+  late = conftest.changed(
+    text, epochs=None, buckets__stages=[*stages, (5, {"64": 1})]
+  )
   with pytest.raises(state_lib.StateError, match=r"buckets\.stages\.5\.64"):
     chomp_data.make_iterator(late).set_state(state)
 
 
 def test_a_datasets_order_does_not_depend_on_other_datasets(text):
   both = pipeline.build(text)
-  alone = changed(text)
+  alone = conftest.changed(text)
   del alone["sources"]["notes"], alone["mix"]
   alone = pipeline.build(alone)
   own = [
@@ -221,7 +213,7 @@ def test_a_datasets_order_does_not_depend_on_other_datasets(text):
 
 
 def test_the_order_of_keys_decides_nothing(text):
-  turned = changed(text)
+  turned = conftest.changed(text)
   turned["sources"] = dict(reversed(text["sources"].items()))
   turned["mix"] = {"weights": {"code": 0.75, "notes": 0.25}}
   one, other = pipeline.build(text), pipeline.build(turned)
@@ -232,7 +224,7 @@ def test_the_order_of_keys_decides_nothing(text):
 
 
 def test_a_batch_format_and_no_eos_labels_come_from_the_same_transforms(text):
-  data = changed(text, batch_format="maxtext", train_on_eos=False)
+  data = conftest.changed(text, batch_format="maxtext", train_on_eos=False)
   canonical = pipeline.build(text).batch(3)
   batch = pipeline.build(data).batch(3)
   assert batch["inputs"].tolist() == canonical["tokens"].tolist()
@@ -249,7 +241,7 @@ def test_the_log_says_which_shapes_will_come(text):
 
 
 def test_one_line_of_datasets_weighs_samples(text, text_stores):
-  data = changed(text)
+  data = conftest.changed(text)
   paths = {name: path for name, (path, _) in text_stores.items()}
   data["dataset_mix"] = f"{paths['notes']}:0.5 {paths['code']}:0.5"
   del data["mix"]
@@ -306,8 +298,9 @@ def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
     ),
     (
       {
-        "buckets__lengths": (8, 16, 32, 64, 4096),
+        "buckets__lengths": (8, 16, 32, 64, 1024, 4096),
         "buckets__tokens_per_batch": 4096,
+        "remainder": "pad",
       },
       ["bucket '4096'", "got none"],
     ),
@@ -319,7 +312,7 @@ def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
 )
 def test_bad_input_is_one_clear_error(text, fields, words):
   with pytest.raises(schema.ConfigError) as error:
-    pipeline.build(changed(text, **fields))
+    pipeline.build(conftest.changed(text, **fields))
   for word in words:
     assert word in str(error.value)
 
@@ -327,7 +320,7 @@ def test_bad_input_is_one_clear_error(text, fields, words):
 def test_a_source_that_hardly_comes_is_an_error(text):
   with pytest.raises(schema.ConfigError, match="serve every source"):
     pipeline.build(
-      changed(
+      conftest.changed(
         text,
         epochs=1,
         mix__weights={"notes": 1e-9, "code": 1},
@@ -338,6 +331,6 @@ def test_a_source_that_hardly_comes_is_an_error(text):
 
 def test_a_store_that_has_eos_gets_no_second_one(text, tmp_path):
   testing_stores.make_store(tmp_path / "store", [[5, 6, 1]] * 9, adds_eos=True)
-  data = changed(text, sources__code__store=str(tmp_path / "store"))
-  with pytest.raises(schema.ConfigError, match="code.rows.add_eos"):
+  data = conftest.changed(text, sources__code__store=str(tmp_path / "store"))
+  with pytest.raises(schema.ConfigError, match=r"code\.rows\.add_eos"):
     pipeline.build(data)

@@ -14,6 +14,7 @@ from chomp_data import pipeline
 from chomp_data.loading import batches
 from chomp_data.loading import checkpoint
 from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import stores as testing_stores
 from tests.loading import sharding_test
 
 BLOCK = {"kind": "block", "window_blocks": 2}
@@ -170,3 +171,68 @@ def test_reads_are_counted_by_source(packed):
   assert reads.chunks_fetched > 0
   assert reads.bytes_fetched > 0
   assert "reads_per_example=" in reads.line()
+
+
+def sources_of(data, count, store, **shuffle):
+  own = {
+    "store": store,
+    "rows": {"kind": "sequential"},
+    "shuffle": {"kind": "block", "io_block_size": 8, **shuffle},
+  }
+  return {**data, "sources": {f"s{i}": own for i in range(count)}}
+
+
+def test_kept_windows_reach_the_store_and_spare_reading(data, tmp_path):
+  rng = np.random.default_rng(0)
+  store = testing_stores.make_store(
+    tmp_path / "zstd", [rng.integers(3, 250, 4_096)], compression="zstd"
+  )
+  again = {}
+  for kept in (1, 8):  # Of the 8 windows of 2 blocks of one chunk each.
+    own = sources_of(data, 1, store.path, cache_windows=kept, window_blocks=2)
+    own |= {"epochs": 1, "global_batch_size": 4}
+    source = pipeline.build(own).batch_source(group_steps=1)
+
+    def fetched(source=source):
+      return source.reads.by_source()["s0"].chunks_fetched
+
+    for step in range(len(source)):
+      source[step]
+    assert fetched() == 16
+    source[0]
+    again[kept] = fetched() - 16
+  assert again[1] > 0
+  assert again[8] == 0
+
+
+def test_a_source_that_joins_later_narrows_no_other_window(data, store_path):
+  block = 256 * 2  # bytes of an aligned block of 8 rows of 32 tokens
+  own = sources_of(data, 2, store_path, window_blocks=4)
+  own |= {"epochs": None, "shuffle_cache_bytes": 5 * block}
+  one = {**own, "sources": {"s1": own["sources"]["s1"]}}
+  one["mix"] = {"stages": [(0, {"s1": 1})]}
+  two = {**own, "mix": {"stages": [(0, {"s1": 1}), (20, {"s0": 1, "s1": 1})]}}
+  with pipeline.make_iterator(one) as it:
+    for _ in range(7):
+      next(it)
+    saved = it.get_state()
+  with pipeline.make_iterator(two) as it:
+    it.set_state(saved)
+    assert it.step == 7
+  widths = {
+    name: own["shuffle"]["window_blocks"]
+    for name, own in pipeline.build(two).fingerprint["sources"].items()
+  }
+  assert widths == {"s1": 4, "s0": 1}
+
+
+def test_distinct_rows_are_counted_over_an_epochs_end(data, store_path):
+  own = sources_of(data, 1, store_path)
+  own["sources"]["s0"]["shuffle"] = {"kind": "none"}
+  pipe = pipeline.build({**own, "epochs": 2, "global_batch_size": 1})
+  source = pipe.batch_source()
+  for step in range(pipe.num_steps):
+    source[step]
+  reads = source.reads.by_source()["s0"]
+  assert reads.planned_examples == reads.examples == pipe.num_steps
+  assert reads.unique_examples == pipe.num_steps // 2

@@ -1,4 +1,4 @@
-"""Pictures of several sizes: the same every time, and one can learn from them."""
+"""Pictures of several sizes: the same every time, and one can learn them."""
 
 import json
 import pathlib

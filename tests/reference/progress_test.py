@@ -32,6 +32,16 @@ def test_a_window_weighs_steps_by_their_trained_tokens():
   assert "1 steps without a trained token" in str(window)
 
 
+def test_steps_of_other_shapes_count_their_own_positions():
+  meter = progress.Meter()
+  for step, positions in enumerate((64, 256, 256)):
+    meter.add(step, _metrics(1.0, 10), positions)
+  meter.flush()
+  window = meter.window(wait_s=0.0)
+  ratio = window.positions_per_second / window.tokens_per_second
+  assert math.isclose(ratio, 576 / 30)
+
+
 def test_a_step_is_in_flight_until_the_next_is_added():
   meter = progress.Meter(positions_per_step=1)
   first, second = _metrics(1.0, 1), _metrics(2.0, 1)

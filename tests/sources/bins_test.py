@@ -588,3 +588,22 @@ def test_fingerprints_tell_whatever_changes_rows(make_store):
   prints |= {repr(make(store, 3)), repr(make(store, 3, seed=1))}
   assert len(prints) == len(other) + 2
   assert repr(make(store, 3)) in prints
+
+
+@pytest.mark.parametrize("algorithm", ["ffd", "exact"])
+def test_more_epochs_than_can_be_counted_are_refused_at_once(
+  make_store, algorithm
+):
+  source = sources.BinSource(
+    make_store([[5] * 40] * 9),
+    sources.BinOptions(
+      packing_algorithm=algorithm,
+      packing_buffer_docs=3,
+      shuffle_documents="block",
+    ),
+    seq_len=16,
+  )
+  with pytest.raises(schema.ConfigError, match=r"reshuffle_documents.*10000"):
+    source.first_row(np.asarray([10**9]))
+  with pytest.raises(schema.ConfigError, match="reshuffle_documents"):
+    source.plan(np.asarray([2**62 - 1]))

@@ -117,16 +117,29 @@ def test_another_name_or_seed_gives_another_order(store):
   assert tuple(again.order(everything)) == orders[2]
 
 
+def test_negative_rows_are_refused(store):
+  for rows in (sequential(store), bins(store, shuffle_documents="block")):
+    for kind in ("none", "full", "block"):
+      with pytest.raises(IndexError, match="at least 0, got -1"):
+        shuffled(rows, kind=kind).plan(np.asarray([3, -1]))
+
+
+@pytest.mark.parametrize("own_seed", [None, 9])
 @pytest.mark.parametrize("name", ["full", "era", "block"])
-def test_samplers_of_stock_grain_give_the_same_order(store, name):
+def test_samplers_of_stock_grain_give_the_same_order(store, name, own_seed):
   rows = sequential(store)
-  source = shuffled(rows, **SHUFFLES[name])
+  source = shuffled(rows, seed=own_seed, **SHUFFLES[name])
   sampler = {
     "full": lambda: samplers.FullShuffleSampler(
-      len(rows), num_epochs=2, seed=3, name="text"
+      len(rows), num_epochs=2, seed=3, name="text", own_seed=own_seed
     ),
     "era": lambda: samplers.EraShuffleSampler(
-      len(rows), era_length=7, num_epochs=2, seed=3, name="text"
+      len(rows),
+      era_length=7,
+      num_epochs=2,
+      seed=3,
+      name="text",
+      own_seed=own_seed,
     ),
     "block": lambda: samplers.BlockShuffleSampler(
       len(rows),
@@ -135,6 +148,7 @@ def test_samplers_of_stock_grain_give_the_same_order(store, name):
       num_epochs=2,
       seed=3,
       name="text",
+      own_seed=own_seed,
     ),
   }[name]()
   loader = grain.DataLoader(
@@ -170,7 +184,7 @@ def test_a_narrowed_window_is_said_and_is_part_of_the_fingerprint(
   options = sources.ShuffleOptions(kind="block", io_block_size=16)
   wide = sources.ShuffledSource(rows, options, 3)
   narrow = sources.ShuffledSource(rows, options, 3, cache_bytes=900)
-  assert "narrowed to 1 blocks" in caplog.text
+  assert "narrowed to 1 block" in caplog.text
   assert wide.fingerprint() != narrow.fingerprint()
   fewer = sources.ShuffledSource(
     rows,
