@@ -85,6 +85,7 @@ class Setting:
     documents: Of each of these sources.
     steps: Where plans anew begin.
     rows: Rows of the mixes whose memory is measured, ascending.
+    window: Documents of their packing windows.
     corpora: Documents of the sources that are read.
     repeats: Raw gathers and batches between them, by kind of rows.
     shared: Steps over which shares of processes are taken.
@@ -95,6 +96,7 @@ class Setting:
   documents: int = 50_000
   steps: tuple[int, ...] = (1_000, 10_000_000)
   rows: tuple[int, int] = (10_000_000, 100_000_000)
+  window: int = packing_options.DEFAULT_WINDOW
   corpora: tuple[int, ...] = (70_000, 20_000, 10_000)
   repeats: int = 30
   shared: int = 1_000
@@ -220,14 +222,14 @@ def _sums(source: np.ndarray, lengths: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _mixture(
-  stores: Sequence[corpora.LengthsStore], kind: str, algorithm: str = "ffd"
+  stores: Sequence[corpora.LengthsStore], kind: str, **packing: Any
 ) -> sources.MixtureSource:
   """Returns a token-balanced mix of one of `_ROWS`."""
   parts = {}
   for i, store in enumerate(stores):
     name = f"s{i}"
     if kind.startswith("bin"):
-      options = sources.BinOptions(packing_algorithm=algorithm)
+      options = sources.BinOptions(**packing)
       rows = sources.BinSource(store, options, seq_len=_SEQ_LEN, name=name)
     else:
       rows = sources.SequentialSource(
@@ -319,7 +321,12 @@ def memory(setting: Setting, directory: pathlib.Path) -> Table:
     tracemalloc.start()
     began = time.perf_counter()
     # The fewest rows need no index beside a store, only sums.
-    mix = _mixture(stores, "bin, block", "exact")
+    mix = _mixture(
+      stores,
+      "bin, block",
+      packing_algorithm="exact",
+      packing_buffer_docs=setting.window,
+    )
     build = time.perf_counter() - began
     kept = tracemalloc.get_traced_memory()[0]
     mix.plan(_rows(0))
@@ -487,6 +494,7 @@ def main(argv: Sequence[str]) -> None:
       documents=10_000,
       steps=(10, 10_000_000),
       rows=(100_000, 1_000_000),
+      window=500,
       corpora=(3_000, 1_000, 500),
       repeats=2,
       shared=200,

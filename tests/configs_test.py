@@ -11,9 +11,26 @@ import pytest
 from chomp_data import options
 from chomp_data import pipeline
 from chomp_data import sources
+from chomp_data.bucketed import options as bucket_options
+from chomp_data.prepare import images
+from chomp_data.stores import samples_array_record
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
+BUCKETED = ["length_buckets", "resolution_buckets"]
+IN_ROWS = [name for name in NAMES if name not in BUCKETED]
+
+
+@pytest.fixture(scope="session")
+def pictures_store(tmp_path_factory):
+  """Pictures enough for a batch of every size, as a path."""
+  path = tmp_path_factory.mktemp("pictures") / "digits"
+  samples_array_record.write_samples(path, images.samples("digits", 450))
+  return str(path)
+
+
+def fields_of(options_class):
+  return {field.name for field in dataclasses.fields(options_class)}
 
 
 def get(name, arg, store):
@@ -24,7 +41,7 @@ def get(name, arg, store):
 
 
 @pytest.mark.parametrize("arg", [None, "runlocal"])
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", IN_ROWS)
 def test_a_config_gives_a_batch_and_round_trips_through_json(
   name, arg, stdlib_store
 ):
@@ -39,6 +56,31 @@ def test_a_config_gives_a_batch_and_round_trips_through_json(
   assert pipeline.build(again.data).fingerprint == pipe.fingerprint
 
 
+@pytest.mark.parametrize("arg", [None, "runlocal"])
+@pytest.mark.parametrize("name", BUCKETED)
+def test_a_bucketed_config_gives_batches_and_round_trips_through_json(
+  name, arg, stdlib_store, pictures_store
+):
+  resolution = name == "resolution_buckets"
+  config = get(name, arg, pictures_store if resolution else stdlib_store)
+  pipe = pipeline.build(config.data)
+  buckets = {own.name: own for own in pipe.buckets}
+  seen = set()
+  for step in range(150):
+    bucket = buckets[pipe.bucket_of(step)[1]]
+    if bucket.name in seen:
+      continue
+    seen.add(bucket.name)
+    batch = pipe.batch(step)
+    field = batch["pixels" if resolution else "tokens"]
+    rest = (3,) if resolution else ()
+    assert field.shape == (bucket.batch_size, *bucket.shape, *rest)
+  assert seen == set(buckets)
+  again = ml_collections.ConfigDict(json.loads(config.to_json()))
+  assert again.to_json() == config.to_json()
+  assert pipeline.build(again.data).fingerprint == pipe.fingerprint
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_runlocal_is_smaller(name):
   module = importlib.import_module(f"configs.{name}")
@@ -48,7 +90,21 @@ def test_runlocal_is_smaller(name):
     module.get_config("runlocul")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BUCKETED)
+def test_every_option_of_a_bucketed_config_is_listed(name):
+  data = importlib.import_module(f"configs.{name}").get_config().data
+  kind = bucket_options.KINDS[data.buckets.kind]
+  sections = {"buckets", "mix", "sources"}
+  assert set(data) == fields_of(kind.data) | sections
+  assert set(data.buckets) == fields_of(kind.buckets) | {"kind"}
+  assert set(data.mix) == fields_of(bucket_options.BucketMixOptions)
+  for source in data.sources.values():
+    assert set(source) == set(kind.source_keys) - {"array_record"}
+    assert set(source.rows) == fields_of(kind.rows)
+    assert set(source.shuffle) == fields_of(bucket_options.OrderOptions)
+
+
+@pytest.mark.parametrize("name", IN_ROWS)
 def test_every_option_is_listed_so_that_flags_can_change_it(name):
   data = importlib.import_module(f"configs.{name}").get_config().data
   own = {f.name for f in dataclasses.fields(options.DataOptions)}
@@ -71,4 +127,7 @@ def test_every_option_is_listed_so_that_flags_can_change_it(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_a_config_says_how_to_run_it(name):
   text = (ROOT / "configs" / f"{name}.py").read_text()
-  assert f"tools/train.py --config=configs/{name}.py" in text
+  tool = "tools/train.py"
+  if name == "resolution_buckets":
+    tool = "examples/train_buckets.py"
+  assert f"{tool} --config=configs/{name}.py" in text

@@ -409,7 +409,11 @@ def train(options: options_lib.RunOptions, workdir: str) -> int:
       )
       return 128 + number
     run.finish(state, console)
-  logging.info("finished %d steps", run.input.step)
+  logging.info(
+    "finished %d steps; %d shapes were compiled",
+    run.input.step,
+    run.trainer.num_compiled,
+  )
   return 0
 
 

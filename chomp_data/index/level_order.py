@@ -15,10 +15,8 @@ import numpy as np
 
 from chomp_data.index import hashing
 
-# Keys of one sort stay below 2**61 and its levels, in units of the heaviest
-# source left, below 2**40: so keys of one source are 2**21 apart.
+# Keys stay below 2**61, so that sums of two stay below 2**63.
 _KEY_BITS = 61
-_CAP_BITS = 40
 _CLAMP = 2**62
 
 # Covers the rounding of float64 where floats only say which rows to sort.
@@ -117,20 +115,15 @@ class _Table:
     tops = zip(self._tops, self._deltas, strict=True)
     levels = np.asarray([top / delta for top, delta in tops])[self._of]
     levels += self._used * gains[self._of]
-    cap = math.ceil(gains.min()) << _CAP_BITS
     bounds = levels[self._is_bound]
-    highest = min(float(cap), bounds.min() if len(bounds) else math.inf)
+    highest = bounds.min() if len(bounds) else math.inf
     kept = np.flatnonzero(levels <= highest * _SLACK)
     bits = _KEY_BITS - max(0, math.frexp(levels[kept].max())[1])
     keys, error = self._keys(kept, bits)
     order = np.argsort(keys, kind="stable")
     order = self._told_apart(kept, order, keys, error, bits)
-    # Rows at the cap and beyond may be missing.
-    capped = min(_scaled(cap, 1, bits), _CLAMP) - error
-    stop = min(wanted, int(np.count_nonzero(keys < capped)))
     bounds = np.flatnonzero(self._is_bound[kept[order]])
-    if len(bounds):
-      stop = min(stop, int(bounds[0]))
+    stop = min(wanted, int(bounds[0])) if len(bounds) else wanted
     chosen = kept[order[:stop]]
     sources = np.asarray([own.source for own in self._upcoming], np.int32)
     return sources[self._of[chosen]], self._row[chosen]

@@ -193,6 +193,11 @@ class Trainer:
     leaves = jax.tree.leaves(self._shapes.params)
     return sum(int(np.prod(leaf.shape)) for leaf in leaves)
 
+  @property
+  def num_compiled(self) -> int:
+    """Steps that were compiled so far: one for each shape of batches."""
+    return self._step._cache_size()  # pyright: ignore
+
   def init(self, seed: int) -> TrainState:
     """Returns the state before the first step."""
     return jax.jit(

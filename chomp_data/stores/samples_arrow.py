@@ -247,8 +247,10 @@ def _batches(file: samples_columns.MappedFile) -> list[Any]:
     )
   try:
     with arrow.ipc.open_stream(file.buffer) as stream:
+      # Names that are no text raise a ValueError.
+      _ = str(stream.schema)
       batches = list(stream)
-  except (arrow.ArrowException, OSError) as error:
+  except (arrow.ArrowException, OSError, ValueError) as error:
     raise errors.StoreError(
       f"{file.path} must be a readable Arrow stream, got"
       f" {array_record_files.first_line(error)}."

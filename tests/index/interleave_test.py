@@ -365,6 +365,17 @@ def test_the_first_to_be_exhausted_counts_only_while_it_has_a_weight():
   assert mix.num_positions == 5 + 100
 
 
+def test_a_row_that_exhausts_a_source_ends_the_mix_even_as_it_leaves():
+  stages = [Stage(0, {"a": 1}), Stage(6, {"b": 1})]
+  mix = mix_of(
+    {"a": 1, "b": 1},
+    stages,
+    exhaustion="first_exhausted",
+    exhausted_at={"a": 6, "b": 100},
+  )
+  assert mix.num_positions == 6
+
+
 def test_a_stage_after_the_last_row_never_comes():
   stages = [Stage(0, {"a": 1}), Stage(5, {"b": 1})]
   assert mix_of({"a": [1] * 4, "b": [1] * 9}, stages).num_positions == 4

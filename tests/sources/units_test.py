@@ -104,17 +104,18 @@ def corpora(make_store):
     for lengths in (
       [9, 0, 30, 1, 12, 25, 3, 0, 18],
       rng.integers(0, 40, 30),
-      [1] * 40 + [20, 25, 30],
+      # Rows at the begin and the end of an epoch train on nothing.
+      [1] * 20 + [20, 25, 30] + [1] * 20,
     )
   ]
 
 
-@hypothesis.settings(max_examples=250)
+@pytest.mark.parametrize("unit", units.UNITS)
+@hypothesis.settings(max_examples=100)
 @hypothesis.given(
   corpus=st.integers(0, 2),
   rows=ROWS,
   shuffle=st.sampled_from(SHUFFLES),
-  unit=st.sampled_from(units.UNITS),
   seq_len=st.integers(11, 16),
   data=st.data(),
 )

@@ -22,6 +22,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
     "block_shuffle.py:block_k32,runlocal",
     "pretrain_mix.py:runlocal",
     "splice_in_mix.py:runlocal",
+    "length_buckets.py:runlocal",
   ],
 )
 def test_a_config_trains_resumes_and_says_what_it_read(
