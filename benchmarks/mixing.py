@@ -96,7 +96,7 @@ class Setting:
   documents: int = 50_000
   steps: tuple[int, ...] = (1_000, 10_000_000)
   rows: tuple[int, int] = (10_000_000, 100_000_000)
-  window: int = packing_options.DEFAULT_WINDOW
+  window: int = 5_120
   corpora: tuple[int, ...] = (70_000, 20_000, 10_000)
   repeats: int = 30
   shared: int = 1_000

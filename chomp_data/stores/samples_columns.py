@@ -201,7 +201,6 @@ class Column:
     """Returns a row's number, text or truth value, or None.
 
     Raises:
-      BadValueError: If it is text that is not UTF-8.
       StoreError: If the file was altered.
     """
     if not self._buffers_checked:
@@ -209,12 +208,7 @@ class Column:
         if buffer is not None:
           self._file.check(np.frombuffer(buffer, np.uint8))
       self._buffers_checked = True
-    try:
-      return self._array[row].as_py()
-    except UnicodeDecodeError as error:
-      raise BadValueError(
-        f"must hold text as `{self._name}`, got bytes that are not UTF-8"
-      ) from error
+    return self._array[row].as_py()
 
   def value(self, row: int) -> Any:
     """Returns `item`; raises BadValueError where it is None."""

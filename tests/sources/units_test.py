@@ -137,9 +137,9 @@ def test_sums_equal_those_of_batches_in_every_order(
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
     for some in (np.asarray(asked, np.int64), np.arange(end + 1)):
       np.testing.assert_array_equal(sums.before(some), expected[some])
-    for most in data.draw(
-      st.lists(st.integers(-2, int(expected[-1]) + 9), max_size=20)
-    ):
+    ends = expected[[source.first_row_of(e) for e in range(EPOCHS + 1)]]
+    drawn = data.draw(st.lists(st.integers(-2, int(ends[-1]) + 9), max_size=20))
+    for most in (*drawn, *ends.tolist(), *(ends + 1).tolist()):
       assert sums.rows_below(most) == np.count_nonzero(expected[:-1] < most)
 
 
