@@ -7,12 +7,17 @@ The terminal view prints decoded text: each segment in its colour, text that
 is not trained on dimmed, filler counted. JSON prints one object a row, for
 programs: always the canonical fields, whatever `config.data.batch_format`.
 `--plan_only` answers without reading a token.
+
+Batches of buckets of sizes are shown as pictures: in the terminal, or with
+--output=step.png in a file, where rows of text in buckets of lengths are shown
+too, one pixel a position (green is trained on, grey is filler).
 """
 
 from collections.abc import Iterator
 from collections.abc import Sequence
 import itertools
 import json
+import pathlib
 import sys
 from typing import Any
 
@@ -29,6 +34,8 @@ from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.bucketed import pictures
+from chomp_data.bucketed import pipeline as bucket_pipeline
 from chomp_data.loading import reads as reads_lib
 from chomp_data.ops import placing
 from chomp_data.ops import spans as spans_lib
@@ -51,6 +58,9 @@ _FORMAT = flags.DEFINE_enum(
 _PLAN_ONLY = flags.DEFINE_bool(
   "plan_only", False, "Leave the arrays out and read no token."
 )
+_OUTPUT = flags.DEFINE_string(
+  "output", None, "A PNG file that the steps of buckets are drawn to."
+)
 
 _FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
 # Control characters of a document must not reach the terminal.
@@ -62,8 +72,85 @@ _VISIBLE = {
 _SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
 
 
+def json_samples(
+  pipe: bucket_pipeline.BucketPipeline, step: int, plan_only: bool = False
+) -> Iterator[dict[str, Any]]:
+  """Yields one JSON object for each row of a step of arrays.
+
+  Args:
+    pipe: A run in buckets of sizes.
+    step: The step.
+    plan_only: Whether to read no array: samples are then numbered within
+      their dataset and bucket.
+  """
+  source, bucket = pipe.bucket_of(step)
+  samples = pipe.samples(step)
+  batch = {} if plan_only else pipe.batch(step)
+  for row, sample in enumerate(samples.tolist()):
+    record: dict[str, Any] = {
+      "step": step,
+      "row": row,
+      "source": None if sample < 0 else source,
+      "bucket": bucket,
+      "number": sample,
+    }
+    for name, value in batch.items():
+      if value.ndim == 1:
+        record[name] = value[row].item()
+      else:
+        record[name] = {
+          "dtype": str(value.dtype),
+          "shape": list(value.shape[1:]),
+          "mean": float(value[row].mean()),
+        }
+    yield record
+
+
+def drawn(
+  pipe: bucket_pipeline.BucketPipeline, step: int, num_rows: int
+) -> np.ndarray:
+  """Returns a step of a bucketed run as a picture.
+
+  Args:
+    pipe: The run.
+    step: The step.
+    num_rows: Rows shown, at most.
+  """
+  if isinstance(pipe, bucket_pipeline.LengthPipeline):
+    real = placing.real_tokens(pipe.plan(step), pipe.row_length(step))
+    mask = pipe.canonical(step)["loss_mask"]
+    return pictures.of_text(real[:num_rows], mask[:num_rows])
+  batch = pipe.batch(step)
+  value = next(own for own in batch.values() if own.ndim > 1)[:num_rows]
+  columns = int(np.ceil(np.sqrt(len(value))))
+  return pictures.grid([pictures.picture(own) for own in value], columns)
+
+
+def print_pictures(
+  console: rich.console.Console,
+  pipe: bucket_pipeline.BucketPipeline,
+  step: int,
+  num_rows: int,
+) -> None:
+  """Prints a step of arrays for a person: its pictures, and their numbers."""
+  source, bucket = pipe.bucket_of(step)
+  console.print(
+    pictures.half_blocks(drawn(pipe, step, num_rows), console.width)
+  )
+  records = itertools.islice(json_samples(pipe, step), num_rows)
+  for record in records:
+    numbers = {k: v for k, v in record.items() if not isinstance(v, dict)}
+    shown = " ".join(f"{name}={value}" for name, value in numbers.items())
+    console.print(shown, highlight=False, markup=False, soft_wrap=True)
+  count = len(pipe.samples(step))
+  console.print(
+    f"step {step}: {count} samples of {source}, bucket {bucket}",
+    highlight=False,
+  )
+
+
 def json_rows(
-  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
+  pipe: pipeline.TextPipeline, step: int, plan_only: bool = False
 ) -> Iterator[dict[str, Any]]:
   """Yields one JSON object for each row of a step.
 
@@ -73,7 +160,7 @@ def json_rows(
     plan_only: Whether to leave the arrays out and read no token.
   """
   spans = pipe.plan(step)
-  batch = {} if plan_only else pipe.read(spans)
+  batch = {} if plan_only else _read(pipe, step, spans)
   source = spans.row_source()
   for row in range(spans.num_rows):
     record = {
@@ -93,15 +180,17 @@ def json_rows(
 
 def print_step(
   console: rich.console.Console,
-  pipe: pipeline.Pipeline,
+  pipe: pipeline.TextPipeline,
   step: int,
   num_rows: int,
   plan_only: bool,
 ) -> None:
   """Prints a step for a person: a panel a row, and totals."""
   spans = pipe.plan(step)
-  batch = {} if plan_only else pipe.read(spans)
-  real = placing.real_tokens(spans, pipe.seq_len)
+  batch = {} if plan_only else _read(pipe, step, spans)
+  in_bucket = isinstance(pipe, bucket_pipeline.LengthPipeline)
+  seq_len = pipe.row_length(step) if in_bucket else pipe.seq_len
+  real = placing.real_tokens(spans, seq_len)
   decoders = {
     name: tokenizers.load_tokenizer(source.store)
     for name, source in pipe.sources.items()
@@ -140,12 +229,21 @@ def print_step(
       )
     )
   totals = [
-    f"step {step}: {spans.num_rows} rows, {len(spans)} spans",
+    f"step {step}: {spans.num_rows} rows of {seq_len}, {len(spans)} spans",
     f"padding {1 - real.mean():.2%}",
   ]
   if batch:
     totals.append(f"trained positions {batch['loss_mask'].mean():.2%}")
   console.print(", ".join(totals), highlight=False)
+
+
+def _read(
+  pipe: pipeline.TextPipeline, step: int, spans: spans_lib.Spans
+) -> dict[str, np.ndarray]:
+  """Returns a step's canonical fields."""
+  if isinstance(pipe, bucket_pipeline.LengthPipeline):
+    return pipe.canonical(step)
+  return pipe.read(spans)
 
 
 def _single_spans(spans: spans_lib.Spans) -> Iterator[dict[str, int]]:
@@ -187,6 +285,45 @@ def _row_text(
   return out
 
 
+def _show(pipe: Any, steps: range) -> None:
+  """Prints or draws steps, as the flags say."""
+  in_buckets = isinstance(pipe, bucket_pipeline.BucketPipeline)
+  of_text = isinstance(pipe, pipeline.TextPipeline)
+  if _OUTPUT.value:
+    if not in_buckets:
+      raise schema.ConfigError(
+        [
+          "`--output` must not be set for runs without `config.data.buckets`,"
+          f" got {_OUTPUT.value}. Leave it out: rows are printed."
+        ]
+      )
+    rows = _ROWS.value or 64
+    shown = pictures.stacked([drawn(pipe, step, rows) for step in steps])
+    pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
+    print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
+    return
+  if _FORMAT.value == "json":
+    rows_of = json_rows if of_text else json_samples
+    for step in steps:
+      for record in rows_of(pipe, step, _PLAN_ONLY.value):
+        if _ROWS.value is None or record["row"] < _ROWS.value:
+          print(json.dumps(record))
+    return
+  console = rich.console.Console()
+  console.print(pipe.describe(), highlight=False, markup=False, soft_wrap=True)
+  for step in steps:
+    if of_text:
+      print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
+    elif _PLAN_ONLY.value:
+      source, bucket = pipe.bucket_of(step)
+      console.print(f"step {step}: {source}, bucket {bucket}", highlight=False)
+    else:
+      print_pictures(console, pipe, step, _ROWS.value or 4)
+  if not _PLAN_ONLY.value:
+    for line in reads_lib.lines(pipe.reads()):
+      console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
 def main(argv: Sequence[str]) -> None:
   """Prints the steps asked for."""
   if len(argv) > 1:
@@ -201,25 +338,16 @@ def main(argv: Sequence[str]) -> None:
           f" steps, got {last}. Lower them."
         ]
       )
-    steps = range(_STEP.value, last)
-    if _FORMAT.value == "json":
-      for step in steps:
-        for record in json_rows(pipe, step, _PLAN_ONLY.value):
-          if _ROWS.value is None or record["row"] < _ROWS.value:
-            print(json.dumps(record))
-      return
-    console = rich.console.Console()
-    console.print(
-      pipe.describe(), highlight=False, markup=False, soft_wrap=True
-    )
-    for step in steps:
-      print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
-    if not _PLAN_ONLY.value:
-      for line in reads_lib.lines(pipe.reads()):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+    _show(pipe, range(_STEP.value, last))
   except BrokenPipeError:
     sys.stderr.close()  # `| head` had enough.
-  except (schema.ConfigError, stores.StoreError, IndexError) as error:
+  except (
+    schema.ConfigError,
+    stores.StoreError,
+    IndexError,
+    ModuleNotFoundError,
+    OSError,
+  ) as error:
     sys.exit(f"error: {error}")
 
 

@@ -299,6 +299,14 @@ class LengthPipeline(BucketPipeline):
     """
     return self._plan.plan(step, count)
 
+  def row_length(self, step: int) -> int:
+    """Returns the positions of a step's rows."""
+    return self.buckets[self._plan.at(step)[1]].shape[0]
+
+  def canonical(self, step: int) -> dict[str, np.ndarray]:
+    """Returns a step's canonical fields, whatever the batch format."""
+    return self._plan.read(step, None, self._reads)
+
   def validation(self) -> dict[str, row_source.RowSource]:
     """Returns a fixed small (t, s) grid of each source's own documents."""
     return {name: source.validation() for name, source in self.sources.items()}

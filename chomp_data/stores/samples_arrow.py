@@ -287,7 +287,8 @@ def _check_whole(
     for batch in batches:
       batch.validate()
       for column in batch.columns:
-        column.validate(full=samples_columns.is_value(column.type))
+        if samples_columns.is_value(column.type):
+          column.validate(full=True)
   except samples_columns.pyarrow().ArrowException as error:
     raise errors.StoreError(
       f"{file.path} must hold whole record batches, got"

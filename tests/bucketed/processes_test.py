@@ -33,6 +33,13 @@ def test_global_batches_are_the_same_and_in_step_for_any_processes(
   sharding_test.check(data, steps, 0, STEPS)
 
 
+def test_arrays_of_every_size_are_in_step_over_two_processes(
+  pictures, tmp_path
+):
+  steps = sharding_test.run(pictures, "interleaved", 2, tmp_path)
+  sharding_test.check(pictures, steps, 0, pipeline.build(pictures).num_steps)
+
+
 def test_a_checkpoint_restores_on_other_processes_and_workers(text, tmp_path):
   data = {**text, "buckets": {**text["buckets"], "tokens_per_batch": 512}}
   directory = str(tmp_path / "checkpoints")

@@ -406,6 +406,36 @@ def test_a_file_that_was_damaged_before_it_was_indexed(tmp_path, kind):
   assert all(str(path) in message for message in messages)
 
 
+def test_text_that_is_not_where_a_file_says_is_found_while_indexing(tmp_path):
+  path = written(tmp_path / "data", "arrow", made(6))
+  (file,) = path.glob("*-of-*")
+  data = file.read_bytes()
+  arrow = samples_columns.pyarrow()
+  mapped = arrow.py_buffer(data)
+  with arrow.ipc.open_stream(mapped) as stream:
+    (batch,) = stream
+  offsets = batch.column("name").buffers()[1]
+  # Where sample 2 begins: far beyond the text.
+  at = offsets.address - mapped.address + 4 * 2
+  altered = data[:at] + struct.pack("<i", 10**9) + data[at + 4 :]
+  file.write_bytes(altered)
+  with pytest.raises(stores.StoreError, match=f"{file} must hold whole record"):
+    opened(path)
+
+
+def test_more_numbers_than_there_are_is_found_while_indexing(tmp_path):
+  path = written(tmp_path / "data", "arrow", made(6))
+  (file,) = path.glob("*-of-*")
+  data = file.read_bytes()
+  count = sum(arrays["pixels"].size for arrays, _ in made(6))
+  # How the file says a length, beside how many values are missing.
+  at = data.index(struct.pack("<qq", count, 0))
+  altered = data[:at] + struct.pack("<q", count + 99) + data[at + 8 :]
+  file.write_bytes(altered)
+  with pytest.raises(stores.StoreError, match=f"{file} must hold whole record"):
+    opened(path)
+
+
 @pytest.mark.parametrize("kind", WRITERS)
 def test_a_file_that_changed_is_indexed_again(tmp_path, kind):
   file = large(tmp_path / "data", kind)

@@ -3,13 +3,19 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
+import numpy as np
+from PIL import Image
 import pytest
 
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.prepare import images
+from chomp_data.stores import samples_array_record
+from configs import resolution_buckets
 from configs import splice_multi
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -97,3 +103,81 @@ def test_errors_are_one_line_and_exit_1(stdlib_store):
   last = ran.stderr.strip().splitlines()[-1]
   assert last.startswith("error: `config.data.sources.stdlib.rows.content_str")
   assert "got 0" in last
+
+
+def inspect_pictures(tmp_path, *args, check=True):
+  stores = {name: tmp_path / name for name in images.DATASETS}
+  for name, path in stores.items():
+    if not path.exists():
+      samples_array_record.write_samples(path, images.samples(name, 40))
+  return subprocess.run(
+    [
+      sys.executable,
+      str(ROOT / "tools" / "inspect_batches.py"),
+      f"--config={ROOT}/configs/resolution_buckets.py:runlocal",
+      *(f"--config.data.sources.{n}.store={p}" for n, p in stores.items()),
+      *args,
+    ],
+    check=check,
+    capture_output=True,
+    text=True,
+    env={**os.environ, "COLUMNS": "100"},
+  )
+
+
+def test_batches_of_arrays_are_drawn_to_a_png_as_they_are(tmp_path):
+  output = tmp_path / "step.png"
+  inspect_pictures(tmp_path, "--step=1", f"--output={output}")
+  config = resolution_buckets.get_config("runlocal")
+  for name, source in config.data.sources.items():
+    source.store = str(tmp_path / name)
+  pixels = pipeline.build(config.data).batch(1)["pixels"]
+  found = np.asarray(Image.open(output))
+  height, width = pixels.shape[1:3]
+  columns = 2
+  for i, own in enumerate(pixels):
+    top, left = (i // columns) * (height + 2), (i % columns) * (width + 2)
+    np.testing.assert_array_equal(
+      found[top : top + height, left : left + width], own
+    )
+
+
+def test_batches_of_arrays_are_drawn_in_the_terminal_and_told(tmp_path):
+  out = inspect_pictures(tmp_path, "--rows=2").stdout
+  assert "\N{UPPER HALF BLOCK}" in out
+  assert "static shapes (resolution)" in out
+  assert "row=1 source=" in out
+  lines = inspect_pictures(tmp_path, "--format=json", "--count=3").stdout
+  records = [json.loads(line) for line in lines.splitlines()]
+  assert {record["step"] for record in records} == {0, 1, 2}
+  for record in records:
+    assert record["bucket"] == f"{record['height']}x{record['width']}"
+    assert record["pixels"]["shape"] == [record["height"], record["width"], 3]
+
+
+def test_rows_of_text_in_buckets_are_shown_with_their_length(
+  stdlib_store, tmp_path
+):
+  output = tmp_path / "rows.png"
+  args = [
+    sys.executable,
+    str(ROOT / "tools" / "inspect_batches.py"),
+    f"--config={ROOT}/configs/length_buckets.py:runlocal",
+    f"--config.data.sources.stdlib.store={stdlib_store}",
+    f"--config.data.sources.notes.store={stdlib_store}",
+  ]
+  shown = subprocess.run(args, check=True, capture_output=True, text=True)
+  assert re.search(r"step 0: \d+ rows of (32|64), ", shown.stdout)
+  subprocess.run([*args, f"--output={output}"], check=True, capture_output=True)
+  found = np.asarray(Image.open(output))
+  assert found.shape[1] in (32, 64)
+
+
+def test_a_picture_of_a_run_without_buckets_is_an_error(stdlib_store):
+  ran = inspect(
+    f"--config.data.sources.stdlib.store={stdlib_store}",
+    "--output=x.png",
+    check=False,
+  )
+  assert ran.returncode == 1
+  assert ran.stderr.strip().splitlines()[-1].startswith("error: `--output`")

@@ -1,0 +1,375 @@
+"""Buckets: how fast, how often compiled, how much padding, how even.
+
+    python benchmarks/buckets.py
+
+Five parts, each a table (`--parts` runs some):
+
+- arrays: samples of 64 x 64 x 3 and three smaller sizes a second from page
+  cache, as batches through the pipeline, and by plain loops over the same
+  files: every record in file order, decoded and stacked by size, and samples
+  one by one in the order of training. Times alternate within one process.
+- text: tokens a second of all canonical fields from buckets of lengths, and
+  from bin-packed rows of the same store, no workers.
+- compilations: steps and compilations of an epoch, for each kind of bucket.
+- padding: positions without a token over all documents of a store, by buckets
+  of lengths, by packing, and by padding each batch to its longest document.
+  Documents have lognormal lengths: median 500 tokens, sigma 1.2,
+  16 .. 65,536.
+- shares: how far a dataset's units are from its share at any step, in global
+  batches, and what planning costs near step 0 and at step 10**7.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import json
+import pathlib
+import statistics
+import struct
+import tempfile
+import time
+from typing import Any
+
+from absl import app
+from absl import flags
+from array_record.python import array_record_module  # pyright: ignore
+import corpora
+import jax
+import numpy as np
+import rich.console
+import rich.table
+
+import chomp_data
+from chomp_data import pipeline
+from chomp_data.index import packing
+from chomp_data.index import pieces
+from chomp_data.prepare import saving
+from chomp_data.stores import samples
+from chomp_data.stores import samples_array_record
+
+_PARTS = flags.DEFINE_list(
+  "parts",
+  ["arrays", "text", "compilations", "padding", "shares"],
+  "Which parts are run.",
+)
+_SMALL = flags.DEFINE_bool("small", False, "Fewer samples: seconds.")
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+
+_SIZES = ((32, 32), (32, 48), (48, 32), (64, 64))
+_LENGTHS = (512, 1_024, 2_048, 4_096, 8_192)  # tokens
+_TOKENS = 32_768  # of a batch
+_BATCH = 64  # samples
+_SAMPLES = 12_000
+_DOCUMENTS = 40_000
+_REPEATS = 5
+
+Lines = list[list[str]]
+
+
+def _pictures(count: int) -> Iterator[Any]:
+  """Yields noise of four sizes: what it shows does not matter here."""
+  rng = np.random.default_rng(0)
+  for number in range(count):
+    height, width = _SIZES[number % len(_SIZES)]
+    pixels = rng.integers(0, 256, (height, width, 3), np.uint8)
+    yield {"pixels": pixels}, {"height": height, "width": width, "label": 1}
+
+
+def _resolution(paths: dict[str, pathlib.Path], **fields: Any) -> Any:
+  return pipeline.build(
+    {
+      "global_batch_size": _BATCH,
+      "epochs": 1,
+      "buckets": {
+        "kind": "resolution",
+        "sizes": _SIZES,
+        "fields": ("pixels",),
+        "metadata": ("label",),
+      },
+      "sources": {name: {"store": str(path)} for name, path in paths.items()},
+      **fields,
+    }
+  )
+
+
+def _length(path: pathlib.Path, **buckets: Any) -> Any:
+  return pipeline.build(
+    {
+      "epochs": 1,
+      "remainder": "pad",
+      "buckets": {
+        "kind": "length",
+        "lengths": _LENGTHS,
+        "tokens_per_batch": _TOKENS,
+        **buckets,
+      },
+      "sources": {"web": {"store": str(path)}},
+    }
+  )
+
+
+def _records(directory: pathlib.Path) -> int:
+  """Reads every record in file order, stacked by size; returns how many."""
+  stacks: dict[tuple[int, ...], list[np.ndarray]] = {}
+  count = 0
+  for file in sorted(directory.glob("*.array_record")):
+    reader = array_record_module.ArrayRecordReader(str(file))
+    for record in reader.read_all():
+      (size,) = struct.unpack_from("<I", record)
+      header = json.loads(record[4 : 4 + size])
+      (entry,) = header["arrays"]
+      pixels = np.frombuffer(record, entry["dtype"], offset=4 + size)
+      pixels = pixels.reshape(entry["shape"])
+      stack = stacks.setdefault(pixels.shape, [])
+      stack.append(pixels)
+      count += 1
+      if len(stack) == _BATCH:
+        np.stack(stack)
+        stack.clear()
+    reader.close()
+  return count
+
+
+def _rates(ways: dict[str, Callable[[], int]]) -> dict[str, float]:
+  """Returns the median of units a second of each way, taken in turn."""
+  found: dict[str, list[float]] = {name: [] for name in ways}
+  for repeat in range(_REPEATS + 1):
+    for name, way in ways.items():
+      began = time.perf_counter()
+      count = way()
+      if repeat:  # The first one warms caches.
+        found[name].append(count / (time.perf_counter() - began))
+  return {name: statistics.median(own) for name, own in found.items()}
+
+
+def arrays(directory: pathlib.Path) -> Lines:
+  """Samples a second, from ArrayRecord files and from save_to_disk."""
+  count = 1_600 if _SMALL.value else _SAMPLES
+  lines = [["files", "way", "samples/s", "of a plain loop"]]
+  for kind in ("ArrayRecord", "save_to_disk"):
+    path = directory / kind
+    if kind == "ArrayRecord":
+      samples_array_record.write_samples(path, _pictures(count))
+    else:
+      saving.save_to_disk(path, _pictures(count))
+    pipe = _resolution({"own": path})
+    store = samples.open_samples(path, fields=("pixels",))
+    order = np.random.default_rng(0).permutation(count)
+    source = pipe.batch_source()
+
+    def piped(source=source, pipe=pipe) -> int:
+      for step in range(pipe.num_steps):
+        source[step]
+      return pipe.num_steps * _BATCH
+
+    def single(store=store, order=order) -> int:
+      for index in order.tolist():
+        store.read([index])
+      return len(order)
+
+    ways: dict[str, Callable[[], int]] = {"buckets, shuffled": piped}
+    if kind == "ArrayRecord":
+      ways["plain loop, file order"] = lambda path=path: _records(path)
+    ways["one sample at a time, shuffled"] = single
+    rates = _rates(ways)
+    base = rates.get("plain loop, file order", rates[list(rates)[-1]])
+    lines += [
+      [kind, name, f"{rate:,.0f}", f"{rate / base:.2f}"]
+      for name, rate in rates.items()
+    ]
+  return lines
+
+
+def text(directory: pathlib.Path) -> Lines:
+  """Tokens a second from buckets and from packed rows."""
+  count = 4_000 if _SMALL.value else _DOCUMENTS
+  store = corpora.make_corpus(directory / "web", count)
+  steps = 20 if _SMALL.value else 200
+  buckets = _length(pathlib.Path(store.path)).batch_source()
+  packed = pipeline.build(
+    {
+      "seq_len": 2_048,
+      "global_batch_size": _TOKENS // 2_048,
+      "sources": {
+        "web": {
+          "store": str(store.path),
+          "rows": {"kind": "bin"},
+          "shuffle": {"kind": "block"},
+        }
+      },
+    }
+  ).batch_source()
+
+  def read(source: Any) -> int:
+    for step in range(steps):
+      source[step]
+    return steps * _TOKENS
+
+  rates = _rates(
+    {
+      "buckets of lengths": lambda: read(buckets),
+      "bin-packed rows of 2,048": lambda: read(packed),
+    }
+  )
+  lines = [["rows", "million positions/s"]]
+  return lines + [[n, f"{rate / 1e6:.1f}"] for n, rate in rates.items()]
+
+
+def compilations(directory: pathlib.Path) -> Lines:
+  """Compilations over an epoch of each kind."""
+  picture_path = directory / "compiled"
+  samples_array_record.write_samples(picture_path, _pictures(1_600))
+  store = corpora.make_corpus(directory / "compiled-web", 2_000)
+  lines = [["buckets", "shapes", "steps", "compilations"]]
+  for name, pipe in (
+    ("resolutions", _resolution({"own": picture_path})),
+    ("lengths", _length(pathlib.Path(store.path))),
+  ):
+    used = jax.jit(lambda batch: jax.tree.map(lambda own: own.sum(), batch))
+    with chomp_data.make_iterator(pipe) as batches:
+      for batch in batches:
+        used(batch)
+    lines.append(
+      [
+        name,
+        str(len(pipe.buckets)),
+        str(pipe.num_steps),
+        str(used._cache_size()),
+      ]
+    )
+  return lines
+
+
+def _padded_to_longest(sizes: np.ndarray, rows: int) -> float:
+  """Returns the padding of random batches padded to their longest document."""
+  cut = np.minimum(sizes, _LENGTHS[-1])
+  cut = np.random.default_rng(0).permutation(cut)
+  cut = cut[: len(cut) // rows * rows].reshape(-1, rows)
+  return 1 - cut.sum() / (cut.max(axis=1).sum() * rows)
+
+
+def padding(directory: pathlib.Path) -> Lines:
+  """Padding over all documents, by way of making rows."""
+  count = 20_000 if _SMALL.value else 1_000_000
+  del directory  # Lengths alone say it.
+  sizes = corpora.lengths(np.random.default_rng(0), count)
+  total = int(sizes.sum())
+  lines = [["way", "padding", "documents cut"]]
+  for assign in pieces.ASSIGNS:
+    found = pieces.cut(sizes, _LENGTHS, assign)
+    whole = sum(
+      len(own) * length
+      for (own, _), length in zip(found, _LENGTHS, strict=True)
+    )
+    extra = np.bincount(np.concatenate([own for own, _ in found])) > 1
+    lines.append(
+      [
+        f"buckets of 512 .. 8,192, {assign}",
+        f"{1 - total / whole:.2%}",
+        f"{extra.mean():.1%}",
+      ]
+    )
+  for seq_len in (2_048, 8_192):
+    used = 0
+    for first in range(0, count, 5_120):
+      own = packing.kept_lengths(sizes[first : first + 5_120], seq_len, "cut")
+      cut = packing.cut_pieces(own, seq_len)
+      used += int(packing.first_fit_decreasing(cut.length, seq_len)[1])
+    lines.append(
+      [
+        f"packed into {seq_len:,} by First-Fit-Decreasing",
+        f"{1 - total / (used * seq_len):.2%}",
+        f"{(sizes > seq_len).mean():.1%}",
+      ]
+    )
+  for rows in (8, 32):
+    lines.append(
+      [
+        f"padded to the longest of {rows} documents, at most 8,192",
+        f"{_padded_to_longest(sizes, rows):.2%}",
+        f"{(sizes > _LENGTHS[-1]).mean():.1%} truncated",
+      ]
+    )
+  single = np.minimum(sizes, _LENGTHS[-1])
+  lines.append(
+    [
+      "one document a row of 8,192",
+      f"{1 - single.sum() / (len(single) * _LENGTHS[-1]):.2%}",
+      f"{(sizes > _LENGTHS[-1]).mean():.1%} truncated",
+    ]
+  )
+  return lines
+
+
+def shares(directory: pathlib.Path) -> Lines:
+  """Deviation from the weights at any step, and planning time."""
+  paths = {}
+  for name in ("a", "b", "c"):
+    paths[name] = directory / f"share-{name}"
+    samples_array_record.write_samples(paths[name], _pictures(800))
+  weights = {"a": 0.9, "b": 0.07, "c": 0.03}
+  lines = [
+    ["unit", "steps", "largest deviation (batches)", "us a step", "at 10**7"]
+  ]
+  steps = 2_000 if _SMALL.value else 20_000
+  for unit in ("samples", "pixels"):
+    pipe = _resolution(
+      paths, epochs=None, mix={"unit": unit, "weights": weights}
+    )
+    lanes = pipe._plan.lanes
+    dataset, bucket = lanes.locate(np.arange(steps))
+    used = np.asarray(
+      [_BATCH * (1 if unit == "samples" else h * w) for h, w in _SIZES]
+    )[bucket]
+    taken = np.stack(
+      [np.cumsum(np.where(dataset == d, used, 0)) for d in range(3)]
+    )
+    share = np.asarray([weights[n] for n in lanes.datasets])[:, None]
+    apart = np.abs(taken - share * taken.sum(axis=0)).max() / used.max()
+    times = []
+    for first in (0, 10**7):
+      pipe.samples(first)
+      began = time.perf_counter()
+      for step in range(first, first + 500):
+        pipe.samples(step)
+      times.append((time.perf_counter() - began) / 500 * 1e6)
+    lines.append(
+      [unit, str(steps), f"{apart:.2f}", f"{times[0]:.0f}", f"{times[1]:.0f}"]
+    )
+  return lines
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the tables."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  parts = {
+    "arrays": arrays,
+    "text": text,
+    "compilations": compilations,
+    "padding": padding,
+    "shares": shares,
+  }
+  unknown = set(_PARTS.value) - set(parts)
+  if unknown:
+    raise app.UsageError(
+      f"--parts must be some of {', '.join(parts)}, got"
+      f" {', '.join(sorted(unknown))}."
+    )
+  blocks = []
+  with tempfile.TemporaryDirectory() as temporary:
+    for name in _PARTS.value:
+      head, *lines = parts[name](pathlib.Path(temporary))
+      table = rich.table.Table(*head, title=name)
+      for line in lines:
+        table.add_row(*line)
+      rich.console.Console(width=120).print(table)
+      rows = [head, ["---"] * len(head), *lines]
+      text_of = "\n".join("| " + " | ".join(row) + " |" for row in rows)
+      blocks.append(f"{name}\n\n{text_of}\n")
+  if _OUTPUT.value:
+    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
+
+
+if __name__ == "__main__":
+  app.run(main)

@@ -1,0 +1,140 @@
+"""Batches as pictures: arrays of samples, and where rows of text are filler.
+
+A picture is uint8[height, width, 3]. PNG files need Pillow, which comes with
+the extra `plots`; half blocks in a terminal need nothing.
+"""
+
+from collections.abc import Sequence
+import pathlib
+
+import numpy as np
+import rich.style
+import rich.text
+
+# Channels that are shown; more are latents, whose first three are.
+_MOST_CHANNELS = 4
+_GAP = 2  # pixels between pictures
+_PAPER = 255
+
+# What positions of text are: filler, a token, a token that is trained on.
+_FILLER, _TOKEN, _TRAINED = (40, 40, 40), (210, 170, 60), (70, 160, 90)
+
+
+def picture(array: np.ndarray) -> np.ndarray:
+  """Returns any array of a sample as a picture.
+
+  Args:
+    array: [height, width], [height, width, channels], [channels, height,
+      width], or flat; uint8 is shown as it is, others from their least to
+      their greatest value.
+  """
+  value = np.asarray(array)
+  while value.ndim > 3:
+    value = value[0]
+  if value.ndim < 2:
+    value = value.reshape(1, -1)
+  if value.ndim == 3:
+    if value.shape[-1] > _MOST_CHANNELS >= value.shape[0]:
+      value = np.moveaxis(value, 0, -1)
+    value = value[..., :3] if value.shape[-1] >= 3 else value[..., 0]
+  if value.dtype != np.uint8:
+    value = value.astype(np.float64)
+    low, high = float(value.min()), float(value.max())
+    value = (value - low) * (255 / (high - low) if high > low else 0)
+  if value.ndim == 2:
+    value = np.repeat(value[..., None], 3, axis=-1)
+  return np.rint(value).astype(np.uint8)
+
+
+def of_text(real: np.ndarray, loss_mask: np.ndarray) -> np.ndarray:
+  """Returns rows of text as a picture, one pixel a position.
+
+  Args:
+    real: bool[B, L], which positions hold a token.
+    loss_mask: bool[B, L], which of them are trained on.
+  """
+  out = np.empty((*real.shape, 3), np.uint8)
+  out[:] = _FILLER
+  out[real] = _TOKEN
+  out[real & loss_mask] = _TRAINED
+  return out
+
+
+def grid(pictures: Sequence[np.ndarray], columns: int) -> np.ndarray:
+  """Returns pictures of one size beside and below each other.
+
+  Args:
+    pictures: At least one.
+    columns: Pictures of a line, at least 1.
+  """
+  height, width = pictures[0].shape[:2]
+  columns = min(columns, len(pictures))
+  lines = -(-len(pictures) // columns)
+  out = np.full(
+    (lines * (height + _GAP) - _GAP, columns * (width + _GAP) - _GAP, 3),
+    _PAPER,
+    np.uint8,
+  )
+  for i, own in enumerate(pictures):
+    line, column = divmod(i, columns)
+    top, left = line * (height + _GAP), column * (width + _GAP)
+    out[top : top + height, left : left + width] = own
+  return out
+
+
+def stacked(pictures: Sequence[np.ndarray]) -> np.ndarray:
+  """Returns pictures of any widths below each other."""
+  width = max(own.shape[1] for own in pictures)
+  parts = []
+  for own in pictures:
+    part = np.full((own.shape[0] + 2 * _GAP, width, 3), _PAPER, np.uint8)
+    part[: own.shape[0], : own.shape[1]] = own
+    parts.append(part)
+  return np.concatenate(parts)
+
+
+def half_blocks(shown: np.ndarray, columns: int) -> rich.text.Text:
+  """Returns a picture for a terminal: two pixels a character.
+
+  Args:
+    shown: The picture; pixels are left out where it is too wide.
+    columns: Characters of a line.
+  """
+  step = -(-shown.shape[1] // max(columns, 1))
+  shown = shown[::step, ::step]
+  if len(shown) % 2:
+    shown = np.concatenate([shown, shown[-1:]])
+  out = rich.text.Text(no_wrap=True)
+  for upper, lower in zip(
+    shown[::2].tolist(), shown[1::2].tolist(), strict=True
+  ):
+    for above, below in zip(upper, lower, strict=True):
+      style = rich.style.Style(color=_colour(above), bgcolor=_colour(below))
+      out.append("\N{UPPER HALF BLOCK}", style=style)
+    out.append("\n")
+  out.rstrip()
+  return out
+
+
+def write_png(path: pathlib.Path, shown: np.ndarray) -> None:
+  """Writes a picture to a file.
+
+  Args:
+    path: The file.
+    shown: The picture.
+
+  Raises:
+    ModuleNotFoundError: If Pillow is not installed; the message says how.
+  """
+  try:
+    from PIL import Image
+  except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+      "PNG files need Pillow, which is not installed. Install"
+      " chomp_data[plots]."
+    ) from error
+  Image.fromarray(shown).save(path, format="PNG")
+
+
+def _colour(pixel: Sequence[int]) -> str:
+  return "#{:02x}{:02x}{:02x}".format(*pixel)
