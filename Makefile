@@ -10,7 +10,7 @@ ARGS ?=
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test check prepare prepare-mix inspect clean help
+.PHONY: train test check prepare prepare-mix prepare-images inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -30,6 +30,9 @@ prepare: data/stdlib/manifest.json  ## Only prepare the corpus.
 
 prepare-mix: data/stdlib/manifest.json data/packages/manifest.json \
   data/notes/manifest.json  ## Prepare the corpora of the mixes.
+
+prepare-images: | $(BIN)/.test  ## Draw the pictures of the resolution buckets.
+	$(BIN)/python tools/prepare_images.py --output=data/images
 
 inspect: data/stdlib/manifest.json  ## Look at two rows of the first batch.
 	$(BIN)/python tools/inspect_batches.py --config=$(CONFIG) --count=1 --rows=2 $(ARGS)

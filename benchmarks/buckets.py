@@ -234,7 +234,7 @@ def compilations(directory: pathlib.Path) -> Lines:
         name,
         str(len(pipe.buckets)),
         str(pipe.num_steps),
-        str(used._cache_size()),
+        str(used._cache_size()),  # pyright: ignore
       ]
     )
   return lines

@@ -379,7 +379,9 @@ def test_a_source_that_has_given_nothing_starts_at_the_level(paths):
   new = resumed(data, record, stages=equal)
   del offsets["splice"]
   left_out = {"resume_state": {"datasets": list(offsets.values())}}
-  for pipe in (new, resumed(data, left_out, stages=equal)):
+  without = resumed(data, left_out, stages=equal)
+  assert new.fingerprint == without.fingerprint
+  for pipe in (new, without):
     consumed = pipe.mix.consumed(6)
     units = {n: own.units for n, own in consumed.items()}
     began = {n: own.units for n, own in pipe.mix.consumed(0).items()}
