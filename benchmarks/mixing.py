@@ -105,7 +105,7 @@ class Setting:
 class RepeatedLengths(corpora.LengthsStore):
   """A store of the same 65,536 lengths again and again, in no memory."""
 
-  _PERIOD = 65_536
+  PERIOD = 65_536
 
   def __init__(self, path: pathlib.Path, num_documents: int, seed: int = 0):
     """Draws the lengths.
@@ -115,13 +115,13 @@ class RepeatedLengths(corpora.LengthsStore):
       num_documents: How many, rounded up to whole repetitions.
       seed: Of the lengths.
     """
-    super().__init__(path, self._PERIOD, seed)
-    self._times = -(-num_documents // self._PERIOD)
+    super().__init__(path, self.PERIOD, seed)
+    self._times = -(-num_documents // self.PERIOD)
 
   @property
   def num_documents(self) -> int:
     """See `Store`."""
-    return self._times * self._PERIOD
+    return self._times * self.PERIOD
 
   @property
   def num_tokens(self) -> int:
@@ -130,7 +130,7 @@ class RepeatedLengths(corpora.LengthsStore):
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """See `Store`."""
-    times, index = np.divmod(documents, self._PERIOD)
+    times, index = np.divmod(documents, self.PERIOD)
     first, length = super().bounds(index)
     return times * super().num_tokens + first, length
 
@@ -138,11 +138,11 @@ class RepeatedLengths(corpora.LengthsStore):
     self, batch: int = 1 << 20
   ) -> Iterator[tuple[int, np.ndarray]]:
     """See `Store`; `batch` is rounded to whole repetitions."""
-    _, lengths = super().bounds(np.arange(self._PERIOD))
-    most = max(1, batch // self._PERIOD)
+    _, lengths = super().bounds(np.arange(self.PERIOD))
+    most = max(1, batch // self.PERIOD)
     for first in range(0, self._times, most):
       times = min(most, self._times - first)
-      yield first * self._PERIOD, np.tile(lengths, times)
+      yield first * self.PERIOD, np.tile(lengths, times)
 
 
 def deviation(setting: Setting) -> Table:
@@ -312,12 +312,15 @@ def memory(setting: Setting, directory: pathlib.Path) -> Table:
     ]
   ]  # fmt: skip
   for rows in setting.rows:
-    per_source = rows // 8
     stores = []
     for i in range(8):
-      one = RepeatedLengths(directory / f"r{i}", 1, seed=i)
-      documents = per_source * _SEQ_LEN // (one.num_tokens // one.num_documents)
-      stores.append(RepeatedLengths(directory / f"r{i}", documents, seed=i))
+      # Indexes lie beside a store's path: one for each number of rows.
+      path = directory / f"r{i}_{rows}"
+      mean = (
+        RepeatedLengths(path, 1, seed=i).num_tokens / RepeatedLengths.PERIOD
+      )
+      documents = int(rows / 8 * _SEQ_LEN / mean)
+      stores.append(RepeatedLengths(path, documents, seed=i))
     tracemalloc.start()
     began = time.perf_counter()
     # The fewest rows need no index beside a store, only sums.
