@@ -73,14 +73,11 @@ class Accounts:
     out = {}
     for name, rows in self.rows(step).items():
       source = self._sources[name]
-      epoch, index = source.locate(np.asarray([rows]))
-      first = source.first_row_of(int(epoch[0]))
-      size = source.first_row_of(int(epoch[0]) + 1) - first
       out[name] = Account(
         rows=rows,
         tokens=self._units(name, "tokens", rows),
         loss_tokens=self._units(name, "loss_tokens", rows),
-        epochs=int(epoch[0]) + int(index[0]) / max(size, 1),
+        epochs=source.passes(rows),
       )
     return out
 

@@ -102,7 +102,7 @@ class MixtureSource(row_source.RowSource):
       if cost is not None:
         logging.warning("%s: %s: %s.", path, name, cost)
     exhausted_at = {
-      name: own.first_row_of(limits[name] or 1) if repeats else None
+      name: own.total_rows(limits[name] or 1) if repeats else None
       for name, own in self._parts.items()
     }
     self._start = self._starts()
@@ -210,11 +210,8 @@ class MixtureSource(row_source.RowSource):
     rows, taken = self._merge.consumed(self._position_of(step))
     out = {}
     for i, (name, part) in enumerate(self._parts.items()):
-      own = np.asarray([rows[i]])
-      epoch, index = part.locate(own)
-      first = part.first_row(np.stack([epoch[0], epoch[0] + 1]))
-      done = int(epoch[0]) + float(index[0]) / max(int(first[1] - first[0]), 1)
-      out[name] = Consumed(int(rows[i]), int(taken[i]), done)
+      own = int(rows[i])
+      out[name] = Consumed(own, int(taken[i]), part.passes(own))
     return out
 
   def intended(self, step: int) -> dict[str, float]:

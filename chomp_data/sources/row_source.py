@@ -37,6 +37,8 @@ class RowSource(abc.ABC):
     document_slots: Most documents a row can hold.
     documents_follow: Whether spans of a row mostly lie one after the other in
       the store too, so that one copy takes several.
+    ramp_epochs: Epochs before the first one that counts: those of a ramp, in
+      which a source does not yet read all it has.
   """
 
   name: str
@@ -45,6 +47,7 @@ class RowSource(abc.ABC):
   layout: placing.RowLayout
   document_slots: int
   documents_follow: bool = False
+  ramp_epochs: int = 0
 
   @property
   def seq_len(self) -> int:
@@ -68,8 +71,23 @@ class RowSource(abc.ABC):
     return int(self.first_row(np.asarray([epoch]))[0])
 
   def total_rows(self, epochs: int | None) -> int | None:
-    """Returns the rows of a run over so many epochs; None has no end."""
-    return None if epochs is None else self.first_row_of(epochs)
+    """Returns the rows of a run over so many epochs, after its ramp.
+
+    Args:
+      epochs: Passes over all that the source has; None has no end.
+    """
+    if epochs is None:
+      return None
+    return self.first_row_of(self.ramp_epochs + epochs)
+
+  def passes(self, row: int) -> float:
+    """Returns how often a source was passed before a row, the ramp apart."""
+    epoch, index = self.locate(np.asarray([row], np.int64))
+    number = int(epoch[0])
+    size = self.first_row_of(number + 1) - self.first_row_of(number)
+    if number < self.ramp_epochs:
+      return 0.0
+    return number - self.ramp_epochs + int(index[0]) / max(size, 1)
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch) of rows, int64[N] each.
@@ -107,7 +125,7 @@ class RowSource(abc.ABC):
     return math.ceil(tokens / self.store.chunk_tokens) + 1
 
   def epochs_alike(self, unit: str) -> bool:
-    """Returns whether every epoch consumes the same number of units.
+    """Returns whether every epoch after the ramp consumes the same.
 
     Args:
       unit: 'tokens', 'rows' or 'loss_tokens'.

@@ -61,6 +61,7 @@ class ShuffledSource(row_source.RowSource):
     self.layout = rows.layout
     self.document_slots = rows.document_slots
     self.documents_follow = rows.documents_follow
+    self.ramp_epochs = rows.ramp_epochs
     self.windows: shuffle_options.Windows | None = None
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, own_blocks, cache_bytes, path)

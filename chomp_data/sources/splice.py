@@ -79,14 +79,10 @@ class SpliceSource(row_source.RowSource):
       name=name,
       path=path,
     )
+    self.ramp_epochs = self._schedule.phases.ramp_passes
 
   def __len__(self) -> int:
     return int(self._schedule.phases.sizes(np.zeros(1, np.int64))[0])
-
-  @property
-  def ramp_epochs(self) -> int:
-    """Epochs before all documents are read at the last content length."""
-    return self._schedule.phases.ramp_passes
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row; see `RowSource`."""
@@ -144,8 +140,8 @@ class SpliceSource(row_source.RowSource):
       self.options.shuffle_content or self.options.shuffle_offsets
     )
     whole = self.options.balance()["balance_mode"] == "enumerate"
-    same = self._schedule.pairs_at(0).copy_len() is not None
-    return not self.ramp_epochs and (same or whole or not shuffled)
+    pairs = self._schedule.pairs_at(self.ramp_epochs)
+    return pairs.copy_len() is not None or whole or not shuffled
 
   def alike(
     self, epoch: int, unit: str

@@ -135,7 +135,7 @@ def describe(
   if ramp:
     last = int(schedule.phases.first_rows[-1])
     lines.append(
-      f"  ramp={last} rows in {ramp} epochs, then epochs of"
+      f"  ramp={last} rows in {ramp} passes, then epochs of"
       f" {schedule.phases.last_pass_rows} rows"
     )
   if isinstance(options, share_options.ShareOptions):

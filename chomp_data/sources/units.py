@@ -25,7 +25,7 @@ UNITS = ("tokens", "rows", "loss_tokens")
 _EDGE_ROWS = 4_096
 _GROWN_ROWS = 16 * _EDGE_ROWS
 _TABLES_KEPT = 16
-_EPOCHS_KEPT = 2
+_EPOCHS_KEPT = 3
 # From here on a pass takes a second or so, and is said.
 _LONG_PASS = 1_000_000
 _PASS_RATE = 1.5e6  # rows planned a second, on the slow side
@@ -244,9 +244,7 @@ class SourceUnits(units_lib.UnitSequence):
   @property
   def num_rows(self) -> int | None:
     """Rows offered, or None for ever."""
-    if self._max_epochs is None:
-      return None
-    return self._first_row(self._max_epochs)
+    return self._source.total_rows(self._max_epochs)
 
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of rows 0 .. k - 1; see `UnitSequence`."""
@@ -279,25 +277,38 @@ class SourceUnits(units_lib.UnitSequence):
 
   def _epoch_of(self, units: int) -> int:
     """Returns the last epoch offered with fewer units before it."""
-    last = None if self._max_epochs is None else self._max_epochs - 1
-    if self._source.epochs_alike(self._unit):
-      epoch = (units - 1) // max(self._total(0), 1)
-      return epoch if last is None else min(epoch, last)
+    alike = self._alike_from()
+    last = None
+    if self._max_epochs is not None:
+      last = self._source.ramp_epochs + self._max_epochs - 1
     epoch = 0
-    while epoch != last and self._units_before_epoch(epoch + 1) < units:
+    while epoch not in (last, alike):
+      if self._units_before_epoch(epoch + 1) >= units:
+        return epoch
       epoch += 1
-    return epoch
+    if epoch == alike:
+      left = units - 1 - self._units_before_epoch(epoch)
+      epoch += left // max(self._total(epoch), 1)
+    return epoch if last is None else min(epoch, last)
 
   def _total(self, epoch: int) -> int:
     size = self._first_row(epoch + 1) - self._first_row(epoch)
     return int(self._epoch(epoch).before(np.asarray([size]))[0])
 
   def _units_before_epoch(self, epoch: int) -> int:
-    if self._source.epochs_alike(self._unit):
-      return epoch * self._total(0) if epoch else 0
+    alike = self._alike_from()
+    if alike is not None and epoch > alike:
+      whole = (epoch - alike) * self._total(alike)
+      return self._units_before_epoch(alike) + whole
     while len(self._starts) <= epoch:
       self._starts.append(self._starts[-1] + self._total(len(self._starts) - 1))
     return self._starts[epoch]
+
+  def _alike_from(self) -> int | None:
+    """Returns the first epoch from which on all consume the same, if any."""
+    if not self._source.epochs_alike(self._unit):
+      return None
+    return self._source.ramp_epochs
 
   def _first_row(self, epoch: int) -> int:
     return int(self._source.first_row(np.asarray([epoch]))[0])

@@ -43,6 +43,7 @@ SOURCES = {
       "epoch_length": 13,
       "offset_jitter": 1,
       "shuffle_content": True,
+      "curriculum_every": 7,
     },
     {"kind": "era", "era_length": 5},
   ),
@@ -106,8 +107,13 @@ class Greedy:
       own = data["sources"][name].get("max_epochs")
       epochs = own or data.get("epochs")
       limit = own if self.repeats else epochs
-      self.limits[name] = None if limit is None else part.first_row_of(limit)
-      self.ends[name] = part.first_row_of(epochs or 1)
+      # Passes count after a ramp.
+      ramp = part.rows.ramp_epochs
+      assert ramp == (name == "splice")
+      self.limits[name] = (
+        None if limit is None else part.first_row_of(ramp + limit)
+      )
+      self.ends[name] = part.first_row_of(ramp + (epochs or 1))
     self.units = {name: [] for name in self.parts}
     self.next = dict.fromkeys(self.parts, 0)
     self.taken = []

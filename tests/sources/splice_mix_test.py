@@ -424,6 +424,12 @@ def test_length_and_curriculum_cut_rows_together(make):
     assert counts.tolist() == [(high - low) // documents] * documents
   assert source.quotas(40).min() > 0
   assert source.ramp_epochs == 3
+  # Passes are counted after the ramp, through which no epoch ends.
+  whole = int(source.quotas().sum())
+  assert source.total_rows(1) == 40 + whole
+  assert source.total_rows(2) == 40 + 2 * whole
+  at = [0, 39, 40, 40 + whole, 40 + 3 * whole]
+  assert [source.passes(row) for row in at] == [0, 0, 0, 1, 3]
 
 
 def test_validation_rows_have_the_last_content_length(make):
@@ -661,7 +667,7 @@ def test_the_summary_tells_the_ramp(make):
     doc_overrides={"0": {"content_stride": 5}},
   ).describe()
   for part in (
-    "ramp=20 rows in 3 epochs, then epochs of",
+    "ramp=20 rows in 3 passes, then epochs of",
     "curriculum=3 documents, one more every 10 rows",
     "content_length=4 from row 0, 6 from row 15",
     "documents with own stride or alpha: 1",

@@ -89,6 +89,8 @@ ROWS = st.one_of(
         "epoch_length": st.one_of(st.none(), st.integers(5, 60)),
         "alpha": st.sampled_from([0, 0.8]),
         "balance_tau": st.sampled_from([0.5, 1.0]),
+        "curriculum_every": st.sampled_from([None, 3, 20]),
+        "content_length_schedule": st.sampled_from([None, [(9, 4), (31, 8)]]),
       }
     ),
   ),
@@ -124,7 +126,7 @@ def test_sums_equal_those_of_batches_in_every_order(
 ):
   make, options = rows
   source = shuffled(make(corpora[corpus], seq_len, **options), shuffle)
-  end = source.first_row_of(EPOCHS)
+  end = source.total_rows(EPOCHS)
   hypothesis.assume(0 < end < 2_000)
   own = slow_units(source, unit, range(end))
   expected = np.concatenate([[0], np.cumsum(own)])
@@ -137,7 +139,8 @@ def test_sums_equal_those_of_batches_in_every_order(
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
     for some in (np.asarray(asked, np.int64), np.arange(end + 1)):
       np.testing.assert_array_equal(sums.before(some), expected[some])
-    ends = expected[[source.first_row_of(e) for e in range(EPOCHS + 1)]]
+    epochs = range(source.ramp_epochs + EPOCHS + 1)
+    ends = expected[[source.first_row_of(e) for e in epochs]]
     drawn = data.draw(st.lists(st.integers(-2, int(ends[-1]) + 9), max_size=20))
     for most in (*drawn, *ends.tolist(), *(ends + 1).tolist()):
       assert sums.rows_below(most) == np.count_nonzero(expected[:-1] < most)
@@ -235,6 +238,31 @@ def test_what_is_not_known_is_summed_once_and_as_far_as_asked(make_store):
   # Epochs consume the same: a far one costs its own sums alone.
   sums.before(np.asarray([source.first_row_of(1_000) + 10]))
   assert source.planned <= size + 2 * 4_096
+
+
+def test_rows_after_a_ramp_cost_no_passes_between(make_store):
+  """The ramp's passes are summed, one whole epoch is, and no other."""
+  rng = np.random.default_rng(0)
+  store = make_store([rng.integers(3, 250, n) for n in (9, 12, 20, 31)])
+  rows = splices(
+    store,
+    num_docs=4,
+    content_length=12,
+    content_start_mode="slide_within",
+    curriculum_every=10,
+  )
+  source = Counted(shuffled(rows, {"kind": "full"}))
+  ramp = source.first_row_of(source.ramp_epochs)
+  assert ramp == 30
+  whole = int(source.rows.quotas().sum())
+  assert source.total_rows(1) == ramp + whole
+  sums = units.SourceUnits(source, "tokens", None)
+  far = source.first_row_of(source.ramp_epochs + 10**6)
+  total = int(sums.before(np.asarray([far]))[0])
+  assert source.planned < 2_000
+  assert sums.rows_below(total) == far
+  own = slow_units(source, "tokens", range(source.total_rows(1)))
+  assert total == sum(own[:ramp]) + 10**6 * sum(own[ramp:])
 
 
 def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
