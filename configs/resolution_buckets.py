@@ -49,7 +49,8 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.buckets.kind = "resolution"
   # (height, width) in pixels; None: those that occur.
   config.data.buckets.sizes = ((32, 32), (32, 48), (48, 32), (64, 64))
-  config.data.buckets.fields = ("pixels",)  # arrays
+  # Arrays, and their shapes: one that is not of its size is an error.
+  config.data.buckets.fields = (("pixels", {"shape": ("height", "width", 3)}),)
   config.data.buckets.metadata = ("label",)  # numbers
   config.data.buckets.unbucketed = "error"  # or 'drop': other sizes
   config.data.buckets.patch_size = 1  # pixels of a side, for unit 'tokens'

@@ -10,6 +10,8 @@ holds model, optimizer and input: run it again, and it goes on.
 """
 
 from collections.abc import Sequence
+import dataclasses
+import itertools
 import pathlib
 import sys
 from typing import Any
@@ -29,11 +31,171 @@ import chomp_data
 from chomp_data import cli
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.bucketed import pipeline as bucket_pipeline
 from chomp_data.loading import checkpoint
+from chomp_data.loading import feed
 from chomp_data.loading import state as state_lib
+
+_SECTIONS = ("data", "model", "optimizer", "train")
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Where checkpoints go.")
+
+
+def _channels(value: Any) -> tuple[int, ...]:
+  if isinstance(value, str) or not isinstance(value, Sequence) or not value:
+    raise ValueError
+  return tuple(schema.integer(1, 65_536).convert(own) for own in value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+  """The fields of `config.model`.
+
+  Attributes:
+    widths: Channels after each convolution of stride 2.
+    num_labels: Classes; labels are below it.
+  """
+
+  widths: tuple[int, ...] = schema.required(
+    schema.Rule("a list of one or more whole numbers of 1 .. 65536", _channels)
+  )
+  num_labels: int = schema.required(schema.integer(1, 2**20))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OptimizerOptions:
+  """The fields of `config.optimizer`.
+
+  Attributes:
+    learning_rate: Of Adam.
+  """
+
+  learning_rate: float = schema.option(2e-3, schema.number(1e-12, 1e3))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+  """The fields of `config.train`.
+
+  Attributes:
+    num_steps: Steps of the run, or None for all steps of the input.
+    log_every_steps: Steps between progress lines.
+  """
+
+  num_steps: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+  log_every_steps: int = schema.option(100, schema.integer(1))
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+  """A whole run, checked.
+
+  Attributes:
+    pipe: Its input.
+    num_steps: Its steps.
+    model: The classifier.
+    optimizer: The optimizer.
+    train: The loop.
+  """
+
+  pipe: bucket_pipeline.ResolutionPipeline
+  num_steps: int
+  model: ModelOptions
+  optimizer: OptimizerOptions
+  train: TrainOptions
+
+
+def read(config: Any) -> RunOptions:
+  """Checks a whole config, its data included.
+
+  Args:
+    config: A ConfigDict with the sections `data`, `model`, `optimizer` and
+      `train`; the last two may be absent.
+
+  Raises:
+    ConfigError: If fields are wrong; all of them are listed.
+    StoreError: If a store cannot be opened.
+  """
+  problems, pipe, parts = [], None, {}
+  try:
+    pipe = chomp_data.build(config.get("data"))
+  except schema.ConfigError as error:
+    problems += error.problems
+  sections = config.to_dict()
+  problems += [
+    schema.unknown_key("config", str(name), _SECTIONS)
+    for name in sections
+    if name not in _SECTIONS
+  ]
+  if pipe is not None and not isinstance(
+    pipe, bucket_pipeline.ResolutionPipeline
+  ):
+    raise schema.ConfigError(
+      [
+        "`config.data.buckets.kind` must be 'resolution' for this trainer,"
+        " which reads pictures, got rows of text. Train on text with"
+        " tools/train.py."
+      ]
+    )
+  for name, cls in (
+    ("model", ModelOptions),
+    ("optimizer", OptimizerOptions),
+    ("train", TrainOptions),
+  ):
+    parts[name], found = schema.read(
+      cls, sections.get(name) or {}, f"config.{name}"
+    )
+    problems += found
+  if pipe is not None and not problems:
+    problems += _field_problems(pipe) + _step_problems(pipe, parts["train"])
+  if problems or pipe is None:
+    raise schema.ConfigError(problems)
+  num_steps = parts["train"].num_steps or pipe.num_steps
+  return RunOptions(pipe=pipe, num_steps=int(num_steps or 0), **parts)
+
+
+def _field_problems(pipe: bucket_pipeline.ResolutionPipeline) -> list[str]:
+  """Returns what samples lack to be pictures with labels."""
+  groups = itertools.product(range(len(pipe.source_names)),
+                             range(len(pipe.buckets)))  # fmt: skip
+  # The first sample of the first group that is not empty.
+  batch = next(filter(None, itertools.starmap(pipe.example, groups)), {})
+  problems = []
+  pixels, label = batch.get("pixels"), batch.get("label")
+  if pixels is None or pixels.ndim != 4 or pixels.shape[-1] != 3:
+    shape = None if pixels is None else pixels.shape[1:]
+    problems.append(
+      "`config.data.buckets.fields` must name `pixels` of shape (height, width,"
+      f" 3) for this trainer, got {shape}. Add them."
+    )
+  if label is None or label.dtype != np.int32:
+    kind = None if label is None else label.dtype
+    problems.append(
+      "`config.data.buckets.metadata` must name `label`, a whole number, for"
+      f" this trainer, got {kind}. Add it."
+    )
+  return problems
+
+
+def _step_problems(
+  pipe: bucket_pipeline.ResolutionPipeline, train: TrainOptions
+) -> list[str]:
+  """Returns where the input does not fit the steps of the run."""
+  if train.num_steps is None:
+    return [
+      "`config.train.num_steps` must be set where the input is endless, got"
+      " None. Set it, or `config.data.epochs`."
+    ] * (pipe.num_steps is None)
+  if pipe.num_steps is not None and train.num_steps > pipe.num_steps:
+    return [
+      "`config.train.num_steps` must be at most the input's steps, got"
+      f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
+      " `config.data.epochs`."
+    ]
+  return [] if pipe.mix is None else pipe.mix.unserved(train.num_steps)
 
 
 class Classifier(nnx.Module):
@@ -64,8 +226,8 @@ class Classifier(nnx.Module):
 class Trainer:
   """Steps of one run; the batch axis is sharded over all devices."""
 
-  def __init__(self, model: Any, learning_rate: float):
-    """Initialises; `model` is `config.model`."""
+  def __init__(self, model: ModelOptions, learning_rate: float):
+    """Initialises parameters and moments."""
     self.mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
     self.batch_sharding = self._sharding("data")
     self._optimizer = optax.adam(learning_rate)
@@ -97,41 +259,69 @@ class Trainer:
       count = jnp.maximum(real.sum(), 1)
       return jnp.where(real, nll, 0).sum() / count, right.sum() / count
 
+    label = batch["label"]
     (value, right), grads = jax.value_and_grad(loss, has_aux=True)(params)
     updates, moments = self._optimizer.update(grads, moments, params)
     params = optax.apply_updates(params, updates)
-    return (params, moments), {"loss": value, "right": right}
+    return (params, moments), {
+      "loss": value,
+      "right": right,
+      "labels": jnp.stack([label.min(), label.max()]),
+    }
 
 
-def train(config: Any, workdir: pathlib.Path) -> None:
-  """Takes the steps that are left, and tells how each dataset goes."""
-  pipe = chomp_data.build(config.data)
+def _check_labels(options: RunOptions, step: int, labels: np.ndarray) -> None:
+  """Raises ConfigError where a step has labels that the model has not.
+
+  Args:
+    options: The run.
+    step: The step, for the message.
+    labels: int32[2], the least and the greatest.
+  """
+  most = options.model.num_labels
+  wrong = [label for label in labels.tolist() if not 0 <= label < most]
+  if wrong:
+    raise schema.ConfigError(
+      [
+        "`config.model.num_labels` must be above every label, and labels 0 or"
+        f" more, got {most} and label {wrong[-1]} of dataset"
+        f" {options.pipe.bucket_of(step)[0]!r} at step {step}. Raise it, or"
+        " correct the labels."
+      ]
+    )
+
+
+def train(options: RunOptions, workdir: pathlib.Path) -> None:
+  """Takes the steps that are left, and tells how each dataset goes.
+
+  Args:
+    options: The run.
+    workdir: Where checkpoints go, and come from.
+
+  Raises:
+    ConfigError: If a label is not of the model, or the checkpoint of another.
+    StateError: If the checkpoint is of another input.
+  """
+  pipe, total = options.pipe, options.num_steps
   print(pipe.describe())
-  trainer = Trainer(config.model, config.optimizer.learning_rate)
-  total = min(config.train.num_steps, pipe.num_steps or sys.maxsize)
+  trainer = Trainer(options.model, options.optimizer.learning_rate)
   manager = ocp.CheckpointManager(
     workdir.resolve() / "checkpoints",
     options=ocp.CheckpointManagerOptions(max_to_keep=2),
   )
   with chomp_data.make_iterator(pipe, trainer.batch_sharding) as it, manager:
     if manager.latest_step() is not None:
-      restored = manager.restore(
-        manager.latest_step(),
-        args=ocp.args.Composite(
-          input=checkpoint.InputRestore(it),
-          model=ocp.args.StandardRestore(trainer.state),
-        ),
-      )
-      trainer.state = restored["model"]
+      _restore(manager, it, trainer, options.model)
       print(f"resumed at step {it.step}")
     sums: dict[str, list[float]] = {}
     for step in tqdm.trange(it.step, total, disable=None):
       trainer.state, metrics = trainer.step(trainer.state, next(it))
       found = jax.device_get(metrics)
+      _check_labels(options, step, found["labels"])
       own = sums.setdefault(pipe.bucket_of(step)[0], [0, 0.0, 0.0])
       for i, value in enumerate((1, found["loss"], found["right"])):
         own[i] += float(value)
-      if (step + 1) % config.train.log_every_steps == 0 or step + 1 == total:
+      if (step + 1) % options.train.log_every_steps == 0 or step + 1 == total:
         for name, (count, loss, right) in sorted(sums.items()):
           print(
             f"step {step + 1}: {name}: {int(count)} batches, loss"
@@ -144,10 +334,47 @@ def train(config: Any, workdir: pathlib.Path) -> None:
         args=ocp.args.Composite(
           input=checkpoint.InputSave(it),
           model=ocp.args.StandardSave(trainer.state),
+          options=ocp.args.JsonSave(_record(options.model)),
         ),
       )
     print(f"histogram: {pipe.accounts.histogram(it.step)}")
     print(f"compiled: {trainer.step._cache_size()} shapes")  # pyright: ignore
+
+
+def _record(model: ModelOptions) -> dict[str, Any]:
+  """Returns what a checkpoint says of its model, as JSON values."""
+  return {"widths": list(model.widths), "num_labels": model.num_labels}
+
+
+def _restore(
+  manager: ocp.CheckpointManager, it: Any, trainer: Trainer, model: ModelOptions
+) -> None:
+  """Puts input and model where the newest checkpoint was."""
+  step = manager.latest_step()
+  try:
+    saved = manager.restore(
+      step,
+      args=ocp.args.Composite(
+        input=checkpoint.InputRestore(it), options=ocp.args.JsonRestore()
+      ),
+    )["options"]
+  except KeyError as error:
+    raise state_lib.StateError(
+      f"the checkpoint of step {step} must hold model, input and options, got"
+      f" {error}. Use another --workdir."
+    ) from error
+  if saved != _record(model):
+    raise schema.ConfigError(
+      [
+        f"`config.model` must be {saved}, as in the checkpoint of step {step},"
+        f" got {_record(model)}. Use that model, or another --workdir."
+      ]
+    )
+  restored = manager.restore(
+    step,
+    args=ocp.args.Composite(model=ocp.args.StandardRestore(trainer.state)),
+  )
+  trainer.state = restored["model"]
 
 
 def main(argv: Sequence[str]) -> None:
@@ -157,8 +384,14 @@ def main(argv: Sequence[str]) -> None:
   if not _WORKDIR.value:
     raise app.UsageError("--config and --workdir must be given.")
   try:
-    train(cli.config(_CONFIG), pathlib.Path(_WORKDIR.value))
-  except (schema.ConfigError, stores.StoreError, state_lib.StateError) as error:
+    train(read(cli.config(_CONFIG)), pathlib.Path(_WORKDIR.value))
+  except (
+    schema.ConfigError,
+    stores.StoreError,
+    state_lib.StateError,
+    feed.InputError,
+    OSError,
+  ) as error:
     sys.exit(f"error: {error}")
 
 

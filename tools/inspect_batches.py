@@ -96,14 +96,20 @@ def json_samples(
     }
     for name, value in batch.items():
       if value.ndim == 1:
-        record[name] = value[row].item()
+        record[name] = _json_number(value[row])
       else:
+        own = value[row].astype(np.float64)
         record[name] = {
           "dtype": str(value.dtype),
           "shape": list(value.shape[1:]),
-          "mean": float(value[row].mean()),
+          "mean": _json_number(own.mean()) if own.size else None,
         }
     yield record
+
+
+def _json_number(value: Any) -> Any:
+  """Returns a number of NumPy, None where JSON has no word for it."""
+  return value.item() if np.isfinite(value) else None
 
 
 def drawn(
@@ -115,15 +121,33 @@ def drawn(
     pipe: The run.
     step: The step.
     num_rows: Rows shown, at most.
+
+  Raises:
+    ConfigError: If samples have no array, only numbers.
   """
   if isinstance(pipe, bucket_pipeline.LengthPipeline):
     real = placing.real_tokens(pipe.plan(step), pipe.row_length(step))
     mask = pipe.canonical(step)["loss_mask"]
     return pictures.of_text(real[:num_rows], mask[:num_rows])
   batch = pipe.batch(step)
-  value = next(own for own in batch.values() if own.ndim > 1)[:num_rows]
+  value = _drawable(batch)
+  if value is None:
+    raise schema.ConfigError(
+      [
+        "`config.data.buckets.fields` must name an array of one axis or more"
+        f" to be drawn, got numbers only ({', '.join(batch)}). Use"
+        " --format=json."
+      ]
+    )
+  value = value[:num_rows]
   columns = int(np.ceil(np.sqrt(len(value))))
-  return pictures.grid([pictures.picture(own) for own in value], columns)
+  size = int(batch["height"][0]), int(batch["width"][0])
+  return pictures.grid([pictures.picture(own, size) for own in value], columns)
+
+
+def _drawable(batch: dict[str, np.ndarray]) -> np.ndarray | None:
+  """Returns the first field of more than a number a sample, or None."""
+  return next((own for own in batch.values() if own.ndim > 1), None)
 
 
 def print_pictures(
@@ -134,9 +158,9 @@ def print_pictures(
 ) -> None:
   """Prints a step of arrays for a person: its pictures, and their numbers."""
   source, bucket = pipe.bucket_of(step)
-  console.print(
-    pictures.half_blocks(drawn(pipe, step, num_rows), console.width)
-  )
+  if _drawable(pipe.batch(step)) is not None:
+    shown = drawn(pipe, step, num_rows)
+    console.print(pictures.half_blocks(shown, console.width))
   records = itertools.islice(json_samples(pipe, step), num_rows)
   for record in records:
     numbers = {k: v for k, v in record.items() if not isinstance(v, dict)}
@@ -162,11 +186,15 @@ def json_rows(
   spans = pipe.plan(step)
   batch = {} if plan_only else _read(pipe, step, spans)
   source = spans.row_source()
+  in_bucket = {}
+  if isinstance(pipe, bucket_pipeline.LengthPipeline):
+    in_bucket["bucket"] = pipe.bucket_of(step)[1]
   for row in range(spans.num_rows):
     record = {
       "step": step,
       "row": row,
       "source": None if source[row] < 0 else pipe.source_names[source[row]],
+      **in_bucket,
       "spans": [
         {**own, "source": pipe.source_names[own["source"]]}
         for own in _single_spans(spans.rows(row, row + 1))
@@ -295,6 +323,15 @@ def _show(pipe: Any, steps: range) -> None:
         [
           "`--output` must not be set for runs without `config.data.buckets`,"
           f" got {_OUTPUT.value}. Leave it out: rows are printed."
+        ]
+      )
+    ignored = [f for f in ("plan_only", "format") if flags.FLAGS[f].present]
+    if ignored:
+      raise schema.ConfigError(
+        [
+          "`--output` must come without flags of what is printed, got"
+          f" {' and '.join(f'--{name}' for name in ignored)} with it. Leave"
+          " them out: a picture is drawn."
         ]
       )
     rows = _ROWS.value or 64

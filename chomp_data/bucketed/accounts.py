@@ -1,8 +1,8 @@
 """What a bucketed run has consumed before a step: the histogram, and tokens.
 
-Samples by dataset and bucket follow from the step by random access. Tokens of
-text do not, so they are summed from plans as far as the run has come, and go
-on from what a checkpoint says.
+Samples by dataset and bucket follow from the step by random access, and so do
+tokens of text where datasets are balanced by them. Else they are summed from
+plans as far as the run has come, and go on from what a checkpoint says.
 """
 
 from collections.abc import Mapping
@@ -80,14 +80,16 @@ class Histogram:
 class LengthAccounts(Histogram):
   """The histogram, and rows, tokens and epochs by source."""
 
-  def __init__(self, plan: plan_lib.LengthPlan):
+  def __init__(self, plan: plan_lib.LengthPlan, by_tokens: bool):
     """Sums nothing yet.
 
     Args:
       plan: The run.
+      by_tokens: Whether tokens are what datasets are balanced by.
     """
     super().__init__(plan)
     self._spans = plan
+    self._by_tokens = by_tokens
     # Step, tokens and trained tokens by dataset before it: the latest.
     self._sums = (0, np.zeros((2, len(plan.datasets)), np.int64))
 
@@ -130,6 +132,11 @@ class LengthAccounts(Histogram):
 
   def _tokens(self, step: int) -> np.ndarray:
     """Returns int64[2, num_datasets], tokens and trained ones before a step."""
+    if self._by_tokens:
+      tokens = self._spans.lanes.consumed_units(step)
+      # Each row is one span, whose last token has no next one.
+      rows = self._spans.lanes.consumed(step).sum(axis=1)
+      return np.stack([tokens, tokens - rows])
     done, sums = self._sums
     if done > step:
       done, sums = 0, np.zeros_like(sums)

@@ -1,6 +1,8 @@
 """Precomputed arrays in buckets of sizes: latents, images, embeddings."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data.bucketed import dataset
 from chomp_data.bucketed import sections
+from chomp_data.stores import errors
 from chomp_data.stores import samples as samples_lib
 
 _MAX_INT32 = 2**31 - 1
@@ -24,6 +27,7 @@ class ArrayDataset(dataset.Dataset):
     buckets: Sequence[sections.Bucket],
     *,
     metadata: Sequence[str] = (),
+    types: Mapping[str, np.dtype] | None = None,
     unbucketed: str = "error",
     name: str = "arrays",
     path: str = "config.data.buckets",
@@ -34,13 +38,17 @@ class ArrayDataset(dataset.Dataset):
       store: The samples.
       buckets: The buckets.
       metadata: Numbers of each sample that batches carry.
+      types: What they are in batches, by `metadata_types` of all datasets of
+        the run; None is of this one alone.
       unbucketed: What becomes of samples that no bucket takes: 'error' or
         'drop'.
       name: The dataset's name.
       path: Dotted path of the buckets, for messages.
 
     Raises:
-      ConfigError: If a sample is of no bucket, or metadata is unknown.
+      ConfigError: If a sample is of no bucket, or metadata is unknown or no
+        number.
+      StoreError: If metadata of the first sample is out of range.
     """
     self.name = name
     self.store = store
@@ -59,7 +67,14 @@ class ArrayDataset(dataset.Dataset):
     sizes = np.diff(self._starts).tolist()
     self.counts = dict(zip([own.name for own in buckets], sizes, strict=True))
     self._dropped = int(np.sum(number == len(buckets)))
-    self._metadata_types = self._types()
+    if types is None:
+      types = metadata_types({name: store}, self._metadata, path)
+    self._types = {field: types[field] for field in self._metadata}
+    if self._types:
+      # What holds of all samples, out of range most often, is told at once.
+      first = np.zeros(1, np.int64)
+      for field, value in store.metadata(first, self._metadata).items():
+        self._cast(field, np.asarray(value), first)
 
   def read(
     self, bucket: int, samples: np.ndarray, number: int
@@ -70,6 +85,10 @@ class ArrayDataset(dataset.Dataset):
       The arrays [R, ...] and metadata [R] (int32 or float32), `height` and
       `width` int32[R], `dataset_id` int32[R] and `sample_id` int32[R], both -1
       where a row is filler; filler arrays are 0.
+
+    Raises:
+      StoreError: If a sample does not fit its size, or metadata is out of
+        range.
     """
     height, width = self._shapes[bucket]
     real = np.flatnonzero(samples >= 0)
@@ -83,9 +102,9 @@ class ArrayDataset(dataset.Dataset):
       }
     batch = {}
     for name, value in found.items():
-      if name not in self._metadata_types:
+      if name not in self._types:
         batch[name] = _spread(value, real, len(samples))
-    for name, dtype in self._metadata_types.items():
+    for name, dtype in self._types.items():
       value = found.get(name, np.empty(0, dtype))
       batch[name] = _spread(self._cast(name, value, own), real, len(samples))
     sample_id = np.full(len(samples), -1, np.int32)
@@ -102,9 +121,16 @@ class ArrayDataset(dataset.Dataset):
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides the samples; see `Dataset`."""
+    height_field, width_field = self.store.size_fields
+    sizes = hashlib.sha256()
+    for side in self.store.sizes():
+      sizes.update(np.ascontiguousarray(side, "<i4").data)
     return {
       "store": self.store.hash,
       "kind": "arrays",
+      "height_field": height_field,
+      "width_field": width_field,
+      "sizes": sizes.hexdigest(),
       "fields": {name: repr(own) for name, own in self.store.fields.items()},
     }
 
@@ -142,51 +168,75 @@ class ArrayDataset(dataset.Dataset):
           f" set {path}.unbucketed to 'drop'."
         ]
       )
-    unknown = [n for n in self._metadata if n not in self.store.metadata_names]
-    if unknown:
-      raise schema.ConfigError(
-        [
-          f"`{path}.metadata` must name numbers of every sample, got"
-          f" {', '.join(map(repr, unknown))}; dataset {self.name!r} has"
-          f" {', '.join(self.store.metadata_names)}. Correct it."
-        ]
-      )
-
-  def _types(self) -> dict[str, np.dtype]:
-    """Returns int32 or float32 for each metadata, by the first sample."""
-    if not self._metadata or not self.store.num_samples:
-      return {}
-    first = self.store.metadata([0], self._metadata)
-    kinds = {name: np.asarray(own).dtype.kind for name, own in first.items()}
-    wrong = [name for name, kind in kinds.items() if kind not in "iufb"]
-    if wrong:
-      raise schema.ConfigError(
-        [
-          "`config.data.buckets.metadata` must name numbers, got"
-          f" {', '.join(map(repr, wrong))} of dataset {self.name!r}, which are"
-          " none. Leave it out."
-        ]
-      )
-    return {
-      name: np.dtype(np.float32 if kind == "f" else np.int32)
-      for name, kind in kinds.items()
-    }
 
   def _cast(
     self, name: str, value: np.ndarray, samples: np.ndarray
   ) -> np.ndarray:
     """Returns values in the dtype of every batch: one shape compiles once."""
-    dtype = self._metadata_types[name]
+    dtype = self._types[name]
     with np.errstate(invalid="ignore", over="ignore"):
       cast = value.astype(dtype)
-    if dtype.kind == "i" and (cast != value).any():
-      wrong = int(np.flatnonzero(cast != value)[0])
-      raise ValueError(
-        f"{self.store.path}: sample {samples[wrong]} must have a {name!r} of"
-        f" int32, as the first sample has, got {value[wrong]}. Correct the"
-        " data."
+    if dtype.kind == "i":
+      wrong, limits = cast != value, np.iinfo(np.int32)
+      rule = f"{limits.min} .. {limits.max}, as int32 holds"
+    else:
+      wrong = np.isfinite(value) & ~np.isfinite(cast)
+      rule = "what float32 holds"
+    if wrong.any():
+      k = int(np.argmax(wrong))
+      raise errors.StoreError(
+        f"{self.store.path}: sample {samples[k]} of dataset {self.name!r} must"
+        f" have a `{name}` of {rule}, got {value[k]}. Correct the data, or"
+        " leave this metadata out."
       )
     return cast
+
+
+def metadata_types(
+  stores: Mapping[str, samples_lib.SampleStore],
+  names: Sequence[str],
+  path: str = "config.data.buckets",
+) -> dict[str, np.dtype]:
+  """Returns what metadata is in the batches of every dataset of a run.
+
+  Args:
+    stores: The samples, by dataset.
+    names: Of metadata.
+    path: Dotted path of the buckets, for messages.
+
+  Returns:
+    By name int32 where every dataset has whole numbers or truth values, else
+    float32.
+
+  Raises:
+    ConfigError: If a dataset does not have a name, or has texts of it.
+  """
+  problems, out = [], {}
+  found = {name: store.value_dtypes for name, store in stores.items()}
+  for name, own in found.items():
+    unknown = [field for field in names if field not in own]
+    if unknown:
+      problems.append(
+        f"`{path}.metadata` must name numbers of every sample, got"
+        f" {', '.join(map(repr, unknown))}; dataset {name!r} has"
+        f" {', '.join(own)}. Correct it."
+      )
+    texts = [field for field in names if field in own and own[field] is None]
+    if texts:
+      problems.append(
+        f"`{path}.metadata` must name numbers, got"
+        f" {', '.join(map(repr, texts))} of dataset {name!r}, which are none."
+        " Leave it out."
+      )
+  if problems:
+    raise schema.ConfigError(problems)
+  for field in names:
+    dtypes = [own[field] for own in found.values()]
+    is_whole = all(
+      dtype is not None and dtype.kind in "iub" for dtype in dtypes
+    )
+    out[field] = np.dtype(np.int32 if is_whole else np.float32)
+  return out
 
 
 def sizes_of(

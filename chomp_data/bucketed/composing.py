@@ -1,6 +1,7 @@
 """From checked options of a bucketed run to its plan: stores and schedule."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 from chomp_data import schema
 from chomp_data import stores
@@ -38,6 +39,7 @@ def bucket_plan(run: options_lib.BucketRun) -> plan_lib.BucketPlan:
   else:
     datasets, buckets = _arrays(run, names)
     make = plan_lib.BucketPlan
+  by_tokens = run.kind == "length" and run.unit == "tokens"
   try:
     lanes = lanes_lib.Lanes(
       {name: own.counts for name, own in datasets.items()},
@@ -59,6 +61,11 @@ def bucket_plan(run: options_lib.BucketRun) -> plan_lib.BucketPlan:
         for name, own in run.sources.items()
         if own.seed is not None
       },
+      sample_units=(
+        {name: own.tokens for name, own in _texts(datasets)}
+        if by_tokens
+        else None
+      ),
     )
   except ValueError as error:
     raise schema.ConfigError([f"`{PATH}.buckets`: {error}"]) from error
@@ -69,7 +76,13 @@ def documents(
   plan: plan_lib.LengthPlan,
 ) -> Iterator[tuple[str, documents_lib.DocumentDataset]]:
   """Yields the datasets of a run of text, by name."""
-  for name, own in plan.datasets.items():
+  yield from _texts(plan.datasets)
+
+
+def _texts(
+  datasets: Mapping[str, dataset_lib.Dataset],
+) -> Iterator[tuple[str, documents_lib.DocumentDataset]]:
+  for name, own in datasets.items():
     assert isinstance(own, documents_lib.DocumentDataset)
     yield name, own
 
@@ -135,11 +148,13 @@ def _arrays(
     if problems:
       raise schema.ConfigError(problems)
   buckets = run.buckets.buckets(sizes, run.data.global_batch_size)
+  types = arrays.metadata_types(opened, run.buckets.metadata, path)
   datasets: Datasets = {
     name: arrays.ArrayDataset(
       store,
       buckets,
       metadata=run.buckets.metadata,
+      types=types,
       unbucketed=run.buckets.unbucketed,
       name=name,
       path=path,

@@ -29,6 +29,10 @@ class Dataset(abc.ABC):
       number: The dataset's number in the run; filler has -1.
     """
 
+  def tokens_by_bucket(self) -> dict[str, int] | None:
+    """Returns tokens by bucket, padding apart, or None for arrays."""
+    return None
+
   @abc.abstractmethod
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides the samples, as JSON values."""

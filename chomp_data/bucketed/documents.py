@@ -97,6 +97,13 @@ class PieceRows(row_source.RowSource):
       following=following,
     )
 
+  def tokens(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the tokens of pieces int64[N], added ones included."""
+    document, begin = self._index.get(self._bucket, rows)
+    _, stored = self.store.bounds(document)
+    whole = stored + self.options.add_bos + self.options.add_eos
+    return np.minimum(begin + self.seq_len, whole) - begin
+
   def validation(self, num_starts: int = 4, num_docs: int = 10):
     """Returns the first documents, each from a few evenly spaced starts."""
     return grid.of_documents(self, num_starts, num_docs)
@@ -182,6 +189,15 @@ class DocumentDataset(dataset.Dataset):
     planned = self.rows[bucket].plan(real)
     return dataclasses.replace(planned, num_rows=len(samples))
 
+  def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the tokens of pieces; reads none of them.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[N], pieces of it.
+    """
+    return self.rows[bucket].tokens(samples)
+
   def read_spans(
     self, bucket: int, spans: spans_lib.Spans
   ) -> dict[str, np.ndarray]:
@@ -205,13 +221,19 @@ class DocumentDataset(dataset.Dataset):
     source = np.full(len(spans), number, np.int32)
     return self.read_spans(bucket, dataclasses.replace(spans, source=source))
 
+  def tokens_by_bucket(self) -> dict[str, int]:
+    """Returns the tokens of each bucket; see `Dataset`."""
+    return dict(zip(self.counts, self._index.tokens, strict=True))
+
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides the samples; see `Dataset`."""
     return self.longest.fingerprint()
 
   def describe(self) -> str:
     """Returns the summary for the log; see `Dataset`."""
+    empty = self._index.num_empty
     return (
-      f"[{self.name}] {self.longest.store.num_documents} documents,"
-      f" {sum(self.counts.values())} pieces, {self._index.padding:.2%} padding"
+      f"[{self.name}] {self.longest.store.num_documents} documents"
+      + f" ({empty} of them empty: in no bucket)" * bool(empty)
+      + f", {sum(self.counts.values())} pieces"
     )

@@ -146,9 +146,9 @@ class BucketMixOptions(mix_options.MixOptions):
   """How several sources share a bucketed run.
 
   Attributes:
-    unit: 'samples', 'pixels' or 'tokens'; every sample counts as the shape of
-      its bucket. None is tokens for lengths, and samples for resolutions and
-      for kind 'weighted'.
+    unit: 'samples', 'pixels' (height times width) or 'tokens': of text what a
+      row holds without padding, of arrays patches of `patch_size`. None is
+      tokens for lengths, and samples for resolutions and kind 'weighted'.
     resume_state: Not for buckets.
   """
 

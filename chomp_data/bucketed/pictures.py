@@ -11,6 +11,8 @@ import numpy as np
 import rich.style
 import rich.text
 
+from chomp_data.stores import samples_fields
+
 # Channels that are shown; more are latents, whose first three are.
 _MOST_CHANNELS = 4
 _GAP = 2  # pixels between pictures
@@ -20,30 +22,61 @@ _PAPER = 255
 _FILLER, _TOKEN, _TRAINED = (40, 40, 40), (210, 170, 60), (70, 160, 90)
 
 
-def picture(array: np.ndarray) -> np.ndarray:
+def picture(
+  array: np.ndarray, size: tuple[int, int] | None = None
+) -> np.ndarray:
   """Returns any array of a sample as a picture.
 
   Args:
     array: [height, width], [height, width, channels], [channels, height,
       width], or flat; uint8 is shown as it is, others from their least to
-      their greatest value.
+      their greatest value, and what is no finite number as 0. One pixel stands
+      for an array without values.
+    size: Height and width of the sample, which tell where the channels of a
+      picture, or of latents of a part of its size, are; None guesses.
   """
   value = np.asarray(array)
+  if not value.size:
+    return np.zeros((1, 1, 3), np.uint8)
   while value.ndim > 3:
     value = value[0]
   if value.ndim < 2:
     value = value.reshape(1, -1)
   if value.ndim == 3:
-    if value.shape[-1] > _MOST_CHANNELS >= value.shape[0]:
+    if _channels_first(value.shape, size):
       value = np.moveaxis(value, 0, -1)
     value = value[..., :3] if value.shape[-1] >= 3 else value[..., 0]
   if value.dtype != np.uint8:
-    value = value.astype(np.float64)
-    low, high = float(value.min()), float(value.max())
-    value = (value - low) * (255 / (high - low) if high > low else 0)
+    value = _stretched(value.astype(np.float64))
   if value.ndim == 2:
     value = np.repeat(value[..., None], 3, axis=-1)
   return np.rint(value).astype(np.uint8)
+
+
+def _channels_first(
+  shape: tuple[int, ...], size: tuple[int, int] | None
+) -> bool:
+  """Whether the first of 3 axes is the channels."""
+  if size is not None:
+    first, last = (
+      samples_fields.agrees(sides, *size) for sides in (shape[1:], shape[:2])
+    )
+    if first != last:
+      return first
+  return shape[-1] > _MOST_CHANNELS and shape[0] < shape[-1]
+
+
+def _stretched(value: np.ndarray) -> np.ndarray:
+  """Returns float64 values in 0 .. 255, 0 where they are not finite."""
+  finite = np.isfinite(value)
+  if not finite.any():
+    return np.zeros_like(value)
+  # Halves, so that their difference is finite too.
+  value = np.where(finite, value, 0.0) / 2
+  low, high = float(value[finite].min()), float(value[finite].max())
+  if high <= low:
+    return np.zeros_like(value)
+  return np.where(finite, (value - low) / (high - low) * 255, 0.0)
 
 
 def of_text(real: np.ndarray, loss_mask: np.ndarray) -> np.ndarray:

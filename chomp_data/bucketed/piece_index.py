@@ -19,7 +19,7 @@ from chomp_data.stores import side_index
 _KEPT_ON_DISK = 1 << 18
 _PASS_DOCUMENTS = 1 << 20
 # Part of the index's name: raise it when pieces change.
-_VERSION = 1
+_VERSION = 2
 # Values of a side array looked at together, within one checked page.
 _BLOCK_BITS = 16
 
@@ -69,12 +69,14 @@ class PieceIndex:
     return [len(arrays[_document(n)]) for n in self._lengths]
 
   @property
-  def padding(self) -> float:
-    """The share of positions that hold no token, over all pieces."""
-    tokens, empty = self._open()["totals"][:2]
-    positions = np.dot(self.counts, self._lengths)
-    del empty
-    return 1 - int(tokens) / max(int(positions), 1)
+  def tokens(self) -> list[int]:
+    """Tokens of each bucket, added ones included."""
+    return self._open()["totals"][1:].tolist()
+
+  @property
+  def num_empty(self) -> int:
+    """Documents without a token, which are in no bucket."""
+    return int(self._open()["totals"][0])
 
   def get(
     self, bucket: int, index: np.ndarray
@@ -128,7 +130,7 @@ class PieceIndex:
       for length in self._lengths
       for name, dtype in ((_document, document_type), (_begin, np.int64))
     }
-    tokens = empty = 0
+    totals = np.zeros(1 + len(self._lengths), np.int64)
     with tqdm.tqdm(
       total=total,
       desc=f"{self._name}: lengths",
@@ -140,15 +142,17 @@ class PieceIndex:
       for first, stored in self._store.iter_lengths(_PASS_DOCUMENTS):
         lengths = np.where(stored > 0, stored + self._added, 0)
         found = pieces.cut(lengths, self._lengths, self._assign)
-        for length, (document, begin) in zip(self._lengths, found, strict=True):
+        for i, length in enumerate(self._lengths):
+          document, begin = found[i]
+          ends = np.minimum(begin + length, lengths[document])
+          totals[i + 1] += int((ends - begin).sum())
           yield {
             _document(length): (document + first).astype(document_type),
             _begin(length): begin,
           }
-        tokens += int(lengths.sum())
-        empty += int(np.sum(stored == 0))
+        totals[0] += int(np.sum(stored == 0))
         bar.update(len(stored))
-    yield {"totals": np.asarray([tokens, empty], np.int64)}
+    yield {"totals": totals}
 
 
 def _document(length: int) -> str:
@@ -167,9 +171,10 @@ def _gathered(
     return array[index].astype(np.int64)
   out = np.empty(len(index), np.int64)
   block = index >> _BLOCK_BITS
-  for number in np.unique(block).tolist():
-    first = number << _BLOCK_BITS
+  order = np.argsort(block, kind="stable")
+  cuts = np.flatnonzero(np.diff(block[order])) + 1
+  for own in np.split(order, cuts) if len(index) else ():
+    first = int(block[own[0]]) << _BLOCK_BITS
     values = array.read(first, min(first + (1 << _BLOCK_BITS), len(array)))
-    own = block == number
     out[own] = values[index[own] - first]
   return out

@@ -13,6 +13,7 @@ import functools
 import pickle
 from typing import Any
 
+from absl import logging
 import grain
 import numpy as np
 
@@ -24,6 +25,7 @@ from chomp_data.bucketed import mix as mix_lib
 from chomp_data.bucketed import options as options_lib
 from chomp_data.bucketed import plan as plan_lib
 from chomp_data.bucketed import sections
+from chomp_data.bucketed import summary
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
@@ -64,6 +66,8 @@ class BucketPipeline:
       {name: sum(d.counts.values()) for name, d in self._plan.datasets.items()},
       f"{composing.PATH}.mix",
     )
+    for line in summary.repeats(self._plan, run.bucket_stages()):
+      logging.warning("%s.buckets.stages: %s.", composing.PATH, line)
     if self.mix is not None and self.num_steps is not None:
       problems = self.mix.unserved(self.num_steps)
       if problems:
@@ -235,14 +239,8 @@ class BucketPipeline:
       f" by {self._run.unit}, seed {self.options.seed}, epochs {epochs},"
       f" remainder {self.options.remainder}"
     ]
-    batches_of = self._plan.lanes.batches_per_epoch
-    for number, bucket in enumerate(self.buckets):
-      own = ", ".join(
-        f"{name} {dataset.counts.get(bucket.name, 0)} samples in"
-        f" {batches_of[i, number]} batches"
-        for i, (name, dataset) in enumerate(self._plan.datasets.items())
-      )
-      lines.append(f"  bucket {bucket}, an epoch: {own}")
+    lines += summary.bucket_lines(self._plan)
+    lines += summary.stage_lines(self._plan, self._run.bucket_stages())
     lines += [own.describe() for own in self._plan.datasets.values()]
     return "\n".join(lines)
 
@@ -270,7 +268,7 @@ class LengthPipeline(BucketPipeline):
   @functools.cached_property
   def accounts(self) -> accounts_lib.LengthAccounts:
     """The histogram, and rows and tokens by source, at any step."""
-    return accounts_lib.LengthAccounts(self._plan)
+    return accounts_lib.LengthAccounts(self._plan, self._run.unit == "tokens")
 
   @property
   def seq_len(self) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import math
 from typing import Any
 
 from absl import logging
@@ -76,8 +77,9 @@ def process_rows(
     By bucket, int64[R], ascending.
 
   Raises:
-    ConfigError: If batches do not divide over the sharding, or datasets give
-      different fields; every such bucket is named.
+    ConfigError: If fields do not divide over the sharding, or it lacks one, or
+      datasets give different fields; every such bucket is named.
+    StoreError: If the first sample of a bucket does not fit its size.
   """
   rows, problems, shown = {}, [], []
   for number, bucket in enumerate(pipe.buckets):
@@ -85,22 +87,99 @@ def process_rows(
     shapes = {
       name: (bucket.batch_size, *shape) for name, (shape, _) in fields.items()
     }
-    try:
-      rows[bucket.name] = placement.process_rows(shapes, sharding)
-    except schema.ConfigError:
-      where = "tokens_per_batch" if len(bucket.shape) == 1 else "batch_sizes"
-      problems.append(
-        f"`config.data.buckets.{where}` must give batches that divide over the"
-        f" sharding, got {bucket.batch_size} rows of bucket {bucket.name} over"
-        f" {_named(sharding)}. Use a multiple of the mesh axes that rows are"
-        " sharded over, or a smaller mesh."
-      )
+    found = _uneven(pipe, bucket, shapes, sharding)
+    if found:
+      problems += found
       continue
+    rows[bucket.name] = placement.process_rows(shapes, sharding)
     shown.append(f"{bucket} ({len(rows[bucket.name])} rows here)")
   if problems:
-    raise schema.ConfigError(problems)
+    # What is wrong in every bucket alike is told once.
+    raise schema.ConfigError(list(dict.fromkeys(problems)))
   logging.info("static shapes that will come: %s", "; ".join(shown))
   return rows
+
+
+def _uneven(
+  pipe: pipeline_lib.BucketPipeline,
+  bucket: sections.Bucket,
+  shapes: Mapping[str, tuple[int, ...]],
+  sharding: placement.ShardingTree,
+) -> list[str]:
+  """Returns why fields of a bucket do not divide over their shardings.
+
+  Args:
+    pipe: The run.
+    bucket: The bucket.
+    shapes: Global shape of each field.
+    sharding: As in `placement.field_sharding`.
+
+  Returns:
+    One sentence for each cause; many fields may share it.
+  """
+  problems: dict[Any, str] = {}
+  for name, shape in shapes.items():
+    try:
+      own = placement.field_sharding(sharding, name, len(shape))
+    except schema.ConfigError as error:
+      problems.update(dict.fromkeys(error.problems, error.problems[0]))
+      continue
+    try:
+      own.shard_shape(shape)
+    except (ValueError, IndexError) as error:
+      wrong = _uneven_axes(own, shape)
+      for axis, count in wrong:
+        if axis:
+          problems.setdefault(
+            (axis, count, shape[axis]),
+            f"axis {axis} of `{name}` must divide over the sharding, got"
+            f" {shape[axis]} of bucket {bucket.name} over {count} devices of"
+            f" {_named(own)}. Use sizes that are multiples of {count}, or leave"
+            " that axis whole.",
+          )
+        else:
+          problems.setdefault(
+            axis,
+            f"`{_rows_field(pipe, bucket)}` must give batches that divide over"
+            f" the sharding, got {shape[0]} rows of bucket {bucket.name} over"
+            f" {count} devices of {_named(own)}. Use a multiple of {count}, or"
+            " a smaller mesh.",
+          )
+      if not wrong:
+        reason = f" ({error})" * isinstance(error, ValueError)
+        problems.setdefault(
+          name,
+          f"`sharding` must fit field {name!r} of {len(shape)} axes, got"
+          f" {_named(own)}{reason}. Correct it.",
+        )
+  return list(problems.values())
+
+
+def _uneven_axes(
+  sharding: jax.sharding.Sharding, shape: Sequence[int]
+) -> list[tuple[int, int]]:
+  """Returns axes that do not divide, and the devices that each is cut for."""
+  if not isinstance(sharding, jax.sharding.NamedSharding):
+    return []
+  sizes, found = dict(sharding.mesh.shape), []
+  for axis, (side, names) in enumerate(zip(shape, sharding.spec, strict=False)):
+    names = (names,) if isinstance(names, str) else names
+    if isinstance(names, tuple):
+      count = math.prod(sizes[name] for name in names)
+      if side % count:
+        found.append((axis, count))
+  return found
+
+
+def _rows_field(
+  pipe: pipeline_lib.BucketPipeline, bucket: sections.Bucket
+) -> str:
+  """Returns the field of the config that says how many rows a bucket has."""
+  if len(bucket.shape) == 1:
+    return "config.data.buckets.tokens_per_batch"
+  if bucket.batch_size == getattr(pipe.options, "global_batch_size", None):
+    return "config.data.global_batch_size"
+  return "config.data.buckets.batch_sizes"
 
 
 def _fields(

@@ -7,28 +7,34 @@ is a permutation of these numbers:
     numbers  0 1 2 3 4 5
     list     4 0 3 2 5 1        of some epoch
 
-What a batch consumes is its real samples times the units of its bucket, so
-every epoch consumes the same, and prefix sums are needed only within the
-epochs that are looked at: 8 bytes a batch. NumPy only.
+What a batch consumes is its real samples times the units of its bucket, or the
+sum of its samples' own units. Prefix sums are kept for the epochs that are
+looked at, 8 bytes a batch; epochs before them count by their totals, which are
+all the same unless samples of their own units are left out. NumPy only.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from collections.abc import Sequence
 
 import numpy as np
 
+from chomp_data.index import bucket_checks
 from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index import window_tables
 
-REMAINDERS = ("drop", "pad")
+Bucket = bucket_checks.Bucket
 
-Bucket = str | int
+# (bucket, samples int64[N] of it) -> what each of them consumes, int64[N].
+SampleUnits = Callable[[int, np.ndarray], np.ndarray]
 
 # Tables of a dataset together hold about so many batches, at 10 bytes each,
 # and those of four epochs however long they are: a merge looks at two.
 _KEPT_BATCHES = 2**20
 _KEPT_EPOCHS = 4
+
+# Samples looked up at once.
+_BLOCK = 2**20
 
 
 class BatchList:
@@ -44,6 +50,7 @@ class BatchList:
     *,
     keeps_partial: bool,
     epochs: int | None,
+    sample_units: SampleUnits | None = None,
   ):
     """Numbers the batches; everything is by bucket.
 
@@ -55,6 +62,8 @@ class BatchList:
       key: 64 bits.
       keeps_partial: Whether a last batch of fewer samples is kept.
       epochs: How often the list is offered; None is without end.
+      sample_units: What single samples consume, in place of `units`; at least
+        1 each.
     """
     self._counts = np.asarray(counts, np.int64)
     self._sizes = np.asarray(batch_sizes, np.int64)
@@ -79,11 +88,17 @@ class BatchList:
     self._lack = (self._sizes - rest)[partial]
     real = self._batches * self._sizes
     real[self._partial] -= self._lack
-    self._real = real
-    self._total = int((real * self._units).sum())
-    used = (self._sizes * self._units)[self._batches > 0]
-    alike = not len(self._partial) and len(np.unique(used)) == 1
-    self._each = int(used[0]) if alike else None
+    self._sample_units = sample_units
+    # Units of an epoch where all consume the same, and those before each.
+    self._total: int | None = None
+    self._starts = [0]
+    self._each: int | None = None
+    if sample_units is None:
+      self._total = int((real * self._units).sum())
+      used = (self._sizes * self._units)[self._batches > 0]
+      if not len(self._partial) and len(np.unique(used)) == 1:
+        self._each = int(used[0])
+    self._alike = sample_units is None or bool((real == self._counts).all())
     self._list_key = hashing.fold_key(key, "list")
     self._group_keys = [
       hashing.fold_key(key, "samples", name) for name in names
@@ -131,18 +146,14 @@ class BatchList:
     if self._each is not None:
       return rows * self._each
     epoch, place = np.divmod(rows, self.num_batches)
-    units = epoch * self._total
-    # The place after the last one of an epoch asks for no table.
-    inside = np.flatnonzero(place)
-    if not len(inside):
-      return units
-    low, high = int(epoch[inside].min()), int(epoch[inside].max())
-    if low == high:
-      units[inside] += self._sums(low)[place[inside]]
-      return units
-    for each in np.unique(epoch[inside]).tolist():
-      own = inside[epoch[inside] == each]
-      units[own] += self._sums(each)[place[own]]
+    units = np.empty(len(rows), np.int64)
+    for each in np.unique(epoch).tolist():
+      own = np.flatnonzero(epoch == each)
+      units[own] = self._before_epoch(each)
+      # The place after the last one of an epoch asks for no table.
+      own = own[place[own] > 0]
+      if len(own):
+        units[own] += self._sums(each)[place[own]]
     return units
 
   def rows_below(self, units: int) -> int:
@@ -152,11 +163,40 @@ class BatchList:
     if self._each is not None:
       rows = -(-units // self._each)
     else:
-      epoch, left = divmod(units - 1, self._total)
+      epoch = self._epoch_of(units)
       rows = epoch * self.num_batches
       if self.num_rows is None or rows < self.num_rows:
-        rows += int(np.searchsorted(self._sums(epoch)[:-1], left, "right"))
+        left = units - self._before_epoch(epoch)
+        rows += int(np.searchsorted(self._sums(epoch)[:-1], left, "left"))
     return rows if self.num_rows is None else min(rows, self.num_rows)
+
+  def _epoch_of(self, units: int) -> int:
+    """Returns the last epoch with fewer than `units` (at least 1) before it."""
+    if self._alike:
+      return (units - 1) // self._epoch_units(0)
+    last = None
+    if self.num_rows is not None:
+      last = self.num_rows // self.num_batches
+    epoch = 0
+    while epoch != last and self._before_epoch(epoch + 1) < units:
+      epoch += 1
+    return epoch
+
+  def _before_epoch(self, epoch: int) -> int:
+    if self._alike:
+      return epoch * self._epoch_units(0) if epoch else 0
+    while len(self._starts) <= epoch:
+      number = len(self._starts) - 1
+      self._starts.append(self._starts[-1] + self._epoch_units(number))
+    return self._starts[epoch]
+
+  def _epoch_units(self, epoch: int) -> int:
+    """Returns what the batches of an epoch consume together."""
+    if not self._alike:
+      return int(self._sums(epoch)[-1])
+    if self._total is None:
+      self._total = int(self._sums(epoch)[-1])
+    return self._total
 
   def batches_before(self, place: int) -> np.ndarray:
     """Returns int64[num_buckets], the batches before a place of the list."""
@@ -179,6 +219,10 @@ class BatchList:
       samples[self._partial] -= np.where(at < place, self._lack, 0)
     return samples
 
+  def passed_at(self, epochs: int) -> int:
+    """Returns the place by which so many epochs are given."""
+    return epochs * self.num_batches
+
   def _numbers(self, place: np.ndarray, epoch: np.ndarray) -> np.ndarray:
     """Returns int64[N], the batches at places of epochs, by number."""
     keys = hashing.fold(self._list_key, epoch)
@@ -199,119 +243,37 @@ class BatchList:
     """Returns int64[num_batches + 1], the units before places of an epoch."""
     found = self._sum_tables.get(epoch)
     if found is None:
-      used = (self._sizes * self._units)[self._bucket_order(epoch)]
-      if len(self._partial):
-        key = hashing.fold(self._list_key, np.asarray([epoch]))
-        at = permutation.inverse(self._partial_batch, self.num_batches, key)
-        used[at] -= self._lack * self._units[self._partial]
+      if self._sample_units is None:
+        used = self._used(epoch)
+      else:
+        used = self._used_by_samples(self._sample_units, epoch)
       found = np.concatenate([[0], np.cumsum(used)])
       self._sum_tables.put(epoch, found, self.num_batches)
     return found
 
+  def _used(self, epoch: int) -> np.ndarray:
+    """Returns int64[num_batches], the units of an epoch's batches, in order."""
+    used = (self._sizes * self._units)[self._bucket_order(epoch)]
+    if len(self._partial):
+      key = hashing.fold(self._list_key, np.asarray([epoch]))
+      at = permutation.inverse(self._partial_batch, self.num_batches, key)
+      used[at] -= self._lack * self._units[self._partial]
+    return used
 
-def check_policies(remainder: str, epochs: int | None) -> None:
-  """Raises ValueError if a policy is unknown or there is no epoch."""
-  if remainder not in REMAINDERS:
-    raise ValueError(
-      f"`remainder` must be one of {', '.join(REMAINDERS)}, got"
-      f" {remainder!r}. Choose one."
-    )
-  if epochs is not None and epochs < 1:
-    raise ValueError(
-      f"`epochs` must be at least 1, got {epochs}. Give None for no end."
-    )
-
-
-def check_names(
-  groups: Mapping[str, object], **given: Mapping[str, int]
-) -> None:
-  """Raises ValueError if mappings name unknown datasets or no epoch."""
-  for field, values in given.items():
-    unknown = [name for name in values if name not in groups]
-    if unknown:
-      raise ValueError(
-        f"`{field}` must name known datasets, got {unknown}. Known:"
-        f" {', '.join(groups)}."
-      )
-  for name, passes in given.get("max_epochs", {}).items():
-    if passes < 1:
-      raise ValueError(
-        f"`max_epochs[{name!r}]` must be at least 1, got {passes}. Leave the"
-        " dataset out of the stages."
-      )
-
-
-def check_groups(
-  groups: Mapping[str, Mapping[Bucket, int]],
-  batch_sizes: Mapping[Bucket, int],
-  units: Mapping[Bucket, int],
-  remainder: str,
-) -> None:
-  """Raises one ValueError with all that is wrong with groups."""
-  problems = []
-  if not groups or not batch_sizes:
-    raise ValueError(
-      "`groups` and `batch_sizes` must hold a dataset and a bucket, got"
-      f" {list(groups)} and {list(batch_sizes)}. Name at least one of each."
-    )
-  wrong = [b for b in batch_sizes if not isinstance(b, str | int)]
-  if wrong:
-    problems.append(
-      f"`batch_sizes` must name buckets by str or int, got {wrong}. Write"
-      " '64x48' for a size."
-    )
-  for field, values in (("batch_sizes", batch_sizes), ("units", units)):
-    problems += [
-      f"`{field}[{bucket!r}]` must be at least 1, got {value}. Correct it."
-      for bucket, value in values.items()
-      if value < 1
-    ]
-  problems += [
-    f"`units` must name every bucket, got none for {bucket!r}. Say what one"
-    " of its samples consumes."
-    for bucket in batch_sizes
-    if bucket not in units
-  ]
-  for name, counts in groups.items():
-    problems += _group_problems(name, counts, batch_sizes, remainder)
-  for bucket in batch_sizes:
-    if not any(counts.get(bucket, 0) for counts in groups.values()):
-      problems.append(
-        f"bucket {bucket!r} must have a sample in some dataset, got none."
-        " Leave it out."
-      )
-  if problems:
-    raise ValueError(" ".join(problems))
-
-
-def _group_problems(
-  name: str,
-  counts: Mapping[Bucket, int],
-  batch_sizes: Mapping[Bucket, int],
-  remainder: str,
-) -> list[str]:
-  problems = []
-  for bucket, count in counts.items():
-    if bucket not in batch_sizes:
-      problems.append(
-        f"`groups[{name!r}]` must have buckets of `batch_sizes`, got"
-        f" {bucket!r}. Known: {', '.join(map(repr, batch_sizes))}."
-      )
-    elif count < 0:
-      problems.append(
-        f"`groups[{name!r}][{bucket!r}]` must be at least 0, got {count}."
-        " Count its samples."
-      )
-    elif 0 < count < batch_sizes[bucket] and remainder == "drop":
-      problems.append(
-        f"bucket {bucket!r} of dataset {name!r} must fill a global batch of"
-        f" {batch_sizes[bucket]} samples, got {count}: none of them would ever"
-        " come. Make its batches smaller, pad them (`remainder='pad'`), or"
-        " leave the bucket out of this dataset."
-      )
-  if not any(counts.values()):
-    problems.append(
-      f"dataset {name!r} must have samples in some bucket, got none. Leave it"
-      " out, or correct the buckets."
-    )
-  return problems
+  def _used_by_samples(self, units_of: SampleUnits, epoch: int) -> np.ndarray:
+    """Returns the same where each sample has units of its own."""
+    used = np.empty(self.num_batches, np.int64)
+    for bucket in np.flatnonzero(self._batches).tolist():
+      size, count = int(self._sizes[bucket]), int(self._counts[bucket])
+      kept = min(count, int(self._batches[bucket]) * size)
+      batch = int(self._first[bucket])
+      key = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
+      step = max(1, _BLOCK // size) * size
+      for low in range(0, kept, step):
+        places = np.arange(low, min(low + step, kept))
+        units = units_of(bucket, permutation.permute(places, count, key))
+        sums = np.add.reduceat(units, np.arange(0, len(units), size))
+        used[batch : batch + len(sums)] = sums
+        batch += len(sums)
+    place = np.arange(self.num_batches)
+    return used[self._numbers(place, np.asarray([epoch]))]

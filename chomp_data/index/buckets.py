@@ -11,7 +11,10 @@ shape. Two datasets, global batches of two, equal weights, counted in samples:
 In every epoch of a dataset each of its groups is permuted and cut into global
 batches, and the list of all these batches is permuted. The lists are merged by
 least consumed (`interleave`), in samples, pixels or tokens. A dataset's list
-depends on its own name, groups and seed, never on other datasets.
+depends on its own name, groups and seed, never on other datasets. Where stages
+give buckets weights (a curriculum, `bucket_stages`), a dataset's list is a
+merge of its buckets by least consumed instead; only where a stage begins in it
+depends on the others.
 
 All is a pure function of the step, so every process has the same dataset,
 bucket and number of rows at a step, and its own rows of that batch. An epoch
@@ -26,14 +29,19 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from chomp_data.index import bucket_checks
+from chomp_data.index import bucket_curriculum
 from chomp_data.index import bucket_lists
 from chomp_data.index import hashing
 from chomp_data.index import interleave
 
-REMAINDERS = bucket_lists.REMAINDERS
+REMAINDERS = bucket_checks.REMAINDERS
 
 # What a bucket may be called.
-Bucket = bucket_lists.Bucket
+Bucket = bucket_checks.Bucket
+
+
+BucketStage = bucket_curriculum.Stage
 
 
 class BucketSchedule:
@@ -52,6 +60,8 @@ class BucketSchedule:
     epochs: int | None = 1,
     max_epochs: Mapping[str, int] | None = None,
     seeds: Mapping[str, int] | None = None,
+    bucket_stages: Sequence[BucketStage] | None = None,
+    sample_units: Mapping[str, bucket_lists.SampleUnits] | None = None,
   ):
     """Checks and keeps the arguments.
 
@@ -70,6 +80,10 @@ class BucketSchedule:
       max_epochs: Passes over single datasets. Where a policy repeats datasets,
         those left out have no end.
       seeds: Seeds of single datasets' orders, in place of `key`.
+      bucket_stages: (from_step, exact weights of buckets), a curriculum; a
+        dataset takes the buckets that it has, and keeps its own share.
+      sample_units: What single samples consume, by dataset, in place of
+        `units`.
 
     Raises:
       ValueError: If names are unknown, numbers not positive, a dataset or
@@ -77,38 +91,51 @@ class BucketSchedule:
         that is wrong with groups in one message.
       TypeError: If a weight is not exact.
     """
-    bucket_lists.check_policies(remainder, epochs)
+    bucket_checks.check_policies(remainder, epochs)
     max_epochs, seeds = dict(max_epochs or {}), dict(seeds or {})
-    bucket_lists.check_names(groups, max_epochs=max_epochs, seeds=seeds)
-    bucket_lists.check_groups(groups, batch_sizes, units, remainder)
+    bucket_checks.check_names(groups, max_epochs=max_epochs, seeds=seeds)
+    bucket_checks.check_groups(groups, batch_sizes, units, remainder)
     self._names = tuple(groups)
     self._buckets = tuple(batch_sizes)
     self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
-    bucket_units = [units[bucket] for bucket in batch_sizes]
+    self._lists: list[bucket_curriculum.List] = []
     repeats = exhaustion in ("first_exhausted", "all_exhausted")
-    self._lists = []
-    exhausted_at: dict[str, int | None] = {}
-    for name, counts in groups.items():
-      passes = max_epochs.get(name, epochs)
-      own = bucket_lists.BatchList(
+    passes = {name: max_epochs.get(name, epochs) for name in groups}
+    makers = {
+      name: bucket_curriculum.ListMaker(
         self._buckets,
         [counts.get(bucket, 0) for bucket in batch_sizes],
         self._batch_sizes.tolist(),
-        bucket_units,
+        [units[bucket] for bucket in batch_sizes],
         _dataset_key(key, name, seeds.get(name)),
-        keeps_partial=remainder == "pad",
-        epochs=max_epochs.get(name) if repeats else passes,
+        remainder == "pad",
+        max_epochs.get(name) if repeats else passes[name],
+        (sample_units or {}).get(name),
       )
-      self._lists.append(own)
-      if repeats:
-        exhausted_at[name] = (passes or 1) * own.num_batches
-    self._merge = interleave.Interleave(
-      dict(zip(groups, self._lists, strict=True)),
-      stages,
-      hashing.fold_key(key, "mix"),
-      exhaustion=exhaustion,
-      exhausted_at=exhausted_at,
-    )
+      for name, counts in groups.items()
+    }
+
+    def merged(
+      lists: Mapping[str, bucket_curriculum.List],
+    ) -> interleave.Interleave:
+      self._lists = list(lists.values())
+      return interleave.Interleave(
+        lists,
+        stages,
+        hashing.fold_key(key, "mix"),
+        exhaustion=exhaustion,
+        exhausted_at={
+          name: own.passed_at(passes[name] or 1) if repeats else None
+          for name, own in lists.items()
+        },
+      )
+
+    if bucket_stages is None:
+      self._merge = merged({name: own.whole() for name, own in makers.items()})
+    else:
+      self._merge = bucket_curriculum.in_stages(
+        makers, stages, bucket_stages, merged
+      )
 
   @property
   def datasets(self) -> tuple[str, ...]:

@@ -61,7 +61,8 @@ def samples(
   Raises:
     PrepareError: If an argument is wrong, or matplotlib is not installed.
   """
-  _check(dataset, count, sizes)
+  _check(dataset, count)
+  check_sizes(sizes)
   draw = {"digits": _digit, "plots": _plot}[dataset]
   first = {"digits": 0, "plots": len(DIGITS)}[dataset]
   kinds = {"digits": len(DIGITS), "plots": len(PLOTS)}[dataset]
@@ -80,7 +81,7 @@ def samples(
     yield {"pixels": pixels}, values
 
 
-def _check(dataset: str, count: int, sizes: Sequence[tuple[int, int]]) -> None:
+def _check(dataset: str, count: int) -> None:
   if dataset not in DATASETS:
     raise errors.PrepareError(
       f"`dataset` must be one of {', '.join(DATASETS)}, got {dataset!r}."
@@ -90,6 +91,14 @@ def _check(dataset: str, count: int, sizes: Sequence[tuple[int, int]]) -> None:
     raise errors.PrepareError(
       f"`count` must be at least 1, got {count}. Say how many to draw."
     )
+
+
+def check_sizes(sizes: Sequence[tuple[int, int]]) -> None:
+  """Raises PrepareError unless pictures of these sizes can be drawn.
+
+  Args:
+    sizes: Heights and widths, in pixels.
+  """
   for size in sizes:
     if len(size) != 2 or not all(_LEAST_SIDE <= s <= _MOST_SIDE for s in size):
       raise errors.PrepareError(

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data.prepare import errors
+from chomp_data.stores import array_record_files
 from chomp_data.stores import publish
 from chomp_data.stores import samples_columns
 
@@ -42,14 +43,16 @@ def save_to_disk(
     path: The directory to create; it must be empty or not exist.
     samples: Arrays by field, and numbers or texts by name; the same of each in
       every sample. An array's number of dimensions and dtype are those of the
-      first sample.
+      first sample; numbers that are whole in the first 1,000 samples must be
+      whole in all.
     samples_per_file: The most in one file.
 
   Returns:
     How many samples were written.
 
   Raises:
-    PrepareError: If there is something at the path, or no sample.
+    PrepareError: If there is something at the path, or no sample, or samples
+      that make no columns; the message says which.
     StoreError: If pyarrow is not installed, or another process writes there.
   """
   place = pathlib.Path(path)
@@ -63,13 +66,15 @@ def save_to_disk(
   ) as kept:  # fmt: skip
     staged = pathlib.Path(kept, "staged")
     staged.mkdir()
-    counts = []
+    counts, schema = [], None
     source = iter(samples)
     while first := list(itertools.islice(source, 1)):
       own = itertools.chain(
         first, itertools.islice(source, samples_per_file - 1)
       )
-      counts.append(_write_file(staged / f"part-{len(counts):05d}", own))
+      file = staged / f"part-{len(counts):05d}"
+      count, schema = _write_file(file, own, sum(counts), schema)
+      counts.append(count)
     if not counts:
       raise errors.PrepareError(
         f"{place} must hold samples, got none to write."
@@ -96,20 +101,45 @@ def save_to_disk(
   return sum(counts)
 
 
-def _write_file(path: pathlib.Path, samples: _Samples) -> int:
-  """Writes one stream of record batches; returns its samples."""
+def _write_file(
+  path: pathlib.Path, samples: _Samples, number: int, schema: Any
+) -> tuple[int, Any]:
+  """Writes one stream of record batches.
+
+  Args:
+    path: The file.
+    samples: What it holds.
+    number: Of the first sample, for messages.
+    schema: Of the columns, or None for that of the first batch.
+
+  Returns:
+    How many samples it holds, and the schema.
+  """
   arrow = samples_columns.pyarrow()
   count, writer = 0, None
   source = iter(samples)
   while rows := list(itertools.islice(source, _BATCH)):
-    batch = _record_batch(arrow, rows)
+    try:
+      batch = _record_batch(arrow, rows)
+      schema = schema or batch.schema
+      if not batch.schema.equals(schema):
+        batch = batch.cast(schema)
+    except (arrow.ArrowException, KeyError, TypeError, ValueError) as error:
+      if writer is not None:
+        writer.close()
+      raise errors.PrepareError(
+        f"samples {number + count} .. {number + count + len(rows) - 1} must"
+        " have the columns and types of the first ones, got"
+        f" {type(error).__name__}: {array_record_files.first_line(error)}."
+        " Write them alike."
+      ) from error
     if writer is None:
-      writer = arrow.ipc.new_stream(str(path), batch.schema)
+      writer = arrow.ipc.new_stream(str(path), schema)
     writer.write_batch(batch)
     count += len(rows)
   if writer is not None:
     writer.close()
-  return count
+  return count, schema
 
 
 def _record_batch(arrow: Any, samples: Sequence[Any]) -> Any:
@@ -125,6 +155,9 @@ def _record_batch(arrow: Any, samples: Sequence[Any]) -> Any:
 
 def _lists(arrow: Any, arrays: Sequence[np.ndarray]) -> Any:
   """Returns pyarrow.ListArray, nested as deep as arrays have dimensions."""
+  ndims = {array.ndim for array in arrays}
+  if len(ndims) > 1:
+    raise ValueError(f"arrays of {min(ndims)} and of {max(ndims)} axes")
   own = arrow.array(np.concatenate([array.reshape(-1) for array in arrays]))
   for depth in reversed(range(arrays[0].ndim)):
     lengths = [

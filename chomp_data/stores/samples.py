@@ -105,6 +105,16 @@ class SampleStore:
     """Values beside the arrays, heights and widths included."""
     return tuple(self._opened.reader.value_dtypes)
 
+  @property
+  def value_dtypes(self) -> dict[str, np.dtype | None]:
+    """By name of metadata the dtype that holds all values, None of texts."""
+    return dict(self._opened.reader.value_dtypes)
+
+  @property
+  def size_fields(self) -> tuple[str, str]:
+    """What height and width are called."""
+    return self._sides
+
   def sizes(self) -> tuple[np.ndarray, np.ndarray]:
     """Returns heights and widths, int32[num_samples], without any array."""
     return self._opened.heights, self._opened.widths
@@ -121,13 +131,9 @@ class SampleStore:
 
     Raises:
       StoreError: If there is no sample of the size, or the first one of it
-        does not fit the fields.
+        does not fit the fields or its height and width.
     """
-    found = self._opened.specs.get((height, width))
-    if found is None:
-      found = self._spec(height, width)
-      self._opened.specs = {**self._opened.specs, (height, width): found}
-    return dict(found)
+    return dict(self._specs(height, width)[1])
 
   def read(
     self,
@@ -151,8 +157,7 @@ class SampleStore:
         the file was altered; the message names dataset and sample.
     """
     indices = self._checked(indices)
-    height, width = self._one_size(indices)
-    specs = self.specs(height, width)
+    first, specs = self._specs(*self._one_size(indices))
     out = {
       name: np.empty((len(indices), *spec.shape), spec.dtype)
       for name, spec in specs.items()
@@ -164,7 +169,9 @@ class SampleStore:
     for k, (arrays, own) in enumerate(records):
       for name, array in arrays.items():
         try:
-          self.fields[name].copy(name, array, out[name][k : k + 1], name in raw)
+          self.fields[name].copy(
+            name, array, out[name][k : k + 1], name in raw, first
+          )
         except ValueError as error:
           raise self._problem(int(indices[k]), str(error)) from error
       for name in metadata:
@@ -185,7 +192,7 @@ class SampleStore:
       names: Of `metadata_names`; None is all.
 
     Returns:
-      By name an array [len(indices)] of numbers, int64 or as stored, or a
+      By name an array [len(indices)] of numbers, of `value_dtypes`, or a
       list.
 
     Raises:
@@ -253,7 +260,17 @@ class SampleStore:
         )
     return np.asarray(values, dtype)
 
-  def _spec(self, height: int, width: int) -> dict[str, Spec]:
+  def _specs(self, height: int, width: int) -> tuple[int, dict[str, Spec]]:
+    """Returns the first sample of a size, and `specs` of it."""
+    found = self._opened.specs.get((height, width))
+    if found is None:
+      found = self._first_specs(height, width)
+      self._opened.specs = {**self._opened.specs, (height, width): found}
+    return found
+
+  def _first_specs(
+    self, height: int, width: int
+  ) -> tuple[int, dict[str, Spec]]:
     own = (self._opened.heights == height) & (self._opened.widths == width)
     if not own.any():
       raise errors.StoreError(
@@ -271,9 +288,17 @@ class SampleStore:
         shape = field.shape_at(height, width)
       except ValueError as error:
         raise self._problem(first, f"has `{name}`: {error}") from error
+      found = arrays[name].shape
+      if shape is None and not samples_fields.agrees(found, height, width):
+        raise self._problem(
+          first,
+          f"must have `{name}` of its height {height} and width {width}, or of"
+          f" the same part of both, beside each other, got shape {found}."
+          " Correct the data, or give the field a `shape`.",
+        )
       dtype = np.dtype(field.dtype or arrays[name].dtype)
-      out[name] = Spec(arrays[name].shape if shape is None else shape, dtype)
-    return out
+      out[name] = Spec(found if shape is None else shape, dtype)
+    return first, out
 
   def _problem(self, index: int, what: str) -> errors.StoreError:
     return errors.StoreError(f"{self._path}: sample {index} {what}")
@@ -298,7 +323,8 @@ class _Opened:
           f"{place}: `{name}` holds bytes: its field must have a shape and a"
           f" dtype, got {field}. Say what the bytes are."
         )
-    self.specs: dict[tuple[int, int], dict[str, Spec]] = {}
+    # By size the first sample of it, and what its arrays look like.
+    self.specs: dict[tuple[int, int], tuple[int, dict[str, Spec]]] = {}
     identity = {
       "schema": _SCHEMA,
       "kind": self.reader.kind,

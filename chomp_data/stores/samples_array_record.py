@@ -7,7 +7,7 @@
     the rest  the arrays' bytes in that order, little-endian, rows first
 
 An index beside the files holds heights, widths and the crc32c of every
-record, 12 bytes a sample.
+record, 12 bytes a sample, and what kind of numbers each value is.
 """
 
 from collections.abc import Iterable
@@ -37,13 +37,16 @@ from chomp_data.stores import samples_fields
 from chomp_data.stores import side_index
 
 _NAME = "samples_array_record"
-_SCHEMA = 1
+_SCHEMA = 2
 _PREFIX = struct.Struct("<I")
 
 # Records of a part of the indexing pass.
 _PART = 256
 # Below this a pass takes a second or less.
 _QUIET_BYTES = 256 << 20
+
+# What values of JSON are; a wider kind holds what is before it.
+_KINDS = {bool: "bool", int: "int64", float: "float64"}
 
 _Record = tuple[dict[str, np.ndarray], dict[str, Any]]
 
@@ -55,8 +58,9 @@ class Reader:
     kind: What identifies the format in a hash.
     heights: int32[num_samples].
     widths: int32[num_samples].
-    value_dtypes: Of the first sample's values, None where they are no numbers:
-      every sample must have them.
+    value_dtypes: By name of the first sample's values, the dtype that holds
+      all samples' numbers of it, None where the first is no number: every
+      sample must have them.
     raw: Fields that hold bytes without a shape: none.
     content: Hex, SHA-256 of all records.
   """
@@ -97,8 +101,12 @@ class Reader:
     self._first = np.concatenate([[0], np.cumsum(records)])
     self.content = arrays["content"].read().tobytes().hex()
     first = int(np.flatnonzero(records)[0])
-    _, values = self._record(first, 0, fields)
-    self.value_dtypes = {name: _dtype(own) for name, own in values.items()}
+    self._record(first, 0, fields)
+    kinds = json.loads(arrays["kinds"].read().tobytes())
+    self.value_dtypes = {
+      name: None if kind is None else np.dtype(kind)
+      for name, kind in kinds.items()
+    }
     self.raw: tuple[str, ...] = ()
 
   def records(
@@ -136,11 +144,6 @@ class Reader:
     return {name: arrays[name] for name in fields}, values
 
 
-def _dtype(value: Any) -> np.dtype | None:
-  known = {bool: np.bool_, int: np.int64, float: np.float64}
-  return np.dtype(known[type(value)]) if type(value) in known else None
-
-
 def check_may_build(path: pathlib.Path, build: bool) -> None:
   """Raises StoreError where an index must be there and is not."""
   if not build:
@@ -157,10 +160,11 @@ def encoded(
 
   Args:
     arrays: Numbers, by field.
-    values: Height, width and whatever else JSON can say.
+    values: Height, width and whatever else JSON can say; NumPy's scalars are
+      numbers.
 
   Raises:
-    ValueError: If an array does not hold numbers.
+    ValueError: If an array does not hold numbers, or JSON cannot say a value.
   """
   entries, parts = [], []
   for name, array in arrays.items():
@@ -173,8 +177,27 @@ def encoded(
       {"name": name, "dtype": array.dtype.name, "shape": list(array.shape)}
     )
     parts.append(array.tobytes())
-  header = json.dumps({"arrays": entries, "values": dict(values)}).encode()
+  for name, value in values.items():
+    try:
+      json.dumps({name: value}, default=_plain)
+    except (TypeError, ValueError) as error:
+      raise ValueError(
+        f"`{name}` must be what JSON can say, got {value!r}"
+        f" ({array_record_files.first_line(error)}). Convert it."
+      ) from error
+  header = json.dumps(
+    {"arrays": entries, "values": dict(values)}, default=_plain
+  ).encode()
   return b"".join([_PREFIX.pack(len(header)), header, *parts])
+
+
+def _plain(value: Any) -> Any:
+  """Returns what JSON can say of one number of NumPy."""
+  if isinstance(value, np.generic):
+    plain = value.item()
+    if isinstance(plain, bool | int | float | str):
+      return plain
+  raise TypeError(f"{type(value).__name__} is no value of JSON")
 
 
 def write_samples(
@@ -195,7 +218,8 @@ def write_samples(
     How many were written.
 
   Raises:
-    StoreError: If there is something at the path, or no sample.
+    StoreError: If there is something at the path, or no sample, or one that
+      cannot be written; the message names it.
   """
   place = pathlib.Path(path)
   publish.check_local(path)
@@ -216,8 +240,14 @@ def write_samples(
       writer = array_record_module.ArrayRecordWriter(
         str(file), "group_size:1,uncompressed"
       )
-      for arrays, values in batch:
-        writer.write(encoded(arrays, values))
+      for number, (arrays, values) in enumerate(batch, total):
+        try:
+          writer.write(encoded(arrays, values))
+        except ValueError as error:
+          writer.close()
+          raise errors.StoreError(
+            f"{place}: sample {number}: {error}"
+          ) from error
       writer.close()
       files.append(file)
       total += len(batch)
@@ -267,6 +297,7 @@ def _built(
   sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
   logging.info("%s: indexing %d file(s)", path, len(sizes))
   content, records, index = hashlib.sha256(), [], 0
+  kinds: dict[str, set[type]] = {}
   with progress(path, sum(sizes)) as bar:
     for file, size in enumerate(sizes):
       reader = array_record_files.Reader(corpus.path(file))
@@ -279,6 +310,11 @@ def _built(
           content.update(_PREFIX.pack(len(data)))
           content.update(data)
           _, values = _decoded(data, corpus.path(file), number)
+          if not index:
+            kinds = {name: {type(own)} for name, own in values.items()}
+          for name, found in kinds.items():
+            if type(values.get(name)) in _KINDS:
+              found.add(type(values[name]))
           sides.append(
             [
               side_of(path, index, name, values.get(name))
@@ -300,7 +336,17 @@ def _built(
   yield {
     "records": np.asarray(records, np.int64),
     "content": np.frombuffer(content.digest(), np.uint8),
+    "kinds": np.frombuffer(
+      json.dumps({n: _kind(own) for n, own in kinds.items()}).encode(), np.uint8
+    ),
   }
+
+
+def _kind(found: set[type]) -> str | None:
+  """Returns the dtype that holds numbers of these types, None of texts."""
+  if not found <= set(_KINDS):
+    return None
+  return next(name for own, name in reversed(_KINDS.items()) if own in found)
 
 
 def side_of(path: pathlib.Path, index: int, name: str, value: Any) -> int:

@@ -197,8 +197,9 @@ class Reader:
     for name in fields:
       if not samples_columns.is_array(schema.field(name).type):
         raise errors.StoreError(
-          f"{self._path}: column `{name}` must hold lists of numbers, or bytes,"
-          f" got {schema.field(name).type}. Save decoded arrays."
+          f"{self._path}: column `{name}` must hold lists of numbers or truth"
+          f" values, or bytes, got {schema.field(name).type}. Save decoded"
+          " arrays."
         )
 
 

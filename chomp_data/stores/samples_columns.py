@@ -157,13 +157,21 @@ class Column:
     elif _is_number(own.type):
       dtype = np.dtype(own.type.to_pandas_dtype())
     data = own.buffers()[-1]
+    # Truth values are bits, the first one of a byte lowest.
+    self._is_bits = pyarrow().types.is_boolean(own.type)
+    self._count = len(own)
+    self._bits = np.zeros(0, np.uint8)
+    if self._is_bits and data is not None:
+      self._bits = np.frombuffer(data, np.uint8, -(-len(own) // 8))
     self._numbers = np.zeros(0, dtype)
     if data is not None and (self.is_raw or _is_number(own.type)):
       count = data.size // dtype.itemsize if self.is_raw else len(own)
       self._numbers = np.frombuffer(data, dtype, count)
 
   def array(self, row: int) -> np.ndarray:
-    """Returns the numbers of a row as a view; bytes as uint8[num_bytes].
+    """Returns the numbers of a row; bytes as uint8[num_bytes].
+
+    They are a view of the map, but for truth values, which are bits there.
 
     Raises:
       BadValueError: If a value is missing, or lists differ in length.
@@ -189,12 +197,15 @@ class Column:
       shape.append(length)
       low, high = (int(own[0]), int(own[-1])) if len(own) else (low, low)
     self._check_missing(self._leaf, low, high)
-    numbers = self._numbers[low:high]
+    if self._is_bits:
+      numbers = self._truths(low, high)
+    else:
+      numbers = self._numbers[low:high]
+      self._file.check(numbers)
     if low < 0 or len(numbers) != high - low:
       raise BadValueError(
         f"must hold {high - low} values as `{self._name}`, got {len(numbers)}"
       )
-    self._file.check(numbers)
     return numbers.reshape(shape)
 
   def item(self, row: int) -> Any:
@@ -228,6 +239,15 @@ class Column:
     self._file.check(self._numbers)
     return self._numbers
 
+  def _truths(self, low: int, high: int) -> np.ndarray:
+    """Returns truth values low .. high - 1, as far as they are there."""
+    high = min(high, self._count)
+    first = low // 8
+    packed = self._bits[first : -(-high // 8)]
+    self._file.check(packed)
+    bits = np.unpackbits(packed, bitorder="little")
+    return bits[low - 8 * first : high - 8 * first].astype(np.bool_)
+
   def _check_missing(self, array: Any, low: int, high: int) -> None:
     if array is not None and array.slice(low, high - low).null_count:
       raise self._lacks()
@@ -237,7 +257,7 @@ class Column:
 
 
 def is_array(kind: Any) -> bool:
-  """Whether a column of this Arrow type holds lists of numbers, or bytes."""
+  """Whether a column holds lists of numbers or truth values, or bytes."""
   kind = _storage_type(kind)
   if _is_bytes(kind):
     return True
@@ -245,7 +265,7 @@ def is_array(kind: Any) -> bool:
     return False
   while _is_list(kind):
     kind = _storage_type(kind.value_type)
-  return _is_number(kind)
+  return _is_number(kind) or pyarrow().types.is_boolean(kind)
 
 
 def is_value(kind: Any) -> bool:

@@ -1,14 +1,16 @@
 """What the arrays of a sample look like, given its height and width."""
 
+from collections.abc import Sequence
 import dataclasses
+import itertools
 
 import numpy as np
 
 # Kinds of NumPy dtypes that a sample's array may have.
 KINDS = "biuf"
 
-# Kinds of values that an array of a kind may hold.
-_WITHIN = {"b": "b", "i": "iu", "u": "iu", "f": "iuf"}
+# Kinds of numbers that an array of a kind may hold.
+_WITHIN = {"b": "b", "i": "biu", "u": "biu", "f": "biuf"}
 
 _SIDES = ("height", "width")
 
@@ -33,7 +35,9 @@ class ArrayField:
   Attributes:
     shape: A dimension is an integer, 'height', 'width', or a part of them as
       'height/8': latents of an image. None takes the shape of the first sample
-      of each size. Flat lists and bytes are brought to this shape.
+      of each size, which must hold height and width, or the same part of both,
+      beside each other where it has 2 or 3 axes. Flat lists and bytes are
+      brought to this shape.
     dtype: Of the arrays handed out, 'uint8' for instance; None is as stored.
       Bytes need both.
   """
@@ -89,7 +93,12 @@ class ArrayField:
     return tuple(out)
 
   def copy(
-    self, name: str, array: np.ndarray, out: np.ndarray, is_raw: bool
+    self,
+    name: str,
+    array: np.ndarray,
+    out: np.ndarray,
+    is_raw: bool,
+    first: int,
   ) -> None:
     """Copies a stored array into one of the shape of its size.
 
@@ -98,11 +107,13 @@ class ArrayField:
       array: As stored; bytes are uint8[num_bytes].
       out: [1, ...] of the shape and dtype that samples of its size have.
       is_raw: Whether the array is bytes.
+      first: The first sample of its size, which says what the field does not.
 
     Raises:
       ValueError: If it does not fit; the message follows 'sample 3 '.
     """
     shape, dtype = out.shape[1:], out.dtype
+    by_first = f"as sample {first}, the first of its size, has"
     if is_raw:
       if array.nbytes != out.nbytes:
         raise ValueError(
@@ -114,14 +125,17 @@ class ArrayField:
       # Flat lists have no shape of their own.
       is_flat = self.shape is not None and array.ndim == 1
       if not is_flat or array.size != out.size:
+        reason = "as its height and width say" if self.shape else by_first
         raise ValueError(
-          f"must have `{name}` of shape {shape}, as its height and width say,"
-          f" got {array.shape}. Correct the data, or the field."
+          f"must have `{name}` of shape {shape}, {reason}, got {array.shape}."
+          " Correct the data, or the field."
         )
     if array.dtype != dtype and not _fits(array, dtype):
+      reason = "" if self.dtype else f", {by_first}"
+      limits = f" from {array.min()} to {array.max()}" * bool(array.size)
       raise ValueError(
-        f"must have values of {dtype} as `{name}`, got {array.dtype} from"
-        f" {array.min()} to {array.max()}. Correct the field, or the data."
+        f"must have values of {dtype} as `{name}`{reason}, got"
+        f" {array.dtype}{limits}. Correct the field, or the data."
       )
     out[0] = array.reshape(shape)
 
@@ -134,10 +148,38 @@ def _is_dimension(dim: object) -> bool:
   return isinstance(dim, int) and not isinstance(dim, bool) and dim > 0
 
 
+def agrees(shape: Sequence[int], height: int, width: int) -> bool:
+  """Whether an array may be of a sample of a height and width.
+
+  Args:
+    shape: Of the array; of 1 axis, or of more than 3, any may be.
+    height: Of the sample.
+    width: Of the sample.
+
+  Returns:
+    Whether height and width, or the same part of both as in latents, are
+    beside each other and in this order.
+  """
+  if len(shape) not in (2, 3):
+    return True
+  return any(
+    high > 0
+    and wide > 0
+    and height % high == 0
+    and (wide * (height // high) == width)
+    for high, wide in itertools.pairwise(shape)
+  )
+
+
 def holds(dtype: np.dtype, value: object) -> bool:
   """Whether a number may stand in an array of a dtype."""
   kind = np.asarray(value).dtype.kind if np.isscalar(value) else "O"
-  return kind in _WITHIN[dtype.kind]
+  if kind not in _WITHIN[dtype.kind]:
+    return False
+  if kind == "b" or dtype.kind not in "iu":
+    return True
+  limits = np.iinfo(dtype)
+  return limits.min <= int(value) <= limits.max  # pyright: ignore
 
 
 def _fits(array: np.ndarray, dtype: np.dtype) -> bool:

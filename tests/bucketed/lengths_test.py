@@ -110,6 +110,69 @@ def test_lookahead_trains_on_the_token_after_a_cut(text, text_stores):
   assert cut
 
 
+@pytest.mark.parametrize("staged", [False, True])
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+def test_datasets_share_real_tokens_and_accounts_count_them(
+  text, remainder, staged
+):
+  """By what batches hold: padding and filler rows count for nothing."""
+  changes = {"remainder": remainder, "mix__weights": {"code": 3, "notes": 1}}
+  if staged:
+    changes["buckets__stages"] = [
+      (0, {"8": 1, "64": 1, "16": 2, "32": 1}),
+      (7, {"16": 1, "32": 1}),
+    ]
+    changes["epochs"] = None
+  pipe = pipeline.build(conftest.changed(text, **changes))
+  end = pipe.num_steps or 60
+  tokens = dict.fromkeys(pipe.source_names, 0)
+  loss = dict.fromkeys(pipe.source_names, 0)
+  for step in range(end):
+    account = pipe.accounts.at(step)
+    assert {n: own.tokens for n, own in account.items()} == tokens
+    assert {n: own.loss_tokens for n, own in account.items()} == loss
+    if staged or max(account[n].epochs for n in tokens) < 1.5:
+      # No batch holds more than 256 tokens; the least weight is 1.
+      assert abs(tokens["code"] / 3 - tokens["notes"]) <= 256
+    name, _ = pipe.bucket_of(step)
+    batch = pipe.batch(step)
+    tokens[name] += int((batch["segment_ids"] > 0).sum())
+    loss[name] += int(batch["loss_mask"].sum())
+    used = pipe.mix.consumed(step + 1)
+    assert {n: own.units for n, own in used.items()} == tokens
+  # Asked in another order, and far from where a run has read.
+  again = pipeline.build(conftest.changed(text, **changes))
+  for step in (end, 3, end // 2):
+    assert again.accounts.at(step) == pipe.accounts.at(step)
+
+
+def test_the_summary_tells_padding_stages_and_what_repeats(text, caplog):
+  stages = [(0, {"8": 1, "16": 1}), (40, {"32": 1, "64": 1})]
+  changes = {"epochs": None, "remainder": "pad", "buckets__stages": stages}
+  with caplog.at_level("WARNING"):
+    pipe = pipeline.build(conftest.changed(text, **changes))
+  told = pipe.describe()
+  assert "from step 0: 8 0.5, 16 0.5; passes by step 40: " in told
+  assert "from step 40: 32 0.5, 64 0.5" in told
+  given = pipe.accounts.histogram(40)["notes"]["8"]
+  bucket = next(b for b in told.splitlines() if b.startswith("  bucket 8:"))
+  samples = int(bucket.split("notes ")[1].split()[0])
+  assert f"notes 8 {given / samples:.2f}" in told
+  often = pipe.accounts.histogram(40)["code"]["8"]
+  few = int(bucket.split("code ")[1].split()[0])
+  assert f"bucket 8 of code {often / few:.1f} times over" in caplog.text
+  # Padding of an epoch, filler rows of its last batch included.
+  whole = pipeline.build(conftest.changed(text, remainder="pad", epochs=1))
+  held, positions = 0, 0
+  for step in range(whole.num_steps):
+    if whole.bucket_of(step) == ("notes", "8"):
+      batch = whole.batch(step)
+      held += int((batch["segment_ids"] > 0).sum())
+      positions += batch["tokens"].size
+  share = f"({1 - held / positions:.1%} padding)"
+  assert share in bucket.split("notes ")[1]
+
+
 def test_the_next_batch_after_restoring_at_any_step_is_the_same(text):
   pipe = pipeline.build(text)
   wanted = [
@@ -169,7 +232,10 @@ def test_another_bucket_or_weight_is_named_when_a_state_is_restored(text):
   for fields, path in (
     ({"buckets__tokens_per_batch": 512}, r"buckets\.batch_sizes\.16"),
     ({"buckets__assign": "powers_of_two"}, "assign"),
-    ({"mix__weights": {"notes": 0.5, "code": 0.5}}, r"mix\.stages\.0\.code"),
+    (
+      {"mix__weights": {"notes": 0.5, "code": 0.5}},
+      r"mix\.stages\.0: state has code 0\.75",
+    ),
     ({"sources__code__shuffle__seed": 12}, r"sources\.code\.shuffle_seed"),
   ):
     other = chomp_data.make_iterator(conftest.changed(text, **fields))
@@ -195,7 +261,7 @@ def test_a_curriculum_gets_another_stage_and_goes_on(text):
   late = conftest.changed(
     text, epochs=None, buckets__stages=[*stages, (5, {"64": 1})]
   )
-  with pytest.raises(state_lib.StateError, match=r"buckets\.stages\.5\.64"):
+  with pytest.raises(state_lib.StateError, match=r"buckets\.stages\.5: "):
     chomp_data.make_iterator(late).set_state(state)
 
 

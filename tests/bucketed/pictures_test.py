@@ -22,6 +22,35 @@ def test_latents_are_stretched_to_all_values(shape):
   assert (found.min(), found.max()) == (0, 255) or shape[-1] == 4
 
 
+@pytest.mark.parametrize("channels", [3, 5, 8, 16, 32])
+@pytest.mark.parametrize("part", [1, 2])
+def test_channels_are_where_height_and_width_are_not(channels, part):
+  value = np.random.default_rng(0).normal(size=(16, 12, channels))
+  size = 16 * part, 12 * part
+  found = pictures.picture(value, size)
+  assert found.shape == (16, 12, 3)
+  first = np.ascontiguousarray(np.moveaxis(value, -1, 0))
+  np.testing.assert_array_equal(pictures.picture(first, size), found)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_what_is_not_finite_is_black(dtype):
+  value = np.asarray([[np.nan, 1, 2], [np.inf, -np.inf, 3]], dtype)
+  found = pictures.picture(value)[..., 0]
+  assert found.tolist() == [[0, 0, 128], [0, 0, 255]]
+  assert not pictures.picture(np.full((2, 2), np.nan, dtype)).any()
+  limits = np.finfo(dtype)
+  found = pictures.picture(np.asarray([[limits.min, 0, limits.max]], dtype))
+  assert found[0, :, 0].tolist() == [0, 128, 255]
+
+
+@pytest.mark.parametrize("shape", [(0,), (0, 4), (4, 0, 3), (2, 0, 4, 4)])
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_an_array_without_values_is_one_pixel(shape, dtype):
+  assert pictures.picture(np.zeros(shape, dtype)).shape == (1, 1, 3)
+
+
 def test_embeddings_and_constants_are_pictures_too():
   assert pictures.picture(np.zeros(7)).shape == (1, 7, 3)
   assert not pictures.picture(np.full((2, 2), 3.5)).any()

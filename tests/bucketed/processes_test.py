@@ -57,20 +57,32 @@ def test_a_checkpoint_restores_on_other_processes_and_workers(text, tmp_path):
   sharding_test.check(data, rest, 5, pipeline.build(data).num_steps)
 
 
-def test_buckets_that_do_not_divide_are_one_clear_error(text):
-  program = """
+def refused(data, mesh, sharding):
+  """Returns the error of a run over 8 devices.
+
+  Args:
+    data: `config.data`.
+    mesh: Devices by axis.
+    sharding: An expression of `own(*spec)`, a NamedSharding.
+  """
+  program = f"""
 import json, sys
 import jax, numpy as np
 import chomp_data
-mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
-sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+sizes = json.loads(sys.argv[2])
+mesh = jax.sharding.Mesh(
+  np.asarray(jax.devices()).reshape(*sizes.values()), tuple(sizes)
+)
+def own(*spec):
+  spec = jax.sharding.PartitionSpec(*spec)
+  return jax.sharding.NamedSharding(mesh, spec)
 try:
-  chomp_data.make_iterator(json.loads(sys.argv[1]), sharding)
+  chomp_data.make_iterator(json.loads(sys.argv[1]), {sharding})
 except ValueError as error:
-  print(f"{type(error).__name__}: {error}")
+  print(f"{{type(error).__name__}}: {{error}}")
 """
   ran = subprocess.run(
-    [sys.executable, "-c", program, json.dumps(text)],
+    [sys.executable, "-c", program, json.dumps(data), json.dumps(mesh)],
     env={
       **os.environ,
       "JAX_PLATFORMS": "cpu",
@@ -80,8 +92,72 @@ except ValueError as error:
     capture_output=True,
     text=True,
   )
+  assert ran.stdout.startswith("ConfigError: "), ran.stderr
+  return ran.stdout
+
+
+def test_buckets_that_do_not_divide_are_one_clear_error(text):
+  told = refused(text, {"data": 8}, "own('data')")
   # Of 32, 16, 8 and 4 rows only the last do not divide by 8.
-  assert ran.stdout.startswith("ConfigError: `config.data.buckets.tokens_per")
-  assert "4 rows of bucket 64" in ran.stdout
-  assert "'data': 8" in ran.stdout
-  assert ran.stdout.count("rows of bucket") == 1
+  assert told.startswith("ConfigError: `config.data.buckets.tokens_per")
+  assert "4 rows of bucket 64 over 8 devices" in told
+  assert "'data': 8" in told
+  assert told.count("rows of bucket") == 1
+
+
+def of_pixels(pictures, **buckets):
+  return {
+    **pictures,
+    "remainder": "pad",
+    "global_batch_size": 16,
+    "buckets": {**pictures["buckets"], "fields": ("pixels",), **buckets},
+  }
+
+
+def test_a_side_that_does_not_divide_is_told_and_not_the_rows(pictures):
+  data = of_pixels(pictures, batch_sizes={})
+  told = refused(data, {"data": 2, "sp": 4}, "own('data', 'sp')")
+  assert "axis 1 of `pixels` must divide over the sharding" in told
+  assert "got 6 of bucket 6x4 over 4 devices" in told
+  assert "rows" not in told
+  assert told.count("must") == 1
+
+
+@pytest.mark.parametrize(
+  ("batch_sizes", "field", "rows"),
+  [
+    ({}, "config.data.global_batch_size", "12 rows of bucket 4x6"),
+    (
+      {"4x6": 24, "6x4": 24, "8x8": 4},
+      "config.data.buckets.batch_sizes",
+      "4 rows of bucket 8x8",
+    ),
+  ],
+)
+def test_rows_that_do_not_divide_name_the_field_that_says_how_many(
+  pictures, batch_sizes, field, rows
+):
+  data = of_pixels(pictures, batch_sizes=batch_sizes)
+  if not batch_sizes:
+    data["global_batch_size"] = 12
+  told = refused(data, {"data": 8}, "own('data')")
+  assert f"`{field}` must give batches that divide" in told
+  assert f"got {rows} over 8 devices" in told
+  assert told.count("must") == (1 if batch_sizes else 3)
+
+
+def test_a_field_without_a_sharding_is_told_once(pictures):
+  names = ["pixels", "label", "score", "width", "dataset_id", "sample_id"]
+  shardings = ", ".join(f"'{name}': own('data')" for name in names)
+  data = of_pixels(pictures, batch_sizes={})
+  told = refused(data, {"data": 8}, f"{{{shardings}}}")
+  assert "`sharding` must hold field 'height' or rank 1" in told
+  assert told.count("must") == 1
+
+
+def test_a_sharding_of_more_axes_than_a_field_is_told_once(pictures):
+  shardings = "{1: own('data', 'sp'), 4: own('data')}"
+  data = of_pixels(pictures, batch_sizes={}, metadata=())
+  told = refused(data, {"data": 2, "sp": 4}, shardings)
+  for name in ("height", "width", "dataset_id", "sample_id"):
+    assert told.count(f"`sharding` must fit field '{name}' of 1 axes") == 1

@@ -104,7 +104,7 @@ def test_restoring_at_any_step_is_going_on(pictures):
       assert testing_batches.batch_sha256(batch) == wanted[it.step - 1]
       states.append(it.get_state())
   with chomp_data.make_iterator(pictures) as it:
-    for step in range(0, pipe.num_steps, 3):
+    for step in range(pipe.num_steps):
       it.set_state(states[step])
       assert testing_batches.batch_sha256(next(it)) == wanted[step]
   counts = collections.defaultdict(collections.Counter)
@@ -140,6 +140,10 @@ def test_another_weight_or_size_is_named_when_a_state_is_restored(pictures):
     ({"mix__unit": "samples"}, r"mix\.unit"),
     ({"buckets__metadata": ("label",)}, "metadata"),
     ({"sources__scans__shuffle__seed": 1}, r"sources\.scans\.shuffle_seed"),
+    (
+      {"buckets__fields": {"pixels": {"dtype": "uint8"}, "latent": None}},
+      r"sources\.scans\.fields\.pixels",
+    ),
   ):
     other = chomp_data.make_iterator(conftest.changed(pictures, **fields))
     with pytest.raises(state_lib.StateError, match=path):
@@ -150,6 +154,39 @@ def write(tmp_path, samples):
   path = tmp_path / "other"
   samples_array_record.write_samples(path, samples)
   return str(path)
+
+
+def test_another_height_or_width_is_named_when_a_state_is_restored(
+  pictures, tmp_path
+):
+  # Both pairs of numbers fill the same buckets, with other samples.
+  values = [{"height": h, "width": w} for h, w in SIZES.values()] * 16
+  own = [
+    (
+      {"flat": np.zeros(7)},
+      {**one, "rows": two["height"], "cols": two["width"]},
+    )
+    for one, two in zip(values, values[1:] + values[:1], strict=True)
+  ]
+  data = conftest.changed(
+    pictures,
+    buckets__fields=("flat",),
+    buckets__metadata=(),
+    sources={"scans": {"store": write(tmp_path, own)}},
+  )
+  del data["mix"]
+  with chomp_data.make_iterator(data) as it:
+    next(it)
+    state = it.get_state()
+  rows = {"height_field": "rows", "width_field": "cols"}
+  other = conftest.changed(data, sources__scans__rows=rows)
+  assert pipeline.build(other).samples(0).tolist() == (
+    pipeline.build(data).samples(0).tolist()
+  )
+  with pytest.raises(state_lib.StateError) as error:
+    chomp_data.make_iterator(other).set_state(state)
+  for name in ("height_field", "width_field", "sizes"):
+    assert f"sources.scans.{name}" in str(error.value)
 
 
 def test_samples_that_no_bucket_takes_are_told_or_dropped(pictures, tmp_path):
@@ -226,6 +263,39 @@ def test_an_array_of_another_shape_than_its_size_is_told(pictures, tmp_path):
   with pytest.raises(stores.StoreError) as error:
     pipe.batch(wrong)
   for word in (str(tmp_path), f"sample {of_size[3]}", "(8, 9, 3)"):
+    assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+  ("sizes", "pixels", "wrong"),
+  [
+    # All of them turned, where the field has no shape to tell it.
+    (((4, 6),), (6, 4, 3), slice(None)),
+    # The first of a size only: it must not be taken for the others' truth.
+    (((8, 8),), (8, 9, 3), slice(1)),
+  ],
+)
+def test_the_first_array_of_a_size_is_told_and_not_a_later_one(
+  pictures, tmp_path, sizes, pixels, wrong
+):
+  own = list(conftest.arrays(7, 40, sizes))
+  for fields, _ in own[wrong]:
+    fields["pixels"] = np.zeros(pixels, np.uint8)
+  data = conftest.changed(
+    pictures,
+    buckets__sizes=sizes,
+    buckets__batch_sizes={},
+    sources={"scans": {"store": write(tmp_path, own)}},
+  )
+  del data["mix"]
+  with pytest.raises(stores.StoreError) as error:
+    chomp_data.make_iterator(data)
+  height, width = sizes[0]
+  for word in (
+    f"{tmp_path}/other: sample 0 must have `pixels`",
+    f"height {height} and width {width}",
+    f"got shape {pixels}",
+  ):
     assert word in str(error.value)
 
 

@@ -5,18 +5,30 @@ import re
 import subprocess
 import sys
 
+import numpy as np
+import pytest
+
+from chomp_data import schema
 from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
+from configs import resolution_buckets
+from examples import train_buckets
 
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def run(tmp_path, stores, *args):
+def run(tmp_path, stores, *args, config="resolution_buckets"):
+  done = started(tmp_path, stores, *args, config=config)
+  assert done.returncode == 0, done.stderr[-3000:]
+  return done.stdout
+
+
+def started(tmp_path, stores, *args, config="resolution_buckets"):
   done = subprocess.run(
     [
       sys.executable,
       str(ROOT / "examples" / "train_buckets.py"),
-      f"--config={ROOT}/configs/resolution_buckets.py:runlocal",
+      f"--config={ROOT}/configs/{config}.py:runlocal",
       f"--workdir={tmp_path / 'run'}",
       *(
         f"--config.data.sources.{name}.store={path}"
@@ -28,14 +40,28 @@ def run(tmp_path, stores, *args):
     text=True,
     timeout=200,
   )
-  assert done.returncode == 0, done.stderr[-3000:]
-  return done.stdout
+  return done
 
 
-def test_the_example_trains_and_resumes(tmp_path):
-  stores = {name: tmp_path / name for name in images.DATASETS}
+def told(tmp_path, stores, *args, config="resolution_buckets"):
+  """Returns the last line of a run that fails with one clear error."""
+  done = started(tmp_path, stores, *args, config=config)
+  assert done.returncode == 1, done.stdout
+  assert "Traceback" not in done.stderr, done.stderr[-3000:]
+  return done.stderr[done.stderr.index("error: ") :]
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+  """Two datasets of pictures, by name."""
+  stores = {n: tmp_path_factory.mktemp("drawn") / n for n in images.DATASETS}
   for name, path in stores.items():
     samples_array_record.write_samples(path, images.samples(name, 80))
+  return stores
+
+
+def test_the_example_trains_and_resumes(tmp_path, drawn):
+  stores = drawn
   first = run(tmp_path, stores, "--config.train.num_steps=6")
   assert "4 static shapes (resolution), by pixels" in first
   assert "resumed" not in first
@@ -47,3 +73,97 @@ def test_the_example_trains_and_resumes(tmp_path):
   assert "'64x64'" in histogram
   compiled = int(re.search(r"compiled: (\d+) shapes", out)[1])
   assert 1 <= compiled <= 4
+  other = told(tmp_path, stores, "--config.model.widths=(8,)")
+  assert "`config.model` must be {" in other
+  assert "[8, 16]" in other
+  assert "another --workdir" in other
+
+
+def test_labels_beyond_the_model_are_one_clear_line(tmp_path, drawn):
+  last = told(tmp_path, drawn, "--config.model.num_labels=3")
+  assert "`config.model.num_labels` must be above every label" in last
+  assert "got 3 and label" in last
+  assert not list((tmp_path / "run" / "checkpoints").glob("[0-9]*"))
+
+
+def test_files_that_cannot_be_written_are_one_clear_line(tmp_path, drawn):
+  (tmp_path / "run").write_text("a file, no directory")
+  assert str(tmp_path / "run") in told(tmp_path, drawn)
+
+
+def test_a_config_of_text_is_one_clear_line(tmp_path, stdlib_store):
+  stores = {"stdlib": stdlib_store, "notes": stdlib_store}
+  last = told(tmp_path, stores, config="length_buckets")
+  assert "`config.data.buckets.kind` must be 'resolution'" in last
+
+
+def config_of(drawn, **fields):
+  """Returns the shipped config with other fields, by their path with '__'."""
+  config = resolution_buckets.get_config("runlocal")
+  for name, path in drawn.items():
+    config.data.sources[name].store = str(path)
+  with config.unlocked(), config.ignore_type():
+    for path, value in fields.items():
+      *parents, name = path.split("__")
+      section = config
+      for parent in parents:
+        section = section[parent]
+      section[name] = value
+  return config
+
+
+def test_the_shipped_config_is_read(drawn):
+  options = train_buckets.read(config_of(drawn))
+  assert options.num_steps == 12
+  assert options.model.widths == (8, 16)
+  data = {"train__num_steps": None, "data__epochs": 1}
+  options = train_buckets.read(config_of(drawn, **data))
+  assert options.num_steps == options.pipe.num_steps
+
+
+@pytest.mark.parametrize(
+  ("fields", "words"),
+  [
+    ({"model__widths": ()}, ["`config.model.widths` must be", "got ()"]),
+    ({"model__widths": (8, 0)}, ["`config.model.widths` must be"]),
+    ({"model__num_labels": 0}, ["`config.model.num_labels` must be"]),
+    ({"model__depth": 3}, ["`config.model.depth` is not a known field"]),
+    ({"model": {}}, ["config.model.widths", "config.model.num_labels"]),
+    ({"optimizer__learning_rate": "x"}, ["`config.optimizer.learning_rate`"]),
+    ({"train__log_every_steps": 0}, ["`config.train.log_every_steps` must"]),
+    ({"train__num_steps": None}, ["must be set where the input is endless"]),
+    ({"train__num_steps": 999, "data__epochs": 1}, ["at most the input's"]),
+    ({"more": 3}, ["`config.more` is not a known field"]),
+    (
+      {"data__mix__weights": (("digits", 1.0), ("plots", 1e-6))},
+      ["`config.data.mix` must serve every source", "'plots'", "12 steps"],
+    ),
+    ({"data__buckets__metadata": ()}, ["must name `label`", "got None"]),
+    (
+      {"data__buckets__fields": (("pixels", {"shape": ("height", "width")}),)},
+      ["must have `pixels` of shape (32, 32)", "got (32, 32, 3)"],
+    ),
+  ],
+)
+def test_bad_configs_are_one_clear_error(drawn, fields, words):
+  with pytest.raises(ValueError, match=re.escape(words[0])) as error:
+    train_buckets.read(config_of(drawn, **fields))
+  for word in words:
+    assert word in str(error.value)
+
+
+def test_arrays_that_are_no_pictures_are_one_clear_error(tmp_path):
+  values = {"height": 4, "width": 4, "label": 0.5}
+  own = [({"pixels": np.zeros((4, 4, 1), np.uint8)}, values)] * 8
+  samples_array_record.write_samples(tmp_path / "data", own)
+  config = config_of(
+    dict.fromkeys(images.DATASETS, tmp_path / "data"),
+    data__buckets__fields=("pixels",),
+    data__buckets__sizes=None,
+    data__buckets__batch_sizes=(),
+  )
+  with pytest.raises(schema.ConfigError) as error:
+    train_buckets.read(config)
+  for word in ("`pixels` of shape (height, width, 3)", "got (4, 4, 1)"):
+    assert word in str(error.value)
+  assert "must name `label`, a whole number" in str(error.value)

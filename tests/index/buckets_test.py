@@ -60,16 +60,29 @@ CASES = st.integers(0, 2**32).map(lambda seed: random_case(random.Random(seed)))
 
 def slow_steps(case):
   """Returns (dataset, bucket, epoch, samples) of each step, by counters."""
-  lists = {name: slow_list(case, name) for name in case["groups"]}
+  staged = case.get("bucket_stages")
+  make = SlowList if staged is None else SlowStages
+  lists = {name: make(case, name) for name in case["groups"]}
   weights = case["stages"][0].weights
   mix = hashing.fold_key(case["key"], "mix")
   taken = dict.fromkeys(lists, 0)
   units = dict.fromkeys(lists, 0)
   steps = []
+  begins = {step for step, _ in staged or ()}
   while True:
-    live = [name for name in lists if taken[name] < len(lists[name])]
+    if len(steps) in begins and any(
+      own.is_cut_off(len(steps)) for own in lists.values()
+    ):
+      return None
+    live = [name for name, own in lists.items() if own.has(len(steps))]
     if not live:
-      return steps
+      ended = any(
+        own.is_cut_off(step)
+        for own in lists.values()
+        for step in begins
+        if step > len(steps)
+      )
+      return None if ended else steps
 
     def level(name):
       key = hashing.fold_key(mix, "tie", name)
@@ -77,14 +90,98 @@ def slow_steps(case):
       return F(units[name], weights[name]), tie, name
 
     name = min(live, key=level)
-    bucket, epoch, samples = lists[name][taken[name]]
+    bucket, epoch, samples = lists[name].take(len(steps))
     steps.append((name, bucket, epoch, samples))
     taken[name] += 1
-    real = sum(sample >= 0 for sample in samples)
-    units[name] += real * case["units"][bucket]
+    units[name] += slow_units(case, name, bucket, samples)
 
 
-def slow_list(case, name):
+def slow_units(case, name, bucket, samples):
+  real = [sample for sample in samples if sample >= 0]
+  own = case.get("sample_units")
+  if own is None:
+    return len(real) * case["units"][bucket]
+  number = list(case["batch_sizes"]).index(bucket)
+  return int(own[name](number, np.asarray(real)).sum())
+
+
+class SlowList:
+  """A dataset's batches, those of all buckets shuffled together."""
+
+  def __init__(self, case, name):
+    self.batches = slow_list(case, name)
+
+  def has(self, step):
+    return bool(self.batches)
+
+  def is_cut_off(self, step):
+    return False
+
+  def take(self, step):
+    return self.batches.pop(0)
+
+
+class SlowStages:
+  """A dataset's batches, bucket by bucket by what each has consumed."""
+
+  def is_cut_off(self, step):
+    """Whether it had nothing left before a stage, but has for later ones."""
+    later = {b for at, own in self.case["bucket_stages"] if at >= step
+             for b in own}  # fmt: skip
+    return (
+      step > 0
+      and not any(self.left[b] for b in self.stage(step - 1))
+      and any(self.left[b] for b in later if b in self.left)
+    )
+
+  def __init__(self, case, name):
+    self.case, self.name = case, name
+    self.left = {
+      bucket: slow_list(case, name, bucket)
+      for bucket, count in case["groups"][name].items()
+      if count
+    }
+    self.taken = dict.fromkeys(self.left, 0)
+    self.counts, self.weights = {}, {}
+    key = hashing.fold_key(case["key"], name, "buckets")
+    self.key = hashing.fold_key(key, "stages")
+
+  def stage(self, step):
+    whole = [own for at, own in self.case["bucket_stages"] if at <= step][-1]
+    return {b: F(w) for b, w in whole.items() if b in self.left}
+
+  def has(self, step):
+    return any(self.left[bucket] for bucket in self.stage(step))
+
+  def enter(self, weights):
+    """Keeps what each bucket is beyond its share; a new one is level."""
+    going = [b for b in self.weights if self.left[b]]
+    levels = [F(self.counts[b]) / self.weights[b] for b in going]
+    least = min(levels, default=F(0))
+    self.counts = {
+      b: self.counts[b] - self.weights[b] * least if b in going else F(0)
+      for b in weights
+    }
+    self.weights = weights
+
+  def take(self, step):
+    weights = self.stage(step)
+    if weights != self.weights:
+      self.enter(weights)
+
+    def level(bucket):
+      key = hashing.fold_key(self.key, "tie", str(bucket))
+      tie = int(hashing.fold(key, np.asarray([self.taken[bucket]]))[0])
+      return self.counts[bucket] / weights[bucket], tie, str(bucket)
+
+    bucket = min((b for b in weights if self.left[b]), key=level)
+    found = self.left[bucket].pop(0)
+    self.taken[bucket] += 1
+    self.counts[bucket] += slow_units(self.case, self.name, *found[::2])
+    return found
+
+
+def slow_list(case, name, only=None):
   """Returns (bucket, epoch, samples) of a dataset's batches, one by one."""
   key = hashing.fold_key(case["key"], name, "buckets")
   out = []
@@ -93,6 +190,8 @@ def slow_list(case, name):
     for bucket in sorted(case["batch_sizes"]):
       size = case["batch_sizes"][bucket]
       count = case["groups"][name].get(bucket, 0)
+      if only not in (None, bucket):
+        continue
       own = hashing.fold_key(key, "samples", bucket)
       own = int(hashing.fold(own, np.asarray([epoch]))[0])
       samples = permutation.permute(np.arange(count), max(count, 1), own)
@@ -147,6 +246,207 @@ def test_400_random_cases_are_what_counters_give():
   for seed in range(400):
     case = random_case(random.Random(seed))
     assert fast_steps(made(case)) == slow_steps(case), seed
+
+
+def own_units(seed):
+  """Returns what samples consume, each for itself: 1 .. 9."""
+
+  def units_of(bucket, samples):
+    key = hashing.fold_key(seed, bucket)
+    return 1 + (hashing.fold(key, samples) % np.uint64(9)).astype(np.int64)
+
+  return units_of
+
+
+def with_units(rng, case):
+  """Returns a case where samples, not buckets, tell what they consume."""
+  return {
+    **case,
+    "sample_units": {
+      name: own_units(rng.getrandbits(32)) for name in case["groups"]
+    },
+  }
+
+
+def with_stages(rng, case):
+  """Returns a case with a curriculum in which each dataset has a bucket."""
+  names = list(case["batch_sizes"])
+  filled = [
+    {b for b, count in counts.items() if count}
+    for counts in case["groups"].values()
+  ]
+  stages, step = [], 0
+  for _ in range(rng.randint(1, 4)):
+    chosen = rng.sample(names, rng.randint(1, len(names)))
+    if not all(own & set(chosen) for own in filled):
+      chosen = names
+    stages.append((step, {b: rng.randint(1, 4) for b in chosen}))
+    step += rng.randint(1, 12)
+  return {**case, "bucket_stages": stages}
+
+
+def test_samples_with_units_of_their_own_are_what_counters_give():
+  for seed in range(200):
+    rng = random.Random(seed)
+    case = with_units(rng, random_case(rng))
+    assert fast_steps(made(case)) == slow_steps(case), seed
+
+
+def test_400_random_curricula_are_what_counters_give():
+  spent = 0
+  for seed in range(400):
+    rng = random.Random(seed)
+    case = with_stages(rng, random_case(rng))
+    if seed % 2:
+      case = with_units(rng, case)
+    expected = slow_steps(case)
+    if expected is None:
+      spent += 1
+      with pytest.raises(ValueError, match="still to come"):
+        made(case)
+    else:
+      assert fast_steps(made(case)) == expected, seed
+  # Most cases have samples enough for all of their stages.
+  assert spent < 150
+
+
+@hypothesis.settings(max_examples=50)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_a_curriculum_leaves_datasets_and_buckets_their_shares(seed):
+  """Datasets, and in each of them its buckets: within a batch by weight."""
+  rng = random.Random(seed)
+  case = with_stages(rng, random_case(rng))
+  case["groups"] = {
+    name: {b: 500 * (count > 0) for b, count in counts.items()}
+    for name, counts in case["groups"].items()
+  }
+  case["epochs"] = None
+  schedule = made(case)
+  units = [case["units"][b] for b in schedule.buckets]
+  batch = np.asarray(units) * schedule.batch_sizes
+  weights = case["stages"][0].weights
+  steps = [step for step, _ in case["bucket_stages"]]
+  begins = 0
+  for step in range(100):
+    if step in steps:
+      begins = step
+    used = schedule.consumed_units(step)
+    levels = [
+      F(int(used[i])) / weights[n] for i, n in enumerate(schedule.datasets)
+    ]
+    most = max(F(int(batch.max())) / weight for weight in weights.values())
+    assert max(levels) - min(levels) <= most
+    stage = [own for at, own in case["bucket_stages"] if at <= begins][-1]
+    given = schedule.consumed(step) - schedule.consumed(begins)
+    for i, name in enumerate(schedule.datasets):
+      own = [
+        F(int(given[i, b]) * units[b]) / stage[bucket]
+        for b, bucket in enumerate(schedule.buckets)
+        if bucket in stage and case["groups"][name].get(bucket)
+      ]
+      # Once for the stage, once for what a bucket brought into it.
+      assert max(own) - min(own) <= 2 * max(
+        F(int(n)) / stage[bucket]
+        for n, bucket in zip(batch, schedule.buckets, strict=True)
+        if bucket in stage
+      )
+
+
+def test_a_step_far_into_a_curriculum_is_what_walking_to_it_gives():
+  rng = random.Random(5)
+  case = with_units(rng, random_case(random.Random(11)))
+  case["epochs"] = None
+  case["groups"] = {
+    name: {b: 900 * count for b, count in counts.items()}
+    for name, counts in case["groups"].items()
+  }
+  case["bucket_stages"] = [
+    (0, dict.fromkeys(case["batch_sizes"], 1)),
+    (7_000, {b: i + 1 for i, b in enumerate(case["batch_sizes"])}),
+  ]
+  walked = made(case)
+  whole = fast_steps(walked, np.arange(30_000))
+  for step in (29_999, 7_001, 6_999, 20_480, 12_345):
+    far = made(case)
+    assert fast_steps(far, np.asarray([step])) == [whole[step]]
+    np.testing.assert_array_equal(far.consumed(step), walked.consumed(step))
+    np.testing.assert_array_equal(
+      made(case).consumed_units(step), walked.consumed_units(step)
+    )
+
+
+def test_a_bucket_that_is_spent_leaves_its_share_to_its_dataset():
+  schedule = buckets.BucketSchedule(
+    {"a": {"s": 20, "t": 4_000}, "b": {"s": 2_000, "t": 2_000}},
+    batch_sizes={"s": 2, "t": 2},
+    units={"s": 1, "t": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    bucket_stages=[(0, {"s": 3, "t": 1})],
+  )
+  given = schedule.consumed(1_000)
+  assert given[0].tolist() == [20, 980]
+  assert given[1].tolist() == [750, 250]
+
+
+def test_a_stage_without_buckets_of_a_dataset_is_refused():
+  arguments = {
+    "batch_sizes": {"s": 2, "t": 2},
+    "units": {"s": 1, "t": 1},
+    "stages": [Stage(0, {"a": 9, "b": 1}), Stage(50, {"a": 1})],
+    "key": 0,
+    "epochs": None,
+  }
+  groups = {"a": {"s": 40, "t": 40}, "b": {"t": 40}}
+  with pytest.raises(
+    ValueError, match=r"from step 0 .* dataset 'b' has, got s"
+  ):
+    buckets.BucketSchedule(
+      groups, **arguments, bucket_stages=[(0, {"s": 1}), (60, {"t": 1})]
+    )
+  # Where it has no weight it needs no bucket.
+  buckets.BucketSchedule(
+    groups, **arguments, bucket_stages=[(0, {"t": 1}), (50, {"s": 1})]
+  )
+
+
+def test_a_stage_appended_to_a_curriculum_changes_nothing_before_it():
+  for seed in range(20):
+    rng = random.Random(seed)
+    case = with_stages(rng, random_case(rng))
+    case["epochs"] = None
+    at = case["bucket_stages"][-1][0] + rng.randint(1, 30)
+    later = (at, dict.fromkeys(case["batch_sizes"], 1))
+    longer = {**case, "bucket_stages": [*case["bucket_stages"], later]}
+    steps = np.arange(at)
+    assert fast_steps(made(longer), steps) == fast_steps(made(case), steps)
+
+
+@pytest.mark.parametrize("exhaustion", ["first_exhausted", "all_exhausted"])
+def test_a_dataset_is_exhausted_when_all_its_buckets_are(exhaustion):
+  schedule = buckets.BucketSchedule(
+    {"a": {"s": 20, "t": 40}, "b": {"s": 30, "t": 10}},
+    batch_sizes={"s": 2, "t": 2},
+    units={"s": 1, "t": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    exhaustion=exhaustion,
+    epochs=1,
+    bucket_stages=[(0, {"s": 1, "t": 1})],
+  )
+  whole = {"a": [20, 40], "b": [30, 10]}
+
+  def done(step):
+    given = schedule.consumed(step)
+    return [
+      all(n >= m for n, m in zip(given[i], counts, strict=True))
+      for i, counts in enumerate(whole.values())
+    ]
+
+  ended = any if exhaustion == "first_exhausted" else all
+  end = schedule.num_steps
+  assert ended(done(end))
+  assert not ended(done(end - 1))
 
 
 def test_seed_004_ninety_ten_by_samples():

@@ -131,11 +131,44 @@ def test_the_tool_writes_both_formats_once(tmp_path):
   assert "Traceback" not in other.stderr
   options = json.loads((tmp_path / "out/arrow/digits.json").read_text())
   assert options["count"] == 25
+  # Flags are checked before they are compared with what is there.
+  wrong = run_tool(*flags, "--sizes=8x8")
+  assert wrong.returncode == 1
+  assert "16 to 1024 pixels" in wrong.stderr
+  (tmp_path / "out/arrow/digits.json").write_text("{")
+  damaged = run_tool(*flags)
+  assert damaged.returncode == 1
+  assert "got a damaged" in damaged.stderr
+  assert "Traceback" not in damaged.stderr
+
+
+def test_a_flag_that_is_given_again_adds_to_it(tmp_path):
+  result = run_tool(
+    f"--output={tmp_path / 'out'}",
+    "--count=digits=5",
+    "--count=plots=0",
+    "--sizes=32x32",
+    "--sizes=16x16",
+    "--format=array_record",
+    "--format=array_record",
+  )
+  assert result.returncode == 0, result.stderr
+  assert [path.name for path in tmp_path.glob("out/*/*/")] == ["digits"]
+  store = samples.open_samples(
+    tmp_path / "out/array_record/digits", fields=FIELDS
+  )
+  assert store.num_samples == 5
+  assert set(store.sizes()[0].tolist()) <= {16, 32}
 
 
 @pytest.mark.parametrize(
   ("flags", "message"),
   [
+    (["--count=digits=0,plots=0"], "`--count` must be above 0 for one dataset"),
+    (["--count=digits=0", "--count=plots=0"], "must be above 0 for one"),
+    (["--count=digits=1", "--count=digits=2"], "each dataset once, got 'digi"),
+    (["--sizes=32x32", "--sizes=32x32"], "each once, got"),
+    (["--format=arrow", "--format=zip"], "got 'zip'"),
     (["--count=cats=3"], "`--count` must be <dataset>=<number> of digits"),
     (["--sizes=32"], "`--sizes` must be heights x widths, as 32x48, got '32'"),
     (["--sizes=8x8"], "16 to 1024 pixels"),

@@ -215,6 +215,10 @@ def test_an_array_that_disagrees_with_its_size_is_named(tmp_path, kind):
   with pytest.raises(stores.StoreError, match=message):
     opened(path).read([1, 7])
   # Without a stated shape, by the first sample of its size.
+  message = re.escape(
+    f"{path}: sample 7 must have `pixels` of shape (4, 6, 3), as sample 1, the"
+    " first of its size, has, got (6, 4, 3)"
+  )
   with pytest.raises(stores.StoreError, match=message):
     opened(path, ["pixels"]).read([7])
   assert opened(path).read([1, 4])["pixels"].shape == (2, 4, 6, 3)
@@ -551,16 +555,36 @@ def test_records_that_are_no_samples_or_lack_a_field(tmp_path):
     opened(tmp_path / "tokens")
 
 
-def test_metadata_keeps_the_dtype_of_the_first_sample(tmp_path):
+@pytest.mark.parametrize("turned", [False, True])
+def test_metadata_has_the_dtype_that_holds_all_values(tmp_path, turned):
   own = made(6)
   own[3][1]["score"] = 2
   own[4][1]["label"] = 2.5
+  own[5][1]["good"] = 7
+  own = own[::-1] if turned else own
   store = opened(written(tmp_path / "data", "array_record", own))
-  assert store.read([0, 3], ["score"])["score"].dtype == np.float64
-  assert store.read([3], ["score"])["score"].dtype == np.float64
-  with pytest.raises(
-    stores.StoreError, match="sample 4 must have one of int64"
-  ):
+  dtypes = {"label": np.float64, "score": np.float64, "good": np.int64}
+  assert {n: store.value_dtypes[n] for n in dtypes} == dtypes
+  assert store.value_dtypes["height"] == np.int64
+  assert store.value_dtypes["name"] is None
+  for index in range(6):
+    found = store.read([index], list(dtypes))
+    assert {n: found[n].dtype for n in dtypes} == dtypes
+    assert {n: found[n][0] for n in dtypes} == {
+      n: own[index][1][n] for n in dtypes
+    }
+
+
+@pytest.mark.parametrize("value", ["x", 2**63, -(2**63) - 1, None, [1]])
+def test_a_value_that_is_no_number_of_its_dtype_names_its_sample(
+  tmp_path, value
+):
+  own = made(6)
+  own[4][1]["label"] = value
+  store = opened(written(tmp_path / "data", "array_record", own))
+  assert store.read([1], ["label"])["label"].dtype == np.int64
+  message = "sample 4 must have one of int64 as `label`, got"
+  with pytest.raises(stores.StoreError, match=message):
     store.read([1, 4], ["label"])
 
 
@@ -702,7 +726,7 @@ def test_columns_that_are_not_there_or_hold_no_arrays(tmp_path):
   arrow_file(path, columns(a=arrow.array([[1]] * 3), b=arrow.array("abc")))
   for field, message in (
     ("c", "must have a column `c`, got height, width, a, b"),
-    ("b", "column `b` must hold lists of numbers, or bytes, got string"),
+    ("b", "column `b` must hold lists of numbers or truth values, or bytes"),
   ):
     with pytest.raises(stores.StoreError, match=f"{path}.*{message}"):
       opened(path, [field])
@@ -796,8 +820,11 @@ def test_what_hugging_face_saves_is_read_in_place(tmp_path, hugging_face):
   order = random.permutation(count)
   dataset.select(order).save_to_disk(str(path), num_shards=3)
   before = {file: file.stat().st_mtime_ns for file in path.iterdir()}
-  fields = dict.fromkeys(["fixed_3d", "half_4d", "open_2d", "nested"])
-  fields |= {
+  fields = {
+    "fixed_3d": Field((3, 4, 5)),
+    "half_4d": None,
+    "open_2d": None,
+    "nested": Field((2, 2)),
     "flat": Field((2, 3), "float16"),
     "raw": Field((2, 3), "uint8"),
   }

@@ -171,6 +171,78 @@ def test_rows_of_text_in_buckets_are_shown_with_their_length(
   subprocess.run([*args, f"--output={output}"], check=True, capture_output=True)
   found = np.asarray(Image.open(output))
   assert found.shape[1] in (32, 64)
+  for more in ((), ("--plan_only",)):
+    rows = subprocess.run(
+      [*args, "--format=json", "--count=9", *more],
+      check=True,
+      capture_output=True,
+      text=True,
+    )
+    buckets = set()
+    for line in rows.stdout.splitlines():
+      record = json.loads(line)
+      buckets.add(record["bucket"])
+      if not more:
+        assert len(record["tokens"]) == int(record["bucket"])
+    assert len(buckets) > 1
+    assert buckets <= {"32", "64", "128", "256"}
+
+
+@pytest.mark.parametrize(
+  "given",
+  [["--plan_only"], ["--format=json"], ["--plan_only", "--format=json"]],
+)
+def test_flags_of_what_is_printed_do_not_go_with_a_picture(tmp_path, given):
+  ran = inspect_pictures(
+    tmp_path, f"--output={tmp_path / 'x.png'}", *given, check=False
+  )
+  assert ran.returncode == 1
+  last = ran.stderr.strip().splitlines()[-1]
+  assert last.startswith("error: `--output` must come without")
+  for flag in given:
+    assert flag.partition("=")[0] in last
+  assert not (tmp_path / "x.png").exists()
+
+
+def test_samples_of_numbers_alone_are_told_and_not_drawn(tmp_path):
+  path = tmp_path / "numbers"
+  samples_array_record.write_samples(
+    path,
+    (
+      (
+        {"energy": np.asarray(i / 4 if i else np.nan)},
+        {"height": 32, "width": 32, "label": i},
+      )
+      for i in range(9)
+    ),
+  )
+  args = [
+    sys.executable,
+    str(ROOT / "tools" / "inspect_batches.py"),
+    f"--config={ROOT}/configs/resolution_buckets.py:runlocal",
+    *(f"--config.data.sources.{name}.store={path}" for name in images.DATASETS),
+    "--config.data.buckets.sizes=((32, 32),)",
+    "--config.data.buckets.batch_sizes=()",
+    "--config.data.buckets.fields=('energy',)",
+  ]
+  shown = subprocess.run(args, capture_output=True, text=True)
+  assert shown.returncode == 0, shown.stderr[-2000:]
+  assert "energy=" in shown.stdout
+  assert "\N{UPPER HALF BLOCK}" not in shown.stdout
+  rows = subprocess.run(
+    [*args, "--format=json", "--count=2"], capture_output=True, text=True
+  )
+  found = {}
+  for line in rows.stdout.splitlines():
+    record = json.loads(line, parse_constant=pytest.fail)
+    found[record["sample_id"]] = record["energy"]
+  assert all(v == (k / 4 if k else None) for k, v in found.items())
+  drawn = subprocess.run(
+    [*args, f"--output={tmp_path / 'x.png'}"], capture_output=True, text=True
+  )
+  assert drawn.returncode == 1
+  last = drawn.stderr.strip().splitlines()[-1]
+  assert last.startswith("error: `config.data.buckets.fields` must name an arr")
 
 
 def test_a_picture_of_a_run_without_buckets_is_an_error(stdlib_store):

@@ -1,0 +1,119 @@
+"""What a bucketed run will do, in lines for its log."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+
+import numpy as np
+
+from chomp_data.bucketed import lanes as lanes_lib
+from chomp_data.bucketed import plan as plan_lib
+
+# A bucket that comes so often in a stage is said.
+_MANY_PASSES = 2.0
+
+
+def bucket_lines(plan: plan_lib.BucketPlan) -> list[str]:
+  """Returns a line for each bucket: its shape, and what an epoch has of it."""
+  batches = plan.lanes.batches_per_epoch
+  lines = []
+  for number, bucket in enumerate(plan.buckets):
+    parts = []
+    for i, (name, dataset) in enumerate(plan.datasets.items()):
+      count = dataset.counts.get(bucket.name, 0)
+      given = int(batches[i, number])
+      text = f"{name} {count} samples in {given} batches"
+      tokens = (dataset.tokens_by_bucket() or {}).get(bucket.name)
+      if tokens is not None and given:
+        # Filler rows of a padded last batch are padding too.
+        kept = min(1.0, given * bucket.batch_size / count)
+        positions = given * bucket.batch_size * bucket.shape[0]
+        text += f" ({1 - tokens * kept / positions:.1%} padding)"
+      parts.append(text)
+    lines.append(f"  bucket {bucket}, an epoch: {', '.join(parts)}")
+  return lines
+
+
+def stage_lines(
+  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
+) -> list[str]:
+  """Returns a line for each stage of a curriculum, and how often buckets come.
+
+  Args:
+    plan: The run.
+    stages: (from_step, weights of buckets), or None.
+  """
+  lines = []
+  for first, last, weights in _spans(plan, stages):
+    whole = sum(weights.values())
+    shares = ", ".join(
+      f"{own.name} {float(weights[own.name] / whole):.3g}"
+      for own in plan.buckets
+      if own.name in weights
+    )
+    text = f"  from step {first}: {shares}"
+    if last is not None:
+      passes = _passes(plan, last)
+      by_name = [
+        f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in own.items())
+        for name, own in passes.items()
+      ]
+      text += f"; passes by step {last}: {'; '.join(by_name)}"
+    lines.append(text)
+  return lines
+
+
+def repeats(
+  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
+) -> list[str]:
+  """Returns a sentence for each bucket that a stage gives again and again.
+
+  Args:
+    plan: The run.
+    stages: As in `stage_lines`.
+  """
+  found = []
+  for first, last, _ in _spans(plan, stages):
+    if last is None:
+      continue
+    before = _passes(plan, first)
+    for name, own in _passes(plan, last).items():
+      for bucket, passes in own.items():
+        times = passes - before[name][bucket]
+        if times > _MANY_PASSES:
+          found.append(
+            f"the stage from step {first} gives bucket {bucket} of {name}"
+            f" {times:.1f} times over until step {last}: it has"
+            f" {plan.datasets[name].counts[bucket]} samples"
+          )
+  return found
+
+
+def _spans(
+  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
+) -> Iterator[tuple[int, int | None, lanes_lib.Weights]]:
+  """Yields (first step, step after the last or None, weights) of stages."""
+  known: Sequence[tuple[int, lanes_lib.Weights]] = list(stages or ())
+  end = plan.num_steps
+  for index, (first, weights) in enumerate(known):
+    last = end
+    if index + 1 < len(known):
+      last = known[index + 1][0]
+      last = last if end is None else min(last, end)
+    if end is None or first < end:
+      yield first, last, weights
+
+
+def _passes(
+  plan: plan_lib.BucketPlan, step: int
+) -> dict[str, dict[str, float]]:
+  """Returns how often each bucket of each source was given before a step."""
+  given = plan.lanes.consumed(step)
+  out = {}
+  for i, (name, dataset) in enumerate(plan.datasets.items()):
+    counts = np.asarray([dataset.counts.get(b.name, 0) for b in plan.buckets])
+    out[name] = {
+      bucket.name: float(given[i, number] / counts[number])
+      for number, bucket in enumerate(plan.buckets)
+      if counts[number]
+    }
+  return out
