@@ -15,8 +15,9 @@ Five parts, each a table (`--parts` runs some):
   of lengths, by packing, and by padding each batch to its longest document.
   Documents have lognormal lengths: median 500 tokens, sigma 1.2,
   16 .. 65,536.
-- shares: how far a dataset's units are from its share at any step, in global
-  batches, and what planning costs near step 0 and at step 10**7.
+- shares: by dataset, how far its units are from its share at any step, in
+  global batches, without and with a curriculum over buckets, and what planning
+  costs near step 0 and at step 10**7.
 """
 
 from collections.abc import Callable
@@ -36,6 +37,7 @@ from array_record.python import array_record_module  # pyright: ignore
 import corpora
 import jax
 import numpy as np
+import pyarrow as pa
 import rich.console
 import rich.table
 
@@ -53,6 +55,9 @@ _PARTS = flags.DEFINE_list(
   "Which parts are run.",
 )
 _SMALL = flags.DEFINE_bool("small", False, "Fewer samples: seconds.")
+_DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where data is written; a temporary one by default."
+)
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
 _SIZES = ((32, 32), (32, 48), (48, 32), (64, 64))
@@ -130,6 +135,30 @@ def _records(directory: pathlib.Path) -> int:
   return count
 
 
+def _rows(directory: pathlib.Path) -> int:
+  """Reads every row of `save_to_disk` in file order, stacked by size."""
+  stacks: dict[tuple[int, ...], list[np.ndarray]] = {}
+  count = 0
+  for file in sorted(directory.glob("*.arrow")):
+    with pa.memory_map(str(file)) as mapped:
+      for batch in pa.ipc.open_stream(mapped):
+        pixels = batch.column("pixels")
+        heights = batch.column("height").to_numpy()
+        widths = batch.column("width").to_numpy()
+        for i in range(batch.num_rows):
+          own = pixels[i].values
+          while not pa.types.is_primitive(own.type):
+            own = own.flatten()
+          shape = (int(heights[i]), int(widths[i]), -1)
+          stack = stacks.setdefault(shape, [])
+          stack.append(own.to_numpy().reshape(shape))
+          count += 1
+          if len(stack) == _BATCH:
+            np.stack(stack)
+            stack.clear()
+  return count
+
+
 def _rates(ways: dict[str, Callable[[], int]]) -> dict[str, float]:
   """Returns the median of units a second of each way, taken in turn."""
   found: dict[str, list[float]] = {name: [] for name in ways}
@@ -168,11 +197,11 @@ def arrays(directory: pathlib.Path) -> Lines:
       return len(order)
 
     ways: dict[str, Callable[[], int]] = {"buckets, shuffled": piped}
-    if kind == "ArrayRecord":
-      ways["plain loop, file order"] = lambda path=path: _records(path)
+    plain = _records if kind == "ArrayRecord" else _rows
+    ways["plain loop, file order"] = lambda path=path, plain=plain: plain(path)
     ways["one sample at a time, shuffled"] = single
     rates = _rates(ways)
-    base = rates.get("plain loop, file order", rates[list(rates)[-1]])
+    base = rates["plain loop, file order"]
     lines += [
       [kind, name, f"{rate:,.0f}", f"{rate / base:.2f}"]
       for name, rate in rates.items()
@@ -303,29 +332,44 @@ def padding(directory: pathlib.Path) -> Lines:
 
 def shares(directory: pathlib.Path) -> Lines:
   """Deviation from the weights at any step, and planning time."""
-  paths = {}
-  for name in ("a", "b", "c"):
-    paths[name] = directory / f"share-{name}"
-    samples_array_record.write_samples(paths[name], _pictures(800))
-  weights = {"a": 0.9, "b": 0.07, "c": 0.03}
-  lines = [
-    ["unit", "steps", "largest deviation (batches)", "us a step", "at 10**7"]
-  ]
-  steps = 2_000 if _SMALL.value else 20_000
-  for unit in ("samples", "pixels"):
-    pipe = _resolution(
-      paths, epochs=None, mix={"unit": unit, "weights": weights}
+  count = 4_000 if _SMALL.value else 40_000
+  weights = {"a": 0.6, "b": 0.3, "c": 0.1}
+  pictures, texts = {}, {}
+  for name in weights:
+    pictures[name] = directory / f"share-{name}"
+    samples_array_record.write_samples(pictures[name], _pictures(800))
+    store = corpora.make_corpus(directory / f"share-web-{name}", count // 10)
+    texts[name] = {"store": str(store.path)}
+  stages = [(0, {"512": 3, "1024": 1}), (300, {"1024": 1, "4096": 2})]
+  runs = {
+    "pictures by samples": _resolution(
+      pictures, epochs=None, mix={"unit": "samples", "weights": weights}
+    ),
+    "pictures by pixels": _resolution(
+      pictures, epochs=None, mix={"unit": "pixels", "weights": weights}
+    ),
+    "text by tokens": _texts(texts, weights, None),
+    "text by tokens, curriculum": _texts(
+      texts,
+      weights,
+      [*stages, (900, dict.fromkeys(map(str, _LENGTHS), 1))],
+    ),
+  }
+  steps = 1_500 if _SMALL.value else 10_000
+  head = ["run", "steps", *(f"{n} {w:.0%}" for n, w in weights.items())]
+  lines = [[*head, "us a step", "at 10**7"]]
+  for what, pipe in runs.items():
+    used = np.stack(
+      [
+        [own.units for own in pipe.mix.consumed(step).values()]
+        for step in range(steps + 1)
+      ]
     )
-    lanes = pipe._plan.lanes
-    dataset, bucket = lanes.locate(np.arange(steps))
-    used = np.asarray(
-      [_BATCH * (1 if unit == "samples" else h * w) for h, w in _SIZES]
-    )[bucket]
-    taken = np.stack(
-      [np.cumsum(np.where(dataset == d, used, 0)) for d in range(3)]
-    )
-    share = np.asarray([weights[n] for n in lanes.datasets])[:, None]
-    apart = np.abs(taken - share * taken.sum(axis=0)).max() / used.max()
+    names = list(pipe.mix.consumed(0))
+    share = np.asarray([weights[name] for name in names])
+    batch = np.diff(used.sum(axis=1)).max()
+    apart = np.abs(used - share * used.sum(axis=1, keepdims=True)).max(axis=0)
+    by_name = dict(zip(names, (apart / batch).tolist(), strict=True))
     times = []
     for first in (0, 10**7):
       pipe.samples(first)
@@ -334,9 +378,31 @@ def shares(directory: pathlib.Path) -> Lines:
         pipe.samples(step)
       times.append((time.perf_counter() - began) / 500 * 1e6)
     lines.append(
-      [unit, str(steps), f"{apart:.2f}", f"{times[0]:.0f}", f"{times[1]:.0f}"]
+      [
+        what,
+        f"{steps:,}",
+        *(f"{by_name[name]:.2f}" for name in weights),
+        *(f"{own:.0f}" for own in times),
+      ]
     )
   return lines
+
+
+def _texts(sources: Any, weights: dict[str, float], stages: Any) -> Any:
+  return pipeline.build(
+    {
+      "remainder": "pad",
+      "buckets": {
+        "kind": "length",
+        "lengths": _LENGTHS,
+        "tokens_per_batch": _TOKENS,
+        "assign": "powers_of_two",
+        "stages": stages,
+      },
+      "sources": sources,
+      "mix": {"weights": weights},
+    }
+  )
 
 
 def main(argv: Sequence[str]) -> None:
@@ -358,8 +424,10 @@ def main(argv: Sequence[str]) -> None:
     )
   blocks = []
   with tempfile.TemporaryDirectory() as temporary:
+    directory = pathlib.Path(_DIRECTORY.value or temporary)
+    directory.mkdir(parents=True, exist_ok=True)
     for name in _PARTS.value:
-      head, *lines = parts[name](pathlib.Path(temporary))
+      head, *lines = parts[name](directory)
       table = rich.table.Table(*head, title=name)
       for line in lines:
         table.add_row(*line)

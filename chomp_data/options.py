@@ -12,7 +12,7 @@ from chomp_data import schema
 from chomp_data import sources as sources_lib
 from chomp_data import stores
 from chomp_data.bucketed import options as bucket_options
-from chomp_data.sources import dataset_mix
+from chomp_data.sources import dataset_mix as mix_lines
 from chomp_data.sources import mix_options
 from chomp_data.transforms import formats
 
@@ -51,9 +51,13 @@ class DataOptions:
     document_id: Whether batches carry `document_id`.
     shuffle_cache_bytes: Most bytes of the windows of block shuffles, over all
       sources; wider windows are narrowed.
-    dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", each
-      with the rows and shuffle of the declared source of its alias, else of
-      the first one.
+    dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", in
+      place of `mix.weights`, `mix.stages` and `sources.<name>.weight`. An
+      entry whose alias is a declared source is that source at another path.
+      Any other takes rows and shuffle, without its seed, of the source
+      `default`, which is a template and no part of the run unless an entry
+      names it; where none is called so, of the declared sources, which must
+      then have the same.
     prefetch: Batches kept ready on devices.
     timeout_s: Longest wait for one batch, in seconds.
   """
@@ -75,6 +79,11 @@ class DataOptions:
   dataset_mix: str | None = schema.option(None, schema.optional(schema.text()))
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
+
+  @property
+  def mix_entries(self) -> list[mix_lines.Entry]:
+    """The sources of `dataset_mix`; none where it is not set."""
+    return mix_lines.parse(self.dataset_mix) if self.dataset_mix else []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -218,31 +227,8 @@ def read(data: Any) -> RunOptions:
 def _mixed_in_line(
   text: str, section: Mapping, mix: Any
 ) -> tuple[Mapping, Any, list[str]]:
-  """Returns (sources, mix) with the entries of `dataset_mix` in place."""
-  path = f"{PATH}.dataset_mix"
-  try:
-    entries = dataset_mix.parse(text)
-  except ValueError as error:
-    return section, mix, [f"`{path}`: {error}"]
-  if mix is not None and not isinstance(mix, Mapping):
-    return section, mix, []  # Told when the mix is read.
-  # Seed 004, which writes mixes so, weighs rows.
-  given = {"kind": "weighted", **(mix or {})}
-  found = [
-    f"`{path}` must not be set beside `{PATH}.mix.{name}`, got both. Unset one."
-    for name in ("weights", "stages")
-    if given.get(name) is not None
-  ]
-  default = next(iter(section.values()), None)
-  out = {}
-  for entry in entries:
-    own = section.get(entry.alias, default)
-    if not isinstance(own, Mapping):
-      return section, mix, found
-    own = {k: v for k, v in own.items() if k != "weight"}
-    out[entry.alias] = {**own, "store": entry.path}
-  given["weights"] = {e.alias: float(e.weight) for e in entries}
-  return out, given, found
+  """Returns sources, mix and problems of a `dataset_mix`."""
+  return mix_lines.replaced(text, section, mix, PATH)
 
 
 def _checked_mix(

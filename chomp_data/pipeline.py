@@ -29,7 +29,6 @@ from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
-from chomp_data.sources import dataset_mix
 from chomp_data.sources import fillers
 from chomp_data.sources import row_source
 from chomp_data.transforms import applying
@@ -131,11 +130,8 @@ class Pipeline:
   @functools.cached_property
   def accounts(self) -> accounts_lib.Accounts:
     """What the run consumes before any step, by source."""
-    line = self.options.dataset_mix
-    entries = dataset_mix.parse(line) if line else []
-    return accounts_lib.Accounts(
-      self._plan, [dataclasses.asdict(entry) for entry in entries]
-    )
+    entries = [dataclasses.asdict(own) for own in self.options.mix_entries]
+    return accounts_lib.Accounts(self._plan, entries)
 
   def resume_state(self, step: int) -> dict[str, Any]:
     """Returns row and token offsets before a step, as seed 001 keeps them.
@@ -148,7 +144,7 @@ class Pipeline:
     Returns:
       {"datasets": [{"spec", "row_offset", "token_offset"}]}.
     """
-    return self.accounts.record(step)["resume_state"]
+    return self.accounts.resume_state(step)
 
   @functools.cached_property
   def fingerprint(self) -> dict[str, Any]:
@@ -307,7 +303,8 @@ class Pipeline:
       f"input: {steps} of [{self.global_batch_size}, {self.seq_len}], seed"
       f" {self.options.seed}, epochs {self.options.epochs or 'for ever'}"
     )
-    return f"{head}\n{self._plan.rows.describe()}"
+    entries = [f"  dataset_mix: {own}" for own in self.options.mix_entries]
+    return "\n".join([head, *entries, self._plan.rows.describe()])
 
 
 AnyPipeline = Pipeline | bucket_pipeline.BucketPipeline

@@ -88,3 +88,46 @@ def test_the_report_names_documents_by_id(pipe):
   assert "coverage of text: 3 documents" in text
   assert "c.txt: rows=" in text
   assert "1 more documents" in text
+
+
+@pytest.mark.parametrize("kind", ["sequential", "bin"])
+@pytest.mark.parametrize("added", [(True, False), (False, True), (True, True)])
+def test_added_tokens_are_none_of_a_document(tmp_path, kind, added):
+  """Only what the store has is covered: at most all of it, and all of it."""
+  lengths = [*LENGTHS, 1, 16, 15, 14]
+  documents = [np.arange(3, 3 + n) for n in lengths]
+  testing_stores.make_store(tmp_path / "store", documents)
+  bos, eos = added
+  rows = {"kind": kind, "add_bos": bos, "add_eos": eos, "bos_token_id": 2}
+  if kind == "sequential":
+    rows["tail"] = "pad"
+  run = pipeline.build(
+    {
+      "seq_len": 16,
+      "global_batch_size": 1,
+      "epochs": 1,
+      "sources": {"text": {"store": str(tmp_path / "store"), "rows": rows}},
+    }
+  )
+  (found,) = coverage_lib.coverage(run, run.num_steps)
+  assert found.document.tolist() == list(range(len(lengths)))
+  assert found.distinct.tolist() == lengths
+  assert found.tokens.tolist() == lengths
+  whole = sum(lengths)
+  text = coverage_lib.report(run, [found])
+  assert f"{whole} tokens read, {whole} of {whole} distinct" in text
+  # Rows and columns by what batches hold, in which added ids are below 3.
+  rows, columns = np.zeros(len(lengths), int), [set() for _ in lengths]
+  for step in range(run.num_steps):
+    tokens = run.batch(step)["tokens"][0]
+    spans = run.plan(step)
+    for number in np.unique(spans.document).tolist():
+      own = spans.document == number
+      held = np.zeros(16, bool)
+      for low, high in zip(spans.column[own], spans.ends()[own], strict=True):
+        held[low:high] = tokens[low:high] >= 3
+      if held.any():
+        rows[number] += 1
+        columns[number].add(int(held.argmax()))
+  assert found.rows.tolist() == rows.tolist()
+  assert found.columns.tolist() == [len(own) for own in columns]

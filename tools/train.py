@@ -58,8 +58,8 @@ _BATCH_HASHES = flags.DEFINE_string(
 _DATASET_MIX = flags.DEFINE_string(
   "dataset_mix",
   None,
-  "Sources in one line, 'pathA:0.9 alias=pathB:0.1'; sets"
-  " --config.data.dataset_mix.",
+  "Sources in one line, 'pathA:0.9 alias=pathB:0.1', in place of the config's"
+  " weights and stages; sets --config.data.dataset_mix.",
 )
 _DISTRIBUTED = flags.DEFINE_bool(
   "distributed", False, "Several processes; addresses from the cluster."

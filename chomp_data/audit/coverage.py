@@ -19,6 +19,8 @@ _BLOCK_ROWS = 65_536
 class Coverage:
   """What was read of one source, one entry a document.
 
+  Tokens are those of the store: added BOS and EOS do not count.
+
   Attributes:
     source: Name of the source.
     document: int64[D], document indices, ascending.
@@ -60,14 +62,16 @@ def coverage(
   for step in range(first_step, first_step + num_steps, block):
     count = min(block, first_step + num_steps - step)
     spans = pipe.plan(step, count)
+    length, column = spans.stored()
     for number, total in enumerate(totals):
-      pick = spans.source == number
+      # A span of an added token alone holds nothing of its document.
+      pick = (spans.source == number) & (length > 0)
       total.add(
         spans.row[pick],
         spans.document[pick],
         spans.start[pick],
-        spans.length[pick],
-        spans.column[pick],
+        length[pick],
+        column[pick],
       )
     if progress is not None:
       progress(count)

@@ -106,6 +106,7 @@ class BatchList:
     most = max(_KEPT_BATCHES, _KEPT_EPOCHS * self.num_batches)
     self._bucket_tables = window_tables.Kept(most)
     self._sum_tables = window_tables.Kept(most)
+    self._sample_tables = window_tables.WindowTables()
 
   @property
   def batches_by_bucket(self) -> np.ndarray:
@@ -136,10 +137,25 @@ class BatchList:
     count = int(self._counts[bucket])
     place = batch * int(self._sizes[bucket]) + rows
     real = place < count
-    key = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
     samples = np.full(len(rows), -1, np.int64)
-    samples[real] = permutation.permute(place[real], count, key)
+    samples[real] = self._permuted(bucket, epoch, place[real])
     return samples
+
+  def _permuted(
+    self, bucket: int, epoch: int, places: np.ndarray
+  ) -> np.ndarray:
+    """Returns int64[N], the samples at places int64[N] of a group's order."""
+    count = int(self._counts[bucket])
+    key = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
+    table = self._sample_tables.table(
+      (bucket, epoch),
+      count,
+      len(places),
+      lambda: permutation.permute(np.arange(count), count, key),
+    )
+    if table is None:
+      return permutation.permute(places, count, key)
+    return table[places].astype(np.int64)
 
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""
@@ -267,11 +283,10 @@ class BatchList:
       size, count = int(self._sizes[bucket]), int(self._counts[bucket])
       kept = min(count, int(self._batches[bucket]) * size)
       batch = int(self._first[bucket])
-      key = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
       step = max(1, _BLOCK // size) * size
       for low in range(0, kept, step):
         places = np.arange(low, min(low + step, kept))
-        units = units_of(bucket, permutation.permute(places, count, key))
+        units = units_of(bucket, self._permuted(bucket, epoch, places))
         sums = np.add.reduceat(units, np.arange(0, len(units), size))
         used[batch : batch + len(sums)] = sums
         batch += len(sums)

@@ -28,8 +28,10 @@ would have one. NumPy only.
 Source: seed 001, "Interleave Policy"; seed 004, "Dataset Assembly Pipeline".
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 
 import numpy as np
 
@@ -44,6 +46,23 @@ Stage = mix_stages.Stage
 BLOCK = 4_096
 _KEPT_BLOCKS = 8
 _KEPT_FRONTIERS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class Unserved:
+  """A source that a stage of weights hardly serves.
+
+  Attributes:
+    stage: The stage's number.
+    source: The source's name.
+    given: Its rows in the stage, 0 or 1.
+    following: The position of its next row; None where it never comes.
+  """
+
+  stage: int
+  source: str
+  given: int
+  following: int | None
 
 
 class Interleave:
@@ -243,3 +262,33 @@ class Interleave:
     """
     self._chain.check_names("source", {source: None})
     return self.position_of(source, self._chain.start_row(source) + count - 1)
+
+  def unserved(self, end: int) -> Iterator[Unserved]:
+    """Yields the weights that hardly a row comes of, stage by stage.
+
+    A source gives a row where it joins, whatever its weight: one that gives no
+    other in its stage is as good as left out of it. Sources with fewer rows
+    left, and stages of fewer rows than two for each source, are passed over.
+
+    Args:
+      end: The positions of the run, at most `num_positions`.
+    """
+    for index in range(len(self._chain)):
+      if self._chain.begins_at(index) >= end:
+        return
+      stage = self._chain.stage(index)
+      if stage is None:
+        return
+      until = end if stage.until is None else min(stage.until, end)
+      if until - stage.position < 2 * len(stage.lanes):
+        continue
+      for number in stage.lanes.tolist():
+        name, row = self.names[number], int(stage.rows[number])
+        limit = self._chain.limit(number)
+        if limit is not None and limit - row < 2:
+          continue
+        for given in (0, 1):
+          position = self.position_of(name, row + given)
+          if position is None or position >= until:
+            yield Unserved(index, name, given, position)
+            break

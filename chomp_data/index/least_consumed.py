@@ -162,6 +162,9 @@ class Merge:
 
     Args:
       count: At least 0, and at most `num_rows`.
+
+    Raises:
+      ValueError: If a source without an end consumes 2**62 units before.
     """
     if count == self.num_rows:
       return [limit or 0 for limit in self._limits]
@@ -178,6 +181,11 @@ class Merge:
         mean = aim * low[1] // low[0] if low[0] else self._first_step(count)
         step = max(2 * step, mean, 1)
         point = self._point(low[1] + step)
+        if point[0] <= count and self._is_beyond(*point[1:]):
+          raise ValueError(
+            "`stages` must begin before 2**62 units are consumed, got a place"
+            f" {count} rows after one begins. Begin the next one earlier."
+          )
       else:
         width = high[1] - low[1]
         if width == 1:
@@ -198,6 +206,13 @@ class Merge:
       needed, rest = scale.units(level)
       rows.append(self._clip(i, self._rows_below(i, needed + (rest > 0))))
     return sum(rows) - sum(self._first), level, rows
+
+  def _is_beyond(self, level: int, rows: list[int]) -> bool:
+    """Says whether a level is beyond the units that are counted."""
+    return any(
+      scale.units(level)[0] >= units.MOST_UNITS and not self.ended(i, rows[i])
+      for i, scale in enumerate(self._scales)
+    )
 
   def _first_step(self, count: int) -> int:
     """Returns about the level of the row at `count`."""

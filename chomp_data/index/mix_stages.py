@@ -10,6 +10,7 @@ are asked for. NumPy only.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import decimal
 import fractions
 import itertools
 
@@ -131,6 +132,11 @@ class StageChain:
         f"`stages` must start at position 0 and rise, got {positions}. Put"
         " them in order, each position once."
       )
+    if positions[-1] >= units.MOST_UNITS:
+      raise ValueError(
+        f"`stages` must start before position {units.MOST_UNITS}, got"
+        f" {positions[-1]}. Start them earlier."
+      )
     for i, stage in enumerate(self._stages):
       field = f"stages[{i}].weights"
       self.check_names(field, stage.weights)
@@ -141,11 +147,17 @@ class StageChain:
         )
       for name, weight in stage.weights.items():
         _check_weight(f"{field}[{name!r}]", weight)
-      ratio = max(stage.weights.values()) / min(stage.weights.values())
-      if ratio > _MOST_RATIO:
+      low, high = (
+        choose(stage.weights, key=lambda name: stage.weights[name])
+        for choose in (min, max)
+      )
+      if stage.weights[high] > _MOST_RATIO * stage.weights[low]:
+        shown = " and ".join(
+          f"{_decimal(stage.weights[name])} of {name!r}" for name in (high, low)
+        )
         raise ValueError(
           f"`{field}` must lie within a factor of {_MOST_RATIO:.0e}, got"
-          f" {float(ratio):.1e}. Leave out the source of the least weight."
+          f" {shown}. Leave {low!r} out."
         )
 
   def _add_limits(
@@ -191,6 +203,10 @@ class StageChain:
 
   def __len__(self) -> int:
     return len(self._stages)
+
+  def begins_at(self, index: int) -> int:
+    """Returns the position from which a stage's weights would hold."""
+    return self._starts[index]
 
   def stage(self, index: int) -> Begun | None:
     """Returns a stage, or None where the mix ends before it."""
@@ -319,6 +335,11 @@ class StageChain:
     rank = stage.merge.rank(*row)
     # Beyond 2**62 rows or units there is no end that a run could meet.
     return None if rank is None else stage.position + rank + 1
+
+
+def _decimal(weight: fractions.Fraction | int) -> str:
+  """Returns a weight for people; a float would not hold every one."""
+  return f"{decimal.Decimal(weight.numerator) / weight.denominator:.6g}"
 
 
 def _check_weight(field: str, weight: object) -> None:

@@ -5,11 +5,15 @@ over all of it. The fingerprint decides whether a state fits a run; topology
 is only told, because the order of rows does not depend on it.
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
+import fractions
 import hashlib
 import json
 from typing import Any
+from typing import Self
 
 SCHEMA = 1
 
@@ -116,6 +120,28 @@ def with_operations(
   return {**fingerprint, "operations": names}
 
 
+@dataclasses.dataclass(frozen=True)
+class _Weights:
+  """The weights of a stage: equal where they are in proportion."""
+
+  shares: frozenset[tuple[str, fractions.Fraction]]
+  text: str = dataclasses.field(compare=False)
+
+  def __repr__(self) -> str:
+    return self.text
+
+  @classmethod
+  def of(cls, stage: Mapping[str, str]) -> Self:
+    """Returns the weights that a fingerprint has as fractions."""
+    exact = {n: fractions.Fraction(own) for n, own in sorted(stage.items())}
+    whole = sum(exact.values())
+    text = ", ".join(
+      f"{n} {own if own.denominator == 1 else float(own)}"
+      for n, own in exact.items()
+    )
+    return cls(frozenset((n, own / whole) for n, own in exact.items()), text)
+
+
 def differences(
   saved: Mapping[str, Any],
   current: Mapping[str, Any],
@@ -124,7 +150,11 @@ def differences(
   """Lists where two fingerprints differ.
 
       sources.wiki.rows.alpha: state has 0.8, config has 0.5
-      mix.stages.500.wiki: state has '0.5', config has '0.6'
+      sources.code: state has '(absent)', config has one
+      mix.stages.500: state has wiki 0.5, code 1, config has wiki 0.6, code 1
+
+  Weights in proportion are equal, and one source alone equals a mix that has
+  served no other: both give its rows in its order.
 
   Args:
     saved: The state's fingerprint.
@@ -136,17 +166,29 @@ def differences(
   Returns:
     One line a field, by dotted path; empty where they agree.
   """
-  plain = [json.loads(json.dumps(record)) for record in (saved, current)]
+  old, new = (json.loads(json.dumps(record)) for record in (saved, current))
+  old, new = _as_mix(old, new), _as_mix(new, old)
   if step is not None:
-    plain = [_past(record, step) for record in plain]
-  old, new = (_flat(record) for record in plain)
-  return [
-    f"{path}: state has {old.get(path, _MISSING)!r}, config has"
-    f" {new.get(path, _MISSING)!r}"
-    for path in sorted(old.keys() | new.keys())
-    if old.get(path, _MISSING) != new.get(path, _MISSING)
-    or type(old.get(path)) is not type(new.get(path))
-  ]
+    old, new = _past(old, step), _past(new, step)
+  return list(_compared(_weighed(old), _weighed(new), ""))
+
+
+def _as_mix(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+  """Returns the fingerprint of one source as a mix of it, if `other` is one."""
+  mix, sources = other.get("mix"), record.get("sources")
+  if "mix" in record or not isinstance(mix, dict):
+    return record
+  if not isinstance(sources, dict) or len(sources) != 1:
+    return record
+  (name,) = sources
+  alone = {
+    "exhaustion": "drop",
+    "stages": {"0": {name: "1"}},
+    "start": {},
+    # One source alone is balanced in any unit.
+    "unit": mix.get("unit"),
+  }
+  return {**record, "mix": alone}
 
 
 def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
@@ -168,10 +210,23 @@ def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
   }
 
 
-def _flat(value: Any, path: str = "") -> dict[str, Any]:
-  if isinstance(value, dict) and value:
-    out = {}
-    for name, item in value.items():
-      out.update(_flat(item, f"{path}.{name}" if path else name))
-    return out
-  return {path: value}
+def _weighed(record: dict[str, Any]) -> dict[str, Any]:
+  """Returns a fingerprint with the weights of each stage as one value."""
+  stages = record.get("mix", {}).get("stages")
+  if not isinstance(stages, dict):
+    return record
+  stages = {at: _Weights.of(own) for at, own in stages.items()}
+  return {**record, "mix": {**record["mix"], "stages": stages}}
+
+
+def _compared(old: Any, new: Any, path: str) -> Iterator[str]:
+  """Yields one line for each difference; a section on one side is one."""
+  if isinstance(old, dict) and isinstance(new, dict):
+    for name in sorted(old.keys() | new.keys()):
+      below = f"{path}.{name}" if path else name
+      yield from _compared(
+        old.get(name, _MISSING), new.get(name, _MISSING), below
+      )
+  elif old != new or type(old) is not type(new):
+    was, now = ("one" if isinstance(v, dict) else repr(v) for v in (old, new))
+    yield f"{path}: state has {was}, config has {now}"

@@ -4,7 +4,10 @@ Positions and shares come from the plan, so they cover all processes and all
 steps since the start, whatever this process has seen.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
+import functools
+import itertools
 import math
 from typing import Any
 
@@ -25,6 +28,8 @@ class SourceLog:
     """
     self._pipe = pipe
     self._names = pipe.source_names
+    # Intended shares summed over the steps before one.
+    self._summed = (0, np.zeros(len(self._names)))
     self.begin(first_step)
 
   def begin(self, step: int) -> None:
@@ -60,23 +65,23 @@ class SourceLog:
 
     Returns:
       For each source `rows`, `tokens`, `loss_tokens` and `epochs` taken since
-      the start, the window's `loss` (NaN for none), and the shares
-      `intended_share`, `window_share` and `share` in the mix's unit.
+      the start, the window's `loss` (NaN for none), and shares in the mix's
+      unit: `window_share` and what was intended, `window_intended`; since the
+      start `share` and `intended_share`. Intended are means over steps.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
     """
     accounts = self._pipe.accounts.at(step)
-    mix = self._pipe.mix
     out = {}
     now = self._units(step)
     window = {
       n: now[n] - taken for n, taken in self._units(self._first).items()
     }
     since = {n: now[n] - taken for n, taken in self._units(0).items()}
-    intended = (
-      dict.fromkeys(self._names, 1.0)
-      if mix is None
-      # Of the last step that was taken.
-      else mix.intended(max(step - 1, 0))
-    )
+    meant = self._intended(self._first, step)
+    meant_since = self._intended(0, self._first) + meant
+    self._summed = (step, meant_since)
     for i, name in enumerate(self._names):
       own, tokens = accounts[name], int(self._tokens[i])
       out[name] = {
@@ -85,12 +90,34 @@ class SourceLog:
         "loss_tokens": own.loss_tokens,
         "epochs": own.epochs,
         "loss": self._nll[i] / tokens if tokens else math.nan,
-        "intended_share": intended[name],
+        "window_intended": float(meant[i]) / max(step - self._first, 1),
         "window_share": window[name] / max(sum(window.values()), 1),
+        "intended_share": float(meant_since[i]) / max(step, 1),
         "share": since[name] / max(sum(since.values()), 1),
       }
     self.begin(step)
     return out
+
+  def _intended(self, first: int, last: int) -> np.ndarray:
+    """Returns intended shares summed over steps first .. last - 1."""
+    mix = self._pipe.mix
+    if mix is None:
+      return np.full(len(self._names), float(last - first))
+    if first == 0 and self._summed[0] == last:
+      return self._summed[1]
+
+    @functools.cache
+    def share(step: int) -> np.ndarray:
+      intended = mix.intended(step)
+      return np.asarray([intended[name] for name in self._names])
+
+    total = np.zeros(len(self._names))
+    if first == last:
+      return total
+    starts = sorted(at for at, _ in mix.stages if first < at < last)
+    for begin, end in itertools.pairwise([first, *starts, last]):
+      total += _summed(share, begin, end)
+    return total
 
   def _units(self, step: int) -> dict[str, int]:
     """Returns what sources consumed before a step, in the balanced unit."""
@@ -100,13 +127,27 @@ class SourceLog:
     return {name: own.units for name, own in mix.consumed(step).items()}
 
 
+def _summed(
+  share: Callable[[int], np.ndarray], first: int, last: int
+) -> np.ndarray:
+  """Returns the sum of shares over steps first .. last - 1 of one stage.
+
+  Sources only leave in a stage, so shares that are the same at both ends are
+  the same between them: halving finds the few steps at which one leaves.
+  """
+  if np.array_equal(share(first), share(last - 1)):
+    return (last - first) * share(first)
+  middle = (first + last) // 2
+  return _summed(share, first, middle) + _summed(share, middle, last)
+
+
 def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
   """Returns one line a source, for the log."""
   return [
     f"source {name}: rows {own['rows']:,}, tokens {_count(own['tokens'])},"
     f" epochs {own['epochs']:.3f}, loss {own['loss']:.4f}, share intended"
-    f" {own['intended_share']:.2%} window {own['window_share']:.2%} since"
-    f" start {own['share']:.2%}"
+    f" {own['window_intended']:.2%} window {own['window_share']:.2%}, intended"
+    f" {own['intended_share']:.2%} since start {own['share']:.2%}"
     for name, own in found.items()
   ]
 

@@ -151,12 +151,28 @@ class BinSource(row_source.RowSource):
     return unit != "loss_tokens" or not self.options.orders_differ
 
   def block_units(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the tokens before each packing window; see `RowSource`."""
-    if unit != "tokens":
+    """Returns the units before each packing window; see `RowSource`.
+
+    Trained tokens are tokens less pieces: First-Fit-Decreasing's index counts
+    those, and 'exact' packs everything once, in one order.
+    """
+    order = self._order_epoch(epoch)
+    exact = self.options.packing_algorithm == "exact"
+    if unit == "loss_tokens":
+      if exact and self.options.orders_differ:
+        return None
+    elif unit != "tokens":
       return None
-    tokens = self._documents.window_tokens(self._order_epoch(epoch))
+    tokens = self._documents.window_tokens(order)
     sums = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum(tokens, out=sums[1:])
+    if unit == "loss_tokens":
+      ends = (
+        self._windows.piece_ends(self._packing_key(order))
+        if exact
+        else self._index(order)["piece_ends"].read()
+      )
+      sums[1:] -= ends
     return sums
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
@@ -317,15 +333,7 @@ class BinSource(row_source.RowSource):
     """Returns First-Fit-Decreasing's index of an order of documents."""
     found = self._indexes.get(order)
     if found is None:
-      options, documents = self.options, self._documents.order
-      how = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
-      key = {
-        **self._documents.key(),
-        "version": _PACKING_VERSION,
-        "packing_buffer_docs": options.packing_buffer_docs,
-        "packing_max_docs_per_bin": options.packing_max_docs_per_bin,
-        "order": None if documents.kind == "none" else [*how, order],
-      }
+      key = {**self._documents.key(), **self._packing_key(order)}
       found = side_index.load_or_build(
         self.store.path, "ffd", key, lambda: self._packed(order)
       )
@@ -333,6 +341,17 @@ class BinSource(row_source.RowSource):
       kept = sorted(self._indexes.items())[-1:]
       self._indexes = {**dict(kept), order: found}
     return found
+
+  def _packing_key(self, order: int) -> dict[str, Any]:
+    """Returns what decides packing in an order, lengths apart."""
+    options, documents = self.options, self._documents.order
+    how = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
+    return {
+      "version": _PACKING_VERSION,
+      "packing_buffer_docs": options.packing_buffer_docs,
+      "packing_max_docs_per_bin": options.packing_max_docs_per_bin,
+      "order": None if documents.kind == "none" else [*how, order],
+    }
 
   def _packed(self, order: int) -> Iterator[dict[str, np.ndarray]]:
     """Yields the index window by window; shows progress."""

@@ -1,10 +1,17 @@
 """Mixes written in one line: `"pathA:0.9 pathB:0.1"` (seed 004)."""
 
+from collections.abc import Mapping
 import dataclasses
 import math
 import re
+from typing import Any
+
+from absl import logging
 
 _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+# A host and what may be its port, with nothing after it.
+_HOST_AND_NUMBER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/:]*:[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +28,9 @@ class Entry:
   weight: str
   alias: str
 
+  def __str__(self) -> str:
+    return f"{self.alias} = {self.path}, weight {self.weight}"
+
 
 def parse(text: str) -> list[Entry]:
   """Parses a mix.
@@ -29,8 +39,13 @@ def parse(text: str) -> list[Entry]:
       -> path data/a, weight 0.9, alias a; path gs://bucket/b, alias wiki
 
   The last colon splits path and weight, so paths may hold colons. One path
-  alone may leave its weight out. `alias=` names the source; otherwise its
-  path's last part does, numbered where two agree.
+  alone may leave its weight out.
+
+  What stands before the first `=` names the source, and must be letters,
+  digits and underscores; with a `/` in it, it is part of the path. So
+  `year=2020/a` is the path 2020/a, and `./year=2020/a` the path as it stands.
+  Without an alias the path's last part names the source, numbered where that
+  name is another's.
 
   Args:
     text: Entries apart by white space.
@@ -44,36 +59,63 @@ def parse(text: str) -> list[Entry]:
       "a mix must hold a path, got an empty string. Write for instance"
       " 'data/a:0.9 data/b:0.1'."
     )
-  entries: list[Entry] = []
+  parts = []
+  taken: set[str] = set()
   for word in words:
-    head, weight = _split(word, alone=len(words) == 1)
-    name, path = "", head
-    before, equals, after = head.partition("=")
-    if equals and _ALIAS.fullmatch(before):
-      name, path = before, after
+    alias, rest = _split_alias(word)
+    path, weight = _split_weight(word, rest, alone=len(words) == 1)
     if not path:
       raise ValueError(
         f"an entry of a mix must name a path, got {word!r}. Write path:weight."
       )
-    taken = {entry.alias for entry in entries}
-    if name in taken:
+    if alias in taken:
       raise ValueError(
-        f"an alias of a mix must be used once, got {name!r} twice. Choose"
+        f"an alias of a mix must be used once, got {alias!r} twice. Choose"
         " another."
       )
-    entries.append(Entry(path, weight, name or _alias(path, taken)))
+    # Those that are written come first: no name that is made up takes them.
+    taken |= {alias} - {""}
+    parts.append((path, weight, alias))
+  entries = []
+  for path, weight, alias in parts:
+    name = alias or _alias(path, taken)
+    taken.add(name)
+    entries.append(Entry(path, weight, name))
   return entries
 
 
-def _split(word: str, alone: bool) -> tuple[str, str]:
-  path, colon, weight = word.rpartition(":")
+def _split_alias(word: str) -> tuple[str, str]:
+  """Returns (alias, rest) of an entry; the alias is empty without one."""
+  before, equals, after = word.partition("=")
+  if not equals or "/" in before:
+    return "", word
+  if not _ALIAS.fullmatch(before):
+    raise ValueError(
+      "an alias of a mix must be letters, digits and underscores, no digit"
+      f" first, got {before!r} in {word!r}. Choose another; a path that holds"
+      " = may start with ./."
+    )
+  return before, after
+
+
+def _split_weight(word: str, rest: str, alone: bool) -> tuple[str, str]:
+  """Returns (path, weight) of what follows the alias of an entry."""
+  path, colon, weight = rest.rpartition(":")
+  if alone and _HOST_AND_NUMBER.fullmatch(rest):
+    raise ValueError(
+      f"a mix of one must say whether {weight} is a port or a weight, got"
+      f" {word!r}. Write the weight after it, {word}:1, or a path before it,"
+      f" {word.removesuffix(':' + weight)}/path:{weight}."
+    )
   if colon and _is_weight(weight):
     return path, weight
-  if alone and (not colon or "/" in weight):
-    return word, "1"
+  is_path = not colon or "/" in weight
+  if alone and is_path:
+    return rest, "1"
+  head = word if is_path else word.removesuffix(":" + weight)
   raise ValueError(
-    f"an entry of a mix must end in `:weight`, a finite number above 0, got"
-    f" {word!r}. Write for instance {word.rstrip(':')}:0.5."
+    "an entry of a mix must end in `:weight`, a finite number above 0, got"
+    f" {word!r}. Write for instance {head}:0.5."
   )
 
 
@@ -93,3 +135,84 @@ def _alias(path: str, taken: set[str]) -> str:
   while name in taken:
     name, number = f"{base}_{number}", number + 1
   return name
+
+
+def replaced(
+  text: str, sources: Mapping[str, Any], mix: Any, root: str
+) -> tuple[Mapping[str, Any], Any, list[str]]:
+  """Puts the entries of a mix in the place of sources and weights.
+
+  An entry whose alias is a declared source is that source at another path. Any
+  other takes rows and shuffle, without its seed, of the source `default`, else
+  of the declared sources where they have the same. What weighs sources
+  elsewhere in the config is dropped, and said.
+
+  Args:
+    text: The mix.
+    sources: The section `sources`.
+    mix: The section `mix`, or None.
+    root: Dotted path of the section that holds them.
+
+  Returns:
+    The new sections, and what is wrong; sections that are no mappings are left
+    to whoever reads them.
+  """
+  path = f"{root}.dataset_mix"
+  try:
+    entries = parse(text)
+  except ValueError as error:
+    return sources, mix, [f"`{path}`: {error}"]
+  declared = all(isinstance(own, Mapping) for own in sources.values())
+  if not sources or not declared or not isinstance(mix, Mapping | None):
+    return sources, mix, []
+  others = [own.alias for own in entries if own.alias not in sources]
+  template = _template(sources)
+  if others and template is None:
+    return (
+      sources,
+      mix,
+      [
+        f"`{path}` must name declared sources where their rows or shuffle"
+        f" differ ({', '.join(sources)}), got {', '.join(others)}. Write"
+        f" <name>=path:weight, or declare `{root}.sources.default` with the"
+        " rows and shuffle of the others."
+      ],
+    )
+  out = {}
+  for entry in entries:
+    own = {**sources.get(entry.alias, template or {}), "store": entry.path}
+    out[entry.alias] = {k: v for k, v in own.items() if k != "weight"}
+  # Seed 004, which writes mixes so, weighs rows.
+  given = {"kind": "weighted", **(mix or {})}
+  weighed = [f"mix.{n}" for n in ("weights", "stages") if _is_set(given.get(n))]
+  weighed += [
+    f"sources.{name}.weight"
+    for name, own in sources.items()
+    if _is_set(own.get("weight"))
+  ]
+  if weighed:
+    logging.info("%s: takes the place of %s.", path, ", ".join(weighed))
+  given["weights"] = {own.alias: float(own.weight) for own in entries}
+  return out, {**given, "stages": None}, []
+
+
+def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
+  """Returns rows and shuffle of entries that name no declared source."""
+  declared = list(sources.values())
+  if "default" in sources:
+    declared = [sources["default"]]
+  found = []
+  for own in declared:
+    template = {k: own[k] for k in ("rows", "shuffle") if k in own}
+    if isinstance(template.get("shuffle"), Mapping):
+      shuffle = dict(template["shuffle"])
+      # A seed of its own is one source's.
+      shuffle.pop("seed", None)
+      template["shuffle"] = shuffle
+    found.append(template)
+  return found[0] if all(own == found[0] for own in found) else None
+
+
+def _is_set(value: Any) -> bool:
+  # A flag that unsets a tuple leaves (None,).
+  return value is not None and not (type(value) is tuple and value == (None,))

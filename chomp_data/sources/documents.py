@@ -5,7 +5,9 @@ random access needs are the tokens of each window, which follow from one pass
 over the lengths, kept beside the store where it is large.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
 import time
 from typing import Any
@@ -152,6 +154,48 @@ class Documents:
       found = self._window_tokens = (epoch, sums)
     return found[1]
 
+  def begins_inside(
+    self, every: int, num_rows: int, key: Mapping[str, Any]
+  ) -> np.ndarray:
+    """Returns the documents that begin inside rows of one stream of tokens.
+
+    Inside is not at a row's first column. The documents follow each other in
+    the order of epoch 0 and are cut every `seq_len` tokens.
+
+    Args:
+      every: Rows counted together.
+      num_rows: Rows of the stream; what begins beyond them is left out.
+      key: What decides the order, as JSON values.
+
+    Returns:
+      int64[ceil(num_rows / every)].
+    """
+    key = {"every": every, "num_rows": num_rows, **key}
+    found = self.derived(
+      "begins", key, lambda: self._count_begins(every, num_rows)
+    )
+    return found["begins"]
+
+  def derived(
+    self,
+    name: str,
+    key: Mapping[str, Any],
+    build: Callable[[], Mapping[str, np.ndarray]],
+  ) -> Mapping[str, np.ndarray]:
+    """Returns arrays of all documents, kept beside a large store.
+
+    Args:
+      name: What they are.
+      key: What decides them, `key()` apart, as JSON values.
+      build: Makes them in one pass.
+    """
+    if self.order.num_documents < _KEPT_ON_DISK:
+      return build()
+    arrays = side_index.load_or_build(
+      self.store.path, name, {**self.key(), **key}, lambda: [build()]
+    )
+    return {name: array.read() for name, array in arrays.items()}
+
   def spans_of(
     self,
     contents: Contents,
@@ -203,27 +247,19 @@ class Documents:
     lengths = np.where(stored > 0, stored + added, 0) if added else stored
     return packing.kept_lengths(lengths, self._seq_len, self._long)
 
-  def _sums(self) -> dict[str, np.ndarray]:
-    if self.order.num_documents < _KEPT_ON_DISK:
-      (arrays,) = self._pass()
-      return arrays
-    arrays = side_index.load_or_build(
-      self.store.path,
-      "sums",
-      {**self.key(), "block_docs": self.order.block_docs},
-      self._pass,
-    )
-    return {name: array.read() for name, array in arrays.items()}
+  def _sums(self) -> Mapping[str, np.ndarray]:
+    key = {"block_docs": self.order.block_docs}
+    return self.derived("sums", key, self._pass)
 
-  def _pass(self) -> Iterator[dict[str, np.ndarray]]:
-    """Yields tokens by block, and totals, from one pass over all lengths."""
+  def _pass(self) -> Mapping[str, np.ndarray]:
+    """Returns tokens by block, and totals, from one pass over all lengths."""
     size = self.order.block_docs
     blocks = np.zeros(self.order.num_blocks, np.int64)
     empty = long = stored = 0
     total = self.order.num_documents
     batch = size * max(1, _PASS_DOCUMENTS // size)
     added = self._bos + self._eos
-    with _bar(total, f"{self.name}: lengths") as bar:
+    with progress(total, f"{self.name}: lengths") as bar:
       for first, lengths in self.store.iter_lengths(batch):
         kept = self._kept(lengths)
         low = first // size
@@ -236,19 +272,36 @@ class Documents:
     tokens = int(blocks.sum())
     offered = stored + added * (total - empty)
     totals = np.asarray([total, empty, long, tokens, offered - tokens])
-    yield {"blocks": blocks, "totals": totals}
+    return {"blocks": blocks, "totals": totals}
+
+  def _count_begins(self, every: int, num_rows: int) -> dict[str, np.ndarray]:
+    begins = np.zeros(-(-num_rows // every), np.int64)
+    end = 0
+    with progress(self.order.num_documents, f"{self.name}: begins") as bar:
+      for windows in self._window_groups():
+        kept = self.contents(windows, 0).kept
+        begin = end + np.cumsum(kept) - kept
+        end += int(kept.sum())
+        row = begin[begin % self._seq_len > 0] // self._seq_len
+        row = row[row < num_rows] // every
+        begins += np.bincount(row, minlength=len(begins))
+        bar.update(int(self.order.window_sizes(windows).sum()))
+    return {"begins": begins}
+
+  def _window_groups(self) -> Iterator[np.ndarray]:
+    """Yields all windows, ascending, about a million documents at once."""
+    step = max(1, _PASS_DOCUMENTS // self.order.window_docs)
+    for first in range(0, self.order.num_windows, step):
+      yield np.arange(first, min(first + step, self.order.num_windows))
 
   def _pass_in_order(self, epoch: int) -> np.ndarray:
     """Returns tokens by window of a full permutation: all lengths, gathered."""
     began = time.monotonic()
-    num = self.order.num_windows
-    sums = np.zeros(num, np.int64)
-    step = max(1, _PASS_DOCUMENTS // self.order.window_docs)
-    with _bar(
+    sums = np.zeros(self.order.num_windows, np.int64)
+    with progress(
       self.order.num_documents, f"{self.name}: order of epoch {epoch}"
     ) as bar:
-      for first in range(0, num, step):
-        windows = np.arange(first, min(first + step, num))
+      for windows in self._window_groups():
         _, stored = self.store.bounds(self.order.documents(windows, epoch))
         sizes = self.order.window_sizes(windows)
         sums[windows] = np.add.reduceat(
@@ -274,7 +327,8 @@ def pass_cost(num_documents: int, rate: float = _FULL_PASS_RATE) -> str:
   )
 
 
-def _bar(total: int, what: str) -> tqdm.tqdm:
+def progress(total: int, what: str) -> tqdm.tqdm:
+  """Returns a bar over documents, shown where there are many."""
   return tqdm.tqdm(
     total=total,
     desc=what,

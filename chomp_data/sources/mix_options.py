@@ -15,6 +15,10 @@ from chomp_data.sources import units
 MIX_KINDS = ("token_balanced", "weighted")
 _UNIT_OF_KIND = {"token_balanced": "tokens", "weighted": "rows"}
 
+# Rows of a step and tokens of a row leave room for so many in int64.
+_MOST_STEPS = 2**40
+_MOST_OFFSET = 2**56
+
 # (source, weight) pairs in order of names.
 Weights = tuple[tuple[str, float], ...]
 
@@ -49,9 +53,10 @@ def _stages(value: Any) -> tuple[tuple[int, Weights], ...]:
     step, weights = stage
     if isinstance(step, bool) or not isinstance(step, numbers.Integral):
       raise TypeError
-    if step < 0 or (out and step <= out[-1][0]):
+    step, least = int(step), out[-1][0] + 1 if out else 0
+    if not least <= step <= _MOST_STEPS:
       raise ValueError
-    out.append((int(step), _weights(weights)))
+    out.append((step, _weights(weights)))
   return tuple(out)
 
 
@@ -71,7 +76,7 @@ def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
     for count in (rows, 0 if tokens is None else tokens):
       if isinstance(count, bool) or not isinstance(count, numbers.Integral):
         raise TypeError
-      if count < 0:
+      if not 0 <= int(count) <= _MOST_OFFSET:
         raise ValueError
     out[spec] = (spec, int(rows), None if tokens is None else int(tokens))
   return tuple(out.values())
@@ -81,23 +86,37 @@ _WEIGHTS_TEXT = (
   "a mapping (or a list of pairs) of distinct source names to finite numbers"
   " above 0"
 )
-WEIGHTS = schema.optional(schema.Rule(_WEIGHTS_TEXT, _weights))
+
+
+def _unless_none(rule: schema.Rule) -> schema.Rule:
+  """Accepts None, also as a flag that sets a tuple to None gives it."""
+  rule = schema.optional(rule)
+
+  def convert(value: Any) -> Any:
+    # A NumPy array in a comparison would answer for each of its elements.
+    alone = isinstance(value, Sequence) and len(value) == 1
+    return None if alone and value[0] is None else rule.convert(value)
+
+  return schema.Rule(rule.text, convert)
+
+
+WEIGHTS = _unless_none(schema.Rule(_WEIGHTS_TEXT, _weights))
 WEIGHT = schema.optional(
   schema.Rule(
     "a finite number above 0", lambda value: _weights({"own": value})[0][1]
   )
 )
-STAGES = schema.optional(
+STAGES = _unless_none(
   schema.Rule(
-    "a list of (from_step, weights), steps whole and rising, weights "
-    + _WEIGHTS_TEXT,
+    "a list of (from_step, weights), steps whole, rising and at most"
+    f" {_MOST_STEPS}, weights {_WEIGHTS_TEXT}",
     _stages,
   )
 )
 _STATE = schema.optional(
   schema.Rule(
     "{'datasets': [{'spec': name, 'row_offset': rows, 'token_offset':"
-    " tokens}, ...]} with whole numbers of at least 0",
+    f" tokens}}, ...]}} with whole numbers of 0 .. {_MOST_OFFSET}",
     _resume_state,
   )
 )

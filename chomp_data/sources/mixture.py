@@ -215,13 +215,25 @@ class MixtureSource(row_source.RowSource):
     return out
 
   def intended(self, step: int) -> dict[str, float]:
-    """Returns the share of each source in the stage of a step."""
-    weights = max(
-      (stage for stage in self.stages if stage[0] <= step),
-      key=lambda stage: stage[0],
-    )[1]
-    whole = sum(weights.values())
-    return {n: float(weights.get(n, 0) / whole) for n in self._parts}
+    """Returns shares by weight at a step, of sources that have rows left.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    first = step * self._batch
+    if not 0 <= first < len(self):
+      raise IndexError(
+        f"step must be in 0 .. {(len(self) - 1) // self._batch}, got {step}."
+        " Ask for a step of the run."
+      )
+    weights = max(own for own in self.stages if own[0] <= step)[1]
+    left = {}
+    for name, rows in self.taken(first).items():
+      most = self._units[name].num_rows
+      ended = most is not None and rows >= most
+      left[name] = 0 if ended else weights.get(name, 0)
+    whole = sum(left.values())
+    return {name: float(own / whole) for name, own in left.items()}
 
   def ordered(self) -> dict[str, row_source.RowSource]:
     """Returns the sources of the run in their orders, by name."""
@@ -243,28 +255,25 @@ class MixtureSource(row_source.RowSource):
   def unserved(self, num_steps: int) -> list[str]:
     """Returns one sentence for each weight that a run would hardly see.
 
-    A source gives its first row when it joins, whatever its weight; one whose
-    second row lies beyond the run is as good as left out.
+    In each stage that begins within the run; see `Interleave.unserved`.
 
     Args:
       num_steps: Steps of the run.
     """
     problems = []
-    for name, own in self._units.items():
-      joins = min(
-        (at for at, weights in self.stages if name in weights), default=0
-      )
-      rows = own.num_rows
-      if joins >= num_steps or (rows is not None and rows < 2):
-        continue
-      second = self._merge.first_position(name, 2)
-      if second is not None and second < num_steps * self._batch:
-        continue
-      when = "never comes" if second is None else f"is row {second} of the mix"
+    steps = [step for step, _ in self.stages]
+    for own in self._merge.unserved(self._position_of(num_steps)):
+      first = steps[own.stage]
+      last = min([num_steps, *steps[own.stage + 1 : own.stage + 2]])
+      when = "never comes"
+      if own.following is not None:
+        step = own.following // self._batch
+        when = f"is row {own.following} of the mix, in step {step}"
       problems.append(
-        f"`{self._path}` must serve every source within the run, got one row of"
-        f" {name!r} in {num_steps} steps: its second {when}. Raise its weight,"
-        " or leave it out."
+        f"`{self._path}` must serve every source within the run, got"
+        f" {('no row', 'one row')[own.given]} of {own.source!r} in"
+        f" {last - first} steps of the stage from step {first} on: its next"
+        f" {when}. Raise its weight, or leave it out."
       )
     return problems
 
@@ -299,6 +308,10 @@ class MixtureSource(row_source.RowSource):
         for name, weight in weights.items()
       )
       lines.append(f"  from step {step}: {shares}")
+    for name, own in self._units.items():
+      planned = own.planned()
+      if planned is not None:
+        lines.append(f"  {name}: {planned}")
     return "\n".join(
       [*lines, *(own.describe() for own in self._parts.values())]
     )
@@ -329,34 +342,21 @@ class MixtureSource(row_source.RowSource):
   def _starts(self) -> dict[str, tuple[int, int]]:
     """Returns (rows, units) of sources that go on from `resume_state`.
 
-    Where sources are further apart than these weights ever let them be, the
-    offsets are of other weights, or a source joined late: one that has given
-    nothing then starts at the level of the others, or all go on level.
+    See `units.resumed`.
     """
-    unit = self.options.balanced_unit
-    out = {}
-    for spec, rows, tokens in self.options.resume_state or ():
-      if spec not in self._parts:
-        continue
-      if unit == "rows":
-        units_before = rows
-      elif unit == "tokens" and tokens is not None:
-        units_before = tokens
-      else:
-        units_before = int(self._units[spec].before(np.asarray([rows]))[0])
-      out[spec] = (rows, units_before)
-    weights = self.stages[0][1]
-    bound = (1 if unit == "rows" else self.seq_len) / min(weights.values())
-    for own in (out, {n: taken for n, taken in out.items() if any(taken)}):
-      levels = [own[name][1] / weights[name] for name in weights if name in own]
-      if not levels or max(levels) - min(levels) <= bound:
-        return own
-    logging.info(
-      "%s.resume_state: sources go on level with each other; their offsets are"
-      " not of a run with these weights.",
-      self._path,
+    found, level = units.resumed(
+      self._units,
+      self.options.resume_state or (),
+      self.stages[0][1],
+      1 if self.options.balanced_unit == "rows" else self.seq_len,
     )
-    return {name: (rows, 0) for name, (rows, _) in out.items()}
+    if level:
+      logging.info(
+        "%s.resume_state: sources go on level with each other; their offsets"
+        " are not of a run with these weights.",
+        self._path,
+      )
+    return found
 
   def _read_apart(
     self, spans: spans_lib.Spans, extra: Collection[str]

@@ -6,8 +6,10 @@ windows.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
 import threading
+from typing import Any
 
 import numpy as np
 
@@ -52,6 +54,7 @@ class PackedWindows:
     self._documents = documents
     self._pack = pack
     self._lock = threading.Lock()
+    self._piece_ends: np.ndarray | None = None
     self._clear(0)
 
   def __getstate__(self) -> dict:
@@ -79,6 +82,32 @@ class PackedWindows:
     before = np.cumsum(count) - count
     pick = np.arange(len(number)) + np.repeat(low - before, count)
     return joined.spans.take(pick, number, len(row))
+
+  def piece_ends(self, key: Mapping[str, Any]) -> np.ndarray:
+    """Returns int64[num_windows], the pieces of windows 0 .. w.
+
+    Packs every window once, in the order of epoch 0, and keeps the sums.
+
+    Args:
+      key: What decides packing, `Documents.key()` apart, as JSON values.
+    """
+    if self._piece_ends is None:
+      found = self._documents.derived("pieces", key, self._count_pieces)
+      self._piece_ends = found["piece_ends"]
+    return self._piece_ends
+
+  def _count_pieces(self) -> dict[str, np.ndarray]:
+    documents = self._documents
+    pieces = np.zeros(documents.order.num_windows, np.int64)
+    with documents_lib.progress(
+      documents.order.num_documents, f"{documents.name}: pieces"
+    ) as bar:
+      for window in range(len(pieces)):
+        number = np.asarray([window])
+        contents = documents.contents(number, 0)
+        pieces[window] = len(self._pack(contents, window, 0).slot)
+        bar.update(int(documents.order.window_sizes(number)[0]))
+    return {"piece_ends": np.cumsum(pieces)}
 
   def _clear(self, order: int) -> None:
     self._order = order

@@ -181,6 +181,21 @@ class RowSource(abc.ABC):
     del epoch, unit
     return None
 
+  def units_every(self, epoch: int, unit: str, rows: int) -> np.ndarray | None:
+    """Returns the units before every so many rows, where they are known.
+
+    Args:
+      epoch: The epoch.
+      unit: As in `epochs_alike`.
+      rows: Rows between two of them, at least 1.
+
+    Returns:
+      int64[ceil(R / rows) + 1] of the R rows of the epoch, the last one before
+      row R; or None.
+    """
+    del epoch, unit, rows
+    return None
+
   def read_group(self, row: int) -> tuple[int, int]:
     """Returns rows first .. last - 1 around a row that are best read together.
 

@@ -23,6 +23,8 @@ from chomp_data.sources import packing_options
 from chomp_data.sources import row_source
 from chomp_data.sources.packing_options import SequentialOptions
 
+# Rows between sums of trained tokens: as many are planned to go between them.
+_SUMMED_ROWS = 4_096
 # Documents that are looked through to find a row's first one; the sums that
 # point there take 8 bytes for as many documents.
 _STORED_WINDOW = 16
@@ -67,6 +69,7 @@ class SequentialSource(row_source.RowSource):
     )
     block = options.document_block or packing_options.DEFAULT_BLOCK
     stored = options.shuffle_documents == "none"
+    self._order_key = hashing.fold_key(seed, name, "documents")
     self._documents = documents_lib.Documents(
       store,
       document_order.DocumentOrder(
@@ -74,7 +77,7 @@ class SequentialSource(row_source.RowSource):
         window_docs=_STORED_WINDOW if stored else _WINDOW_BLOCKS * block,
         block_docs=_STORED_WINDOW if stored else block,
         kind=options.shuffle_documents,
-        key=hashing.fold_key(seed, name, "documents"),
+        key=self._order_key,
       ),
       seq_len=seq_len,
       add_bos=options.add_bos,
@@ -97,6 +100,7 @@ class SequentialSource(row_source.RowSource):
         documents_lib.pass_cost(store.num_documents),
       )
     self._starts: tuple[int, np.ndarray] | None = None
+    self._begins: dict[int, np.ndarray] = {}
 
   def __len__(self) -> int:
     whole, rest = divmod(self._num_tokens, self.seq_len)
@@ -120,6 +124,41 @@ class SequentialSource(row_source.RowSource):
       if padded
       else (self.seq_len, [], [])
     )
+
+  def unit_edges(
+    self, epoch: int, unit: str
+  ) -> tuple[np.ndarray, np.ndarray] | None:
+    """Returns sums some thousand rows apart; see `RowSource`."""
+    sums = self.units_every(epoch, unit, _SUMMED_ROWS)
+    if sums is None:
+      return None
+    return self._every(_SUMMED_ROWS), sums
+
+  def units_every(self, epoch: int, unit: str, rows: int) -> np.ndarray | None:
+    """Returns tokens less spans; see `RowSource`.
+
+    A row has one span at its first column, and one for each document that
+    begins inside it. Known from a pass over lengths, in one order.
+    """
+    del epoch
+    if unit != "loss_tokens" or self.options.orders_differ:
+      return None
+    begins = self._begins.get(rows)
+    if begins is None:
+      options, documents = self.options, self._documents.order
+      stored = options.shuffle_documents == "none"
+      how = [documents.kind, documents.block_docs, documents.window_docs]
+      order = None if stored else [*how, f"{self._order_key:016x}"]
+      begins = self._documents.begins_inside(rows, len(self), {"order": order})
+      kept = list(self._begins.items())[-1:]
+      self._begins = {**dict(kept), rows: begins}
+    row = self._every(rows)
+    sums = np.minimum(row * self.seq_len, self._num_tokens) - row
+    sums[1:] -= np.cumsum(begins)
+    return sums
+
+  def _every(self, rows: int) -> np.ndarray:
+    return np.append(np.arange(0, len(self), rows), len(self))
 
   def block_chunks(self, block_rows: float) -> int:
     """Returns how many chunks a block touches; see `RowSource`."""

@@ -17,6 +17,9 @@ from chomp_data.sources.shuffle_options import ShuffleOptions
 
 DEFAULT_BUDGET = 2 * 2**30
 
+# Sums of eras lie about as many rows apart.
+_ERA_ROWS = 4_096
+
 # A length at or beyond this stands for a source without an end.
 _ENDLESS = 2**62
 
@@ -157,13 +160,26 @@ class ShuffledSource(row_source.RowSource):
     self, epoch: int, unit: str
   ) -> tuple[np.ndarray, np.ndarray] | None:
     """Returns where units are known, in the order; see `RowSource`."""
-    if self.options.kind == "none":
-      return self.rows.unit_edges(epoch, unit)
-    units = self.rows.block_units(epoch, unit)
-    if units is None:
-      return None
-    if isinstance(self._order, unequal_blocks.UnequalBlockOrder):
-      return self._order.sums(epoch, np.diff(units))
+    order = self._order
+    match order:
+      case orders.NoneOrder():
+        return self.rows.unit_edges(epoch, unit)
+      case unequal_blocks.UnequalBlockOrder():
+        units = self.rows.block_units(epoch, unit)
+        return None if units is None else order.sums(epoch, np.diff(units))
+      case orders.BlockOrder():
+        units = self.rows.units_every(epoch, unit, order.io_block_size)
+        if units is None:
+          return None
+        return self._as_unequal(order).sums(epoch, np.diff(units))
+      case orders.EraOrder():
+        # Eras stand in the order of rows.
+        rows = order.era_length * max(1, _ERA_ROWS // order.era_length)
+        units = self.rows.units_every(epoch, unit, rows)
+        if units is None:
+          return None
+        size = self._size(epoch)
+        return np.append(np.arange(0, size, rows), size), units
     return None
 
   def fingerprint(self) -> dict[str, Any]:
@@ -193,6 +209,23 @@ class ShuffledSource(row_source.RowSource):
     if self.options.kind == "era":
       how.append(f"era_length={self.options.era_length}")
     return f"{self.rows.describe()}\n  {' '.join(how)}"
+
+  def _as_unequal(
+    self, order: orders.BlockOrder
+  ) -> unequal_blocks.UnequalBlockOrder:
+    """Returns the same order as one of blocks that happen to be equal."""
+
+    def boundaries(epoch: int) -> np.ndarray:
+      size = self._size(epoch)
+      return np.append(np.arange(0, size, order.io_block_size), size)
+
+    return unequal_blocks.UnequalBlockOrder(
+      boundaries=boundaries,
+      window_blocks=order.window_blocks,
+      key=order.key,
+      perm_type=order.perm_type,
+      last_is_tail=len(self) % order.io_block_size > 0,
+    )
 
   def _size(self, epoch: int) -> int:
     return self.first_row_of(epoch + 1) - self.first_row_of(epoch)

@@ -10,7 +10,10 @@ planned once, which is said.
 
 import collections
 from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
 import dataclasses
+import fractions
 from typing import Any
 
 import numpy as np
@@ -195,7 +198,11 @@ class _Kept:
 
 
 class SourceUnits(units_lib.UnitSequence):
-  """The units of a source's rows in its order, through all epochs."""
+  """The units of a source's rows in its order, through all epochs.
+
+  Attributes:
+    unit: What is summed.
+  """
 
   def __init__(
     self, source: row_source.RowSource, unit: str, max_epochs: int | None
@@ -212,7 +219,7 @@ class SourceUnits(units_lib.UnitSequence):
         f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}. Choose one."
       )
     self._source = source
-    self._unit = unit
+    self.unit = unit
     self._max_epochs = max_epochs
     self._forget()
 
@@ -226,20 +233,24 @@ class SourceUnits(units_lib.UnitSequence):
     self._forget()
 
   def cost(self) -> str | None:
-    """Returns what this unit costs in this order, in words, or None."""
-    size = self._first_row(1)
-    if (
-      self._unit == "rows"
-      or size < _LONG_PASS
-      or self._source.knows_units(self._unit)
-    ):
+    """Returns what this unit costs in this order, or None if not long."""
+    return None if self._epoch_rows() < _LONG_PASS else self.planned()
+
+  def planned(self) -> str | None:
+    """Returns what must be planned for sums, in words, or None."""
+    if self.unit == "rows" or self._source.knows_units(self.unit):
       return None
+    size = self._epoch_rows()
     return (
-      f"summing {self._unit} over rows that vary, in this order, plans all"
+      f"summing {self.unit} over rows that vary, in this order, plans all"
       f" {size} rows of each epoch once, as far as the run gets (about"
-      f" {size / _PASS_RATE:.1f} s); sequential rows, and bins by tokens with"
-      " shuffle.kind 'none' or 'block', need no such pass"
+      f" {size / _PASS_RATE:.1g} s); sequential and bin rows with shuffle.kind"
+      " 'none' or 'block' need no such pass"
     )
+
+  def _epoch_rows(self) -> int:
+    ramp = self._source.ramp_epochs
+    return self._first_row(ramp + 1) - self._first_row(ramp)
 
   @property
   def num_rows(self) -> int | None:
@@ -249,7 +260,7 @@ class SourceUnits(units_lib.UnitSequence):
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of rows 0 .. k - 1; see `UnitSequence`."""
     rows = np.asarray(rows, np.int64)
-    if self._unit == "rows" or not len(rows):
+    if self.unit == "rows" or not len(rows):
       return rows.copy()
     epoch, index = self._source.locate(rows)
     out = np.empty(len(rows), np.int64)
@@ -267,7 +278,7 @@ class SourceUnits(units_lib.UnitSequence):
     limit = self.num_rows
     if units <= 0:
       return 0
-    if self._unit == "rows":
+    if self.unit == "rows":
       found = units
     else:
       epoch = self._epoch_of(units)
@@ -306,7 +317,7 @@ class SourceUnits(units_lib.UnitSequence):
 
   def _alike_from(self) -> int | None:
     """Returns the first epoch from which on all consume the same, if any."""
-    if not self._source.epochs_alike(self._unit):
+    if not self._source.epochs_alike(self.unit):
       return None
     return self._source.ramp_epochs
 
@@ -319,21 +330,57 @@ class SourceUnits(units_lib.UnitSequence):
   def _make(self, epoch: int) -> Alike | Summed:
     start = self._first_row(epoch)
     size = self._first_row(epoch + 1) - start
-    alike = self._source.alike(epoch, self._unit)
+    alike = self._source.alike(epoch, self.unit)
     if alike is not None:
       each, odd, own = alike
       return Alike(size, each, tuple(odd), tuple(own))
 
     def units_of(first: int, last: int) -> np.ndarray:
       rows = np.arange(start + first, start + last)
-      return row_units(self._source.plan(rows), self._unit)
+      return row_units(self._source.plan(rows), self.unit)
 
-    edges = self._source.unit_edges(epoch, self._unit)
+    edges = self._source.unit_edges(epoch, self.unit)
     return Summed(size, units_of, edges)
 
   def _forget(self) -> None:
     self._epochs = _Kept(_EPOCHS_KEPT)
     self._starts = [0]
+
+
+def resumed(
+  sums: Mapping[str, SourceUnits],
+  offsets: Iterable[tuple[str, int, int | None]],
+  weights: Mapping[str, fractions.Fraction | int],
+  longest: int,
+) -> tuple[dict[str, tuple[int, int]], bool]:
+  """Returns (rows, units) of sources that go on where another run was.
+
+  Where sources are further apart than these weights ever let them be, the
+  offsets are of other weights, or a source joined late: one that has given
+  nothing then starts at the level of the others, or all go on level.
+
+  Args:
+    sums: By source, in one unit.
+    offsets: (source, rows, tokens or None); those of no source are left out.
+    weights: Of the first stage.
+    longest: The most that a row consumes.
+
+  Returns:
+    The starts, and whether all go on level.
+  """
+  out = {}
+  for name, rows, tokens in offsets:
+    if name in sums:
+      told = tokens if sums[name].unit == "tokens" else None
+      if told is None:
+        told = int(sums[name].before(np.asarray([rows]))[0])
+      out[name] = (rows, told)
+  bound = longest / min(weights.values())
+  for own in (out, {name: taken for name, taken in out.items() if any(taken)}):
+    levels = [own[name][1] / weights[name] for name in weights if name in own]
+    if not levels or max(levels) - min(levels) <= bound:
+      return own, False
+  return {name: (rows, 0) for name, (rows, _) in out.items()}, True
 
 
 def row_units(spans: spans_lib.Spans, unit: str) -> np.ndarray:

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import functools
 import hashlib
 import itertools
 import json
@@ -134,7 +135,7 @@ class Reader:
         f" {self._crc32c[index]:08x}, as when it was indexed, got"
         f" {found:08x}. {array_record_files.RESTORE}"
       )
-    arrays, values = _decoded(data, self._corpus.path(file), number)
+    arrays, values = _sample(data, self._corpus, file, number)
     lacking = [name for name in fields if name not in arrays]
     if lacking:
       raise errors.StoreError(
@@ -260,31 +261,58 @@ def write_samples(
   return total
 
 
-def _decoded(data: bytes, file: pathlib.Path, number: int) -> _Record:
-  """Returns a record's arrays, views of its bytes, and its values."""
+def _decoded(data: bytes) -> _Record:
+  """Returns a record's arrays, views of its bytes, and its values.
+
+  Raises:
+    ValueError: If it is no sample.
+  """
   try:
     begin = _PREFIX.size + _PREFIX.unpack_from(data)[0]
-    header = json.loads(data[_PREFIX.size : begin])
-    values = dict(header["values"])
+    values, entries = _header(data[_PREFIX.size : begin])
     arrays = {}
+    for name, dtype, shape, count in entries:
+      own = np.frombuffer(data, dtype, count, begin)
+      arrays[name] = own.reshape(shape)
+      begin += own.nbytes
+  except struct.error as error:
+    raise ValueError(str(error)) from error
+  if begin != len(data):
+    raise ValueError(f"{len(data)} bytes, where it names {begin}")
+  return arrays, dict(values)
+
+
+# Samples of one size often differ in few values: parsing is half of a read.
+@functools.lru_cache(maxsize=4_096)
+def _header(
+  text: bytes,
+) -> tuple[dict[str, Any], list[tuple[str, np.dtype, tuple[int, ...], int]]]:
+  """Returns a header's values, and name, dtype, shape and size of arrays."""
+  try:
+    header = json.loads(text)
+    entries = []
     for entry in header["arrays"]:
       dtype = np.dtype(entry["dtype"]).newbyteorder("<")
       shape = tuple(map(int, entry["shape"]))
-      count = math.prod(shape)
       if dtype.kind not in samples_fields.KINDS or min(shape, default=0) < 0:
         raise ValueError(f"an array of {dtype} and shape {shape}")
-      own = np.frombuffer(data, dtype, count, begin)
-      arrays[str(entry["name"])] = own.reshape(shape)
-      begin += own.nbytes
-    if begin != len(data):
-      raise ValueError(f"{len(data)} bytes, where it names {begin}")
-  except (ValueError, KeyError, TypeError, struct.error) as error:
+      entries.append((str(entry["name"]), dtype, shape, math.prod(shape)))
+    return dict(header["values"]), entries
+  except (KeyError, TypeError) as error:
+    raise ValueError(str(error)) from error
+
+
+def _sample(
+  data: bytes, corpus: array_record_files.Corpus, file: int, number: int
+) -> _Record:
+  try:
+    return _decoded(data)
+  except ValueError as error:
     raise errors.StoreError(
-      f"{file}: record {number} must be a sample as"
+      f"{corpus.path(file)}: record {number} must be a sample as"
       " `samples_array_record.encoded` writes it, got"
       f" {array_record_files.first_line(error)}. Write it again."
     ) from error
-  return arrays, values
 
 
 def _built(
@@ -309,7 +337,7 @@ def _built(
           crcs.append(layout.crc32c(data))
           content.update(_PREFIX.pack(len(data)))
           content.update(data)
-          _, values = _decoded(data, corpus.path(file), number)
+          _, values = _sample(data, corpus, file, number)
           if not index:
             kinds = {name: {type(own)} for name, own in values.items()}
           for name, found in kinds.items():

@@ -442,6 +442,59 @@ def test_a_weight_however_small_is_served_once_and_then_after_its_share():
   assert mix.first_position("b", 2) in (10**9 + 1, 10**9 + 2)
 
 
+def unserved(mix, end):
+  return [
+    (own.stage, own.source, own.given, own.following)
+    for own in mix.unserved(end)
+  ]
+
+
+def test_a_weight_is_judged_in_every_stage_that_begins():
+  tiny, even = {"a": F(1), "b": F(1, 1_000)}, {"a": F(1), "b": F(1)}
+  rows = {"a": 1, "b": 1}
+  mix = mix_of(rows, [Stage(0, even), Stage(100, tiny), Stage(300, even)])
+  # Level at 100, so b gives its row there, and its next where it is level
+  # again: with the weights of the third stage.
+  ((stage, source, given, following),) = unserved(mix, 400)
+  assert (stage, source, given) == (1, "b", 1)
+  assert following == mix.position_of("b", 51)
+  assert 300 <= following <= 302
+  # Of a run that ends before the stage it is not said, nor where it is long.
+  assert not unserved(mix, 100)
+  assert unserved(mix, 200)
+  long = mix_of(rows, [Stage(0, even), Stage(100, tiny), Stage(1_200, even)])
+  assert not unserved(long, 1_300)
+  assert unserved(long, 1_000)
+
+
+def test_a_source_that_is_ahead_may_give_no_row_of_a_stage():
+  stages = [Stage(0, {"a": F(1), "b": F(1)}), Stage(1, {"a": 1, "b": F(1, 99)})]
+  mix = mix_of({"a": 1, "b": 1}, stages)
+  first = located(mix, [0])[0][0]
+  mix = mix_of({first: 1, "z": 1}, [
+    Stage(0, {first: F(1)}),
+    Stage(1, {first: F(1, 99), "z": F(1)}),
+  ])  # fmt: skip
+  assert unserved(mix, 50) == [(1, first, 1, mix.position_of(first, 2))]
+  # Rows of 7 units: b is ahead by up to 7, which take 700 at a weight of .01.
+  mix = mix_of({"a": 1, "b": 7}, [
+    Stage(0, {"a": F(1), "b": F(1)}),
+    Stage(20, {"a": F(1), "b": F(1, 100)}),
+  ])  # fmt: skip
+  ((stage, source, given, following),) = unserved(mix, 120)
+  assert (stage, source, given) == (1, "b", 0)
+  assert located(mix, [following]) == [("b", mix.consumed(20)[0][1])]
+
+
+def test_sources_with_hardly_a_row_and_stages_of_hardly_one_are_not_judged():
+  tiny = {"a": F(1), "b": F(1, 1_000)}
+  assert unserved(mix_of({"a": [1] * 90, "b": [1] * 2}, tiny), 50)
+  assert not unserved(mix_of({"a": [1] * 90, "b": [1]}, tiny), 50)
+  mix = mix_of({"a": 1, "b": 1}, tiny)
+  assert not unserved(mix, 3)
+  assert unserved(mix, 4)
+
+
 # Errors.
 
 GOOD = {"a": units.ConstantUnits(1), "b": units.ConstantUnits(2, 10)}
@@ -464,6 +517,17 @@ GOOD = {"a": units.ConstantUnits(1), "b": units.ConstantUnits(2, 10)}
     ([(0, {"a": 0.5})], TypeError, "int or a Fraction, got 0.5. Take Fraction"),
     ([(0, {"a": True})], TypeError, "int or a Fraction, got True"),
     ([(0, {"a": 10**16, "b": 1})], ValueError, "within a factor of 1e.15"),
+    (
+      [(0, {"a": F(10**300), "b": F(1, 10**300)})],
+      ValueError,
+      r"got 1.0+e\+300 of 'a' and 1e-300 of 'b'. Leave 'b' out",
+    ),
+    (
+      [(0, {"a": F(1, 10**320), "b": 1})],
+      ValueError,
+      r"got 1 of 'b' and 1e-320 of 'a'. Leave 'a' out",
+    ),
+    ([(0, {"a": 1}), (2**62, {"b": 1})], ValueError, "before position 46116"),
   ],
 )
 def test_bad_stages_are_refused(stages, error, message):
@@ -504,6 +568,15 @@ def test_bad_rows_and_names_are_refused():
     mix.first_position("x")
   with pytest.raises(ValueError, match="at least 0, got -1"):
     mix.position_of("a", -1)
+
+
+@pytest.mark.parametrize("weight", [F(1), F(1, 10**9), F(10**9)])
+def test_a_place_beyond_what_units_count_is_refused(weight):
+  stages = [Stage(0, {"a": F(1), "b": weight}), Stage(2**61, {"a": F(1)})]
+  mix = mix_of({"a": 64, "b": 64}, stages)
+  with pytest.raises(ValueError, match=r"before 2\*\*62 units .* got a place"):
+    mix.locate(np.asarray([2**61]))
+  assert mix.locate(np.asarray([2**40]))[1][0] > 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -487,19 +487,25 @@ def test_a_state_goes_on_under_another_future(paths, what):
 PASTS = {
   "another weight": (
     [(0, {"bins": 3, "stream": 1}), *STAGES[1:3]],
-    ["mix.stages.0.bins: state has '2', config has '3'"],
+    ["mix.stages.0: state has bins 2, stream 1, config has bins 3, stream 1\n"],
   ),
   "a stage in the past": (
     [STAGES[0], (3, {"bins": 1, "stream": 1}), *STAGES[1:3]],
-    ["mix.stages.3.bins: state has '(absent)', config has '1'"],
+    ["mix.stages.3: state has '(absent)', config has bins 1, stream 1\n"],
   ),
   "a stage moved": (
     [STAGES[0], (6, STAGES[1][1]), STAGES[2]],
-    ["mix.stages.5.bins: state has '1'", "mix.stages.6.bins: state has '(abs"],
+    [
+      "mix.stages.5: state has bins 1, splice 0.5, stream 1, config has '(abs",
+      "mix.stages.6: state has '(absent)', config has bins 1, splice 0.5, str",
+    ],
   ),
   "a stage left out": (
     [STAGES[0], STAGES[2]],
-    ["mix.stages.5.splice: state has '1/2', config has '(absent)'"],
+    [
+      "mix.stages.5: state has bins 1, splice 0.5, stream 1, config has '(abs",
+      "sources.splice: state has one, config has '(absent)'\n",
+    ],
   ),
 }
 
@@ -513,6 +519,7 @@ def test_a_state_of_another_past_is_refused_with_the_stage(paths, what):
       it.set_state(state)
     for line in lines:
       assert line in str(caught.value)
+    assert str(caught.value).count("\n  - ") == len(lines)
     assert "mix.stages.17" not in str(caught.value)
 
 

@@ -6,10 +6,12 @@ import json
 import re
 
 import grain
+import numpy as np
 import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import state as state_lib
+from chomp_data.testing import batches as testing_batches
 from chomp_data.testing import stores as testing_stores
 
 
@@ -211,4 +213,219 @@ def test_a_state_without_accounts_does_not_count_everything_again(data):
   it.set_state(state_lib.encode(step, record["fingerprint"], {}))
   accounts = json.loads(it.get_state())["accounts"]["text"]
   assert accounts["rows"] == step * 8
-  assert accounts["loss_tokens"] is None
+  # Epochs are alike: one of them tells that each copy of 16 trains 15.
+  assert accounts["loss_tokens"] == step * 8 * 15
+
+
+RECORD = {
+  "seed": 1,
+  "mix": {
+    "unit": "tokens",
+    "exhaustion": "drop",
+    "stages": {"0": {"a": "3", "b": "1"}, "9": {"a": "1", "c": "1/8"}},
+    "start": {},
+  },
+  "sources": {n: {"rows": {"kind": "bin", "filler": n}} for n in "abc"},
+}
+
+
+def test_weights_in_proportion_are_equal():
+  other = changed(RECORD, "mix.stages.0", {"b": "1/4", "a": "3/4"})
+  assert not state_lib.differences(RECORD, other)
+  assert not state_lib.differences(RECORD, other, 20)
+  # Nearly is not.
+  other = changed(RECORD, "mix.stages.0.a", "3000000000000001/1000000000000000")
+  assert state_lib.differences(RECORD, other, 20) == [
+    "mix.stages.0: state has a 3, b 1, config has a 3.000000000000001, b 1"
+  ]
+
+
+def test_a_stage_and_a_source_are_one_line_each():
+  other = copy.deepcopy(RECORD)
+  del other["mix"]["stages"]["9"], other["sources"]["c"]
+  other["sources"]["d"] = other["sources"]["a"]
+  assert state_lib.differences(RECORD, other) == [
+    "mix.stages.9: state has a 1, c 0.125, config has '(absent)'",
+    "sources.c: state has one, config has '(absent)'",
+    "sources.d: state has '(absent)', config has one",
+  ]
+  assert not state_lib.differences(RECORD, other, 9)
+  # A source that both have is told by its fields.
+  other = changed(RECORD, "sources.a.rows.filler", "eos")
+  assert state_lib.differences(RECORD, other) == [
+    "sources.a.rows.filler: state has 'a', config has 'eos'"
+  ]
+
+
+@pytest.fixture(scope="session")
+def other_path(tmp_path_factory):
+  path = tmp_path_factory.mktemp("other") / "store"
+  rng = np.random.default_rng(1)
+  documents = [rng.integers(3, 250, n) for n in rng.integers(9, 90, size=60)]
+  testing_stores.make_store(path, documents, vocab_size=256, pad_id=0)
+  return str(path)
+
+
+ROWS = {
+  "multi_splice": ({"kind": "multi_splice", "num_docs": 5}, {"kind": "full"}),
+  "bin": (
+    {"kind": "bin", "packing_buffer_docs": 4},
+    {"kind": "block", "window_blocks": 2},
+  ),
+  "sequential": ({"kind": "sequential"}, {"kind": "none"}),
+}
+
+
+def one_source(store_path, kind):
+  rows, shuffle = ROWS[kind]
+  text = {"store": store_path, "rows": rows, "shuffle": shuffle}
+  return {
+    "seq_len": 32,
+    "global_batch_size": 8,
+    "seed": 3,
+    "document_id": True,
+    "lookahead": True,
+    "sources": {"text": text},
+  }
+
+
+def grown(data, other_path, stages, **mix):
+  """Returns a run of one source as a mix with another one of its kind."""
+  other = {**data["sources"]["text"], "store": other_path}
+  return {
+    **data,
+    "sources": {"another": other, **data["sources"]},
+    "mix": {"stages": stages, **mix},
+  }
+
+
+def hashes(it, count):
+  return [testing_batches.batch_sha256(next(it)) for _ in range(count)]
+
+
+ALONE = {"text": 0.3}
+BOTH = {"text": 1, "another": 1}
+
+
+@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
+@pytest.mark.parametrize("kind", ROWS)
+def test_a_run_of_one_source_grows_into_a_mix(
+  store_path, other_path, kind, unit
+):
+  one = one_source(store_path, kind)
+  mixed = grown(one, other_path, [(0, ALONE), (7, BOTH)], unit=unit)
+  with pipeline.make_iterator(one) as before:
+    past = hashes(before, 7)
+    saved = before.get_state()
+  with pipeline.make_iterator(mixed) as whole:
+    # What is past is the same to the bit, fields and shapes too.
+    assert hashes(whole, 7) == past
+    wanted = hashes(whole, 9)
+  with pipeline.make_iterator(mixed) as it:
+    it.set_state(saved)
+    assert it.step == 7
+    assert hashes(it, 9) == wanted
+    # And on from there, as any mix.
+    state = it.get_state()
+    assert json.loads(state)["accounts"]["another"]["rows"] > 0
+    it.set_state(saved)
+    assert hashes(it, 9) == wanted
+    it.set_state(state)
+    assert it.step == 16
+  # No longer as one source alone.
+  with (
+    pipeline.make_iterator(one) as it,
+    pytest.raises(state_lib.StateError, match=r"mix\.stages\.7: state has ano"),
+  ):
+    it.set_state(state)
+
+
+def test_a_source_of_longer_rows_only_adds_empty_places_to_document_id(
+  store_path, other_path
+):
+  one = one_source(store_path, "multi_splice")
+  mixed = grown(one, other_path, [(0, ALONE), (7, BOTH)])
+  mixed["sources"]["another"] = {
+    "store": other_path,
+    "rows": {"kind": "sequential"},
+  }
+  before, after = pipeline.build(one), pipeline.build(mixed)
+  for step in range(7):
+    past, now = before.batch(step), after.batch(step)
+    ids, wider = past.pop("document_id"), now.pop("document_id")
+    assert set(past) == set(now)
+    for name, value in past.items():
+      np.testing.assert_array_equal(now[name], value, name)
+    assert ids.shape[1] < wider.shape[1]
+    np.testing.assert_array_equal(wider[:, : ids.shape[1]], ids)
+    assert (wider[:, ids.shape[1] :] == -1).all()
+
+
+def test_a_mix_that_has_served_one_source_goes_on_as_that_source(
+  store_path, other_path
+):
+  one = one_source(store_path, "bin")
+  with pipeline.make_iterator(
+    grown(one, other_path, [(0, ALONE), (7, BOTH)])
+  ) as it:
+    next(it)
+    saved = it.get_state()
+  with pipeline.make_iterator(one) as it:
+    it.set_state(saved)
+    found = hashes(it, 9)
+  with pipeline.make_iterator(one) as it:
+    assert hashes(it, 10)[1:] == found
+
+
+@pytest.mark.parametrize(
+  ("stages", "mix", "line"),
+  [
+    (
+      [(0, ALONE), (4, BOTH)],
+      {},
+      "mix.stages.4: state has '(absent)', config has another 1, text 1",
+    ),
+    ([(0, BOTH)], {}, "mix.stages.0: state has text 1, config has another 1,"),
+    (
+      [(0, ALONE), (7, BOTH)],
+      {"exhaustion": "first_exhausted"},
+      "mix.exhaustion: state has 'drop', config has 'first_exhausted'",
+    ),
+    (
+      [(0, ALONE), (7, BOTH)],
+      {"resume_state": {"datasets": [{"spec": "text", "row_offset": 5}]}},
+      "mix.start.text: state has '(absent)', config has [5, ",
+    ),
+  ],
+)
+def test_a_run_of_one_source_is_no_other_mix(
+  store_path, other_path, stages, mix, line
+):
+  one = one_source(store_path, "sequential")
+  with pipeline.make_iterator(one) as it:
+    hashes(it, 5)
+    saved = it.get_state()
+  with (
+    pipeline.make_iterator(grown(one, other_path, stages, **mix)) as it,
+    pytest.raises(state_lib.StateError) as caught,
+  ):
+    it.set_state(saved)
+  assert f"  - {line}" in str(caught.value)
+
+
+def test_a_run_of_one_source_does_not_grow_with_other_rows(
+  store_path, other_path
+):
+  one = one_source(store_path, "bin")
+  with pipeline.make_iterator(one) as it:
+    hashes(it, 5)
+    saved = it.get_state()
+  other = changed(one, "sources.text.rows.packing_buffer_docs", 5)
+  stages = [(0, ALONE), (7, BOTH)]
+  with (
+    pipeline.make_iterator(grown(other, other_path, stages)) as it,
+    pytest.raises(
+      state_lib.StateError, match=r"1 difference .*\n.*buffer_docs"
+    ),
+  ):
+    it.set_state(saved)

@@ -135,5 +135,69 @@ def test_an_entry_without_a_path_is_refused(entry):
 def test_an_alias_is_used_once():
   with pytest.raises(ValueError, match="used once, got 'x' twice"):
     dataset_mix.parse("x=a:1 x=b:1")
-  with pytest.raises(ValueError, match="used once, got 'x' twice"):
-    dataset_mix.parse("a/x:1 x=b:1")
+
+
+@pytest.mark.parametrize(
+  ("text", "aliases"),
+  [
+    ("a/x:1 x=b:1", ["x_2", "x"]),
+    ("x=b:1 a/x:1", ["x", "x_2"]),
+    ("a/x:1 b/x:1 x=c:1 x_3=d:1", ["x_2", "x_4", "x", "x_3"]),
+  ],
+)
+def test_aliases_that_are_written_come_before_names_of_paths(text, aliases):
+  assert [alias for *_, alias in parsed(text)] == aliases
+
+
+@pytest.mark.parametrize(
+  ("text", "advice"),
+  [
+    ("a:0", "Write for instance a:0.5."),
+    ("a:1e-999 b:1", "Write for instance a:0.5."),
+    ("x=data/a:-1 b:1", "Write for instance x=data/a:0.5."),
+    ("gs://bucket/a b:1", "Write for instance gs://bucket/a:0.5."),
+    ("a: b:1", "Write for instance a:0.5."),
+  ],
+)
+def test_the_advice_has_no_weight_that_is_wrong(text, advice):
+  with pytest.raises(ValueError, match="must end in `:weight`") as caught:
+    dataset_mix.parse(text)
+  assert str(caught.value).endswith(advice)
+  # What it advises parses.
+  entry = advice.removeprefix("Write for instance ").removesuffix(".")
+  dataset_mix.parse(f"{entry} other:1")
+
+
+@pytest.mark.parametrize("text", ["s3://h:9000", "x=s3://h:9000"])
+def test_a_number_after_a_host_alone_is_a_port_or_a_weight(text):
+  with pytest.raises(ValueError, match="9000 is a port or a weight") as caught:
+    dataset_mix.parse(text)
+  assert f"{text}:1, or a path" in str(caught.value)
+  assert parsed("s3://h:9000:1") == [("s3://h:9000", "1", "h_9000")]
+  assert parsed("s3://h/a:9000") == [("s3://h/a", "9000", "a")]
+  # Beside other entries, and where no port looks so, it is the weight.
+  assert parsed("s3://h:0.5") == [("s3://h", "0.5", "h")]
+  assert parsed("s3://h:9000 b:1")[0] == ("s3://h", "9000", "h")
+
+
+@pytest.mark.parametrize(
+  ("text", "path", "alias"),
+  [
+    ("year=2020/a:1", "2020/a", "year"),
+    ("./year=2020/a:1", "./year=2020/a", "a"),
+    ("data/year=2020/a:1", "data/year=2020/a", "a"),
+    ("x=data/year=2020/a:1", "data/year=2020/a", "x"),
+    ("gs://b/k=v:1", "gs://b/k=v", "k_v"),
+  ],
+)
+def test_what_stands_before_an_equals_sign_without_a_slash_is_an_alias(
+  text, path, alias
+):
+  assert parsed(text) == [(path, "1", alias)]
+
+
+@pytest.mark.parametrize("name", ["", "my-data", "2020", "a.b"])
+def test_an_alias_that_is_no_identifier_is_refused(name):
+  with pytest.raises(ValueError, match="letters, digits and under") as caught:
+    dataset_mix.parse(f"b:1 {name}=data/a:1")
+  assert f"got {name!r} in '{name}=data/a:1'" in str(caught.value)

@@ -267,21 +267,52 @@ def test_a_resume_state_of_another_form_is_refused(given):
   assert repr(given) in str(caught.value)
 
 
-def run(text, sources=("a",), **fields):
+@pytest.mark.parametrize("count", [2**56 + 1, 2**62, 2**80])
+def test_an_offset_that_sums_could_not_hold_is_refused(count):
+  most = state({"spec": "a", "row_offset": 2**56, "token_offset": 2**56})
+  assert read(resume_state=most).resume_state == (("a", 2**56, 2**56),)
+  for field in ("row_offset", "token_offset"):
+    with pytest.raises(schema.ConfigError, match=rf"0 \.\. {2**56}, or None"):
+      read(resume_state=state({"spec": "a", field: count}))
+
+
+def test_a_stage_begins_at_a_step_that_a_run_could_reach():
+  stages = [(0, {"a": 1}), (2**40, {"b": 1})]
+  assert [step for step, _ in read(stages=stages).stages] == [0, 2**40]
+  for step in (2**40 + 1, 2**55, 10**30):
+    with pytest.raises(schema.ConfigError, match=f"at most {2**40}, weights"):
+      read(stages=[(0, {"a": 1}), (step, {"b": 1})])
+
+
+@pytest.mark.parametrize("field", ["weights", "stages"])
+def test_a_flag_unsets_weights_and_stages(field):
+  """A flag of a tuple that is given None arrives as (None,)."""
+  assert getattr(read(**{field: (None,)}), field) is None
+  with pytest.raises(schema.ConfigError, match="or None, got"):
+    read(**{field: (None, None)})
+
+
+def section(name, number, **changes):
+  return {
+    "store": f"stores/{name}",
+    "rows": {"kind": "bin", "packing_buffer_docs": number},
+    "shuffle": {"kind": "full", "seed": number},
+    "weight": 3.0,
+    "max_epochs": number,
+    **changes,
+  }
+
+
+def run(text, sources=("a",), declared=None, **fields):
   """Reads a run with a mix in one line."""
+  if declared is None:
+    declared = {name: section(name, i + 1) for i, name in enumerate(sources)}
   return options_lib.read(
     {
       "seq_len": 8,
       "global_batch_size": 2,
       "dataset_mix": text,
-      "sources": {
-        name: {
-          "store": f"stores/{name}",
-          "rows": {"kind": "bin", "packing_buffer_docs": i + 1},
-          "weight": 3.0,
-        }
-        for i, name in enumerate(sources)
-      },
+      "sources": declared,
       **fields,
     }
   )
@@ -297,12 +328,54 @@ def test_a_mix_in_one_line_takes_the_place_of_the_sources():
   assert found.mix.balanced_unit == "rows"
   assert found.mix.all_stages({}) == [(0, {"code": F(1, 10), "wiki": F(9, 10)})]
   assert run("x:1", mix={"kind": "token_balanced"}).mix.unit is None
+  assert found.data.mix_entries[1].alias == "code"
 
 
-def test_a_mix_in_one_line_takes_rows_by_alias_else_of_the_first_source():
-  found = run("x/b:1 x/other:1", sources=("a", "b"))
-  buffers = {n: s.rows.packing_buffer_docs for n, s in found.sources.items()}
-  assert buffers == {"b": 2, "other": 1}
+def taken(found):
+  """Returns what tells the sections of sources apart, by name."""
+  return {
+    name: (own.rows.packing_buffer_docs, own.shuffle.seed, own.max_epochs)
+    for name, own in found.sources.items()
+  }
+
+
+def test_an_entry_of_a_declared_alias_is_that_source_at_another_path():
+  found = run("x/b:1 a=x/other:1", sources=("a", "b"))
+  assert taken(found) == {"b": (2, 2, 2), "a": (1, 1, 1)}
+
+
+def test_any_other_entry_takes_rows_and_shuffle_of_the_only_source():
+  assert taken(run("x/b:1 x/a:1")) == {"b": (1, None, None), "a": (1, 1, 1)}
+  found = run("x/b:1", declared={"a": section("a", 1)})
+  assert found.sources["b"].shuffle.kind == "full"
+
+
+def test_any_other_entry_takes_rows_and_shuffle_of_default():
+  # The order of names decides nothing: a comes before default.
+  declared = {n: section(n, i) for i, n in enumerate(["a", "default"], 1)}
+  found = run("x/b:1 x/a:1", declared=declared)
+  assert taken(found) == {"b": (2, None, None), "a": (1, 1, 1)}
+  # A template needs no store of its own.
+  del declared["default"]["store"]
+  assert taken(run("x/b:1", declared=declared)) == {"b": (2, None, None)}
+  assert taken(run("default=x:1", declared=declared)) == {"default": (2, 2, 2)}
+
+
+def test_sources_that_differ_only_in_store_seed_and_weight_are_one_template():
+  declared = {
+    "a": section("a", 3, shuffle={"kind": "full", "seed": 1}),
+    "b": section("b", 3, shuffle={"kind": "full"}, weight=None),
+  }
+  assert taken(run("x/c:1", declared=declared)) == {"c": (3, None, None)}
+
+
+def test_sources_that_differ_leave_no_rows_for_another_alias():
+  with pytest.raises(schema.ConfigError) as caught:
+    run("x/b:1 x/other:1 x/more:1", sources=("a", "b"))
+  (problem,) = caught.value.problems
+  assert "`config.data.dataset_mix` must name declared sources" in problem
+  assert "differ (a, b), got other, more." in problem
+  assert "`config.data.sources.default`" in problem
 
 
 def test_one_path_alone_is_a_mix_of_one():
@@ -312,11 +385,36 @@ def test_one_path_alone_is_a_mix_of_one():
 
 
 @pytest.mark.parametrize(
+  ("mix", "said"),
+  [
+    ({"weights": {"a": 1}}, "mix.weights, sources.a.weight"),
+    ({"stages": [(0, {"a": 1}), (3, {"z": 1})]}, "mix.stages, sources.a.w"),
+    ({"stages": (None,), "weights": (None,)}, "of sources.a.weight."),
+    ({}, "of sources.a.weight."),
+  ],
+)
+def test_a_mix_in_one_line_replaces_other_weights_and_says_so(
+  mix, said, caplog
+):
+  with caplog.at_level("INFO"):
+    found = run("a:2 b:1", mix=mix)
+  assert found.mix.all_stages({}) == [(0, {"a": 2, "b": 1})]
+  assert all(own.weight is None for own in found.sources.values())
+  (line,) = caplog.messages
+  assert line.startswith("config.data.dataset_mix: takes the place of ")
+  assert said in line
+
+
+def test_a_mix_in_one_line_that_replaces_nothing_is_silent(caplog):
+  with caplog.at_level("INFO"):
+    run("a:2", declared={"a": section("a", 1, weight=None)})
+  assert not caplog.messages
+
+
+@pytest.mark.parametrize(
   ("text", "mix", "message"),
   [
     ("a:0 b:1", {}, r"`config.data.dataset_mix`: .* above 0, got 'a:0'"),
-    ("a:1 b:1", {"weights": {"a": 1}}, r"beside `config.data.mix.weights`"),
-    ("a:1", {"stages": [(0, {"a": 1})]}, r"beside `config.data.mix.stages`"),
     ("a:1", 3, r"`config.data.mix` must be a section"),
   ],
 )

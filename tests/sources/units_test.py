@@ -10,6 +10,8 @@ import pytest
 
 from chomp_data import sources
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import sequential as sequential_lib
+from chomp_data.sources import shuffled as shuffled_lib
 from chomp_data.sources import units
 
 SHUFFLES = [
@@ -134,6 +136,8 @@ def test_sums_equal_those_of_batches_in_every_order(
     # Several edges an epoch, several blocks between edges.
     patch.setattr(units, "_EDGE_ROWS", 7)
     patch.setattr(units, "_GROWN_ROWS", 14)
+    patch.setattr(sequential_lib, "_SUMMED_ROWS", 7)
+    patch.setattr(shuffled_lib, "_ERA_ROWS", 15)
     sums = units.SourceUnits(source, unit, EPOCHS)
     assert sums.num_rows == end
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
@@ -194,23 +198,39 @@ class Counted:
     return self.source.plan(rows)
 
 
+FIXED = {"shuffle_documents": "block", "reshuffle_documents": False}
+
+
 @pytest.mark.parametrize(
-  ("make", "options", "kind"),
+  ("make", "options", "kind", "unit"),
   [
-    (sequential, {}, "full"),
-    (sequential, {"shuffle_documents": "full"}, "block"),
-    (bins, {}, "none"),
-    (bins, {"packing_algorithm": "exact"}, "block"),
+    (sequential, {}, "full", "tokens"),
+    (sequential, {"shuffle_documents": "full"}, "block", "tokens"),
+    (sequential, {}, "none", "loss_tokens"),
+    (sequential, {"add_eos": True}, "block", "loss_tokens"),
+    (sequential, FIXED, "era", "loss_tokens"),
+    (bins, {}, "none", "tokens"),
+    (bins, {"packing_algorithm": "exact"}, "block", "tokens"),
+    (bins, {}, "block", "loss_tokens"),
+    (bins, FIXED, "none", "loss_tokens"),
+    (bins, {"packing_algorithm": "exact"}, "block", "loss_tokens"),
   ],
 )
 def test_where_sums_are_known_no_epoch_is_passed_over(
-  make_store, make, options, kind
+  make_store, monkeypatch, make, options, kind, unit
 ):
+  monkeypatch.setattr(sequential_lib, "_SUMMED_ROWS", 48)
+  monkeypatch.setattr(shuffled_lib, "_ERA_ROWS", 48)
   rng = np.random.default_rng(0)
   store = make_store([rng.integers(3, 250, 20) for _ in range(3_000)])
-  source = Counted(shuffled(make(store, **options), {"kind": kind}))
-  sums = units.SourceUnits(source, "tokens", None)
-  assert sums.cost() is None
+  shuffle = {"kind": kind}
+  if kind == "block" and make is sequential:
+    shuffle = {**shuffle, "io_block_size": 12, "window_blocks": 4}
+  if kind == "era":
+    shuffle["era_length"] = 12
+  source = Counted(shuffled(make(store, **options), shuffle))
+  sums = units.SourceUnits(source, unit, None)
+  assert sums.planned() is None
   row = source.first_row_of(50) + 1_234
   below = int(sums.before(np.asarray([row]))[0])
   assert sums.rows_below(below + 1) == row + 1
@@ -281,7 +301,25 @@ def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
     assert units.SourceUnits(source, unit, None).cost() is None
   monkeypatch.setattr(units, "_LONG_PASS", 41)
   source = shuffled(bins(store), {"kind": "full"})
-  assert units.SourceUnits(source, "tokens", None).cost() is None
+  sums = units.SourceUnits(source, "tokens", None)
+  assert sums.cost() is None
+  # Short passes are part of a mix's summary all the same.
+  assert "plans all 40 rows of each epoch once" in sums.planned()
+
+
+def test_the_summary_of_a_mix_tells_every_pass(make_store):
+  rng = np.random.default_rng(0)
+  store = make_store([rng.integers(3, 250, 12) for _ in range(40)])
+  for kind, told in (("full", 1), ("block", 0)):
+    mix = sources.MixtureSource(
+      {"text": shuffled(bins(store), {"kind": kind})},
+      sources.MixOptions(weights={"text": 1}),
+      seed=0,
+      global_batch_size=4,
+      epochs=None,
+    )
+    said = "  text: summing tokens over rows that vary"
+    assert mix.describe().count(said) == told
 
 
 def test_a_copy_begins_without_what_was_kept(corpora):

@@ -1,0 +1,215 @@
+"""Accounts at any step: equal to a slow count, and found without replay."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.sources import documents
+from chomp_data.sources import sequential
+from chomp_data.sources import shuffled
+from chomp_data.testing import stores as testing_stores
+
+SEQ_LEN = 16
+BATCH = 8
+FAR = 10**6
+SHUFFLES = {
+  "none": {"kind": "none"},
+  "block": {"kind": "block", "window_blocks": 2},
+  "full": {"kind": "full"},
+  "era": {"kind": "era", "era_length": 20},
+}
+ROWS = {
+  "sequential": {"kind": "sequential"},
+  "ffd": {"kind": "bin", "packing_buffer_docs": 8, "add_eos": True},
+  "exact": {
+    "kind": "bin",
+    "packing_buffer_docs": 8,
+    "packing_algorithm": "exact",
+  },
+}
+# Where sums of trained tokens are known without a pass over rows.
+KNOWN = [
+  *((rows, shuffle) for rows in ROWS for shuffle in ("none", "block")),
+  ("sequential", "era"),
+]
+RESHUFFLED = {
+  "kind": "sequential",
+  "shuffle_documents": "block",
+  "document_block": 4,
+}
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  path = tmp_path_factory.mktemp("accounts") / "text"
+  lengths = rng.integers(0, 40, 400)
+  documents = [rng.integers(3, 250, size=n) for n in lengths]
+  testing_stores.make_store(path, documents)
+  return str(path)
+
+
+@pytest.fixture(autouse=True)
+def _many_edges(monkeypatch):
+  monkeypatch.setattr(sequential, "_SUMMED_ROWS", 32)
+  monkeypatch.setattr(shuffled, "_ERA_ROWS", 40)
+
+
+def build(path, rows, shuffle, **changes):
+  shuffle = SHUFFLES[shuffle]
+  if shuffle["kind"] == "block" and rows["kind"] == "sequential":
+    shuffle = {**shuffle, "io_block_size": 12}
+  return pipeline.build(
+    {
+      "seq_len": SEQ_LEN,
+      "global_batch_size": BATCH,
+      "epochs": None,
+      "sources": {"text": {"store": path, "rows": rows, "shuffle": shuffle}},
+      **changes,
+    }
+  )
+
+
+@dataclasses.dataclass
+class Counted:
+  """Passes everything on, and counts the rows that are planned."""
+
+  source: shuffled.ShuffledSource
+  planned: int = 0
+
+  def __getattr__(self, name):
+    return getattr(self.source, name)
+
+  def __len__(self):
+    return len(self.source)
+
+  def plan(self, rows):
+    self.planned += len(rows)
+    return self.source.plan(rows)
+
+
+def counted(pipe):
+  own = Counted(pipe.accounts._sources["text"])
+  pipe.accounts._sources["text"] = own
+  return own
+
+
+def trained(pipe, first, last):
+  """Counts positions that rows train on, from their batches."""
+  own = pipe.accounts._sources["text"]
+  spans = own.source.plan(np.arange(first, last))
+  return own.source.rows.read(spans)["loss_mask"].sum(axis=1)
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("rows", ROWS)
+def test_accounts_equal_the_batches_at_every_step(path, rows, shuffle):
+  pipe = build(path, ROWS[rows], shuffle)
+  own = counted(pipe)
+  steps = 3 * len(own) // BATCH
+  sums = np.cumsum([0, *trained(pipe, 0, steps * BATCH)])
+  order = np.random.default_rng(0).permutation(steps + 1).tolist()
+  for step in order:
+    account = pipe.accounts.at(step)["text"]
+    assert account.loss_tokens == sums[step * BATCH], step
+  assert sums[-1] > 10_000
+
+
+@pytest.mark.parametrize(("rows", "shuffle"), KNOWN)
+def test_a_far_step_plans_a_few_windows(path, rows, shuffle):
+  pipe = build(path, ROWS[rows], shuffle)
+  own = counted(pipe)
+  account = pipe.accounts.at(FAR)["text"]
+  # Two shuffle windows of 2 blocks or 2 packing windows, and no epoch.
+  assert own.planned <= 64 < len(own)
+  epoch, index = divmod(FAR * BATCH, len(own))
+  first = epoch * len(own)
+  assert account.loss_tokens == (
+    epoch * trained(pipe, 0, len(own)).sum()
+    + trained(pipe, first, first + index).sum()
+  )
+
+
+def test_where_epochs_are_alike_a_far_step_plans_one_or_two(path):
+  pipe = build(path, ROWS["sequential"], "full")
+  own = counted(pipe)
+  far = pipe.accounts.at(FAR)["text"]
+  assert own.planned <= 3 * len(own)
+  whole = trained(pipe, 0, len(own)).sum()
+  epoch, index = divmod(FAR * BATCH, len(own))
+  first = epoch * len(own)
+  partial = trained(pipe, first, first + index).sum()
+  assert far.loss_tokens == epoch * whole + partial
+  # The next steps go on from there.
+  own.planned = 0
+  after = pipe.accounts.at(FAR + 3)["text"]
+  assert own.planned == 3 * BATCH
+  row = FAR * BATCH
+  own_sum = trained(pipe, row, row + 3 * BATCH).sum()
+  assert after.loss_tokens - far.loss_tokens == own_sum
+
+
+def test_sums_are_the_same_kept_beside_the_store(path, monkeypatch):
+  for rows in ROWS:
+    for shuffle in ("none", "block"):
+      wanted = build(path, ROWS[rows], shuffle).accounts.at(77)
+      with monkeypatch.context() as patch:
+        patch.setattr(documents, "_KEPT_ON_DISK", 0)
+        for _ in range(2):  # Built, then opened.
+          assert build(path, ROWS[rows], shuffle).accounts.at(77) == wanted
+
+
+def test_what_must_be_planned_goes_on_from_a_checkpoint(path):
+  old = build(path, RESHUFFLED, "none")
+  record = old.accounts.record(500)
+  new = build(path, RESHUFFLED, "none")
+  own = counted(new)
+  assert new.accounts.restore(record, 500) == []
+  assert new.accounts.at(502) == old.accounts.at(502)
+  assert own.planned == 2 * BATCH
+
+
+@pytest.mark.parametrize("rows", ["sequential", "ffd"])
+def test_a_state_of_before_accounts_leaves_what_is_known(path, rows):
+  """A state that tells no sums: those that follow from the plan are there."""
+  pipe = build(path, ROWS[rows], "block")
+  wanted = pipe.accounts.at(90)
+  assert pipe.accounts.restore({}, 80) == []
+  assert pipe.accounts.at(90) == wanted
+
+
+def test_what_must_be_planned_is_not_told_after_a_state_of_before(path):
+  accounts = build(path, RESHUFFLED, "none").accounts
+  assert accounts.restore({}, 80) == []
+  own = accounts.at(90)["text"]
+  assert own.loss_tokens is None
+  stream = build(path, ROWS["sequential"], "none").accounts
+  assert own.tokens == stream.at(90)["text"].tokens
+
+
+def test_offsets_plan_nothing_and_count_no_trained_token(path):
+  pipe = build(path, RESHUFFLED, "block")
+  own = counted(pipe)
+  found = pipe.accounts.resume_state(FAR)["datasets"]
+  assert own.planned == 0
+  assert [entry["row_offset"] for entry in found] == [FAR * BATCH]
+  assert found[0]["token_offset"] == pipe.accounts._sums(
+    "text", "tokens"
+  ).before(FAR * BATCH)
+  record = pipe.accounts.record(20)
+  assert record["resume_state"] == pipe.accounts.resume_state(20)
+
+
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+def test_a_step_beyond_the_run_is_refused(path, remainder):
+  pipe = build(path, ROWS["ffd"], "none", epochs=1, remainder=remainder)
+  steps = pipe.num_steps
+  rows = len(pipe.sources["text"])
+  given = pipe.resume_state(steps)["datasets"][0]["row_offset"]
+  assert given == (rows if remainder == "pad" else steps * BATCH)
+  for step in (steps + 1, 10**9, -1):
+    for ask in (pipe.resume_state, pipe.accounts.at, pipe.accounts.rows):
+      with pytest.raises(IndexError, match=rf"0 \.\. {steps}, got {step}\."):
+        ask(step)

@@ -1,0 +1,204 @@
+"""Shares by source: what was intended and what came, at every step."""
+
+import itertools
+import math
+import re
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.reference import by_source
+from chomp_data.testing import stores as testing_stores
+
+BATCH = 4
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  root = tmp_path_factory.mktemp("by_source")
+  for name, size in (("a", 600), ("b", 2_000), ("c", 4_000)):
+    testing_stores.make_store(root / name, [rng.integers(3, 250, size)])
+  return root
+
+
+def build(paths, names="abc", mix=None, **changes):
+  sources = {
+    name: {"store": str(paths / name), "rows": {"kind": "sequential"}}
+    for name in names
+  }
+  return pipeline.build(
+    {
+      "seq_len": 16,
+      "global_batch_size": BATCH,
+      "epochs": None,
+      "sources": sources,
+      **({} if mix is None else {"mix": mix}),
+      **changes,
+    }
+  )
+
+
+def means(pipe, first, last):
+  """Returns the mean of intended shares, one step after the other."""
+  total = dict.fromkeys(pipe.source_names, 0.0)
+  for step in range(first, last):
+    for name, share in pipe.mix.intended(step).items():
+      total[name] += share
+  return {n: own / max(last - first, 1) for n, own in total.items()}
+
+
+RUNS = {
+  "sources end": {"epochs": 1, "mix": {}},
+  "the last batch is padded": {"epochs": 1, "mix": {}, "remainder": "pad"},
+  "stages": {
+    "mix": {
+      "stages": [
+        (0, {"a": 1, "b": 1}),
+        (9, {"a": 1, "b": 2, "c": 1}),
+        (30, {"c": 1}),
+        (31, {"b": 1, "c": 3}),
+      ]
+    }
+  },
+  "stages and ends": {
+    "epochs": 1,
+    "mix": {"stages": [(0, {"a": 1, "b": 1}), (40, {"b": 1, "c": 1})]},
+  },
+}
+
+
+@pytest.mark.parametrize("what", RUNS)
+def test_intended_shares_are_means_over_steps(paths, what):
+  pipe = build(paths, **RUNS[what])
+  log = by_source.SourceLog(pipe)
+  last = pipe.num_steps or 60
+  cuts = [0, 1, 10, 10, 17, 43, last]
+  for first, end in itertools.pairwise(cuts):
+    found = log.take(end)
+    window, since = means(pipe, first, end), means(pipe, 0, end)
+    for name, own in found.items():
+      assert own["window_intended"] == pytest.approx(window[name])
+      assert own["intended_share"] == pytest.approx(since[name])
+  # Intended and actual agree within a row of each source at every change.
+  for own in found.values():
+    assert own["share"] == pytest.approx(own["intended_share"], abs=0.05)
+
+
+def test_a_window_across_a_stage_is_of_both(paths):
+  stages = [(0, {"a": 3, "b": 1}), (9, {"b": 1})]
+  pipe = build(paths, "ab", mix={"stages": stages})
+  found = by_source.SourceLog(pipe).take(10)
+  assert found["a"]["window_intended"] == pytest.approx(0.9 * 0.75)
+  assert found["b"]["window_intended"] == pytest.approx(0.9 * 0.25 + 0.1)
+
+
+def test_a_log_that_begins_later_counts_from_the_start(paths):
+  pipe = build(paths, **RUNS["stages"])
+  whole, later = by_source.SourceLog(pipe), by_source.SourceLog(pipe, 33)
+  whole.take(33)
+  wanted = whole.take(50)
+  found = later.take(50)
+  for name, own in found.items():
+    for field in ("window_intended", "intended_share", "window_share", "share"):
+      assert own[field] == pytest.approx(wanted[name][field])
+
+
+def test_a_long_run_asks_for_few_steps(paths, monkeypatch):
+  pipe = build(
+    paths,
+    mix={"stages": [(0, {"a": 1, "b": 1}), (700_000, {"b": 1, "c": 1})]},
+    sources={
+      name: {
+        "store": str(paths / name),
+        "rows": {"kind": "sequential"},
+        "max_epochs": epochs,
+      }
+      for name, epochs in (("a", 1_000), ("b", 10**5), ("c", 10**5))
+    },
+  )
+  asked, intended = [], pipe.mix.intended
+
+  def spied(step):
+    asked.append(step)
+    return intended(step)
+
+  monkeypatch.setattr(pipe.mix, "intended", spied)
+  found = by_source.SourceLog(pipe).take(10**6)
+  assert len(asked) < 100
+  ended = next(s for s in range(18_000, 19_000) if not intended(s)["a"])
+  assert found["a"]["intended_share"] == pytest.approx(0.5 * ended / 10**6)
+  assert found["c"]["intended_share"] == pytest.approx(0.15)
+
+
+def test_what_has_ended_is_not_intended(paths):
+  pipe = build(paths, **RUNS["sources end"])
+  rows = {name: len(own) for name, own in pipe.sources.items()}
+  for step in range(pipe.num_steps):
+    given = pipe.mix.taken(step * BATCH)
+    left = [name for name in rows if given[name] < rows[name]]
+    assert pipe.mix.intended(step) == {
+      name: 1 / len(left) if name in left else 0.0 for name in rows
+    }
+  assert left == ["c"]
+
+
+def test_intended_of_no_step_is_refused(paths):
+  pipe = build(paths, **RUNS["the last batch is padded"])
+  last = pipe.num_steps - 1
+  assert sum(pipe.mix.intended(last).values()) == pytest.approx(1)
+  for step in (last + 1, 10**9, -1):
+    with pytest.raises(IndexError, match=rf"0 \.\. {last}, got {step}\."):
+      pipe.mix.intended(step)
+  with pytest.raises(IndexError, match=r"got -1\."):
+    build(paths, mix={}).mix.intended(-1)
+
+
+def test_one_source_alone_is_all_that_is_intended(paths):
+  (own,) = by_source.SourceLog(build(paths, "a")).take(5).values()
+  assert own["window_intended"] == own["intended_share"] == 1
+  assert own["window_share"] == own["share"] == 1
+  assert math.isnan(own["loss"])
+
+
+def test_buckets_of_text_have_shares_too(paths):
+  pipe = pipeline.build(
+    {
+      "epochs": None,
+      "remainder": "pad",
+      "buckets": {
+        "kind": "length",
+        "lengths": (16, 32),
+        "tokens_per_batch": 64,
+      },
+      "mix": {"weights": {"b": 3, "c": 1}},
+      "sources": {name: {"store": str(paths / name)} for name in "bc"},
+    }
+  )
+  log = by_source.SourceLog(pipe)
+  log.take(3)
+  found = log.take(20)
+  assert found["b"]["window_intended"] == pytest.approx(0.75)
+  assert found["b"]["intended_share"] == pytest.approx(0.75)
+  assert found["b"]["window_share"] == pytest.approx(0.75, abs=0.1)
+
+
+def test_a_line_tells_both_shares_of_the_window_and_since_the_start(paths):
+  stages = [(0, {"a": 3, "b": 1}), (8, {"a": 1, "b": 1})]
+  pipe = build(paths, "ab", mix={"stages": stages})
+  log = by_source.SourceLog(pipe)
+  log.take(8)
+  found = log.take(16)
+  for line, own in zip(by_source.lines(found), found.values(), strict=True):
+    shares = re.search(
+      r"intended ([\d.]+)% window ([\d.]+)%, intended ([\d.]+)% since start"
+      r" ([\d.]+)%$",
+      line,
+    )
+    names = ("window_intended", "window_share", "intended_share", "share")
+    assert [float(share) for share in shares.groups()] == [
+      round(100 * own[name], 2) for name in names
+    ]
+  assert found["a"]["window_intended"] == pytest.approx(0.5)
+  assert found["a"]["intended_share"] == pytest.approx(0.625)

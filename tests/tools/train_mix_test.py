@@ -1,0 +1,200 @@
+"""tools/train.py on mixes: one in a line, and one that gets a stage more."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from chomp_data.testing import stores as testing_stores
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_NAMES = ("stdlib", "packages", "notes")
+
+# The argument says how many stages a job has by now, or 'past': another past.
+_CONFIG = """
+from configs import pretrain_mix
+
+STAGES = (
+  (0, (("stdlib", 0.5), ("packages", 0.5))),
+  (4, (("stdlib", 0.3), ("packages", 0.4), ("notes", 0.3))),
+)
+
+
+def get_config(arg):
+  config = pretrain_mix.get_config("runlocal")
+  stages = STAGES[: int(arg)] if arg != "past" else (
+    STAGES[0], (2, (("stdlib", 1), ("packages", 3))), STAGES[1],
+  )
+  config.data.mix.stages = stages
+  weighed = {name for _, weights in stages for name, _ in weights}
+  for name in list(config.data.sources):
+    config.data.sources[name].store = ROOT + "/" + name
+    if name not in weighed:
+      del config.data.sources[name]
+  config.train.log_every_steps = 1
+  return config
+"""
+
+
+class _Corpora:
+  """Three stores that differ, and runs of the trainer in processes."""
+
+  def __init__(self, directory: pathlib.Path):
+    self.directory = directory
+    rng = np.random.default_rng(0)
+    for i, name in enumerate(_NAMES):
+      lengths = [*rng.integers(5, 200, size=30), 700, 900, 600, 800]
+      testing_stores.make_store(
+        directory / name,
+        [rng.integers(3 + 80 * i, 83 + 80 * i, size=n) for n in lengths],
+      )
+    self.config = directory / "config.py"
+    self.config.write_text(_CONFIG.replace("ROOT", repr(str(directory))))
+
+  def path(self, name: str) -> str:
+    return str(self.directory / name)
+
+  def run(self, name: str, config, *arguments: str) -> tuple[int, str]:
+    """Returns exit status and log."""
+    done = subprocess.run(
+      [
+        sys.executable,
+        str(_ROOT / "tools" / "train.py"),
+        f"--config={config}",
+        f"--workdir={self.directory / 'runs' / name}",
+        f"--batch_hashes={self.directory / name}.jsonl",
+        *arguments,
+      ],
+      cwd=_ROOT,
+      env={
+        **os.environ,
+        "JAX_PLATFORMS": "cpu",
+        "PYTHONPATH": str(_ROOT),
+        "JAX_COMPILATION_CACHE_DIR": str(self.directory / "compiled"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+      },
+      capture_output=True,
+      text=True,
+      timeout=200,
+      check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr[-3000:]
+    return done.returncode, done.stderr
+
+  def hashes(self, name: str) -> list[dict]:
+    text = (self.directory / f"{name}.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+  def metrics(self, name: str) -> dict:
+    path = self.directory / "runs" / name / "metrics.json"
+    return json.loads(path.read_text())
+
+  def saved_input(self, name: str, step: int) -> dict:
+    steps = self.directory / "runs" / name / "checkpoints" / str(step)
+    return json.loads((steps / "input" / "input.json").read_text())
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+  return _Corpora(tmp_path_factory.mktemp("train_mix"))
+
+
+@pytest.mark.parametrize(
+  ("config", "line", "replaced"),
+  [
+    (
+      "pretrain_mix",
+      "{notes}:0.75 more={stdlib}:0.25",
+      "mix.stages",
+    ),
+    (
+      "splice_in_mix",
+      "packages={notes}:0.75 stdlib={stdlib}:0.25",
+      "mix.weights",
+    ),
+  ],
+)
+def test_a_mix_in_one_line_takes_the_place_of_a_configs_own(
+  corpora, config, line, replaced
+):
+  paths = {name: corpora.path(name) for name in _NAMES}
+  status, log = corpora.run(
+    config,
+    f"configs/{config}.py:runlocal",
+    f"--dataset_mix={line.format(**paths)}",
+    # Four batches: the config's own first stage and more.
+    "--config.train.num_steps=4",
+  )
+  assert status == 0, log[-3000:]
+  assert f"config.data.dataset_mix: takes the place of {replaced}." in log
+  first, second = (
+    ("packages", "stdlib") if config == "splice_in_mix" else ("notes", "more")
+  )
+  assert f"dataset_mix: {first} = {paths['notes']}, weight 0.75\n" in log
+  assert f"dataset_mix: {second} = {paths['stdlib']}, weight 0.25\n" in log
+  by_source = corpora.metrics(config)["by_source"]
+  assert {n: own["intended_share"] for n, own in by_source.items()} == {
+    first: 0.75,
+    second: 0.25,
+  }
+  saved = corpora.saved_input(config, 4)
+  assert saved["dataset_mix"] == [
+    {"alias": first, "path": paths["notes"], "weight": "0.75"},
+    {"alias": second, "path": paths["stdlib"], "weight": "0.25"},
+  ]
+
+
+def test_a_flag_unsets_the_stages_of_a_config(corpora):
+  stores = [
+    f"--config.data.sources.{name}.store={corpora.path(name)}"
+    for name in _NAMES
+  ]
+  status, log = corpora.run(
+    "unset",
+    "configs/pretrain_mix.py:runlocal",
+    "--config.data.mix.stages=None",
+    "--config.train.num_steps=2",
+    *stores,
+  )
+  assert status == 0, log[-3000:]
+  assert "from step 0: notes 0.3333, packages 0.3333, stdlib 0.3333\n" in log
+
+
+def test_another_alias_where_sources_differ_is_one_line(corpora):
+  status, log = corpora.run(
+    "differ",
+    "configs/splice_in_mix.py:runlocal",
+    f"--dataset_mix={corpora.path('notes')}:1",
+  )
+  assert status == 1
+  (line,) = [own for own in log.splitlines() if own.startswith("error: ")]
+  assert "must name declared sources where their rows or shuffle differ" in line
+  assert "(packages, stdlib), got notes." in line
+
+
+def test_a_running_job_gets_another_stage_and_a_new_source(corpora):
+  def run(name, arg, steps):
+    return corpora.run(
+      name, f"{corpora.config}:{arg}", f"--config.train.num_steps={steps}"
+    )
+
+  status, log = run("job", "1", 4)
+  assert status == 0, log[-3000:]
+  assert "notes" not in corpora.metrics("job")["by_source"]
+  status, log = run("job", "past", 8)
+  assert status == 1
+  assert "mix.stages.2: state has '(absent)', config has packages 3, st" in log
+  assert "1 difference (fields" in log
+  status, log = run("job", "2", 8)
+  assert status == 0, log[-3000:]
+  assert "resumed at step 4\n" in log
+  status, log = run("whole", "2", 8)
+  assert status == 0, log[-3000:]
+  # Batch for batch the job that had both stages from the start.
+  assert [line["step"] for line in corpora.hashes("job")] == [*range(8)]
+  assert corpora.hashes("job") == corpora.hashes("whole")
+  assert corpora.metrics("job")["by_source"]["notes"]["rows"] > 0
