@@ -31,7 +31,7 @@ def test_every_python_block_of_the_readme_runs(
     next(b for b in blocks if needle in b)
     for needle in ("make_iterator", "InputSave", "get_config", "MapDataset")
   )
-  assert len(blocks) == 6
+  assert len(blocks) == 7
   names: dict = {}
   exec(get_config, names)
   config = ml_collections.ConfigDict(names["get_config"]())
@@ -86,3 +86,21 @@ def test_the_readmes_mix_and_array_records_make_batches(
   assert np.mean(before == 1) == pytest.approx(0.7, abs=0.02)
   after = [pipe.batch(200_000 + i)["source_id"] for i in range(50)]
   assert np.mean(np.concatenate(after) == 2) == pytest.approx(0.2, abs=0.02)
+
+
+def test_the_readmes_buckets_make_batches(
+  blocks, stdlib_store, tmp_path, monkeypatch
+):
+  (tmp_path / "data").mkdir()
+  for name in ("web", "code"):
+    (tmp_path / "data" / name).symlink_to(stdlib_store)
+  monkeypatch.chdir(tmp_path)
+  names: dict = {}
+  exec(next(block for block in blocks if '"buckets"' in block), names)
+  # Less than the corpus is for, so that each bucket fills a batch.
+  names["data"]["buckets"]["tokens_per_batch"] = 4_096
+  names["data"]["remainder"] = "pad"
+  pipe = pipeline.build(names["data"])
+  assert pipe.batch(0)["tokens"].shape == (8, 512)
+  shapes = {pipe.batch(2_000 + i)["tokens"].shape for i in range(20)}
+  assert shapes == {(8, 512), (4, 1_024), (2, 2_048)}
