@@ -44,13 +44,29 @@ class BucketMix:
     }
 
   def intended(self, step: int) -> dict[str, float]:
-    """Returns the share of each source in the stage of a step."""
+    """Returns shares by weight at a step, of sources that have samples left.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    end = self._lanes.num_steps
+    if step < 0 or (end is not None and step >= end):
+      raise IndexError(
+        f"step must be in 0 .. {'' if end is None else end - 1}, got {step}."
+        " Ask for a step of the run."
+      )
     weights = max(
       (stage for stage in self.stages if stage[0] <= step),
       key=lambda stage: stage[0],
     )[1]
-    whole = sum(weights.values(), fractions.Fraction(0))
-    return {n: float(weights.get(n, 0) / whole) for n in self._samples}
+    left = {name: weights.get(name, 0) for name in self._samples}
+    if end is not None:
+      given = self._lanes.consumed(step).sum(axis=1)
+      ended = given == self._lanes.consumed(end).sum(axis=1)
+      for name, has_ended in zip(self._lanes.datasets, ended, strict=True):
+        left[name] = 0 if has_ended else left[name]
+    whole = sum(left.values(), fractions.Fraction(0))
+    return {name: float(own / whole) for name, own in left.items()}
 
   def unserved(self, num_steps: int) -> list[str]:
     """Returns one sentence for each source that a run would hardly see.

@@ -146,6 +146,19 @@ def test_datasets_share_real_tokens_and_accounts_count_them(
     assert again.accounts.at(step) == pipe.accounts.at(step)
 
 
+def test_a_dataset_that_has_ended_is_not_intended(text):
+  changes = {"mix__weights": {"code": 3, "notes": 1}}
+  pipe = pipeline.build(conftest.changed(text, **changes))
+  of_step = [pipe.bucket_of(step)[0] for step in range(pipe.num_steps)]
+  last = len(of_step) - of_step[::-1].index("code")
+  assert 0 < last < pipe.num_steps
+  assert pipe.mix.intended(last - 1) == {"code": 0.75, "notes": 0.25}
+  assert pipe.mix.intended(last) == {"code": 0, "notes": 1}
+  for step in (-1, pipe.num_steps):
+    with pytest.raises(IndexError, match=f"got {step}"):
+      pipe.mix.intended(step)
+
+
 def test_the_summary_tells_padding_stages_and_what_repeats(text, caplog):
   stages = [(0, {"8": 1, "16": 1}), (40, {"32": 1, "64": 1})]
   changes = {"epochs": None, "remainder": "pad", "buckets__stages": stages}
