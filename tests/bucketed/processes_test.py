@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from chomp_data import pipeline
+from tests.bucketed import conftest
 from tests.loading import sharding_test
 
 STEPS = 12
@@ -33,11 +34,25 @@ def test_global_batches_are_the_same_and_in_step_for_any_processes(
   sharding_test.check(data, steps, 0, STEPS)
 
 
-def test_arrays_of_every_size_are_in_step_over_two_processes(
+def test_arrays_are_in_step_over_four_processes_and_go_on_over_two(
   pictures, tmp_path
 ):
-  steps = sharding_test.run(pictures, "interleaved", 2, tmp_path)
-  sharding_test.check(pictures, steps, 0, pipeline.build(pictures).num_steps)
+  pictures = conftest.changed(
+    pictures, remainder="pad", buckets__batch_sizes={"8x8": 16}
+  )
+  directory = str(tmp_path / "checkpoints")
+  extra = {"directory": directory, "stop_at": 4}
+  first = sharding_test.run(pictures, "contiguous", 4, tmp_path, **extra)
+  sharding_test.check(pictures, first, 0, 4)
+  rest = sharding_test.run(
+    {**pictures, "worker_count": 1},
+    "interleaved",
+    2,
+    tmp_path,
+    directory=directory,
+    restore=True,
+  )
+  sharding_test.check(pictures, rest, 4, pipeline.build(pictures).num_steps)
 
 
 def test_a_checkpoint_restores_on_other_processes_and_workers(text, tmp_path):
