@@ -38,8 +38,7 @@ import corpora
 import jax
 import numpy as np
 import pyarrow as pa
-import rich.console
-import rich.table
+import tables
 
 import chomp_data
 from chomp_data import pipeline
@@ -416,27 +415,14 @@ def main(argv: Sequence[str]) -> None:
     "padding": padding,
     "shares": shares,
   }
-  unknown = set(_PARTS.value) - set(parts)
-  if unknown:
-    raise app.UsageError(
-      f"--parts must be some of {', '.join(parts)}, got"
-      f" {', '.join(sorted(unknown))}."
-    )
-  blocks = []
   with tempfile.TemporaryDirectory() as temporary:
     directory = pathlib.Path(_DIRECTORY.value or temporary)
     directory.mkdir(parents=True, exist_ok=True)
-    for name in _PARTS.value:
-      head, *lines = parts[name](directory)
-      table = rich.table.Table(*head, title=name)
-      for line in lines:
-        table.add_row(*line)
-      rich.console.Console(width=120).print(table)
-      rows = [head, ["---"] * len(head), *lines]
-      text_of = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-      blocks.append(f"{name}\n\n{text_of}\n")
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
+    named = {
+      name: lambda name=name, part=part: (name, part(directory))
+      for name, part in parts.items()
+    }
+    tables.run_parts(named, _PARTS.value, _OUTPUT.value)
 
 
 if __name__ == "__main__":

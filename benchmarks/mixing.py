@@ -41,8 +41,7 @@ from absl import flags
 import corpora
 import grain
 import numpy as np
-import rich.console
-import rich.table
+import tables
 
 from chomp_data import pipeline
 from chomp_data import sources
@@ -70,9 +69,6 @@ _ROWS: dict[str, dict[str, Any]] = {
   "sequential, block": {"kind": "sequential"},
   "bin ffd, block": {"kind": "bin"},
 }
-
-# Title, then the lines, the head first.
-Table = tuple[str, list[list[str]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +141,7 @@ class RepeatedLengths(corpora.LengthsStore):
       yield first * self.PERIOD, np.tile(lengths, times)
 
 
-def deviation(setting: Setting) -> Table:
+def deviation(setting: Setting) -> tables.Table:
   """Compares mixes by the tokens of their sources at every position."""
   rng = np.random.default_rng(0)
   means = np.asarray(list(_LENGTHS.values()))
@@ -248,7 +244,7 @@ def _mixture(
   )
 
 
-def planning(setting: Setting, directory: pathlib.Path) -> Table:
+def planning(setting: Setting, directory: pathlib.Path) -> tables.Table:
   """Plans global batches of many sources."""
   lines = [
     [
@@ -303,7 +299,7 @@ def _seconds(call: Callable[[np.ndarray], Any], rows: np.ndarray) -> float:
   return time.perf_counter() - began
 
 
-def memory(setting: Setting, directory: pathlib.Path) -> Table:
+def memory(setting: Setting, directory: pathlib.Path) -> tables.Table:
   """Measures what a mix keeps, before and after plans."""
   lines = [
     [
@@ -349,7 +345,7 @@ def memory(setting: Setting, directory: pathlib.Path) -> Table:
   return f"memory: 8 sources, plans of {_PLANNED:,} rows", lines
 
 
-def loading(setting: Setting, directory: pathlib.Path) -> Table:
+def loading(setting: Setting, directory: pathlib.Path) -> tables.Table:
   """Reads mixes, raw gathers in between."""
   lines = [
     [
@@ -438,7 +434,7 @@ def throughput(
   ]
 
 
-def processes(setting: Setting, directory: pathlib.Path) -> Table:
+def processes(setting: Setting, directory: pathlib.Path) -> tables.Table:
   """Shares rows of a fixed turn of four sources over four processes."""
   lines = [["order of a batch", "rows of a process", "least", "most"]]
   names = [f"s{i}" for i in range(4)]
@@ -505,31 +501,14 @@ def main(argv: Sequence[str]) -> None:
   with tempfile.TemporaryDirectory() as temporary:
     directory = pathlib.Path(_DIRECTORY.value or temporary)
     directory.mkdir(parents=True, exist_ok=True)
-    parts: dict[str, Callable[[], Table]] = {
+    parts: dict[str, Callable[[], tables.Table]] = {
       "deviation": lambda: deviation(setting),
       "planning": lambda: planning(setting, directory),
       "memory": lambda: memory(setting, directory),
       "loading": lambda: loading(setting, directory),
       "processes": lambda: processes(setting, directory),
     }
-    unknown = set(_PARTS.value) - set(parts)
-    if unknown:
-      raise app.UsageError(
-        f"--parts must be some of {', '.join(parts)}, got"
-        f" {', '.join(sorted(unknown))}."
-      )
-    blocks = []
-    for name in _PARTS.value:
-      title, (head, *lines) = parts[name]()
-      table = rich.table.Table(*head, title=title)
-      for line in lines:
-        table.add_row(*line)
-      rich.console.Console(width=150).print(table)
-      rows = [head, ["---"] * len(head), *lines]
-      text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-      blocks.append(f"{title}\n\n{text}\n")
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
+    tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
 
 
 if __name__ == "__main__":

@@ -41,8 +41,7 @@ from absl import app
 from absl import flags
 import corpora
 import numpy as np
-import rich.console
-import rich.table
+import tables
 
 from chomp_data import pipeline
 from chomp_data import sources
@@ -75,9 +74,6 @@ _ROWS: dict[str, dict[str, Any]] = {
   "bin ffd, block": {"kind": "bin"},
   "bin exact, block": {"kind": "bin", "packing_algorithm": "exact"},
 }
-
-# Title, then the lines, the head first.
-Table = tuple[str, list[list[str]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +116,7 @@ def config(store: pathlib.Path, kind: str, batch_size: int) -> dict[str, Any]:
   }
 
 
-def utilisation(setting: Setting) -> Table:
+def utilisation(setting: Setting) -> tables.Table:
   """Packs windows of drawn lengths."""
   lines = [
     [
@@ -171,7 +167,7 @@ def pack(lengths: np.ndarray, seq_len: int, algorithm: str) -> packing.Rows:
   return packing.rows_of_bins(pieces, bins, rows)
 
 
-def planning(setting: Setting, directory: pathlib.Path) -> Table:
+def planning(setting: Setting, directory: pathlib.Path) -> tables.Table:
   """Builds what random access needs, and plans."""
   most = setting.planned[-1]
   lines = [
@@ -255,7 +251,7 @@ def _plan_times(rows: sources.ShuffledSource) -> list[float]:
   return times[2:]
 
 
-def loading(corpus: pathlib.Path) -> Table:
+def loading(corpus: pathlib.Path) -> tables.Table:
   """Reads an epoch of each kind of rows, raw gathers in between."""
   lines = [
     [
@@ -324,7 +320,7 @@ def throughput(
   ]
 
 
-def starts(corpus: pathlib.Path, setting: Setting) -> Table:
+def starts(corpus: pathlib.Path, setting: Setting) -> tables.Table:
   """Times first batches of fresh processes, and resumes."""
   lines = [["rows", "what", "median ms", "low .. high"]]
   for kind in setting.started:
@@ -374,7 +370,7 @@ def resumes(
   return times
 
 
-def memory(corpus: pathlib.Path, setting: Setting) -> Table:
+def memory(corpus: pathlib.Path, setting: Setting) -> tables.Table:
   """Returns anonymous memory with some documents, and with ten times more."""
   lines = [["rows", "documents", "tokens", "anonymous MiB"]]
   many = corpus.with_name("corpus_many")
@@ -447,31 +443,14 @@ def main(argv: Sequence[str]) -> None:
     corpus = directory / "corpus"
     if not corpus.exists():
       corpora.make_corpus(corpus, setting.corpus)
-    parts: dict[str, Callable[[], Table]] = {
+    parts: dict[str, Callable[[], tables.Table]] = {
       "utilisation": lambda: utilisation(setting),
       "planning": lambda: planning(setting, directory),
       "loading": lambda: loading(corpus),
       "starts": lambda: starts(corpus, setting),
       "memory": lambda: memory(corpus, setting),
     }
-    unknown = set(_PARTS.value) - set(parts)
-    if unknown:
-      raise app.UsageError(
-        f"--parts must be some of {', '.join(parts)}, got"
-        f" {', '.join(sorted(unknown))}."
-      )
-    blocks = []
-    for name in _PARTS.value:
-      title, (head, *lines) = parts[name]()
-      table = rich.table.Table(*head, title=title)
-      for line in lines:
-        table.add_row(*line)
-      rich.console.Console(width=150).print(table)
-      rows = [head, ["---"] * len(head), *lines]
-      text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-      blocks.append(f"{title}\n\n{text}\n")
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
+    tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
 
 
 if __name__ == "__main__":

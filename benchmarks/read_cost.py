@@ -38,8 +38,7 @@ from absl import app
 from absl import flags
 import corpora
 import numpy as np
-import rich.console
-import rich.table
+import tables
 
 from chomp_data import pipeline
 from chomp_data import stores as stores_lib
@@ -507,22 +506,15 @@ def main(argv: Sequence[str]) -> None:
     by_arm = arms(paths, setting)
     by_prefetch = prefetches(paths)
     by_epoch = epochs(paths, setting)
-  tables = [
-    arms_table(by_arm, setting),
-    prefetch_table(by_prefetch),
-    epochs_table(by_epoch),
+  blocks = [
+    tables.show(table)
+    for table in (
+      arms_table(by_arm, setting),
+      prefetch_table(by_prefetch),
+      epochs_table(by_epoch),
+    )
   ]
-  for title, (head, *lines) in tables:
-    table = rich.table.Table(*head, title=title)
-    for line in lines:
-      table.add_row(*line)
-    rich.console.Console(width=150).print(table)
   if _OUTPUT.value:
-    blocks = []
-    for title, (head, *lines) in tables:
-      rows = [head, ["---"] * len(head), *lines]
-      text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-      blocks.append(f"{title}\n\n{text}\n")
     pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
   if _PLOT.value:
     plot(_PLOT.value, by_arm, by_prefetch, by_epoch, setting)

@@ -27,6 +27,7 @@ from chomp_data.bucketed import pipeline as bucket_pipeline
 from chomp_data.loading import accounts as accounts_lib
 from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
+from chomp_data.loading import run as run_lib
 from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
@@ -45,7 +46,7 @@ FINGERPRINT_SCHEMA = 1
 _MAX_INT32 = 2**31 - 1
 
 
-class Pipeline:
+class Pipeline(run_lib.Run):
   """A run's whole input: a pure function of the step."""
 
   def __init__(self, run: options_lib.RunOptions):
@@ -184,12 +185,6 @@ class Pipeline:
     """Returns a fixed small (t, s) grid of each source's own documents."""
     return {name: source.validation() for name, source in self.sources.items()}
 
-  def fingerprint_with(
-    self, operations: Sequence[grain.transforms.Map]
-  ) -> dict[str, Any]:
-    """Returns the fingerprint with more transforms; see `state`."""
-    return state.with_operations(self.fingerprint, operations)
-
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.
 
@@ -269,31 +264,6 @@ class Pipeline:
       rows,
       state.digest(fingerprint or self.fingerprint)[:16],
       group_steps,
-    )
-
-  def data_loader(
-    self,
-    rows: np.ndarray | None = None,
-    *,
-    operations: Sequence[grain.transforms.Map] = (),
-    worker_count: int | None = None,
-  ) -> grain.DataLoader:
-    """Returns a plain `grain.DataLoader` of process-local host batches.
-
-    Args:
-      rows: As in `batch_source`.
-      operations: More transforms over batches, after the config's.
-      worker_count: Child processes, or None for the config's.
-    """
-    from chomp_data.loading import feed  # jax only where devices are fed
-
-    return feed.data_loader(
-      self.batch_source(rows, self.fingerprint_with(operations)),
-      seed=self.options.seed,
-      operations=[*self.operations(), *operations],
-      worker_count=(
-        self.options.worker_count if worker_count is None else worker_count
-      ),
     )
 
   def describe(self) -> str:

@@ -7,14 +7,13 @@ which of a bucket's rows it holds follows from the sharding.
 from collections.abc import Mapping
 from typing import Any
 
-from absl import logging
 import numpy as np
 
 from chomp_data.bucketed import plan as plan_lib
 from chomp_data.loading import workers
 
 
-class BucketBatches:
+class BucketBatches(workers.SentToWorkers):
   """A Grain source whose record `step` is this process's part of the batch."""
 
   def __init__(
@@ -51,16 +50,10 @@ class BucketBatches:
   def __repr__(self) -> str:
     return f"BucketBatches({self._fingerprint})"
 
-  def __getstate__(self) -> dict[str, Any]:
+  def arguments(self) -> dict[str, Any]:
+    """Returns what its constructor takes; see `SentToWorkers`."""
     return {
       "plan": self._plan,
       "rows": self._rows,
       "fingerprint": self._fingerprint,
-      "verbosity": logging.get_verbosity(),
     }
-
-  def __setstate__(self, state: dict[str, Any]) -> None:
-    logging.set_verbosity(state.pop("verbosity"))
-    logging.use_absl_handler()
-    self.__init__(**state)
-    workers.end_with_parent()

@@ -8,7 +8,6 @@
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import functools
 import pickle
 from typing import Any
@@ -27,6 +26,7 @@ from chomp_data.bucketed import plan as plan_lib
 from chomp_data.bucketed import sections
 from chomp_data.bucketed import summary
 from chomp_data.loading import reads as reads_lib
+from chomp_data.loading import run as run_lib
 from chomp_data.loading import state
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
@@ -38,7 +38,7 @@ from chomp_data.transforms import masks
 FINGERPRINT_SCHEMA = 1
 
 
-class BucketPipeline:
+class BucketPipeline(run_lib.Run):
   """The input of a bucketed run.
 
   Attributes:
@@ -132,12 +132,6 @@ class BucketPipeline:
       },
     }
 
-  def fingerprint_with(
-    self, operations: Sequence[grain.transforms.Map]
-  ) -> dict[str, Any]:
-    """Returns the fingerprint of the run with more transforms."""
-    return state.with_operations(self.fingerprint, operations)
-
   def bucket_of(self, step: int) -> tuple[str, str]:
     """Returns the dataset and the bucket of a step, by name.
 
@@ -191,31 +185,6 @@ class BucketPipeline:
     plan = pickle.loads(pickle.dumps(self._plan))
     digest = state.digest(fingerprint or self.fingerprint)[:16]
     return batches.BucketBatches(plan, rows, digest)
-
-  def data_loader(
-    self,
-    rows: Mapping[str, np.ndarray] | None = None,
-    *,
-    operations: Sequence[grain.transforms.Map] = (),
-    worker_count: int | None = None,
-  ) -> grain.DataLoader:
-    """Returns a plain `grain.DataLoader` of process-local host batches.
-
-    Args:
-      rows: As in `batch_source`.
-      operations: More transforms over batches, after the config's.
-      worker_count: Child processes, or None for the config's.
-    """
-    from chomp_data.loading import feed  # jax only where devices are fed
-
-    return feed.data_loader(
-      self.batch_source(rows, self.fingerprint_with(operations)),
-      seed=self.options.seed,
-      operations=[*self.operations(), *operations],
-      worker_count=(
-        self.options.worker_count if worker_count is None else worker_count
-      ),
-    )
 
   def example(self, dataset: int, bucket: int) -> dict[str, np.ndarray] | None:
     """Returns the fields of one sample of a group, or None where it is empty.

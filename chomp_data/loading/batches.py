@@ -135,7 +135,7 @@ class _Group:
   spans: spans_lib.Spans
 
 
-class BatchSource:
+class BatchSource(workers.SentToWorkers):
   """A Grain source whose record `step` is this process's part of the batch.
 
   Steps are planned in groups that follow the windows of the shuffle, wherever
@@ -199,22 +199,14 @@ class BatchSource:
   def __repr__(self) -> str:
     return f"BatchSource({self._fingerprint})"
 
-  def __getstate__(self) -> dict[str, Any]:
+  def arguments(self) -> dict[str, Any]:
+    """Returns what its constructor takes; see `SentToWorkers`."""
     return {
       "plan": self._plan,
       "rows": self._rows,
       "fingerprint": self._fingerprint,
       "group_steps": self._group_steps,
-      "verbosity": logging.get_verbosity(),
     }
-
-  def __setstate__(self, state: dict[str, Any]) -> None:
-    # A worker tells what it reads where its parent would.
-    logging.set_verbosity(state.pop("verbosity"))
-    logging.use_absl_handler()
-    self.__init__(**state)
-    # Grain sends the source to its workers by pickling it.
-    workers.end_with_parent()
 
   def _read(self, step: int) -> None:
     """Reads a step, and those that the last two steps say will follow.

@@ -9,6 +9,30 @@ import multiprocessing
 from multiprocessing import connection
 import os
 import threading
+from typing import Any
+
+from absl import logging
+
+
+class SentToWorkers:
+  """A Grain source that workers make anew from its arguments.
+
+  Grain sends a source to its workers by pickling it. There it tells what it
+  reads where its parent would, and the worker ends with its parent.
+  """
+
+  def arguments(self) -> dict[str, Any]:
+    """Returns what its constructor takes, by name."""
+    raise NotImplementedError
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {**self.arguments(), "verbosity": logging.get_verbosity()}
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    logging.set_verbosity(state.pop("verbosity"))
+    logging.use_absl_handler()
+    self.__init__(**state)
+    end_with_parent()
 
 
 @functools.cache
