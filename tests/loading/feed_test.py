@@ -1,5 +1,6 @@
 """The loader: one stream of batches, however it is read."""
 
+import gc
 import json
 import multiprocessing
 import os
@@ -8,6 +9,7 @@ import signal as signals
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import grain
@@ -346,3 +348,60 @@ def test_a_stopped_worker_is_an_error_after_the_timeout(data):
         next(it)
     assert time.monotonic() - began < 30
   assert not [p for p in workers if p.is_alive()]
+
+
+def test_a_process_that_leaves_its_iterator_open_ends_cleanly(data):
+  """A thread inside JAX while the interpreter goes would abort it."""
+  program = textwrap.dedent("""
+    import json
+    import sys
+
+    import grain
+    import jax.numpy as jnp
+
+    from chomp_data import pipeline
+
+    class Busy(grain.transforms.Map):
+      def map(self, batch):
+        x = jnp.ones((700, 700))
+        for _ in range(3):
+          x = (x @ x) / 700
+        x.block_until_ready()
+        return batch
+
+    data = json.loads(sys.argv[1])
+    batches = pipeline.make_iterator(data, operations=[Busy()])
+    for step, batch in enumerate(batches):
+      if step == 2:
+        break
+    print("done", flush=True)
+  """)
+  endless = {**data, "epochs": None, "prefetch": 1_000}
+  ran = subprocess.run(
+    [sys.executable, "-c", program, json.dumps(endless)],
+    env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    capture_output=True,
+    text=True,
+  )
+  assert ran.stdout == "done\n"
+  assert ran.returncode == 0, ran.stderr
+
+
+def test_an_iterator_that_is_dropped_takes_its_thread_and_workers_with_it(data):
+  def threads():
+    return {t for t in threading.enumerate() if t.name == "chomp_data"}
+
+  before = threads()
+  iterator = pipeline.make_iterator({**data, "worker_count": 1})
+  next(iterator)
+  started = threads() - before
+  children = set(multiprocessing.active_children())
+  assert len(started) == 1
+  assert children
+  del iterator
+  gc.collect()
+  deadline = time.monotonic() + 10
+  while any(t.is_alive() for t in started) and time.monotonic() < deadline:
+    time.sleep(0.05)
+  assert not any(t.is_alive() for t in started)
+  assert not children & set(multiprocessing.active_children())
