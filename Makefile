@@ -50,7 +50,8 @@ data/packages/manifest.json: | $(BIN)/.train
 
 data/notes/manifest.json: | $(BIN)/.train
 	$(BIN)/python tools/prepare.py --output=data/notes --tokenizer=byte \
-	  --workers=2 --input='$(VENV)/lib/*/site-packages/**/LICENSE*' \
+	  --workers=2 --exclude='*/tests/*' --exclude='*/test/*' \
+	  --input='$(VENV)/lib/*/site-packages/**/LICENSE*' \
 	  --input='$(VENV)/lib/*/site-packages/**/METADATA' \
 	  --input='$(VENV)/lib/*/site-packages/**/*.txt' \
 	  --input='$(VENV)/lib/*/site-packages/**/*.md'

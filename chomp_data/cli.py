@@ -3,11 +3,18 @@
 from collections.abc import Callable
 from collections.abc import Sequence
 import os
+import pathlib
 import sys
 from typing import Any
 
 from absl import app
 from absl import flags
+from absl import logging
+
+import chomp_data
+
+# A flag that is defined here is one of the tool that asks for it, in --help.
+flags.disclaim_key_flags()
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
@@ -22,11 +29,43 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     sys.exit("interrupted; the same command goes on where it was")
 
 
-def config(holder: flags.FlagHolder) -> Any:
+def define_dataset_mix() -> flags.FlagHolder:
+  """Defines the flag --dataset_mix; `config` takes it."""
+  return flags.DEFINE_string(
+    "dataset_mix",
+    None,
+    "Sources in one line, 'pathA:0.9 alias=pathB:0.1', in place of the"
+    " config's weights and stages; sets --config.data.dataset_mix.",
+  )
+
+
+def log_own_messages(tool: str) -> None:
+  """Shows this project's messages, and of libraries warnings only.
+
+  Args:
+    tool: The tool's `__file__`; messages of its directory are shown too.
+  """
+  logging.set_verbosity(logging.INFO)
+  own = [
+    pathlib.Path(file).resolve().parent for file in (chomp_data.__file__, tool)
+  ]
+
+  def shown(entry) -> bool:
+    path = pathlib.Path(entry.pathname).resolve()
+    return entry.levelno >= 30 or any(path.is_relative_to(p) for p in own)
+
+  logging.get_absl_handler().addFilter(shown)
+
+
+def config(
+  holder: flags.FlagHolder, dataset_mix: flags.FlagHolder | None = None
+) -> Any:
   """Returns the config that a flag names.
 
   Args:
     holder: From `config_flags.DEFINE_config_file`.
+    dataset_mix: From `define_dataset_mix`; set, it is `data.dataset_mix` of
+      the config.
 
   Raises:
     UsageError: If the flag is missing.
@@ -43,6 +82,11 @@ def config(holder: flags.FlagHolder) -> Any:
     )
   if value is None:
     raise app.UsageError(f"--{holder.name} must name a config file.")
+  mix = None if dataset_mix is None else dataset_mix.value
+  # A config without data is an error of whoever reads it.
+  if mix is not None and value.get("data") is not None:
+    with value.unlocked():
+      value.data.dataset_mix = mix
   return value
 
 

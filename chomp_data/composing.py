@@ -8,7 +8,8 @@ from chomp_data import options as options_lib
 from chomp_data import schema
 from chomp_data import sources as sources_lib
 from chomp_data import stores
-from chomp_data.sources import mixture
+from chomp_data.sources import mix_options
+from chomp_data.sources import opening
 
 # The source of each kind of options.
 _SOURCES: dict[type, Callable[..., sources_lib.RowSource]] = {
@@ -36,16 +37,16 @@ def row_sources(
 
   Raises:
     ConfigError: If options do not fit the stores.
-    StoreError: If a store cannot be opened.
+    StoreError: If stores cannot be opened; one line names each.
   """
-  problems: list[str] = []
+  opened = opening.Opening()
   out: dict[str, sources_lib.ShuffledSource] = {}
   # Each takes room for one window, in the order in which they join: a source
   # that is added later never narrows the windows of those before it.
   room = options.shuffle_cache_bytes
   for name in joining:
     path = f"{options_lib.PATH}.sources.{name}"
-    try:
+    with opened.source(path):
       own = out[name] = sources_lib.ShuffledSource(
         _row_source(name, sources[name], options),
         sources[name].shuffle,
@@ -53,13 +54,9 @@ def row_sources(
         cache_bytes=max(room, 0),
         path=f"{path}.shuffle",
       )
-    except schema.ConfigError as error:
-      problems += error.problems
-      continue
-    if own.windows is not None:
-      room -= own.windows.window_bytes
-  if problems:
-    raise schema.ConfigError(problems)
+      if own.windows is not None:
+        room -= own.windows.window_bytes
+  opened.check()
   # What is left keeps more windows, which changes no order.
   blocks = [own for own in out.values() if own.windows is not None]
   for own in blocks:
@@ -78,12 +75,12 @@ def run_rows(
 
   Raises:
     ConfigError: If options do not fit the stores.
-    StoreError: If a store cannot be opened.
+    StoreError: If stores cannot be opened; one line names each.
   """
   names = list(run.sources)
   if run.mix is not None:
     weights = {name: own.weight for name, own in run.sources.items()}
-    names = mixture.in_order_of_joining(
+    names = mix_options.in_order_of_joining(
       run.sources, run.mix.all_stages(weights)
     )
   ordered = row_sources(run.data, run.sources, names)

@@ -61,7 +61,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.buckets.tokens_per_batch = 4_096  # over all processes
   config.data.buckets.assign = "powers_of_two"  # or 'least_waste'
   config.data.buckets.stages = (  # (from step, weights): others from there on
-    (0, (("64", 0.4), ("128", 0.3), ("256", 0.3))),
+    (0, (("64", 0.1), ("128", 0.2), ("256", 0.3), ("512", 0.4))),
     (60, (("128", 0.1), ("256", 0.2), ("512", 0.3), ("1024", 0.4))),
   )
 
@@ -74,7 +74,6 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.mix.weights = (("notes", 0.4), ("stdlib", 0.6))
   config.data.mix.stages = config_dict.placeholder(tuple)
   config.data.mix.exhaustion = "drop"
-  config.data.mix.resume_state = config_dict.placeholder(dict)
 
   config.model = ml_collections.ConfigDict()
   config.model.d_model = 128

@@ -73,7 +73,6 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.mix.weights = (("digits", 0.7), ("plots", 0.3))
   config.data.mix.stages = config_dict.placeholder(tuple)
   config.data.mix.exhaustion = "drop"
-  config.data.mix.resume_state = config_dict.placeholder(dict)
 
   config.model = ml_collections.ConfigDict()
   config.model.widths = (32, 64, 128)  # channels
@@ -85,6 +84,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.train = ml_collections.ConfigDict()
   config.train.num_steps = 800
   config.train.log_every_steps = 100
+  config.train.checkpoint_every_steps = 100
 
   if arg == "runlocal":
     config.data.global_batch_size = 4

@@ -6,7 +6,8 @@
 
 Each batch is of one dataset and one size, so the step is compiled once for
 each size, and a mean over pixels lets one model read all of them. A checkpoint
-holds model, optimizer and input: run it again, and it goes on.
+holds model, optimizer and input: run it again, and it goes on, also where it
+was killed.
 """
 
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from typing import Any
 
 from absl import app
 from absl import flags
+from absl import logging
 from flax import nnx
 import jax
 import jax.numpy as jnp
@@ -40,6 +42,7 @@ _SECTIONS = ("data", "model", "optimizer", "train")
 
 _CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Where checkpoints go.")
+_DATASET_MIX = cli.define_dataset_mix()
 
 
 def _channels(value: Any) -> tuple[int, ...]:
@@ -81,12 +84,14 @@ class TrainOptions:
   Attributes:
     num_steps: Steps of the run, or None for all steps of the input.
     log_every_steps: Steps between progress lines.
+    checkpoint_every_steps: Steps between checkpoints; the last step has one.
   """
 
   num_steps: int | None = schema.option(
     None, schema.optional(schema.integer(1))
   )
   log_every_steps: int = schema.option(100, schema.integer(1))
+  checkpoint_every_steps: int = schema.option(100, schema.integer(1))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -119,11 +124,13 @@ def read(config: Any) -> RunOptions:
     ConfigError: If fields are wrong; all of them are listed.
     StoreError: If a store cannot be opened.
   """
-  problems, pipe, parts = [], None, {}
+  problems, pipe, parts, unopened = [], None, {}, None
   try:
     pipe = chomp_data.build(config.get("data"))
   except schema.ConfigError as error:
     problems += error.problems
+  except stores.StoreError as error:
+    unopened = error
   sections = config.to_dict()
   problems += [
     schema.unknown_key("config", str(name), _SECTIONS)
@@ -151,6 +158,10 @@ def read(config: Any) -> RunOptions:
     problems += found
   if pipe is not None and not problems:
     problems += _field_problems(pipe) + _step_problems(pipe, parts["train"])
+  if unopened is not None:
+    if not problems:
+      raise unopened
+    problems += str(unopened).splitlines()
   if problems or pipe is None:
     raise schema.ConfigError(problems)
   num_steps = parts["train"].num_steps or pipe.num_steps
@@ -303,7 +314,7 @@ def train(options: RunOptions, workdir: pathlib.Path) -> None:
     StateError: If the checkpoint is of another input.
   """
   pipe, total = options.pipe, options.num_steps
-  print(pipe.describe())
+  logging.info("%s", pipe.describe())
   trainer = Trainer(options.model, options.optimizer.learning_rate)
   manager = ocp.CheckpointManager(
     workdir.resolve() / "checkpoints",
@@ -312,9 +323,11 @@ def train(options: RunOptions, workdir: pathlib.Path) -> None:
   with chomp_data.make_iterator(pipe, trainer.batch_sharding) as it, manager:
     if manager.latest_step() is not None:
       _restore(manager, it, trainer, options.model)
-      print(f"resumed at step {it.step}")
+      logging.info("resumed at step %d", it.step)
     sums: dict[str, list[float]] = {}
-    for step in tqdm.trange(it.step, total, disable=None):
+    # disable=None: no bar where stderr is not a terminal.
+    bar = tqdm.trange(it.step, total, disable=None)
+    for step in bar:
       trainer.state, metrics = trainer.step(trainer.state, next(it))
       found = jax.device_get(metrics)
       _check_labels(options, step, found["labels"])
@@ -322,23 +335,40 @@ def train(options: RunOptions, workdir: pathlib.Path) -> None:
       for i, value in enumerate((1, found["loss"], found["right"])):
         own[i] += float(value)
       if (step + 1) % options.train.log_every_steps == 0 or step + 1 == total:
-        for name, (count, loss, right) in sorted(sums.items()):
-          print(
-            f"step {step + 1}: {name}: {int(count)} batches, loss"
-            f" {loss / count:.3f}, {right / count:.1%} right"
-          )
+        with bar.external_write_mode(sys.stderr):
+          for name, (count, loss, right) in sorted(sums.items()):
+            logging.info(
+              "step %d/%d: %s: %d batches, loss %.3f, %.1f%% right",
+              step + 1,
+              total,
+              name,
+              count,
+              loss / count,
+              right / count * 100,
+            )
         sums.clear()
-    if it.step not in manager.all_steps():
-      manager.save(
-        it.step,
-        args=ocp.args.Composite(
-          input=checkpoint.InputSave(it),
-          model=ocp.args.StandardSave(trainer.state),
-          options=ocp.args.JsonSave(_record(options.model)),
-        ),
-      )
-    print(f"histogram: {pipe.accounts.histogram(it.step)}")
-    print(f"compiled: {trainer.step._cache_size()} shapes")  # pyright: ignore
+      if (step + 1) % options.train.checkpoint_every_steps == 0:
+        _save(manager, it, trainer, options.model)
+    _save(manager, it, trainer, options.model)
+    logging.info("histogram: %s", pipe.accounts.histogram(it.step))
+    shapes = trainer.step._cache_size()  # pyright: ignore
+    logging.info("finished %d steps; %d shapes were compiled", it.step, shapes)
+
+
+def _save(
+  manager: ocp.CheckpointManager, it: Any, trainer: Trainer, model: ModelOptions
+) -> None:
+  """Starts to write a checkpoint, unless the step has one."""
+  if it.step in manager.all_steps():
+    return
+  manager.save(
+    it.step,
+    args=ocp.args.Composite(
+      input=checkpoint.InputSave(it),
+      model=ocp.args.StandardSave(trainer.state),
+      options=ocp.args.JsonSave(_record(model)),
+    ),
+  )
 
 
 def _record(model: ModelOptions) -> dict[str, Any]:
@@ -383,8 +413,10 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   if not _WORKDIR.value:
     raise app.UsageError("--config and --workdir must be given.")
+  config = cli.config(_CONFIG, _DATASET_MIX)
+  cli.log_own_messages(__file__)
   try:
-    train(read(cli.config(_CONFIG)), pathlib.Path(_WORKDIR.value))
+    train(read(config), pathlib.Path(_WORKDIR.value))
   except (
     schema.ConfigError,
     stores.StoreError,

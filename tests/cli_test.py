@@ -19,9 +19,13 @@ CONFIG = f"--config={ROOT}/configs/splice_multi.py:runlocal"
     ([CONFIG, "--config.data.seq_len=long"], "seq_len"),
     (
       [CONFIG, "--config.data.sources.stdlib.store=/no/store"],
-      "/no/store must be a directory",
+      "error: config.data.sources.stdlib.store: /no/store must be a directory",
     ),
     ([CONFIG, "surplus"], "surplus"),
+    (
+      [CONFIG, "--dataset_mix=data/a:0.9, data/b:0.1"],
+      "separated by spaces only",
+    ),
   ],
 )
 def test_a_bad_flag_is_an_error_without_a_traceback(

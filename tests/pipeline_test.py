@@ -134,6 +134,26 @@ def test_a_store_that_is_not_there_is_a_clear_error(config):
     pipeline.build(config)
 
 
+def test_all_stores_that_are_not_there_are_named_with_their_field(config):
+  data = config.to_dict()
+  rows = {"kind": "sequential"}
+  data["sources"] |= {
+    name: {"store": f"/no/{name}", "rows": rows} for name in ("a", "b")
+  }
+  with pytest.raises(stores.StoreError) as caught:
+    pipeline.build(data)
+  lines = sorted(str(caught.value).splitlines())
+  assert [line.partition(" must ")[0] for line in lines] == [
+    f"config.data.sources.{name}.store: /no/{name}" for name in ("a", "b")
+  ]
+  # With options that do not fit a store, they are in one error.
+  data["sources"]["text"]["rows"] |= {"doc_weights": {"none": 2.0}}
+  with pytest.raises(schema.ConfigError) as caught:
+    pipeline.build(data)
+  assert len(caught.value.problems) == 3
+  assert sum("/no/" in own for own in caught.value.problems) == 2
+
+
 def test_placeholders_are_optional_fields(config):
   config.epochs = config_dict.placeholder(int)
   config.sources.text.rows.content_length = config_dict.placeholder(int)

@@ -10,7 +10,7 @@ programs: always the canonical fields, whatever `config.data.batch_format`.
 
 Batches of buckets of sizes are shown as pictures: in the terminal, or with
 --output=step.png in a file, where rows of text in buckets of lengths are shown
-too, one pixel a position (green is trained on, grey is filler).
+too, in a legend's colours, one pixel wide a position.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,8 @@ _COUNT = flags.DEFINE_integer("count", 1, "How many steps are shown.", 1)
 _ROWS = flags.DEFINE_integer(
   "rows",
   None,
-  "Rows shown of each step; by default all in JSON, 4 in the terminal.",
+  "Rows shown of each step; by default all in JSON, 4 in the terminal, 64 in"
+  " a PNG file.",
   1,
 )
 _FORMAT = flags.DEFINE_enum(
@@ -58,10 +59,12 @@ _FORMAT = flags.DEFINE_enum(
 _PLAN_ONLY = flags.DEFINE_bool(
   "plan_only", False, "Leave the arrays out and read no token."
 )
+_DATASET_MIX = cli.define_dataset_mix()
 _OUTPUT = flags.DEFINE_string(
   "output", None, "A PNG file that the steps of buckets are drawn to."
 )
 
+_PNG_ROWS = 64
 _FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
 # Control characters of a document must not reach the terminal.
 _VISIBLE = {
@@ -80,8 +83,8 @@ def json_samples(
   Args:
     pipe: A run in buckets of sizes.
     step: The step.
-    plan_only: Whether to read no array: samples are then numbered within
-      their dataset and bucket.
+    plan_only: Whether to read no array: samples then have a `number` within
+      their dataset and bucket, in place of `sample_id`.
   """
   source, bucket = pipe.bucket_of(step)
   samples = pipe.samples(step)
@@ -92,8 +95,9 @@ def json_samples(
       "row": row,
       "source": None if sample < 0 else source,
       "bucket": bucket,
-      "number": sample,
     }
+    if plan_only:
+      record["number"] = sample
     for name, value in batch.items():
       if value.ndim == 1:
         record[name] = _json_number(value[row])
@@ -102,6 +106,8 @@ def json_samples(
         record[name] = {
           "dtype": str(value.dtype),
           "shape": list(value.shape[1:]),
+          "min": _json_number(own.min()) if own.size else None,
+          "max": _json_number(own.max()) if own.size else None,
           "mean": _json_number(own.mean()) if own.size else None,
         }
     yield record
@@ -115,7 +121,7 @@ def _json_number(value: Any) -> Any:
 def drawn(
   pipe: bucket_pipeline.BucketPipeline, step: int, num_rows: int
 ) -> np.ndarray:
-  """Returns a step of a bucketed run as a picture.
+  """Returns a step of a bucketed run as a picture, without its title.
 
   Args:
     pipe: The run.
@@ -145,6 +151,25 @@ def drawn(
   return pictures.grid([pictures.picture(own, size) for own in value], columns)
 
 
+def sheet(
+  pipe: bucket_pipeline.BucketPipeline, steps: range, num_rows: int
+) -> np.ndarray:
+  """Returns steps below each other, each with its title; a legend of text.
+
+  Args:
+    pipe: The run.
+    steps: The steps.
+    num_rows: Rows shown of each step, at most.
+  """
+  of_text = isinstance(pipe, bucket_pipeline.LengthPipeline)
+  parts = [pictures.legend()] if of_text else []
+  for step in steps:
+    source, bucket = pipe.bucket_of(step)
+    parts.append(pictures.title(f"step {step}: {source}, bucket {bucket}"))
+    parts.append(drawn(pipe, step, num_rows))
+  return pictures.stacked(parts)
+
+
 def _drawable(batch: dict[str, np.ndarray]) -> np.ndarray | None:
   """Returns the first field of more than a number a sample, or None."""
   return next((own for own in batch.values() if own.ndim > 1), None)
@@ -156,21 +181,33 @@ def print_pictures(
   step: int,
   num_rows: int,
 ) -> None:
-  """Prints a step of arrays for a person: its pictures, and their numbers."""
+  """Prints a step of arrays for a person.
+
+  Its pictures, where the console has colours, and a line for each: numbers,
+  and of arrays their dtype, shape, least and greatest value.
+  """
   source, bucket = pipe.bucket_of(step)
-  if _drawable(pipe.batch(step)) is not None:
+  # Without colours all blocks are the same.
+  if console.is_terminal and _drawable(pipe.batch(step)) is not None:
     shown = drawn(pipe, step, num_rows)
     console.print(pictures.half_blocks(shown, console.width))
   records = itertools.islice(json_samples(pipe, step), num_rows)
   for record in records:
-    numbers = {k: v for k, v in record.items() if not isinstance(v, dict)}
-    shown = " ".join(f"{name}={value}" for name, value in numbers.items())
+    shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
     console.print(shown, highlight=False, markup=False, soft_wrap=True)
   count = len(pipe.samples(step))
   console.print(
     f"step {step}: {count} samples of {source}, bucket {bucket}",
     highlight=False,
   )
+
+
+def _brief(value: Any) -> str:
+  """Returns a value of `json_samples` for a line of text."""
+  if not isinstance(value, dict):
+    return str(value)
+  shape = ", ".join(map(str, value["shape"]))
+  return f"{value['dtype']}[{shape}] {value['min']}..{value['max']}"
 
 
 def json_rows(
@@ -334,8 +371,7 @@ def _show(pipe: Any, steps: range) -> None:
           " them out: a picture is drawn."
         ]
       )
-    rows = _ROWS.value or 64
-    shown = pictures.stacked([drawn(pipe, step, rows) for step in steps])
+    shown = sheet(pipe, steps, _ROWS.value or _PNG_ROWS)
     pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
     print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
     return
@@ -366,7 +402,7 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   try:
-    pipe = pipeline.build(cli.config(_CONFIG).get("data"))
+    pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
     last = _STEP.value + _COUNT.value
     if pipe.num_steps is not None and last > pipe.num_steps:
       raise schema.ConfigError(

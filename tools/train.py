@@ -15,7 +15,6 @@ from collections.abc import Sequence
 import contextlib
 import json
 import math
-import pathlib
 import signal
 import sys
 import time
@@ -37,10 +36,12 @@ from chomp_data import cli
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import coverage
+from chomp_data.bucketed import pipeline as bucket_pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import reads
 from chomp_data.loading import state as state_lib
+from chomp_data.reference import by_bucket
 from chomp_data.reference import by_source
 from chomp_data.reference import options as options_lib
 from chomp_data.reference import progress
@@ -55,12 +56,7 @@ _WORKDIR = flags.DEFINE_string(
 _BATCH_HASHES = flags.DEFINE_string(
   "batch_hashes", None, "A file that gets one JSON line {step, sha256} a step."
 )
-_DATASET_MIX = flags.DEFINE_string(
-  "dataset_mix",
-  None,
-  "Sources in one line, 'pathA:0.9 alias=pathB:0.1', in place of the config's"
-  " weights and stages; sets --config.data.dataset_mix.",
-)
+_DATASET_MIX = cli.define_dataset_mix()
 _DISTRIBUTED = flags.DEFINE_bool(
   "distributed", False, "Several processes; addresses from the cluster."
 )
@@ -107,8 +103,12 @@ class Run:
     )
     self.documents = progress.DocumentLosses()
     self.by_source = by_source.SourceLog(self.pipe)
+    self.by_bucket: by_bucket.BucketLog | None = None
+    if isinstance(self.pipe, bucket_pipeline.BucketPipeline):
+      self.by_bucket = by_bucket.BucketLog(self.pipe)
     self.last_window: progress.Window | None = None
     self.last_sources: dict[str, dict[str, Any]] = {}
+    self.last_buckets: dict[str, dict[str, Any]] = {}
     self.stopped_by: signal.Signals | None = None
 
   def restore_or_init(self) -> training.TrainState:
@@ -181,18 +181,29 @@ class Run:
     first, compiled = self.input.step, time.perf_counter()
     shapes: set[tuple[int, ...]] = set()
     self.by_source.begin(first)
+    if self.by_bucket is not None:
+      self.by_bucket.begin(first)
     with _bar(first, total) as bar:
       while (step := self.input.step) < total:
         batch = next(self.input)
         if hashes is not None:
           _write_hash(hashes, step, batch)
+        began = time.perf_counter()
         state, metrics = self.trainer.step(state, batch)
         shape = batch["tokens"].shape
-        self._add(meter.add(step, metrics, math.prod(shape)))
         if shape not in shapes and shapes:
-          # Each bucket has one shape: its first batch compiles.
-          logging.info("step %d: the first batch of shape %s", step, shape)
+          # Each bucket has one shape, and its first batch compiles: the call
+          # returns when that is done, before the step is.
+          seconds = time.perf_counter() - began
+          meter.leave_out(seconds)
+          logging.info(
+            "step %d: the first batch of shape %s, compiled in %.1f s",
+            step,
+            shape,
+            seconds,
+          )
         shapes.add(shape)
+        self._add(meter.add(step, metrics, math.prod(shape)))
         step += 1
         bar.update()
         stop = stopping(step)
@@ -241,6 +252,8 @@ class Run:
     if self.last_window is not None:
       values |= report.progress_record(self.pipe, self.last_window, losses)
       values["by_source"] = self.last_sources
+      if self.last_buckets:
+        values["by_bucket"] = self.last_buckets
     report.write_json(self.workdir / "metrics.json", values)
     if losses:
       console.print("loss by document, latest steps", style="bold")
@@ -280,6 +293,8 @@ class Run:
   def _add(self, metrics) -> None:
     self.documents.add(metrics)
     self.by_source.add(metrics)
+    if self.by_bucket is not None:
+      self.by_bucket.add(metrics)
 
   def _log(self, step: int, window: progress.Window, bar: tqdm.tqdm) -> None:
     if not window.steps:
@@ -290,10 +305,16 @@ class Run:
     else:
       bar.set_postfix_str(str(window))
     self.last_sources = self.by_source.take(step)
-    if self.pipe.mix is not None and jax.process_index() == 0:
-      shown = "\n  ".join(by_source.lines(self.last_sources))
+    shown = []
+    if self.pipe.mix is not None:
+      shown += by_source.lines(self.last_sources)
+    if self.by_bucket is not None:
+      shown += self.by_bucket.stages(step)
+      self.last_buckets = self.by_bucket.take(step)
+      shown += by_bucket.lines(self.last_buckets)
+    if shown and jax.process_index() == 0:
       with bar.external_write_mode(sys.stderr):
-        logging.info("by source up to step %d:\n  %s", step, shown)
+        logging.info("by source up to step %d:\n  %s", step, "\n  ".join(shown))
 
   def _log_documents(self, step: int, losses, bar: tqdm.tqdm) -> None:
     if not losses:
@@ -353,23 +374,6 @@ def _stop_on_signals(run: Run) -> Iterator[Callable[[int], bool]]:
     restore()
 
 
-def _log_own_messages() -> None:
-  """Shows this project's messages, and of libraries warnings only."""
-  logging.set_verbosity(logging.INFO)
-  own = (
-    pathlib.Path(chomp_data.__file__).resolve().parent,
-    pathlib.Path(__file__).resolve().parent,
-  )
-  logging.get_absl_handler().addFilter(
-    lambda entry: (
-      entry.levelno >= 30
-      or any(
-        pathlib.Path(entry.pathname).resolve().is_relative_to(p) for p in own
-      )
-    )
-  )
-
-
 def train(options: options_lib.RunOptions, workdir: str) -> int:
   """Runs what is left of a run; returns the exit status."""
   console = rich.console.Console()
@@ -424,11 +428,8 @@ def main(argv: Sequence[str]) -> int:
   workdir = _WORKDIR.value
   if not workdir:
     raise app.UsageError("--config and --workdir must be given.")
-  config = cli.config(_CONFIG)
-  if _DATASET_MIX.value:
-    with config.unlocked():
-      config.data.dataset_mix = _DATASET_MIX.value
-  _log_own_messages()
+  config = cli.config(_CONFIG, _DATASET_MIX)
+  cli.log_own_messages(__file__)
   if _DISTRIBUTED.value or _COORDINATOR.value:
     jax.distributed.initialize(
       _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value

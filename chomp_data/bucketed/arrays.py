@@ -32,7 +32,9 @@ class ArrayDataset(dataset.Dataset):
     name: str = "arrays",
     path: str = "config.data.buckets",
   ):
-    """Puts samples into buckets by height and width; reads no array.
+    """Puts samples into buckets by height and width.
+
+    Reads one sample of each size, which shows whether the fields fit.
 
     Args:
       store: The samples.
@@ -48,7 +50,8 @@ class ArrayDataset(dataset.Dataset):
     Raises:
       ConfigError: If a sample is of no bucket, or metadata is unknown or no
         number.
-      StoreError: If metadata of the first sample is out of range.
+      StoreError: If the first sample of a size does not fit the fields, or
+        metadata of the first sample is out of range.
     """
     self.name = name
     self.store = store
@@ -70,6 +73,7 @@ class ArrayDataset(dataset.Dataset):
     if types is None:
       types = metadata_types({name: store}, self._metadata, path)
     self._types = {field: types[field] for field in self._metadata}
+    self._check_arrays()
     if self._types:
       # What holds of all samples, out of range most often, is told at once.
       first = np.zeros(1, np.int64)
@@ -168,6 +172,23 @@ class ArrayDataset(dataset.Dataset):
           f" set {path}.unbucketed to 'drop'."
         ]
       )
+
+  def _check_arrays(self) -> None:
+    """Raises StoreError if the first sample of a size does not fit."""
+    wrong = []
+    for shape, first, last in zip(
+      self._shapes, self._starts[:-1], self._starts[1:], strict=True
+    ):
+      if first == last:
+        continue
+      try:
+        self.store.specs(*shape)
+        self.store.read(self._order[first : first + 1].astype(np.int64))
+      except errors.StoreError as error:
+        wrong.append(f"dataset {self.name!r}, {error}")
+    if wrong:
+      more = f" So it is with {len(wrong) - 1} other sizes." * (len(wrong) > 1)
+      raise errors.StoreError(wrong[0] + more)
 
   def _cast(
     self, name: str, value: np.ndarray, samples: np.ndarray

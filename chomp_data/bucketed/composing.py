@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 
 from chomp_data import schema
 from chomp_data import stores
@@ -12,7 +13,8 @@ from chomp_data.bucketed import lanes as lanes_lib
 from chomp_data.bucketed import options as options_lib
 from chomp_data.bucketed import plan as plan_lib
 from chomp_data.bucketed import sections
-from chomp_data.sources import mixture
+from chomp_data.sources import mix_options
+from chomp_data.sources import opening
 from chomp_data.stores import samples as samples_lib
 from chomp_data.transforms import formats
 
@@ -22,17 +24,25 @@ Datasets = dict[str, dataset_lib.Dataset]
 
 
 def bucket_plan(run: options_lib.BucketRun) -> plan_lib.BucketPlan:
-  """Opens stores and schedules their batches; reads no array, no token.
+  """Opens stores and schedules their batches.
+
+  Reads no token, and one sample of each (dataset, size).
 
   Args:
     run: The whole of `config.data`, checked.
 
   Raises:
     ConfigError: If options do not fit the stores.
-    StoreError: If a store cannot be opened.
+    StoreError: If stores cannot be opened, or do not fit the fields; one line
+      names each.
   """
+  problems = mix_options.stage_problems(
+    f"{PATH}.buckets.stages", run.buckets.stages or ()
+  )
+  if problems:
+    raise schema.ConfigError(problems)
   stages = run.mix.all_stages({n: o.weight for n, o in run.sources.items()})
-  names = mixture.in_order_of_joining(run.sources, stages)
+  names = mix_options.in_order_of_joining(run.sources, stages)
   if run.kind == "length":
     datasets, buckets = _documents(run, names)
     make = plan_lib.LengthPlan
@@ -68,8 +78,18 @@ def bucket_plan(run: options_lib.BucketRun) -> plan_lib.BucketPlan:
       ),
     )
   except ValueError as error:
-    raise schema.ConfigError([f"`{PATH}.buckets`: {error}"]) from error
+    raise schema.ConfigError(
+      [_located(line) for line in str(error).splitlines()]
+    ) from error
   return make(datasets, buckets, lanes)
+
+
+def _located(problem: str) -> str:
+  """Returns what is wrong with a schedule, by the field of the config."""
+  if problem.startswith("`bucket_stages"):
+    return f"`{PATH}.buckets.{problem.removeprefix('`bucket_')}"
+  section = "mix" if problem.startswith("`stages") else "buckets"
+  return f"`{PATH}.{section}`: {problem}"
 
 
 def documents(
@@ -95,14 +115,14 @@ def _documents(
   if run.data.lookahead:
     extra.add("next_token")
   datasets: Datasets = {}
-  problems: list[str] = []
+  opened = opening.Opening()
   for name in names:
-    source = run.sources[name]
-    if source.array_record is None:
-      store = stores.open_store(source.store)
-    else:
-      store = stores.open_array_records(source.store, source.array_record)
-    try:
+    source, path = run.sources[name], f"{PATH}.sources.{name}"
+    with opened.source(path):
+      if source.array_record is None:
+        store = stores.open_store(source.store)
+      else:
+        store = stores.open_array_records(source.store, source.array_record)
       datasets[name] = documents_lib.DocumentDataset(
         store,
         source.rows,
@@ -111,57 +131,62 @@ def _documents(
         extra=tuple(sorted(extra)),
         document_id=run.data.document_id,
         name=name,
-        path=f"{PATH}.sources.{name}.rows",
+        path=f"{path}.rows",
       )
-    except schema.ConfigError as error:
-      problems += error.problems
-  if problems:
-    raise schema.ConfigError(problems)
+  opened.check()
   return datasets, buckets
 
 
 def _arrays(
   run: options_lib.BucketRun, names: list[str]
 ) -> tuple[Datasets, tuple[sections.Bucket, ...]]:
-  opened, problems = {}, []
+  found: dict[str, samples_lib.SampleStore] = {}
+  opened = opening.Opening()
   for name in names:
-    source = run.sources[name]
-    try:
-      opened[name] = samples_lib.open_samples(
+    source, own = run.sources[name], f"{PATH}.sources.{name}"
+    with opened.source(own), _fields_of(own):
+      found[name] = samples_lib.open_samples(
         source.store,
         fields=run.buckets.array_fields(),
         height_field=source.rows.height_field,
         width_field=source.rows.width_field,
       )
-    except stores.StoreError:
-      raise
-    except ValueError as error:
-      problems.append(f"`{PATH}.sources.{name}`: {error}")
-  if problems:
-    raise schema.ConfigError(problems)
+  opened.check()
   path = f"{PATH}.buckets"
   sizes = run.buckets.sizes
   if sizes is None:
-    sizes = arrays.sizes_of(list(opened.values()))
+    sizes = arrays.sizes_of(list(found.values()))
     known = [sections.size_name(*size) for size in sizes]
     problems = sections.unknown_buckets_of(run.buckets, path, known)
     if problems:
       raise schema.ConfigError(problems)
   buckets = run.buckets.buckets(sizes, run.data.global_batch_size)
-  types = arrays.metadata_types(opened, run.buckets.metadata, path)
-  datasets: Datasets = {
-    name: arrays.ArrayDataset(
-      store,
-      buckets,
-      metadata=run.buckets.metadata,
-      types=types,
-      unbucketed=run.buckets.unbucketed,
-      name=name,
-      path=path,
-    )
-    for name, store in opened.items()
-  }
+  types = arrays.metadata_types(found, run.buckets.metadata, path)
+  datasets: Datasets = {}
+  for name, store in found.items():
+    with opened.source(f"{PATH}.sources.{name}"):
+      datasets[name] = arrays.ArrayDataset(
+        store,
+        buckets,
+        metadata=run.buckets.metadata,
+        types=types,
+        unbucketed=run.buckets.unbucketed,
+        name=name,
+        path=path,
+      )
+  opened.check()
   return datasets, buckets
+
+
+@contextlib.contextmanager
+def _fields_of(path: str) -> Iterator[None]:
+  """Names the source where the fields of its samples are wrong."""
+  try:
+    yield
+  except (schema.ConfigError, stores.StoreError):
+    raise
+  except ValueError as error:
+    raise schema.ConfigError([f"`{path}`: {error}"]) from error
 
 
 def _units(bucket: sections.Bucket, run: options_lib.BucketRun) -> int:

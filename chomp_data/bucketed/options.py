@@ -142,14 +142,13 @@ class OrderOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BucketMixOptions(mix_options.MixOptions):
+class BucketMixOptions(mix_options.MixFields):
   """How several sources share a bucketed run.
 
   Attributes:
     unit: 'samples', 'pixels' (height times width) or 'tokens': of text what a
       row holds without padding, of arrays patches of `patch_size`. None is
       tokens for lengths, and samples for resolutions and kind 'weighted'.
-    resume_state: Not for buckets.
   """
 
   unit: str | None = schema.option(
@@ -380,11 +379,6 @@ def _mix(
   if not failed:
     weights = {name: source.weight for name, source in sources.items()}
     problems += mix.problems(path, weights)
-  if mix.resume_state is not None:
-    problems.append(
-      f"`{path}.resume_state` must be None for buckets, whose checkpoints hold"
-      " a histogram, got offsets. Unset it, and resume from a checkpoint."
-    )
   if mix.unit is not None and mix.unit not in UNITS[kind]:
     problems.append(
       f"`{path}.unit` must be one of {', '.join(map(repr, UNITS[kind]))} with"

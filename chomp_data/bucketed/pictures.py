@@ -6,6 +6,7 @@ the extra `plots`; half blocks in a terminal need nothing.
 
 from collections.abc import Sequence
 import pathlib
+from typing import Any
 
 import numpy as np
 import rich.style
@@ -18,8 +19,17 @@ _MOST_CHANNELS = 4
 _GAP = 2  # pixels between pictures
 _PAPER = 255
 
-# What positions of text are: filler, a token, a token that is trained on.
+_ROW_HEIGHT = 9  # pixels of a row of text, one of paper below it
+_LINE_HEIGHT = 14  # pixels of a title
+
+# What positions of text are. A position is trained on where the loss counts
+# its prediction of the token after it.
 _FILLER, _TOKEN, _TRAINED = (40, 40, 40), (210, 170, 60), (70, 160, 90)
+_LEGEND = (
+  (_TRAINED, "green: a token whose next one is trained on"),
+  (_TOKEN, "yellow: a token whose next one is not trained on"),
+  (_FILLER, "dark grey: filler"),
+)
 
 
 def picture(
@@ -80,7 +90,9 @@ def _stretched(value: np.ndarray) -> np.ndarray:
 
 
 def of_text(real: np.ndarray, loss_mask: np.ndarray) -> np.ndarray:
-  """Returns rows of text as a picture, one pixel a position.
+  """Returns rows of text as a picture: 8 pixels high, 1 wide a position.
+
+  A line of paper is below each row; `legend` names the colours.
 
   Args:
     real: bool[B, L], which positions hold a token.
@@ -90,7 +102,40 @@ def of_text(real: np.ndarray, loss_mask: np.ndarray) -> np.ndarray:
   out[:] = _FILLER
   out[real] = _TOKEN
   out[real & loss_mask] = _TRAINED
+  out = np.repeat(out, _ROW_HEIGHT, axis=0)
+  out[_ROW_HEIGHT - 1 :: _ROW_HEIGHT] = _PAPER
   return out
+
+
+def title(text: str, swatch: tuple[int, int, int] | None = None) -> np.ndarray:
+  """Returns a line of text as a picture, black on paper.
+
+  Args:
+    text: The line.
+    swatch: A colour that is shown before it.
+
+  Raises:
+    ModuleNotFoundError: If Pillow is not installed; the message says how.
+  """
+  pillow = _pillow()
+  font = pillow.ImageFont.load_default()
+  begin = _LINE_HEIGHT if swatch else 0
+  width = begin + int(np.ceil(font.getlength(text))) + _GAP
+  image = pillow.Image.new("RGB", (width, _LINE_HEIGHT), (_PAPER,) * 3)
+  draw = pillow.ImageDraw.Draw(image)
+  if swatch:
+    draw.rectangle((0, 2, _LINE_HEIGHT - 5, _LINE_HEIGHT - 4), fill=swatch)
+  draw.text((begin, 0), text, fill=(0, 0, 0), font=font)
+  return np.asarray(image)
+
+
+def legend() -> np.ndarray:
+  """Returns what the colours of `of_text` mean, as a picture.
+
+  Raises:
+    ModuleNotFoundError: If Pillow is not installed; the message says how.
+  """
+  return stacked([title(text, colour) for colour, text in _LEGEND])
 
 
 def grid(pictures: Sequence[np.ndarray], columns: int) -> np.ndarray:
@@ -159,14 +204,22 @@ def write_png(path: pathlib.Path, shown: np.ndarray) -> None:
   Raises:
     ModuleNotFoundError: If Pillow is not installed; the message says how.
   """
+  _pillow().Image.fromarray(shown).save(path, format="PNG")
+
+
+def _pillow() -> Any:
+  """Returns Pillow with what is drawn by."""
   try:
-    from PIL import Image
+    import PIL
+    import PIL.Image
+    import PIL.ImageDraw
+    import PIL.ImageFont
   except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
       "PNG files need Pillow, which is not installed. Install"
       " chomp_data[plots]."
     ) from error
-  Image.fromarray(shown).save(path, format="PNG")
+  return PIL
 
 
 def _colour(pixel: Sequence[int]) -> str:

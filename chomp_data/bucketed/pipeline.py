@@ -46,7 +46,8 @@ class BucketPipeline(run_lib.Run):
   """
 
   def __init__(self, run: options_lib.BucketRun):
-    """Opens stores and puts samples in buckets; reads no array, no token.
+    """Opens stores and puts samples in buckets; reads no token, and
+    of arrays the first of each size.
 
     Args:
       run: The whole of `config.data`, checked.
@@ -140,6 +141,17 @@ class BucketPipeline(run_lib.Run):
     """
     dataset, bucket = self._plan.at(step)
     return self.source_names[dataset], self.buckets[bucket].name
+
+  def stage_lines(self) -> list[tuple[int, str]]:
+    """Returns where each stage of a curriculum begins, and what it weighs."""
+    stages = self._run.bucket_stages()
+    lines = summary.stage_lines(self._plan, stages, with_passes=False)
+    steps = [step for step, _ in stages or ()]
+    return list(zip(steps, lines, strict=False))
+
+  def passes(self, step: int) -> dict[str, dict[str, float]]:
+    """Returns how often each bucket of each source was given before a step."""
+    return summary.passes(self._plan, step)
 
   def samples(self, step: int) -> np.ndarray:
     """Returns int64[batch_size], samples of the step's group; -1 is filler."""

@@ -34,13 +34,17 @@ def bucket_lines(plan: plan_lib.BucketPlan) -> list[str]:
 
 
 def stage_lines(
-  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
+  plan: plan_lib.BucketPlan,
+  stages: lanes_lib.Stages | None,
+  with_passes: bool = True,
 ) -> list[str]:
   """Returns a line for each stage of a curriculum, and how often buckets come.
 
   Args:
     plan: The run.
     stages: (from_step, weights of buckets), or None.
+    with_passes: Whether the lines tell how often buckets were given by the end
+      of their stage.
   """
   lines = []
   for first, last, weights in _spans(plan, stages):
@@ -51,11 +55,11 @@ def stage_lines(
       if own.name in weights
     )
     text = f"  from step {first}: {shares}"
-    if last is not None:
-      passes = _passes(plan, last)
+    if last is not None and with_passes:
+      given = passes(plan, last)
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in own.items())
-        for name, own in passes.items()
+        for name, own in given.items()
       ]
       text += f"; passes by step {last}: {'; '.join(by_name)}"
     lines.append(text)
@@ -75,15 +79,16 @@ def repeats(
   for first, last, _ in _spans(plan, stages):
     if last is None:
       continue
-    before = _passes(plan, first)
-    for name, own in _passes(plan, last).items():
-      for bucket, passes in own.items():
-        times = passes - before[name][bucket]
+    before = passes(plan, first)
+    for name, own in passes(plan, last).items():
+      for bucket, number in own.items():
+        times = number - before[name][bucket]
         if times > _MANY_PASSES:
           found.append(
             f"the stage from step {first} gives bucket {bucket} of {name}"
             f" {times:.1f} times over until step {last}: it has"
-            f" {plan.datasets[name].counts[bucket]} samples"
+            f" {plan.datasets[name].counts[bucket]} samples. Lower its weight,"
+            " shorten the stage, or add data"
           )
   return found
 
@@ -103,9 +108,7 @@ def _spans(
       yield first, last, weights
 
 
-def _passes(
-  plan: plan_lib.BucketPlan, step: int
-) -> dict[str, dict[str, float]]:
+def passes(plan: plan_lib.BucketPlan, step: int) -> dict[str, dict[str, float]]:
   """Returns how often each bucket of each source was given before a step."""
   given = plan.lanes.consumed(step)
   out = {}

@@ -46,7 +46,7 @@ def check_groups(
   units: Mapping[Bucket, int],
   remainder: str,
 ) -> None:
-  """Raises one ValueError with all that is wrong with groups."""
+  """Raises one ValueError with all that is wrong with groups, one a line."""
   problems = []
   if not groups or not batch_sizes:
     raise ValueError(
@@ -80,7 +80,7 @@ def check_groups(
         " Leave it out."
       )
   if problems:
-    raise ValueError(" ".join(problems))
+    raise ValueError("\n".join(problems))
 
 
 def _group_problems(

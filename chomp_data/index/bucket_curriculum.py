@@ -106,10 +106,10 @@ def in_stages(
         known.append((begins[name], own))
       elif name not in spent and _is_weighed(name, stages, step, until):
         raise ValueError(
-          f"`bucket_stages` from step {step} must weigh a bucket that dataset"
-          f" {name!r} has, got {', '.join(map(str, weights))}; it has"
-          f" {', '.join(str(maker.buckets[n]) for n in maker.filled)}. Weigh"
-          " one of them, or leave the dataset out of the mix meanwhile."
+          f"`bucket_stages[{index}]` from step {step} on must weigh a bucket"
+          f" that dataset {name!r} has, got {', '.join(map(str, weights))}; it"
+          f" has {', '.join(str(maker.buckets[n]) for n in maker.filled)}."
+          " Weigh one of them, or leave the dataset out of the mix meanwhile."
         )
     lists = {
       name: maker.staged(places[name]) if name in places else maker.whole()

@@ -145,11 +145,16 @@ def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
   """Returns one line a source, for the log."""
   return [
     f"source {name}: rows {own['rows']:,}, tokens {_count(own['tokens'])},"
-    f" epochs {own['epochs']:.3f}, loss {own['loss']:.4f}, share intended"
-    f" {own['window_intended']:.2%} window {own['window_share']:.2%}, intended"
-    f" {own['intended_share']:.2%} since start {own['share']:.2%}"
+    f" epochs {own['epochs']:.4g}, loss {_loss(own['loss'])}, share"
+    f" {own['window_share']:.2%} of {own['window_intended']:.2%} intended,"
+    f" since the start {own['share']:.2%} of {own['intended_share']:.2%}"
+    " intended"
     for name, own in found.items()
   ]
+
+
+def _loss(value: float) -> str:
+  return "-" if math.isnan(value) else f"{value:.4f}"
 
 
 def _count(value: int | None) -> str:

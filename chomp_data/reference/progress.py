@@ -112,6 +112,10 @@ class Meter:
     self._all_masked += int(metrics["all_masked"])
     return metrics
 
+  def leave_out(self, seconds: float) -> None:
+    """Leaves time out of the window's: that of compiling, for instance."""
+    self._began += seconds
+
   def window(self, wait_s: float) -> Window:
     """Returns the sums of flushed steps and starts anew.
 

@@ -10,6 +10,9 @@ from absl import logging
 
 _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
+# A weight that ends in what may separate entries elsewhere.
+_NO_SPACE = re.compile(r":([0-9.]+(?:[eE][+-]?[0-9]+)?)[,;]")
+
 # A host and what may be its port, with nothing after it.
 _HOST_AND_NUMBER = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/:]*:[0-9]+")
 
@@ -62,6 +65,12 @@ def parse(text: str) -> list[Entry]:
   parts = []
   taken: set[str] = set()
   for word in words:
+    if _NO_SPACE.search(word):
+      apart = " ".join(_NO_SPACE.sub(r":\1 ", text).split())
+      raise ValueError(
+        f"entries of a mix must be separated by spaces only, got {word!r}."
+        f" Write {apart!r}."
+      )
     alias, rest = _split_alias(word)
     path, weight = _split_weight(word, rest, alone=len(words) == 1)
     if not path:
@@ -182,8 +191,7 @@ def replaced(
   for entry in entries:
     own = {**sources.get(entry.alias, template or {}), "store": entry.path}
     out[entry.alias] = {k: v for k, v in own.items() if k != "weight"}
-  # Seed 004, which writes mixes so, weighs rows.
-  given = {"kind": "weighted", **(mix or {})}
+  given = dict(mix or {})
   weighed = [f"mix.{n}" for n in ("weights", "stages") if _is_set(given.get(n))]
   weighed += [
     f"sources.{name}.weight"

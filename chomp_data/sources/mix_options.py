@@ -21,10 +21,12 @@ _MOST_OFFSET = 2**56
 
 # (source, weight) pairs in order of names.
 Weights = tuple[tuple[str, float], ...]
+# (from_step, weights) pairs.
+Stages = Sequence[tuple[int, Weights]]
 
 
 def _weights(value: Any) -> Weights:
-  """Returns (name, weight) pairs in order of names; weights above 0."""
+  """Returns (name, weight) pairs in order of names, weights of any value."""
   items = value.items() if isinstance(value, Mapping) else value
   if isinstance(items, str) or not hasattr(items, "__iter__"):
     raise TypeError
@@ -37,8 +39,6 @@ def _weights(value: Any) -> Weights:
       or not isinstance(weight, numbers.Real)
     ):
       raise TypeError
-    if not math.isfinite(weight) or weight <= 0:
-      raise ValueError
     out[name] = weight
   if not out:
     raise ValueError
@@ -53,11 +53,59 @@ def _stages(value: Any) -> tuple[tuple[int, Weights], ...]:
     step, weights = stage
     if isinstance(step, bool) or not isinstance(step, numbers.Integral):
       raise TypeError
-    step, least = int(step), out[-1][0] + 1 if out else 0
-    if not least <= step <= _MOST_STEPS:
-      raise ValueError
-    out.append((step, _weights(weights)))
+    out.append((int(step), _weights(weights)))
   return tuple(out)
+
+
+def _is_weight(weight: float) -> bool:
+  return math.isfinite(weight) and weight > 0
+
+
+def _weight(value: Any) -> float:
+  """Returns one weight, above 0."""
+  ((_, weight),) = _weights({"own": value})
+  if not _is_weight(weight):
+    raise ValueError
+  return weight
+
+
+def weight_problems(path: str, weights: Weights) -> list[str]:
+  """Returns which weights are no finite numbers above 0.
+
+  Args:
+    path: Dotted path of the weights.
+    weights: As `WEIGHTS` has converted them.
+  """
+  return [
+    f"`{path}[{name!r}]` must be a finite number above 0, got {weight!r}."
+    " Correct it, or leave the entry out."
+    for name, weight in weights
+    if not _is_weight(weight)
+  ]
+
+
+def stage_problems(path: str, stages: Stages) -> list[str]:
+  """Returns which stages do not rise, or have wrong weights.
+
+  Args:
+    path: Dotted path of the stages.
+    stages: As `STAGES` has converted them.
+  """
+  found = []
+  for i, (step, weights) in enumerate(stages):
+    before = stages[i - 1][0] if i else -1
+    if not 0 <= step <= _MOST_STEPS:
+      found.append(
+        f"`{path}[{i}]` must begin at a step of 0 .. {_MOST_STEPS}, got"
+        f" {step}. Correct it."
+      )
+    elif step <= before:
+      found.append(
+        f"`{path}[{i}]` must begin after step {before}, where the stage before"
+        f" it begins, got step {step}. Put stages in order of their steps."
+      )
+    found += weight_problems(f"{path}[{i}]", weights)
+  return found
 
 
 def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
@@ -101,11 +149,7 @@ def _unless_none(rule: schema.Rule) -> schema.Rule:
 
 
 WEIGHTS = _unless_none(schema.Rule(_WEIGHTS_TEXT, _weights))
-WEIGHT = schema.optional(
-  schema.Rule(
-    "a finite number above 0", lambda value: _weights({"own": value})[0][1]
-  )
-)
+WEIGHT = schema.optional(schema.Rule("a finite number above 0", _weight))
 STAGES = _unless_none(
   schema.Rule(
     "a list of (from_step, weights), steps whole, rising and at most"
@@ -123,36 +167,23 @@ _STATE = schema.optional(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MixOptions:
-  """How several sources share a run.
+class MixFields:
+  """What every mix has, of rows or of buckets.
 
   Attributes:
     kind: 'token_balanced' or 'weighted': one rule, two defaults of `unit`.
-    unit: What is balanced: 'tokens', 'rows' or 'loss_tokens'; None is tokens
-      for 'token_balanced' and rows for 'weighted'.
     weights: By source name; None takes `sources.<name>.weight`, else 1 each.
     stages: Pairs (from_step, weights): from there on other weights hold; a
       source that a stage leaves out rests. The first may begin at step 0, in
       place of `weights`.
     exhaustion: What happens when a source has given its `max_epochs`; as
       Hugging Face's stopping strategies, or 'drop': the rest goes on.
-    resume_state: Row and token offsets to start from, as a checkpoint has
-      them; specs that name no source are kept and left alone.
   """
 
   kind: str = schema.option("token_balanced", schema.choice(MIX_KINDS))
-  unit: str | None = schema.option(
-    None, schema.optional(schema.choice(units.UNITS))
-  )
   weights: tuple[Any, ...] | None = schema.option(None, WEIGHTS)
   stages: tuple[Any, ...] | None = schema.option(None, STAGES)
   exhaustion: str = schema.option("drop", schema.choice(interleave.EXHAUSTIONS))
-  resume_state: tuple[Any, ...] | None = schema.option(None, _STATE)
-
-  @property
-  def balanced_unit(self) -> str:
-    """The unit that is balanced."""
-    return self.unit or _UNIT_OF_KIND[self.kind]
 
   def all_stages(
     self, own_weights: Mapping[str, float | None]
@@ -185,8 +216,9 @@ class MixOptions:
       path: Dotted path of the section.
       own_weights: `sources.<name>.weight` of every source.
     """
-    found = []
     later: list[tuple[int, Weights]] = list(self.stages or ())
+    found = weight_problems(f"{path}.weights", self.weights or ())
+    found += stage_problems(f"{path}.stages", later)
     starts = bool(later) and later[0][0] == 0
     if self.weights is not None and starts:
       found.append(
@@ -225,6 +257,42 @@ class MixOptions:
     return found
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MixOptions(MixFields):
+  """How several sources share a run of rows.
+
+  Attributes:
+    unit: What is balanced: 'tokens', 'rows' or 'loss_tokens'; None is tokens
+      for 'token_balanced' and rows for 'weighted'.
+    resume_state: Row and token offsets to start from, as a checkpoint has
+      them; specs that name no source are kept and left alone.
+  """
+
+  unit: str | None = schema.option(
+    None, schema.optional(schema.choice(units.UNITS))
+  )
+  resume_state: tuple[Any, ...] | None = schema.option(None, _STATE)
+
+  @property
+  def balanced_unit(self) -> str:
+    """The unit that is balanced."""
+    return self.unit or _UNIT_OF_KIND[self.kind]
+
+
 def exact(weight: float) -> fractions.Fraction:
   """Returns a weight as it is written in decimal."""
   return fractions.Fraction(str(weight))
+
+
+def in_order_of_joining(
+  parts: Mapping[str, Any], stages: list[tuple[int, dict[str, Any]]]
+) -> list[str]:
+  """Returns names by their first stage: a source that joins later is last.
+
+  Its number is then the next one, whatever the order of the config.
+  """
+  joined = {name: len(stages) for name in parts}
+  for i, (_, weights) in reversed(list(enumerate(stages))):
+    for name in weights:
+      joined[name] = i
+  return sorted(parts, key=lambda name: (joined[name], name))

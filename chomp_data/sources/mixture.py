@@ -19,6 +19,7 @@ from chomp_data.index import interleave
 from chomp_data.index import permutation
 from chomp_data.ops import placing
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import mix_options
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffled
 from chomp_data.sources import units
@@ -80,7 +81,7 @@ class MixtureSource(row_source.RowSource):
     self._batch = global_batch_size
     own_weights = dict.fromkeys(parts) | dict(own_weights or {})
     self.stages = options.all_stages(own_weights)
-    names = in_order_of_joining(parts, self.stages)
+    names = mix_options.in_order_of_joining(parts, self.stages)
     self._parts = {name: parts[name] for name in names}
     self.layout = self._parts[names[0]].layout
     self.document_slots = max(p.document_slots for p in parts.values())
@@ -106,6 +107,15 @@ class MixtureSource(row_source.RowSource):
       for name, own in self._parts.items()
     }
     self._start = self._starts()
+    unknown = [entry["spec"] for entry in self.foreign_specs()]
+    if unknown:
+      logging.warning(
+        "%s.resume_state: no source is called %s (there are %s): offsets of"
+        " these are kept, and no source starts at them.",
+        path,
+        ", ".join(unknown),
+        ", ".join(names),
+      )
     try:
       self._merge = interleave.Interleave(
         self._units,
@@ -309,6 +319,8 @@ class MixtureSource(row_source.RowSource):
       )
       lines.append(f"  from step {step}: {shares}")
     for name, own in self._units.items():
+      if name in self._start:
+        lines.append(f"  {name}: starts at row {self._start[name][0]}")
       planned = own.planned()
       if planned is not None:
         lines.append(f"  {name}: {planned}")
@@ -379,17 +391,3 @@ class MixtureSource(row_source.RowSource):
           out[name] = np.empty(shape, value.dtype)
         out[name][rows] = value
     return out
-
-
-def in_order_of_joining(
-  parts: Mapping[str, Any], stages: list[tuple[int, dict[str, Any]]]
-) -> list[str]:
-  """Returns names by their first stage: a source that joins later is last.
-
-  Its number is then the next one, whatever the order of the config.
-  """
-  joined = {name: len(stages) for name in parts}
-  for i, (_, weights) in reversed(list(enumerate(stages))):
-    for name in weights:
-      joined[name] = i
-  return sorted(parts, key=lambda name: (joined[name], name))

@@ -28,13 +28,13 @@ from typing import Any
 from absl import logging
 from array_record.python import array_record_module  # pyright: ignore
 import numpy as np
-import tqdm
 
 from chomp_data.stores import array_record_files
 from chomp_data.stores import errors
 from chomp_data.stores import layout
 from chomp_data.stores import publish
 from chomp_data.stores import samples_fields
+from chomp_data.stores import samples_indexing
 from chomp_data.stores import side_index
 
 _NAME = "samples_array_record"
@@ -43,8 +43,6 @@ _PREFIX = struct.Struct("<I")
 
 # Records of a part of the indexing pass.
 _PART = 256
-# Below this a pass takes a second or less.
-_QUIET_BYTES = 256 << 20
 
 # What values of JSON are; a wider kind holds what is before it.
 _KINDS = {bool: "bool", int: "int64", float: "float64"}
@@ -91,7 +89,7 @@ class Reader:
       home = pathlib.Path(index_dir) / home.absolute().name
 
     def parts() -> side_index.Parts:
-      check_may_build(path, build)
+      samples_indexing.check_may_build(path, build)
       return _built(self._corpus, path, height_field, width_field)
 
     arrays = side_index.load_or_build(home, _NAME, key, parts)
@@ -143,15 +141,6 @@ class Reader:
         f" {', '.join(arrays)}. Write it, or correct `fields`."
       )
     return {name: arrays[name] for name in fields}, values
-
-
-def check_may_build(path: pathlib.Path, build: bool) -> None:
-  """Raises StoreError where an index must be there and is not."""
-  if not build:
-    raise errors.StoreError(
-      f"{path} must have the files that this run began with, got files that no"
-      " index fits. Put them back, or start again."
-    )
 
 
 def encoded(
@@ -326,7 +315,7 @@ def _built(
   logging.info("%s: indexing %d file(s)", path, len(sizes))
   content, records, index = hashlib.sha256(), [], 0
   kinds: dict[str, set[type]] = {}
-  with progress(path, sum(sizes)) as bar:
+  with samples_indexing.progress(path, sum(sizes)) as bar:
     for file, size in enumerate(sizes):
       reader = array_record_files.Reader(corpus.path(file))
       records.append(reader.num_records)
@@ -345,7 +334,9 @@ def _built(
               found.add(type(values[name]))
           sides.append(
             [
-              side_of(path, index, name, values.get(name))
+              samples_indexing.side_of(
+                path, index, name, values.get(name), values
+              )
               for name in (height_field, width_field)
             ]
           )
@@ -375,26 +366,3 @@ def _kind(found: set[type]) -> str | None:
   if not found <= set(_KINDS):
     return None
   return next(name for own, name in reversed(_KINDS.items()) if own in found)
-
-
-def side_of(path: pathlib.Path, index: int, name: str, value: Any) -> int:
-  """Returns a height or width; raises StoreError where it is none."""
-  is_whole = isinstance(value, int) and not isinstance(value, bool)
-  if not is_whole or not 0 < value < 2**31:
-    raise errors.StoreError(
-      f"{path}: sample {index} must have a positive integer as `{name}`, got"
-      f" {value!r}. Write it, or say which field holds it."
-    )
-  return value
-
-
-def progress(path: pathlib.Path, num_bytes: int) -> tqdm.tqdm:
-  """Returns a bar of bytes that are indexed, silent where that is quick."""
-  return tqdm.tqdm(
-    total=num_bytes,
-    desc=f"indexing {path.name}",
-    unit="B",
-    unit_scale=True,
-    disable=None if num_bytes >= _QUIET_BYTES else True,
-    leave=False,
-  )

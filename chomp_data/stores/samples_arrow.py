@@ -22,8 +22,8 @@ import numpy as np
 from chomp_data.stores import array_record_files
 from chomp_data.stores import errors
 from chomp_data.stores import layout
-from chomp_data.stores import samples_array_record
 from chomp_data.stores import samples_columns
+from chomp_data.stores import samples_indexing
 from chomp_data.stores import side_index
 
 _STATE = "state.json"
@@ -88,7 +88,7 @@ class Reader:
       home = pathlib.Path(index_dir, path.absolute().name)
 
     def parts() -> side_index.Parts:
-      samples_array_record.check_may_build(path, build)
+      samples_indexing.check_may_build(path, build)
       return _built(corpus, sizes)
 
     arrays = side_index.load_or_build(home, _NAME, key, parts)
@@ -171,7 +171,7 @@ class Reader:
         first = int(self._first[batch])
         for row in range(self._batches[batch][1].num_rows):
           value = self._column(batch, name).item(row)
-          samples_array_record.side_of(self._path, first + row, name, value)
+          samples_indexing.side_of(self._path, first + row, name, value)
         values = np.zeros(0)
       parts.append(values)
     return np.concatenate(parts).astype(np.int32)
@@ -304,7 +304,7 @@ def _built(
   """Reads all bytes once; yields the arrays of the index."""
   logging.info("%s: indexing %d file(s)", corpus.home, len(sizes))
   content = hashlib.sha256()
-  with samples_array_record.progress(corpus.home, sum(sizes)) as bar:
+  with samples_indexing.progress(corpus.home, sum(sizes)) as bar:
     for i, size in enumerate(sizes):
       crcs = []
       with open(corpus.path(i), "rb") as file:

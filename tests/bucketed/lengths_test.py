@@ -10,6 +10,7 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data import stores
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import batches as testing_batches
 from chomp_data.testing import stores as testing_stores
@@ -319,14 +320,40 @@ def test_the_log_says_which_shapes_will_come(text):
   assert "padding" in described
 
 
-def test_one_line_of_datasets_weighs_samples(text, text_stores):
+def test_one_line_of_datasets_weighs_tokens(text, text_stores):
   data = conftest.changed(text)
   paths = {name: path for name, (path, _) in text_stores.items()}
   data["dataset_mix"] = f"{paths['notes']}:0.5 {paths['code']}:0.5"
   del data["mix"]
   pipe = pipeline.build(data)
   assert set(pipe.source_names) == {"notes", "code"}
-  assert "by samples" in pipe.describe()
+  assert "by tokens" in pipe.describe()
+
+
+def test_all_stores_that_are_not_there_are_named_with_their_field(
+  text, tmp_path
+):
+  gone = {f"sources__{n}__store": f"{tmp_path}/{n}" for n in ("notes", "code")}
+  with pytest.raises(stores.StoreError) as error:
+    pipeline.build(conftest.changed(text, **gone))
+  lines = str(error.value).splitlines()
+  assert len(lines) == 2
+  for name in ("notes", "code"):
+    begin = f"config.data.sources.{name}.store: {tmp_path}/{name} must"
+    assert sum(line.startswith(begin) for line in lines) == 1
+
+
+def test_stages_of_buckets_are_told_by_their_field_and_entry(text):
+  every = {"8": 1, "16": 1, "32": 1, "64": 1}
+  stages = [(0, every), (9, {**every, "16": 0}), (4, every)]
+  with pytest.raises(schema.ConfigError) as error:
+    pipeline.build(conftest.changed(text, buckets__stages=stages))
+  weight, order = error.value.problems
+  path = "`config.data.buckets.stages"
+  assert weight.startswith(f"{path}[1]['16']` must be a finite number above 0")
+  assert "got 0." in weight
+  assert order.startswith(f"{path}[2]` must begin after step 9")
+  assert "got step 4." in order
 
 
 def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(

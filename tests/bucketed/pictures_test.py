@@ -69,6 +69,41 @@ def test_text_shows_tokens_filler_and_what_is_trained_on():
   real = np.asarray([[True, True, False]])
   found = pictures.of_text(real, np.asarray([[True, False, False]]))
   assert len({tuple(own) for own in found[0].tolist()}) == 3
+  # Rows of text are high enough to be seen, and apart.
+  assert (found[:8] == found[0]).all()
+  assert (found[8] == 255).all()
+
+
+def colours(shown):
+  return {tuple(own) for own in shown.reshape(-1, 3).tolist()}
+
+
+def test_the_legend_names_every_colour_of_text(monkeypatch):
+  real = np.asarray([[True, True, False]])
+  used = colours(pictures.of_text(real, np.asarray([[True, False, False]])))
+  assert used <= colours(pictures.legend())
+  lines = []
+  monkeypatch.setattr(
+    pictures,
+    "title",
+    lambda text, colour: lines.append((colour, text)) or np.zeros((1, 1, 3)),
+  )
+  pictures.legend()
+  named = {
+    "green": pictures.of_text(real[:, :1], real[:, :1])[0, 0],
+    "yellow": pictures.of_text(real[:, :1], ~real[:, :1])[0, 0],
+    "grey": pictures.of_text(~real[:, :1], ~real[:, :1])[0, 0],
+  }
+  for name, pixel in named.items():
+    (line,) = [text for colour, text in lines if colour == tuple(pixel)]
+    assert name in line.partition(":")[0]
+
+
+def test_a_title_is_drawn_dark_on_paper():
+  found = pictures.title("step 3: notes, bucket 64")
+  assert found.shape[0] >= 8
+  assert found.max() == 255
+  assert found.min() < 100
 
 
 def test_a_terminal_line_is_two_lines_of_pixels_and_fits():

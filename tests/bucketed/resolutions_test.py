@@ -299,6 +299,104 @@ def test_the_first_array_of_a_size_is_told_and_not_a_later_one(
     assert word in str(error.value)
 
 
+@pytest.mark.parametrize(
+  ("field", "shape", "of_sample", "found"),
+  [
+    ("pixels", ("height", "width", 4), (4, 6, 4), (4, 6, 3)),
+    ("pixels", ("width", "height", 3), (6, 4, 3), (4, 6, 3)),
+    ("latent", ("height/4", "width/2"), (1, 3), (2, 3)),
+  ],
+)
+def test_a_shape_that_fits_no_sample_is_told_before_the_first_batch(
+  pictures, sample_stores, field, shape, of_sample, found
+):
+  fields = {"pixels": None, "latent": None, field: {"shape": shape}}
+  data = conftest.changed(
+    pictures, buckets__fields=fields, buckets__sizes=((4, 6), (8, 8))
+  )
+  data["buckets"]["unbucketed"] = "drop"
+  with pytest.raises(stores.StoreError) as error:
+    pipeline.build(data)
+  lines = str(error.value).splitlines()
+  assert len(lines) == 2
+  for name, line in zip(pictures["sources"], sorted(lines), strict=True):
+    path, own = sample_stores[name]
+    first = next(
+      i for i, (_, v) in enumerate(own) if (v["height"], v["width"]) == (4, 6)
+    )
+    assert line.startswith(
+      f"config.data.sources.{name}.store: dataset {name!r}, {path}: sample"
+      f" {first} must have `{field}` of shape {of_sample}, "
+    )
+    assert f"got {found}." in line
+
+
+def test_shapes_that_fit_are_built(pictures):
+  fields = {
+    "pixels": {"shape": ("height", "width", 3)},
+    "latent": {"shape": ("height/2", "width/2")},
+  }
+  data = conftest.changed(pictures, buckets__fields=fields)
+  assert pipeline.build(data).batch(0)["latent"].ndim == 3
+
+
+def test_all_stores_that_are_not_there_are_named_with_their_field(
+  pictures, tmp_path
+):
+  gone = {
+    f"sources__{n}__store": f"{tmp_path}/{n}" for n in ("photos", "scans")
+  }
+  with pytest.raises(stores.StoreError) as error:
+    pipeline.build(conftest.changed(pictures, **gone))
+  lines = sorted(str(error.value).splitlines())
+  assert [line.partition(": ")[0] for line in lines] == [
+    f"config.data.sources.{name}.store" for name in ("photos", "scans")
+  ]
+
+
+def test_wrong_options_and_wrong_stores_are_one_error(pictures, tmp_path):
+  data = conftest.changed(
+    pictures,
+    buckets__fields=("height",),
+    buckets__sizes=None,
+    sources__scans__store=f"{tmp_path}/scans",
+  )
+  data["buckets"]["fields"] = ("pixels",)
+  data["sources"]["photos"]["rows"] = {"height_field": "pixels"}
+  with pytest.raises(schema.ConfigError) as error:
+    pipeline.build(data)
+  options, store = error.value.problems
+  assert options.startswith("`config.data.sources.photos`: `fields` must name")
+  assert store.startswith("config.data.sources.scans.store: ")
+
+
+def test_groups_that_fill_no_batch_are_told_one_by_one(pictures):
+  data = conftest.changed(pictures, global_batch_size=50)
+  with pytest.raises(schema.ConfigError) as error:
+    pipeline.build(data)
+  assert len(error.value.problems) > 1
+  for problem in error.value.problems:
+    assert problem.startswith("`config.data.buckets`: bucket ")
+    assert problem.count("must fill a global batch of") == 1
+
+
+def test_a_stage_without_a_bucket_of_a_dataset_names_the_field(
+  pictures, tmp_path
+):
+  own = conftest.arrays(7, 40, ((8, 8),))
+  every = {"4x6": 1, "6x4": 1, "8x8": 1}
+  data = conftest.changed(
+    pictures,
+    sources__scans__store=write(tmp_path, own),
+    buckets__stages=[(0, {"4x6": 1, "6x4": 1}), (3, every)],
+  )
+  with pytest.raises(schema.ConfigError) as error:
+    pipeline.build(data)
+  (problem,) = error.value.problems
+  assert problem.startswith("`config.data.buckets.stages[0]` from step 0 on")
+  assert "dataset 'scans' has, got 4x6, 6x4; it has 8x8." in problem
+
+
 def test_datasets_of_other_fields_are_told_before_the_first_batch(
   pictures, tmp_path
 ):

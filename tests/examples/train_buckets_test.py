@@ -4,6 +4,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -20,27 +21,31 @@ ROOT = pathlib.Path(__file__).parents[2]
 def run(tmp_path, stores, *args, config="resolution_buckets"):
   done = started(tmp_path, stores, *args, config=config)
   assert done.returncode == 0, done.stderr[-3000:]
-  return done.stdout
+  assert not done.stdout
+  return done.stderr
+
+
+def command(tmp_path, stores, *args, config="resolution_buckets"):
+  return [
+    sys.executable,
+    str(ROOT / "examples" / "train_buckets.py"),
+    f"--config={ROOT}/configs/{config}.py:runlocal",
+    f"--workdir={tmp_path / 'run'}",
+    *(
+      f"--config.data.sources.{name}.store={path}"
+      for name, path in stores.items()
+    ),
+    *args,
+  ]
 
 
 def started(tmp_path, stores, *args, config="resolution_buckets"):
-  done = subprocess.run(
-    [
-      sys.executable,
-      str(ROOT / "examples" / "train_buckets.py"),
-      f"--config={ROOT}/configs/{config}.py:runlocal",
-      f"--workdir={tmp_path / 'run'}",
-      *(
-        f"--config.data.sources.{name}.store={path}"
-        for name, path in stores.items()
-      ),
-      *args,
-    ],
+  return subprocess.run(
+    command(tmp_path, stores, *args, config=config),
     capture_output=True,
     text=True,
     timeout=200,
   )
-  return done
 
 
 def told(tmp_path, stores, *args, config="resolution_buckets"):
@@ -67,16 +72,69 @@ def test_the_example_trains_and_resumes(tmp_path, drawn):
   assert "resumed" not in first
   out = run(tmp_path, stores)
   assert "resumed at step 6" in out
-  assert re.search(r"step 12: digits: \d+ batches, loss [\d.]+", out)
+  assert re.search(r"step 12/12: digits: \d+ batches, loss [\d.]+", out)
+  # Of libraries warnings only.
+  assert "checkpoint_manager.py" not in out
   histogram = re.search(r"histogram: (.*)", out)[1]
   assert "'digits'" in histogram
   assert "'64x64'" in histogram
-  compiled = int(re.search(r"compiled: (\d+) shapes", out)[1])
+  compiled = int(re.search(r"; (\d+) shapes were compiled", out)[1])
   assert 1 <= compiled <= 4
   other = told(tmp_path, stores, "--config.model.widths=(8,)")
   assert "`config.model` must be {" in other
   assert "[8, 16]" in other
   assert "another --workdir" in other
+
+
+def checkpoints(tmp_path):
+  """Returns the steps that have a checkpoint, rising."""
+  found = (tmp_path / "run" / "checkpoints").glob("[0-9]*")
+  return sorted(int(own.name) for own in found if own.name.isdecimal())
+
+
+def test_a_run_that_was_killed_goes_on(tmp_path, drawn):
+  args = command(
+    tmp_path,
+    drawn,
+    "--config.train.num_steps=100000",
+    "--config.train.checkpoint_every_steps=4",
+  )
+  with subprocess.Popen(args, stderr=subprocess.DEVNULL) as process:
+    try:
+      deadline = time.monotonic() + 100
+      while not checkpoints(tmp_path) and time.monotonic() < deadline:
+        assert process.poll() is None
+        time.sleep(0.1)
+    finally:
+      process.kill()
+  steps = checkpoints(tmp_path)
+  assert steps
+  assert all(step % 4 == 0 for step in steps)
+  last = steps[-1]
+  out = run(tmp_path, drawn, f"--config.train.num_steps={last + 3}")
+  assert f"resumed at step {last}\n" in out
+  assert f"finished {last + 3} steps" in out
+  assert checkpoints(tmp_path)[-1] == last + 3
+
+
+def test_a_mix_in_one_line_takes_the_place_of_the_configs(tmp_path, drawn):
+  out = run(
+    tmp_path,
+    drawn,
+    "--config.train.num_steps=2",
+    f"--dataset_mix=digits={drawn['digits']}:1",
+  )
+  assert "takes the place of mix.weights" in out
+  assert "'plots'" not in out
+
+
+def test_wrong_options_and_stores_are_told_together(tmp_path, drawn):
+  stores = {name: tmp_path / name for name in drawn}
+  out = told(tmp_path, stores, "--config.model.num_labels=0")
+  assert "3 fields of the config are wrong" in out
+  assert "`config.model.num_labels` must be" in out
+  for name, path in stores.items():
+    assert f"- config.data.sources.{name}.store: {path} " in out
 
 
 def test_labels_beyond_the_model_are_one_clear_line(tmp_path, drawn):
@@ -130,6 +188,10 @@ def test_the_shipped_config_is_read(drawn):
     ({"model__depth": 3}, ["`config.model.depth` is not a known field"]),
     ({"model": {}}, ["config.model.widths", "config.model.num_labels"]),
     ({"optimizer__learning_rate": "x"}, ["`config.optimizer.learning_rate`"]),
+    (
+      {"train__checkpoint_every_steps": 0},
+      ["`config.train.checkpoint_every_steps` must"],
+    ),
     ({"train__log_every_steps": 0}, ["`config.train.log_every_steps` must"]),
     ({"train__num_steps": None}, ["must be set where the input is endless"]),
     ({"train__num_steps": 999, "data__epochs": 1}, ["at most the input's"]),

@@ -389,7 +389,7 @@ def test_a_source_that_has_given_nothing_starts_at_the_level(paths):
     assert max(given) - min(given) <= 2 * 32, given
 
 
-def test_unknown_specs_are_preserved_and_left_alone(paths):
+def test_unknown_specs_are_preserved_and_left_alone(paths, caplog):
   data = config(paths, epochs=None)
   record = {
     "resume_state": {
@@ -400,7 +400,10 @@ def test_unknown_specs_are_preserved_and_left_alone(paths):
       ]
     }
   }
-  new = resumed(data, record)
+  with caplog.at_level("WARNING"):
+    new = resumed(data, record)
+  assert "no source is called retired, older" in caplog.text
+  assert "stream: starts at row 5" in new.describe()
   with pipeline.make_iterator(new) as it:
     next(it)
     found = json.loads(it.get_state())["resume_state"]["datasets"]

@@ -192,11 +192,11 @@ def test_a_line_tells_both_shares_of_the_window_and_since_the_start(paths):
   found = log.take(16)
   for line, own in zip(by_source.lines(found), found.values(), strict=True):
     shares = re.search(
-      r"intended ([\d.]+)% window ([\d.]+)%, intended ([\d.]+)% since start"
-      r" ([\d.]+)%$",
+      r"share ([\d.]+)% of ([\d.]+)% intended, since the start ([\d.]+)% of"
+      r" ([\d.]+)% intended$",
       line,
     )
-    names = ("window_intended", "window_share", "intended_share", "share")
+    names = ("window_share", "window_intended", "share", "intended_share")
     assert [float(share) for share in shares.groups()] == [
       round(100 * own[name], 2) for name in names
     ]

@@ -83,3 +83,17 @@ def test_losses_are_kept_apart_by_source_and_document():
   losses.add(_metrics(1.0, 1))
   assert losses.take() == {(0, 7): (2.0, 3), (0, 8): (2.0, 3), (1, 7): (1.0, 5)}
   assert losses.take() == {}
+
+
+def test_time_that_is_left_out_does_not_slow_the_window():
+  meter = progress.Meter(positions_per_step=100)
+  meter.add(0, _metrics(1.0, 30))
+  meter.flush()
+  meter.leave_out(-100.0)  # As if it had begun 100 s before.
+  assert meter.window(wait_s=0.0).tokens_per_second == pytest.approx(
+    0.3, rel=0.01
+  )
+  meter.leave_out(0.0)
+  meter.add(1, _metrics(1.0, 30))
+  meter.flush()
+  assert meter.window(wait_s=0.0).tokens_per_second > 3

@@ -132,6 +132,18 @@ def test_an_entry_without_a_path_is_refused(entry):
   assert repr(entry) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+  "text",
+  ["data/a:0.9, data/b:0.1", "data/a:0.9,data/b:0.1", "data/a:.9; data/b:1e-1"],
+)
+def test_entries_that_are_not_apart_by_spaces_are_told(text):
+  with pytest.raises(ValueError, match="separated by spaces only") as caught:
+    dataset_mix.parse(text)
+  fix = str(caught.value).partition("Write ")[2]
+  assert fix.startswith("'data/a:")
+  assert len(dataset_mix.parse(fix.strip("'."))) == 2
+
+
 def test_an_alias_is_used_once():
   with pytest.raises(ValueError, match="used once, got 'x' twice"):
     dataset_mix.parse("x=a:1 x=b:1")

@@ -82,12 +82,6 @@ def test_a_config_dict_may_hold_weights_and_stages():
 
 
 BAD_WEIGHTS = [
-  {"a": 0},
-  {"a": 0.0},
-  {"a": -0.1},
-  {"a": math.nan},
-  {"a": math.inf},
-  {"a": -math.inf},
   {"a": "1"},
   {"a": True},
   {"a": None},
@@ -117,6 +111,21 @@ def test_bad_weights_are_refused_with_their_value(weights):
     assert repr(weights) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+  "weight", [0, 0.0, -0.1, math.nan, math.inf, -math.inf]
+)
+def test_a_weight_that_is_not_above_0_is_named_alone(weight):
+  stages = [(0, {"a": 1}), (4, {"b": 2, "a": weight})]
+  for fields, name in (
+    ({"weights": {"b": 1, "a": weight}}, "weights['a']"),
+    ({"stages": stages}, "stages[1]['a']"),
+  ):
+    (problem,) = read(**fields).problems(PATH, {"a": None, "b": None})
+    rule = f"`{PATH}.{name}` must be a finite number above 0, got {weight!r}."
+    assert problem.startswith(rule)
+    assert "'b'" not in problem
+
+
 @pytest.mark.parametrize("weight", [0, -1, math.nan, math.inf, "1", True])
 def test_a_bad_weight_of_a_source_is_refused_with_its_path(weight):
   with pytest.raises(schema.ConfigError) as caught:
@@ -141,9 +150,6 @@ def test_a_bad_weight_of_a_source_is_refused_with_its_path(weight):
 @pytest.mark.parametrize(
   "stages",
   [
-    [(5, {"a": 1}), (5, {"a": 2})],
-    [(5, {"a": 1}), (3, {"a": 2})],
-    [(-1, {"a": 1})],
     [(1.0, {"a": 1})],
     [(True, {"a": 1})],
     [("0", {"a": 1})],
@@ -154,11 +160,28 @@ def test_a_bad_weight_of_a_source_is_refused_with_its_path(weight):
     7,
   ],
 )
-def test_stages_out_of_order_or_of_another_form_are_refused(stages):
+def test_stages_of_another_form_are_refused(stages):
   with pytest.raises(schema.ConfigError) as caught:
     read(stages=stages)
   assert f"`{PATH}.stages` must be a list of (from_step" in str(caught.value)
   assert repr(stages) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+  ("steps", "rule"),
+  [
+    ((5, 5), "[1]` must begin after step 5, where the stage before it"),
+    ((5, 3), "[1]` must begin after step 5, where the stage before it"),
+    ((0, 9, 7), "[2]` must begin after step 9, where the stage before it"),
+    ((-1,), "[0]` must begin at a step of 0 .. "),
+    ((0, 2**40 + 1), "[1]` must begin at a step of 0 .. "),
+  ],
+)
+def test_a_stage_out_of_order_is_named_with_its_step(steps, rule):
+  stages = [(step, {"a": 1}) for step in steps]
+  (problem,) = read(stages=stages).problems(PATH, {"a": None})
+  assert problem.startswith(f"`{PATH}.stages{rule}")
+  assert f"got {'step ' if 'after' in rule else ''}{steps[-1]}." in problem
 
 
 @pytest.mark.parametrize(
@@ -280,8 +303,9 @@ def test_a_stage_begins_at_a_step_that_a_run_could_reach():
   stages = [(0, {"a": 1}), (2**40, {"b": 1})]
   assert [step for step, _ in read(stages=stages).stages] == [0, 2**40]
   for step in (2**40 + 1, 2**55, 10**30):
-    with pytest.raises(schema.ConfigError, match=f"at most {2**40}, weights"):
-      read(stages=[(0, {"a": 1}), (step, {"b": 1})])
+    options = read(stages=[(0, {"a": 1}), (step, {"b": 1})])
+    (problem,) = options.problems(PATH, {"a": None, "b": None})
+    assert f"0 .. {2**40}, got {step}." in problem
 
 
 @pytest.mark.parametrize("field", ["weights", "stages"])
@@ -324,10 +348,10 @@ def test_a_mix_in_one_line_takes_the_place_of_the_sources():
     "wiki": "x/wiki",
     "code": "gs://bucket/b",
   }
-  # Seed 004, which writes mixes so, weighs rows.
-  assert found.mix.balanced_unit == "rows"
+  # As any other mix: the line says weights only.
+  assert found.mix.balanced_unit == "tokens"
   assert found.mix.all_stages({}) == [(0, {"code": F(1, 10), "wiki": F(9, 10)})]
-  assert run("x:1", mix={"kind": "token_balanced"}).mix.unit is None
+  assert run("x:1", mix={"kind": "weighted"}).mix.balanced_unit == "rows"
   assert found.data.mix_entries[1].alias == "code"
 
 

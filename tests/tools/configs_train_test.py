@@ -52,7 +52,8 @@ def test_a_config_trains_resumes_and_says_what_it_read(
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stderr
 
-  assert "reads of stdlib: examples=" in train(4)
+  first = train(4)
+  assert "reads of stdlib: examples=" in first
   log = train(6)
   assert "resum" in log
   record = json.loads((tmp_path / "metrics.json").read_text())
@@ -63,7 +64,12 @@ def test_a_config_trains_resumes_and_says_what_it_read(
   if len(sources) > 1:
     for own in sources:
       assert re.search(
-        rf"source {own}: rows .*, tokens .*, epochs .*, loss .*, share"
-        r" intended .*% window .*% since start .*%",
+        rf"source {own}: rows .*, tokens .*, epochs .*, loss .*, share .*% of"
+        r" .*% intended, since the start .*% of .*% intended",
         log,
       )
+  if "length_buckets" in name:
+    # The second stage of the curriculum begins at step 3.
+    assert "stage from step 3: 32 0.2, 64 0.3, 128 0.5" in first
+    assert re.search(r"bucket 64: \d+ batches \(.*%\), loss .*, passes", log)
+    assert sum(own["batches"] for own in record["by_bucket"].values()) == 2

@@ -13,12 +13,14 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.bucketed import pictures
 from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
 from configs import resolution_buckets
 from configs import splice_multi
 
 ROOT = pathlib.Path(__file__).parents[2]
+TITLE_HEIGHT = len(pictures.title("step")) + 4  # and the gap below it
 FIELDS = ["tokens", "segment_ids", "positions", "loss_mask"]
 
 
@@ -105,7 +107,7 @@ def test_errors_are_one_line_and_exit_1(stdlib_store):
   assert "got 0" in last
 
 
-def inspect_pictures(tmp_path, *args, check=True):
+def inspect_pictures(tmp_path, *args, check=True, **env):
   stores = {name: tmp_path / name for name in images.DATASETS}
   for name, path in stores.items():
     if not path.exists():
@@ -121,7 +123,7 @@ def inspect_pictures(tmp_path, *args, check=True):
     check=check,
     capture_output=True,
     text=True,
-    env={**os.environ, "COLUMNS": "100"},
+    env={**os.environ, "COLUMNS": "100", **env},
   )
 
 
@@ -134,19 +136,34 @@ def test_batches_of_arrays_are_drawn_to_a_png_as_they_are(tmp_path):
   pixels = pipeline.build(config.data).batch(1)["pixels"]
   found = np.asarray(Image.open(output))
   height, width = pixels.shape[1:3]
-  columns = 2
+  columns, title = 2, TITLE_HEIGHT
+  assert (found[:title] < 100).any()
   for i, own in enumerate(pixels):
     top, left = (i // columns) * (height + 2), (i % columns) * (width + 2)
+    top += title
     np.testing.assert_array_equal(
       found[top : top + height, left : left + width], own
     )
 
 
 def test_batches_of_arrays_are_drawn_in_the_terminal_and_told(tmp_path):
-  out = inspect_pictures(tmp_path, "--rows=2").stdout
+  out = inspect_pictures(tmp_path, "--rows=2", FORCE_COLOR="1").stdout
   assert "\N{UPPER HALF BLOCK}" in out
   assert "static shapes (resolution)" in out
-  assert "row=1 source=" in out
+  # Without colours blocks say nothing: a line for each picture does.
+  out = inspect_pictures(tmp_path, "--rows=2").stdout
+  assert "\N{UPPER HALF BLOCK}" not in out
+  told = [line for line in out.splitlines() if line.startswith("step=0 row=")]
+  assert len(told) == 2
+  for line in told:
+    assert re.search(r" pixels=uint8\[\d\d, \d\d, 3\] \d+\.0\.\.\d+\.0", line)
+    assert re.search(r" label=\d+", line)
+    assert "sample_id=" in line
+    assert "number=" not in line
+  (plan,) = inspect_pictures(
+    tmp_path, "--format=json", "--plan_only", "--rows=1"
+  ).stdout.splitlines()
+  assert "number" in json.loads(plan)
   lines = inspect_pictures(tmp_path, "--format=json", "--count=3").stdout
   records = [json.loads(line) for line in lines.splitlines()]
   assert {record["step"] for record in records} == {0, 1, 2}
@@ -170,7 +187,14 @@ def test_rows_of_text_in_buckets_are_shown_with_their_length(
   assert re.search(r"step 0: \d+ rows of (32|64), ", shown.stdout)
   subprocess.run([*args, f"--output={output}"], check=True, capture_output=True)
   found = np.asarray(Image.open(output))
-  assert found.shape[1] in (32, 64)
+  # A legend, a title, and rows of 8 pixels and one of paper.
+  legend = pictures.legend()
+  np.testing.assert_array_equal(found[: len(legend), : legend.shape[1]], legend)
+  length = int(re.search(r"step 0: \d+ rows of (\d+), ", shown.stdout)[1])
+  row = found[len(legend) + 4 + TITLE_HEIGHT :][:9, :length]
+  assert (row[:8] == row[0]).all()
+  assert (row[8] == 255).all()
+  assert (row[0] != 255).any(axis=-1).all()
   for more in ((), ("--plan_only",)):
     rows = subprocess.run(
       [*args, "--format=json", "--count=9", *more],
@@ -243,6 +267,18 @@ def test_samples_of_numbers_alone_are_told_and_not_drawn(tmp_path):
   assert drawn.returncode == 1
   last = drawn.stderr.strip().splitlines()[-1]
   assert last.startswith("error: `config.data.buckets.fields` must name an arr")
+
+
+def test_a_mix_in_one_line_is_shown(stdlib_store):
+  flag = f"--dataset_mix=stdlib={stdlib_store}:3 more={stdlib_store}:1"
+  out = inspect(flag, "--plan_only").stdout
+  assert f"dataset_mix: more = {stdlib_store}, weight 1" in out
+
+
+def test_help_says_how_many_rows_a_picture_has():
+  out = " ".join(inspect("--help", check=False).stdout.split())
+  assert "64 in a PNG file" in out
+  assert "--dataset_mix" in out
 
 
 def test_a_picture_of_a_run_without_buckets_is_an_error(stdlib_store):

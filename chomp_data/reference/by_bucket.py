@@ -1,0 +1,94 @@
+"""How a bucketed run goes by bucket: batches, loss, and how often it came."""
+
+from collections.abc import Mapping
+import math
+from typing import Any
+
+import numpy as np
+
+from chomp_data.bucketed import pipeline as bucket_pipeline
+
+
+class BucketLog:
+  """Sums losses by bucket between two looks."""
+
+  def __init__(self, pipe: bucket_pipeline.BucketPipeline, first_step: int = 0):
+    """Starts a window.
+
+    Args:
+      pipe: The run.
+      first_step: The step of the first batch to come.
+    """
+    self._pipe = pipe
+    self._names = [bucket.name for bucket in pipe.buckets]
+    self.begin(first_step)
+
+  def begin(self, step: int) -> None:
+    """Starts a window at a step."""
+    self._first = self._next = step
+    self._nll = dict.fromkeys(self._names, 0.0)
+    self._tokens = dict.fromkeys(self._names, 0)
+
+  def add(self, metrics: Mapping[str, np.ndarray] | None) -> None:
+    """Adds the sums of the next step.
+
+    Args:
+      metrics: On the host, with `row_nll` float[B] and `row_tokens` int[B] or
+        without them; None is no step.
+    """
+    if metrics is None:
+      return
+    bucket = self._pipe.bucket_of(self._next)[1]
+    self._next += 1
+    if "row_nll" in metrics:
+      self._nll[bucket] += float(np.sum(metrics["row_nll"], dtype=np.float64))
+      self._tokens[bucket] += int(np.sum(metrics["row_tokens"]))
+
+  def stages(self, step: int) -> list[str]:
+    """Returns a line for each stage that began in the window up to a step."""
+    return [
+      f"stage {line.strip()}"
+      for begins, line in self._pipe.stage_lines()
+      if self._first <= begins < step
+    ]
+
+  def take(self, step: int) -> dict[str, dict[str, Any]]:
+    """Returns the window up to a step, by bucket, and starts another.
+
+    Args:
+      step: The next step.
+
+    Returns:
+      For each bucket the window's `batches`, their `share` of all, its mean
+      `loss` (NaN for none); and since the start `passes` by source.
+    """
+    batches = dict.fromkeys(self._names, 0)
+    for own in range(self._first, step):
+      batches[self._pipe.bucket_of(own)[1]] += 1
+    passes = self._pipe.passes(step)
+    out = {}
+    for name in self._names:
+      tokens = self._tokens[name]
+      out[name] = {
+        "batches": batches[name],
+        "share": batches[name] / max(step - self._first, 1),
+        "loss": self._nll[name] / tokens if tokens else math.nan,
+        "passes": {
+          source: own[name] for source, own in passes.items() if name in own
+        },
+      }
+    self.begin(step)
+    return out
+
+
+def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:
+  """Returns one line a bucket, for the log."""
+  out = []
+  for name, own in found.items():
+    loss = "-" if math.isnan(own["loss"]) else f"{own['loss']:.4f}"
+    passes = ", ".join(f"{n} {p:.2f}" for n, p in own["passes"].items())
+    out.append(
+      f"bucket {name}: {own['batches']} batches ({own['share']:.1%}), loss"
+      f" {loss}, passes {passes}"
+    )
+  return out

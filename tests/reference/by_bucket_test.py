@@ -1,0 +1,78 @@
+"""The log by bucket: batches, losses and passes of a window."""
+
+import math
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.reference import by_bucket
+from chomp_data.testing import stores as testing_stores
+
+STAGES = [(0, {"8": 1, "16": 1}), (6, {"16": 1, "32": 2})]
+
+
+@pytest.fixture
+def pipe(tmp_path):
+  rng = np.random.default_rng(0)
+  for name in "ab":
+    lengths = rng.integers(1, 60, 80)
+    documents = [rng.integers(3, 250, n) for n in lengths]
+    testing_stores.make_store(tmp_path / name, documents)
+  return pipeline.build(
+    {
+      "remainder": "pad",
+      "buckets": {
+        "kind": "length",
+        "lengths": (8, 16, 32),
+        "tokens_per_batch": 64,
+        "stages": STAGES,
+      },
+      "sources": {name: {"store": str(tmp_path / name)} for name in "ab"},
+    }
+  )
+
+
+def test_a_window_counts_batches_losses_and_passes_by_bucket(pipe):
+  log = by_bucket.BucketLog(pipe, 2)
+  nll, tokens, count = {}, {}, {}
+  for step in range(2, 12):
+    bucket = pipe.bucket_of(step)[1]
+    row_tokens = pipe.batch(step)["loss_mask"].sum(axis=1)
+    row_nll = row_tokens * (1.0 + step)
+    log.add({"row_nll": row_nll, "row_tokens": row_tokens})
+    log.add(None)
+    nll[bucket] = nll.get(bucket, 0) + row_nll.sum()
+    tokens[bucket] = tokens.get(bucket, 0) + row_tokens.sum()
+    count[bucket] = count.get(bucket, 0) + 1
+  assert log.stages(12) == ["stage from step 6: 16 0.333, 32 0.667"]
+  found = log.take(12)
+  assert {b: own["batches"] for b, own in found.items()} == {
+    b: count.get(b, 0) for b in ("8", "16", "32")
+  }
+  histogram = pipe.accounts.histogram(12)
+  for bucket, own in found.items():
+    assert own["share"] == own["batches"] / 10
+    if bucket in count:
+      assert own["loss"] == pytest.approx(nll[bucket] / tokens[bucket])
+    for source, passes in own["passes"].items():
+      samples = sum(
+        (pipe.samples(step) >= 0).sum()
+        for step in range(12)
+        if pipe.bucket_of(step) == (source, bucket)
+      )
+      assert histogram[source].get(bucket, 0) == samples
+      assert (passes > 0) == (samples > 0)
+  # Another window begins where this one ended.
+  assert log.stages(20) == []
+  later = log.take(13)
+  assert sum(own["batches"] for own in later.values()) == 1
+  assert all(math.isnan(own["loss"]) for own in later.values())
+
+
+def test_lines_tell_what_did_not_come(pipe):
+  log = by_bucket.BucketLog(pipe)
+  log.take(6)
+  text = by_bucket.lines(log.take(9))
+  assert text[0].startswith("bucket 8: 0 batches (0.0%), loss -, passes a ")
+  assert len(text) == 3
