@@ -18,8 +18,8 @@ help:  ## Say what each command does.
 train: data/stdlib/manifest.json  ## Prepare a corpus and train on splices; resumes when run again.
 	$(BIN)/python tools/train.py --config=$(CONFIG) --workdir=$(WORKDIR) $(ARGS)
 
-test: $(BIN)/.test  ## Run the tests.
-	$(BIN)/python -m pytest $(ARGS)
+test: $(BIN)/.test  ## Run the tests, two files at once.
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
 
 check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .
