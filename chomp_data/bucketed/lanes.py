@@ -145,6 +145,10 @@ class Lanes:
     """Returns int64[num_datasets], units before a step."""
     return self._schedule.consumed_units(step)
 
+  def ended(self, step: int) -> np.ndarray:
+    """Returns which datasets have no batch left, bool[num_datasets]."""
+    return self._schedule.ended(step)
+
   def first_step(self, dataset: str, count: int = 1) -> int | None:
     """Returns the step of a dataset's `count`-th batch, None where never."""
     return self._schedule.first_step(dataset, count)

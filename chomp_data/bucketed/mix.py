@@ -60,11 +60,9 @@ class BucketMix:
       key=lambda stage: stage[0],
     )[1]
     left = {name: weights.get(name, 0) for name in self._samples}
-    if end is not None:
-      given = self._lanes.consumed(step).sum(axis=1)
-      ended = given == self._lanes.consumed(end).sum(axis=1)
-      for name, has_ended in zip(self._lanes.datasets, ended, strict=True):
-        left[name] = 0 if has_ended else left[name]
+    ended = self._lanes.ended(step)
+    for name, has_ended in zip(self._lanes.datasets, ended, strict=True):
+      left[name] = 0 if has_ended else left[name]
     whole = sum(left.values(), fractions.Fraction(0))
     return {name: float(own / whole) for name, own in left.items()}
 

@@ -88,7 +88,8 @@ def in_stages(
   """
   places: dict[str, list[tuple[int, Mapping[int, object]]]] = {}
   begins = dict.fromkeys(makers, 0)
-  spent: set[str] = set()
+  # Lists that have nothing left where the stage before ended.
+  spent: dict[str, List | None] = dict.fromkeys(makers)
   steps = [step for step, _ in bucket_stages]
   merge = None
   for index, (step, weights) in enumerate(bucket_stages):
@@ -104,7 +105,7 @@ def in_stages(
         if known and known[-1][0] == begins[name]:
           known.pop()
         known.append((begins[name], own))
-      elif name not in spent and _is_weighed(name, stages, step, until):
+      elif spent[name] is None and _is_weighed(name, stages, step, until):
         raise ValueError(
           f"`bucket_stages[{index}]` from step {step} on must weigh a bucket"
           f" that dataset {name!r} has, got {', '.join(map(str, weights))}; it"
@@ -116,16 +117,18 @@ def in_stages(
       for name, maker in makers.items()
     }
     merge = merged(lists)
+    if index:
+      _check_waited(makers, spent, merge, bucket_stages, index, begins)
     end = merge.num_positions
     if until is None:
       break
     given = merge.consumed(until if end is None else min(until, end))[0]
     for (name, own), row in zip(lists.items(), given.tolist(), strict=True):
       begins[name] = row
-      if row and row == own.num_rows:
-        spent.add(name)
-        _check_spent(name, makers[name], own, bucket_stages, index)
-    if end is not None and end <= until:
+      spent[name] = own if row and row == own.num_rows else None
+      if spent[name] is not None and end is not None and end < until:
+        _check_rest(name, makers[name], own, bucket_stages, index)
+    if end is not None and end < until:
       break
   assert merge is not None
   return merge
@@ -146,7 +149,28 @@ def _is_weighed(
   return False
 
 
-def _check_spent(
+def _check_waited(
+  makers: Mapping[str, ListMaker],
+  spent: Mapping[str, List | None],
+  merge: interleave.Interleave,
+  bucket_stages: Sequence[Stage],
+  index: int,
+  begins: Mapping[str, int],
+) -> None:
+  """Raises ValueError if a dataset would have gone on before its stage.
+
+  It had run out, and has samples again in the stage that is new: where it gets
+  a turn before that stage begins, its share was missed there.
+  """
+  step = bucket_stages[index][0]
+  end = merge.num_positions
+  given = merge.consumed(step if end is None else min(step, end))[0].tolist()
+  for (name, own), row in zip(spent.items(), given, strict=True):
+    if own is not None and row > begins[name]:
+      _check_rest(name, makers[name], own, bucket_stages, index - 1)
+
+
+def _check_rest(
   name: str,
   maker: ListMaker,
   spent: List,

@@ -67,6 +67,7 @@ class StagedList:
       hashing.fold_key(key, "stages"),
     )
     self._names = names
+    self._stages = [(place, set(weights)) for place, weights in stages]
     self._numbers = np.asarray(list(lists), np.int32)
     self.num_rows = self._merge.num_positions
     self._sums = window_tables.Kept(_KEPT_BLOCKS)
@@ -135,14 +136,25 @@ class StagedList:
   def passed_at(self, epochs: int) -> int | None:
     """Returns the place by which its buckets have given so many epochs.
 
-    Those that the stages leave before are not waited for; None is never.
+    One that a stage leaves out for good counts until then. None is never.
     """
-    places = [
-      self._merge.position_of(self._names[number], epochs * own.num_batches - 1)
-      for number, own in self._lists.items()
-    ]
-    known = [place for place in places if place is not None]
-    return max(known) + 1 if known else None
+    places = []
+    for number, own in self._lists.items():
+      name, last = self._names[number], epochs * own.num_batches - 1
+      place = self._merge.position_of(name, last)
+      if place is None:
+        place = self._left_out_at(number)
+      if place is not None:
+        places.append(place)
+    return max(places) + 1 if places else None
+
+  def _left_out_at(self, bucket: int) -> int | None:
+    """Returns where a bucket is last left out; None where it never is."""
+    weighed = [bucket in own for _, own in self._stages]
+    if not any(weighed) or weighed[-1]:
+      return None
+    after = len(weighed) - weighed[::-1].index(True)
+    return self._stages[after][0]
 
   def _block_sums(self, block: int) -> np.ndarray:
     """Returns int64[n + 1], the units before the places of a block."""
@@ -151,7 +163,7 @@ class StagedList:
       first, last = block * _BLOCK, (block + 1) * _BLOCK
       if self.num_rows is not None:
         last = min(last, self.num_rows)
-      rows, units = self._merge.consumed(first)
+      _, units = self._merge.consumed(first)
       used = np.zeros(last - first + 1, np.int64)
       used[0] = units.sum()
       lane, row = self._merge.locate(np.arange(first, last))
@@ -161,7 +173,6 @@ class StagedList:
           # A bucket's rows follow each other.
           ends = np.append(row[pick], row[pick[-1]] + 1)
           used[pick + 1] = np.diff(own.before(ends))
-      del rows
       found = np.cumsum(used)
       self._sums.put(block, found)
     return found

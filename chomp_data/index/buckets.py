@@ -269,6 +269,17 @@ class BucketSchedule:
       ]
     )
 
+  def ended(self, step: int) -> np.ndarray:
+    """Returns whether each dataset has no batch left, bool[num_datasets]."""
+    places = self._merge.consumed(step)[0].tolist()
+    limits = [own.num_rows for own in self._lists]
+    return np.asarray(
+      [
+        limit is not None and place >= limit
+        for place, limit in zip(places, limits, strict=True)
+      ]
+    )
+
   def consumed_units(self, step: int) -> np.ndarray:
     """Returns the units before a step, int64[num_datasets]."""
     return self._merge.consumed(step)[1]

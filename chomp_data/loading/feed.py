@@ -192,7 +192,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         operations=self._operations,
         worker_count=self._worker_count,
       )
-      self._reader = reader_lib.Reader(loader, self._placer, self._prefetch)
+      self._reader = reader_lib.Reader(
+        loader,
+        self._placer,
+        self._prefetch,
+        has_workers=self._worker_count > 0,
+      )
       # An iterator that is dropped takes its thread and workers with it.
       self._dropped = weakref.finalize(self, self._reader.stop)
       self._dropped.atexit = False

@@ -6,7 +6,9 @@ and its workers with it.
 
 import atexit
 from collections.abc import Callable
+from collections.abc import Iterator
 import multiprocessing
+import os
 import queue
 import threading
 import time
@@ -68,15 +70,35 @@ def _stop_readers() -> None:
     reader.stop()
 
 
+# One reader starts its workers at a time, so that it knows which are its own.
+_starting = threading.Lock()
+# What Grain calls them: a user's own processes are left alone.
+_WORKER_NAME = "grain-process-prefetch"
+
+
 class Reader:
   """Reads and places batches in a thread, `depth` ahead."""
 
-  def __init__(self, loader, place: Callable, depth: int):
+  def __init__(
+    self, loader: Any, place: Callable, depth: int, has_workers: bool
+  ):
+    """Begins to read.
+
+    Args:
+      loader: Makes an iterator over host batches.
+      place: Puts a host batch on devices.
+      depth: Batches kept ready.
+      has_workers: Whether the loader starts processes.
+    """
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._stopped = threading.Event()
-    self._others = set(multiprocessing.active_children())
+    self._closing = threading.Event()
+    self._has_workers = has_workers
+    # Children of others, while this reader starts its own.
+    self._others: set[Any] | None = None
     self._workers: list[Any] = []
     self._ended: _End | None = None
+    self._process = os.getpid()
     self._thread = threading.Thread(
       target=self._run, args=(loader, place), daemon=True, name="chomp_data"
     )
@@ -92,8 +114,7 @@ class Reader:
         item = self._ready.get(timeout=_POLL_S)
       except queue.Empty:
         now = time.monotonic()
-        self._find_workers()
-        dead = [p for p in self._workers if not p.is_alive()]
+        dead = [p for p in self._known_workers() if not p.is_alive()]
         dead_since = (dead_since or now) if dead else None
         if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
           raise InputError(
@@ -120,29 +141,30 @@ class Reader:
     self._stopped.set()
     if threading.current_thread() is self._thread:
       return  # Collected where it reads: it ends by itself.
-    self._find_workers()
+    if os.getpid() != self._process:
+      return  # A fork has neither the thread nor the workers.
     deadline = time.monotonic() + _STOP_THREAD_S
     while self._thread.is_alive() and time.monotonic() < deadline:
       try:
         self._ready.get_nowait()
       except queue.Empty:
         self._thread.join(timeout=_POLL_S)
-        if any(not p.is_alive() for p in self._workers):
+        dead = any(not p.is_alive() for p in self._known_workers())
+        if dead and not self._closing.is_set():
           # Grain waits for ever for a worker that is gone; so would a join.
           break
-    for worker in self._workers:
+    for worker in self._known_workers():
       if not self._thread.is_alive():
         worker.join(timeout=_STOP_WORKER_S)
       if worker.is_alive():
         worker.kill()
         worker.join(timeout=_STOP_WORKER_S)
 
-  def _run(self, loader, place) -> None:
-    iterator = iter(loader)
+  def _run(self, loader: Any, place: Callable) -> None:
+    iterator = None
     try:
-      iterator.start_prefetch()
-      for batch in iterator:
-        self._find_workers()
+      iterator = iter(loader)
+      for batch in self._batches(iterator):
         self._put(place(batch))
         if self._stopped.is_set():
           break
@@ -150,18 +172,44 @@ class Reader:
     except BaseException as error:
       end = _End(error)
     self._put(end)
-    _close(iterator)
+    if iterator is not None:
+      # From here on workers end because they are told to.
+      self._closing.set()
+      _close(iterator)
 
-  def _find_workers(self) -> None:
-    # Grain starts them at its first batch and does not say which they are.
-    if not self._workers:
-      self._workers = [
+  def _batches(self, iterator: grain.DataLoaderIterator) -> Iterator[Any]:
+    """Yields batches; Grain starts its workers at the first one."""
+    if not self._has_workers:
+      iterator.start_prefetch()
+      yield from iterator
+      return
+    with _starting:
+      self._others = set(multiprocessing.active_children())
+      try:
+        iterator.start_prefetch()
+        first = next(iterator, None)
+      finally:
+        self._known_workers()
+        self._others = None
+    if first is not None:
+      yield first
+      yield from iterator
+
+  def _known_workers(self) -> list[Any]:
+    """Returns this reader's processes, those that are being started too."""
+    others = self._others
+    if others is not None:
+      # Children that have ended are no longer listed: none is forgotten.
+      self._workers += [
         child
         for child in multiprocessing.active_children()
-        if child not in self._others
+        if child not in others
+        and child not in self._workers
+        and child.name.startswith(_WORKER_NAME)
       ]
+    return self._workers
 
-  def _put(self, item) -> None:
+  def _put(self, item: Any) -> None:
     while not self._stopped.is_set():
       try:
         self._ready.put(item, timeout=_POLL_S)

@@ -58,7 +58,10 @@ def _stages(value: Any) -> tuple[tuple[int, Weights], ...]:
 
 
 def _is_weight(weight: float) -> bool:
-  return math.isfinite(weight) and weight > 0
+  try:
+    return math.isfinite(weight) and weight > 0
+  except OverflowError:  # A whole number beyond what a float holds.
+    return False
 
 
 def _weight(value: Any) -> float:

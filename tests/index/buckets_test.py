@@ -68,28 +68,25 @@ def slow_steps(case):
   taken = dict.fromkeys(lists, 0)
   units = dict.fromkeys(lists, 0)
   steps = []
-  begins = {step for step, _ in staged or ()}
   while True:
-    if len(steps) in begins and any(
-      own.is_cut_off(len(steps)) for own in lists.values()
-    ):
-      return None
     live = [name for name, own in lists.items() if own.has(len(steps))]
-    if not live:
-      ended = any(
-        own.is_cut_off(step)
-        for own in lists.values()
-        for step in begins
-        if step > len(steps)
-      )
-      return None if ended else steps
+    # A later stage would have more of these: their turn must not come before.
+    waiting = [
+      name
+      for name, own in lists.items()
+      if name not in live and own.has_later(len(steps))
+    ]
+    if not live and not waiting:
+      return steps
 
     def level(name):
       key = hashing.fold_key(mix, "tie", name)
       tie = int(hashing.fold(key, np.asarray([taken[name]]))[0])
       return F(units[name], weights[name]), tie, name
 
-    name = min(live, key=level)
+    name = min([*live, *waiting], key=level)
+    if name in waiting:
+      return None
     bucket, epoch, samples = lists[name].take(len(steps))
     steps.append((name, bucket, epoch, samples))
     taken[name] += 1
@@ -114,7 +111,7 @@ class SlowList:
   def has(self, step):
     return bool(self.batches)
 
-  def is_cut_off(self, step):
+  def has_later(self, step):
     return False
 
   def take(self, step):
@@ -123,16 +120,6 @@ class SlowList:
 
 class SlowStages:
   """A dataset's batches, bucket by bucket by what each has consumed."""
-
-  def is_cut_off(self, step):
-    """Whether it had nothing left before a stage, but has for later ones."""
-    later = {b for at, own in self.case["bucket_stages"] if at >= step
-             for b in own}  # fmt: skip
-    return (
-      step > 0
-      and not any(self.left[b] for b in self.stage(step - 1))
-      and any(self.left[b] for b in later if b in self.left)
-    )
 
   def __init__(self, case, name):
     self.case, self.name = case, name
@@ -152,6 +139,10 @@ class SlowStages:
 
   def has(self, step):
     return any(self.left[bucket] for bucket in self.stage(step))
+
+  def has_later(self, step):
+    later = [own for at, own in self.case["bucket_stages"] if at > step]
+    return any(self.left.get(bucket) for own in later for bucket in own)
 
   def enter(self, weights):
     """Keeps what each bucket is beyond its share; a new one is level."""
@@ -408,6 +399,48 @@ def test_a_stage_without_buckets_of_a_dataset_is_refused():
   buckets.BucketSchedule(
     groups, **arguments, bucket_stages=[(0, {"t": 1}), (50, {"s": 1})]
   )
+
+
+def test_a_stage_may_begin_where_the_one_before_has_given_all():
+  arguments = {
+    "batch_sizes": {"s": 2, "t": 2},
+    "units": {"s": 1, "t": 1},
+    "stages": [Stage(0, {"a": 1})],
+    "key": 0,
+    "epochs": 1,
+  }
+  groups = {"a": {"s": 20, "t": 40}}
+  schedule = buckets.BucketSchedule(
+    groups, **arguments, bucket_stages=[(0, {"s": 1}), (10, {"t": 1})]
+  )
+  assert schedule.locate(np.arange(30))[1].tolist() == [0] * 10 + [1] * 20
+  assert schedule.num_steps == 30
+  with pytest.raises(ValueError, match="t are still to come"):
+    buckets.BucketSchedule(
+      groups, **arguments, bucket_stages=[(0, {"s": 1}), (11, {"t": 1})]
+    )
+
+
+@pytest.mark.parametrize("exhaustion", ["first_exhausted", "all_exhausted"])
+def test_a_bucket_that_is_left_out_exhausts_nothing_before(exhaustion):
+  case = {
+    "groups": {"a": {"s": 4, "t": 400}, "b": {"s": 4_000, "t": 4_000}},
+    "batch_sizes": {"s": 2, "t": 2},
+    "units": {"s": 1, "t": 1},
+    "stages": [Stage(0, {"a": 1, "b": 1})],
+    "key": 3,
+    "exhaustion": exhaustion,
+    "epochs": 1,
+    "bucket_stages": [(0, {"s": 1, "t": 1})],
+  }
+  before = made(case)
+  for step in (100, 200, 398):
+    stages = [*case["bucket_stages"], (step, {"s": 1})]
+    after = made(case, bucket_stages=stages)
+    assert after.num_steps > step
+    assert fast_steps(after, np.arange(step)) == fast_steps(
+      before, np.arange(step)
+    )
 
 
 def test_a_stage_appended_to_a_curriculum_changes_nothing_before_it():

@@ -20,6 +20,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import placement
+from chomp_data.loading import reader
 from chomp_data.testing import batches as testing_batches
 
 
@@ -405,3 +406,54 @@ def test_an_iterator_that_is_dropped_takes_its_thread_and_workers_with_it(data):
     time.sleep(0.05)
   assert not any(t.is_alive() for t in started)
   assert not children & set(multiprocessing.active_children())
+
+
+def workers_of(iterator):
+  """Returns the processes that an iterator's first batch has started."""
+  before = set(multiprocessing.active_children())
+  next(iterator)
+  return [p for p in multiprocessing.active_children() if p not in before]
+
+
+def test_iterators_that_are_open_together_leave_each_others_workers(data):
+  """Nor is a process of the user's own any of theirs."""
+  data = {**data, "worker_count": 1, "epochs": None}
+  with pipeline.make_iterator(data) as one:
+    other = pipeline.make_iterator(data)
+    one.start_prefetch()
+    other.start_prefetch()
+    own = multiprocessing.get_context("spawn").Process(
+      target=time.sleep, args=(60,)
+    )
+    own.start()
+    wanted = reference(data | {"epochs": 3})
+    assert hashes([next(one), next(other)]) == wanted[:1] * 2
+    other.close()
+    assert hashes([next(one) for _ in range(3)]) == wanted[1:4]
+    assert own.is_alive()
+  assert own.is_alive()
+  own.kill()
+  own.join()
+
+
+def test_workers_that_are_closed_end_by_themselves(data):
+  iterator = pipeline.make_iterator({**data, "worker_count": 2, "epochs": None})
+  workers = workers_of(iterator)
+  assert len(workers) == 2
+  iterator.close()
+  # None was killed: they free their shared memory.
+  assert [worker.exitcode for worker in workers] == [0, 0]
+
+
+class Unable:
+  """A loader that cannot begin."""
+
+  def __iter__(self):
+    raise OSError("no space for workers")
+
+
+def test_a_loader_that_cannot_begin_says_why():
+  own = reader.Reader(Unable(), lambda batch: batch, 2, has_workers=True)
+  with pytest.raises(OSError, match="no space for workers"):
+    own.get(0, timeout_s=30)
+  own.stop()
