@@ -33,6 +33,9 @@ SampleUnits = Callable[[int, np.ndarray], np.ndarray]
 _KEPT_BATCHES = 2**20
 _KEPT_EPOCHS = 4
 
+# Batches whose sums are kept together, those of one epoch at least.
+_GROUP_BATCHES = 4_096
+
 # Samples looked up at once.
 _BLOCK = 2**20
 
@@ -89,12 +92,14 @@ class BatchList:
     real = self._batches * self._sizes
     real[self._partial] -= self._lack
     self._sample_units = sample_units
-    # Units of an epoch where all consume the same, and those before each.
+    # Short epochs are summed several at a time.
+    self._group = max(1, _GROUP_BATCHES // max(self.num_batches, 1))
+    # Units of a group where all consume the same, and those before each.
     self._total: int | None = None
     self._starts = [0]
     self._each: int | None = None
     if sample_units is None:
-      self._total = int((real * self._units).sum())
+      self._total = self._group * int((real * self._units).sum())
       used = (self._sizes * self._units)[self._batches > 0]
       if not len(self._partial) and len(np.unique(used)) == 1:
         self._each = int(used[0])
@@ -161,12 +166,12 @@ class BatchList:
     """Returns int64[N], the units of the batches before places int64[N]."""
     if self._each is not None:
       return rows * self._each
-    epoch, place = np.divmod(rows, self.num_batches)
+    group, place = np.divmod(rows, self._group * self.num_batches)
     units = np.empty(len(rows), np.int64)
-    for each in np.unique(epoch).tolist():
-      own = np.flatnonzero(epoch == each)
-      units[own] = self._before_epoch(each)
-      # The place after the last one of an epoch asks for no table.
+    for each in np.unique(group).tolist():
+      own = np.flatnonzero(group == each)
+      units[own] = self._before_group(each)
+      # The place after the last one of a group asks for no table.
       own = own[place[own] > 0]
       if len(own):
         units[own] += self._sums(each)[place[own]]
@@ -179,39 +184,39 @@ class BatchList:
     if self._each is not None:
       rows = -(-units // self._each)
     else:
-      epoch = self._epoch_of(units)
-      rows = epoch * self.num_batches
+      group = self._group_of(units)
+      rows = group * self._group * self.num_batches
       if self.num_rows is None or rows < self.num_rows:
-        left = units - self._before_epoch(epoch)
-        rows += int(np.searchsorted(self._sums(epoch)[:-1], left, "left"))
+        left = units - self._before_group(group)
+        rows += int(np.searchsorted(self._sums(group)[:-1], left, "left"))
     return rows if self.num_rows is None else min(rows, self.num_rows)
 
-  def _epoch_of(self, units: int) -> int:
-    """Returns the last epoch with fewer than `units` (at least 1) before it."""
+  def _group_of(self, units: int) -> int:
+    """Returns the last group with fewer than `units` (at least 1) before it."""
     if self._alike:
-      return (units - 1) // self._epoch_units(0)
+      return (units - 1) // self._group_units(0)
     last = None
     if self.num_rows is not None:
-      last = self.num_rows // self.num_batches
-    epoch = 0
-    while epoch != last and self._before_epoch(epoch + 1) < units:
-      epoch += 1
-    return epoch
+      last = self.num_rows // (self._group * self.num_batches)
+    group = 0
+    while group != last and self._before_group(group + 1) < units:
+      group += 1
+    return group
 
-  def _before_epoch(self, epoch: int) -> int:
+  def _before_group(self, group: int) -> int:
     if self._alike:
-      return epoch * self._epoch_units(0) if epoch else 0
-    while len(self._starts) <= epoch:
+      return group * self._group_units(0) if group else 0
+    while len(self._starts) <= group:
       number = len(self._starts) - 1
-      self._starts.append(self._starts[-1] + self._epoch_units(number))
-    return self._starts[epoch]
+      self._starts.append(self._starts[-1] + self._group_units(number))
+    return self._starts[group]
 
-  def _epoch_units(self, epoch: int) -> int:
-    """Returns what the batches of an epoch consume together."""
+  def _group_units(self, group: int) -> int:
+    """Returns what the batches of a group of epochs consume together."""
     if not self._alike:
-      return int(self._sums(epoch)[-1])
+      return int(self._sums(group)[-1])
     if self._total is None:
-      self._total = int(self._sums(epoch)[-1])
+      self._total = int(self._sums(group)[-1])
     return self._total
 
   def batches_before(self, place: int) -> np.ndarray:
@@ -255,40 +260,64 @@ class BatchList:
       self._bucket_tables.put(epoch, found, self.num_batches)
     return found
 
-  def _sums(self, epoch: int) -> np.ndarray:
-    """Returns int64[num_batches + 1], the units before places of an epoch."""
-    found = self._sum_tables.get(epoch)
+  def _sums(self, group: int) -> np.ndarray:
+    """Returns int64[n + 1], the units before places of a group of epochs."""
+    found = self._sum_tables.get(group)
     if found is None:
-      if self._sample_units is None:
-        used = self._used(epoch)
-      else:
-        used = self._used_by_samples(self._sample_units, epoch)
-      found = np.concatenate([[0], np.cumsum(used)])
-      self._sum_tables.put(epoch, found, self.num_batches)
+      epochs = group * self._group + np.arange(self._group)
+      used = self._used_by_number(epochs)
+      place = np.tile(np.arange(self.num_batches), len(epochs))
+      number = self._numbers(place, np.repeat(epochs, self.num_batches))
+      first = np.repeat(np.arange(len(epochs)), self.num_batches)
+      in_order = used[first, number]
+      found = np.concatenate([[0], np.cumsum(in_order)])
+      self._sum_tables.put(group, found, len(found))
     return found
 
-  def _used(self, epoch: int) -> np.ndarray:
-    """Returns int64[num_batches], the units of an epoch's batches, in order."""
-    used = (self._sizes * self._units)[self._bucket_order(epoch)]
-    if len(self._partial):
-      key = hashing.fold(self._list_key, np.asarray([epoch]))
-      at = permutation.inverse(self._partial_batch, self.num_batches, key)
-      used[at] -= self._lack * self._units[self._partial]
+  def _used_by_number(self, epochs: np.ndarray) -> np.ndarray:
+    """Returns int64[E, num_batches], the units of batches by their numbers."""
+    used = np.empty((len(epochs), self.num_batches), np.int64)
+    for bucket in np.flatnonzero(self._batches).tolist():
+      first = int(self._first[bucket])
+      last = first + int(self._batches[bucket])
+      if self._sample_units is None:
+        used[:, first:last] = self._sizes[bucket] * self._units[bucket]
+      elif len(epochs) == 1:
+        used[0, first:last] = self._used_in_epoch(bucket, int(epochs[0]))
+      else:
+        used[:, first:last] = self._used_in_epochs(bucket, epochs)
+    if self._sample_units is None and len(self._partial):
+      lack = self._lack * self._units[self._partial]
+      used[:, self._partial_batch] -= lack
     return used
 
-  def _used_by_samples(self, units_of: SampleUnits, epoch: int) -> np.ndarray:
-    """Returns the same where each sample has units of its own."""
-    used = np.empty(self.num_batches, np.int64)
-    for bucket in np.flatnonzero(self._batches).tolist():
-      size, count = int(self._sizes[bucket]), int(self._counts[bucket])
-      kept = min(count, int(self._batches[bucket]) * size)
-      batch = int(self._first[bucket])
-      step = max(1, _BLOCK // size) * size
-      for low in range(0, kept, step):
-        places = np.arange(low, min(low + step, kept))
-        units = units_of(bucket, self._permuted(bucket, epoch, places))
-        sums = np.add.reduceat(units, np.arange(0, len(units), size))
-        used[batch : batch + len(sums)] = sums
-        batch += len(sums)
-    place = np.arange(self.num_batches)
-    return used[self._numbers(place, np.asarray([epoch]))]
+  def _used_in_epoch(self, bucket: int, epoch: int) -> np.ndarray:
+    """Returns int64[M], the units of a bucket's batches, sample by sample."""
+    assert self._sample_units is not None
+    size = int(self._sizes[bucket])
+    kept = self._kept(bucket)
+    sums = []
+    step = max(1, _BLOCK // size) * size
+    for low in range(0, kept, step):
+      places = np.arange(low, min(low + step, kept))
+      units = self._sample_units(bucket, self._permuted(bucket, epoch, places))
+      sums.append(np.add.reduceat(units, np.arange(0, len(units), size)))
+    return np.concatenate(sums)
+
+  def _used_in_epochs(self, bucket: int, epochs: np.ndarray) -> np.ndarray:
+    """Returns int64[E, M], the same of several short epochs at once."""
+    assert self._sample_units is not None
+    size, kept = int(self._sizes[bucket]), self._kept(bucket)
+    keys = hashing.fold(self._group_keys[bucket], epochs)
+    samples = permutation.permute(
+      np.tile(np.arange(kept), len(epochs)),
+      int(self._counts[bucket]),
+      np.repeat(keys, kept),
+    )
+    units = self._sample_units(bucket, samples).reshape(len(epochs), kept)
+    return np.add.reduceat(units, np.arange(0, kept, size), axis=1)
+
+  def _kept(self, bucket: int) -> int:
+    """Returns how many samples of a bucket an epoch gives."""
+    whole = int(self._batches[bucket] * self._sizes[bucket])
+    return min(int(self._counts[bucket]), whole)

@@ -212,11 +212,14 @@ def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
 
 def _weighed(record: dict[str, Any]) -> dict[str, Any]:
   """Returns a fingerprint with the weights of each stage as one value."""
-  stages = record.get("mix", {}).get("stages")
-  if not isinstance(stages, dict):
-    return record
-  stages = {at: _Weights.of(own) for at, own in stages.items()}
-  return {**record, "mix": {**record["mix"], "stages": stages}}
+  out = dict(record)
+  for section in ("mix", "buckets"):
+    own = record.get(section)
+    stages = own.get("stages") if isinstance(own, dict) else None
+    if isinstance(own, dict) and isinstance(stages, dict):
+      weights = {at: _Weights.of(weights) for at, weights in stages.items()}
+      out[section] = {**own, "stages": weights}
+  return out
 
 
 def _compared(old: Any, new: Any, path: str) -> Iterator[str]:

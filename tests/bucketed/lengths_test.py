@@ -158,6 +158,16 @@ def test_a_dataset_that_has_ended_is_not_intended(text):
   for step in (-1, pipe.num_steps):
     with pytest.raises(IndexError, match=f"got {step}"):
       pipe.mix.intended(step)
+  # The same where the other one goes on for ever; one that is cut short by the
+  # end of the run has not ended.
+  endless = conftest.changed(text, epochs=None, sources__code__max_epochs=1)
+  pipe = pipeline.build(endless)
+  assert pipe.mix.intended(0)["code"] > 0
+  assert pipe.mix.intended(500) == {"code": 0, "notes": 1}
+  first = conftest.changed(text, mix__exhaustion="first_exhausted", **changes)
+  pipe = pipeline.build(first)
+  shares = pipe.mix.intended(pipe.num_steps - 1)
+  assert shares == {"code": 0.75, "notes": 0.25}
 
 
 def test_the_summary_tells_padding_stages_and_what_repeats(text, caplog):
@@ -271,6 +281,11 @@ def test_a_curriculum_gets_another_stage_and_goes_on(text):
   with chomp_data.make_iterator(later) as it:
     it.set_state(state)
     assert next(it)["tokens"].shape == pipe.batch(12)["tokens"].shape
+  # Weights in proportion are the same stage.
+  scaled = [(0, {"8": 0.2, "16": 0.2, "32": 0.2, "64": 0.2})]
+  same = conftest.changed(text, epochs=None, buckets__stages=scaled)
+  with chomp_data.make_iterator(same) as it:
+    it.set_state(state)
   assert {pipe.bucket_of(step)[1] for step in range(20, 40)} == {"64"}
   late = conftest.changed(
     text, epochs=None, buckets__stages=[*stages, (5, {"64": 1})]
