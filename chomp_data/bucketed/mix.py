@@ -1,9 +1,9 @@
 """How datasets share a bucketed run, for the log and for checks."""
 
 from collections.abc import Mapping
-import fractions
 
 from chomp_data.bucketed import lanes as lanes_lib
+from chomp_data.sources import mix_options
 from chomp_data.sources import mixture
 
 
@@ -55,16 +55,9 @@ class BucketMix:
         f"step must be in 0 .. {'' if end is None else end - 1}, got {step}."
         " Ask for a step of the run."
       )
-    weights = max(
-      (stage for stage in self.stages if stage[0] <= step),
-      key=lambda stage: stage[0],
-    )[1]
-    left = {name: weights.get(name, 0) for name in self._samples}
-    ended = self._lanes.ended(step)
-    for name, has_ended in zip(self._lanes.datasets, ended, strict=True):
-      left[name] = 0 if has_ended else left[name]
-    whole = sum(left.values(), fractions.Fraction(0))
-    return {name: float(own / whole) for name, own in left.items()}
+    ended = self._lanes.ended(step).tolist()
+    by_name = dict(zip(self._lanes.datasets, ended, strict=True))
+    return mix_options.shares_at(self.stages, step, by_name)
 
   def unserved(self, num_steps: int) -> list[str]:
     """Returns one sentence for each source that a run would hardly see.

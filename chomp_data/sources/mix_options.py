@@ -287,6 +287,29 @@ def exact(weight: float) -> fractions.Fraction:
   return fractions.Fraction(str(weight))
 
 
+def shares_at(
+  stages: Sequence[tuple[int, Mapping[str, fractions.Fraction | int]]],
+  step: int,
+  ended: Mapping[str, bool],
+) -> dict[str, float]:
+  """Returns shares by weight in the stage of a step, by source.
+
+  Args:
+    stages: (from_step, weights), from step 0 on.
+    step: At least 0.
+    ended: Whether each source has nothing left: its share is the others'.
+  """
+  weights = max(
+    (own for own in stages if own[0] <= step), key=lambda own: own[0]
+  )[1]
+  left = {
+    name: 0 if has_ended else weights.get(name, 0)
+    for name, has_ended in ended.items()
+  }
+  whole = sum(left.values())
+  return {name: float(own / whole) for name, own in left.items()}
+
+
 def in_order_of_joining(
   parts: Mapping[str, Any], stages: list[tuple[int, dict[str, Any]]]
 ) -> list[str]:

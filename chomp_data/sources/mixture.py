@@ -236,14 +236,11 @@ class MixtureSource(row_source.RowSource):
         f"step must be in 0 .. {(len(self) - 1) // self._batch}, got {step}."
         " Ask for a step of the run."
       )
-    weights = max(own for own in self.stages if own[0] <= step)[1]
-    left = {}
+    ended = {}
     for name, rows in self.taken(first).items():
       most = self._units[name].num_rows
-      ended = most is not None and rows >= most
-      left[name] = 0 if ended else weights.get(name, 0)
-    whole = sum(left.values())
-    return {name: float(own / whole) for name, own in left.items()}
+      ended[name] = most is not None and rows >= most
+    return mix_options.shares_at(self.stages, step, ended)
 
   def ordered(self) -> dict[str, row_source.RowSource]:
     """Returns the sources of the run in their orders, by name."""
