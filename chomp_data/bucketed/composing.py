@@ -72,7 +72,7 @@ def bucket_plan(run: options_lib.BucketRun) -> plan_lib.BucketPlan:
         if own.seed is not None
       },
       sample_units=(
-        {name: own.tokens for name, own in _texts(datasets)}
+        {name: own.tokens for name, own in documents(datasets)}
         if by_tokens
         else None
       ),
@@ -93,15 +93,9 @@ def _located(problem: str) -> str:
 
 
 def documents(
-  plan: plan_lib.LengthPlan,
-) -> Iterator[tuple[str, documents_lib.DocumentDataset]]:
-  """Yields the datasets of a run of text, by name."""
-  yield from _texts(plan.datasets)
-
-
-def _texts(
   datasets: Mapping[str, dataset_lib.Dataset],
 ) -> Iterator[tuple[str, documents_lib.DocumentDataset]]:
+  """Yields the datasets of a run of text, by name."""
   for name, own in datasets.items():
     assert isinstance(own, documents_lib.DocumentDataset)
     yield name, own

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import tqdm
 
 from chomp_data import stores
 from chomp_data.index import pieces
@@ -131,13 +130,8 @@ class PieceIndex:
       for name, dtype in ((_document, document_type), (_begin, np.int64))
     }
     totals = np.zeros(1 + len(self._lengths), np.int64)
-    with tqdm.tqdm(
-      total=total,
-      desc=f"{self._name}: lengths",
-      unit="docs",
-      unit_scale=True,
-      disable=None if self._on_disk else True,
-      leave=False,
+    with side_index.progress(
+      total, f"{self._name}: lengths", "docs", self._on_disk
     ) as bar:
       for first, stored in self._store.iter_lengths(_PASS_DOCUMENTS):
         lengths = np.where(stored > 0, stored + self._added, 0)

@@ -142,12 +142,12 @@ class BucketPipeline(run_lib.Run):
     dataset, bucket = self._plan.at(step)
     return self.source_names[dataset], self.buckets[bucket].name
 
-  def stage_lines(self) -> list[tuple[int, str]]:
+  def stages(self) -> list[tuple[int, str]]:
     """Returns where each stage of a curriculum begins, and what it weighs."""
-    stages = self._run.bucket_stages()
-    lines = summary.stage_lines(self._plan, stages, with_passes=False)
-    steps = [step for step, _ in stages or ()]
-    return list(zip(steps, lines, strict=False))
+    return [
+      (step, summary.stage_text(self._plan, step, weights))
+      for step, weights in self._run.bucket_stages() or ()
+    ]
 
   def passes(self, step: int) -> dict[str, dict[str, float]]:
     """Returns how often each bucket of each source was given before a step."""
@@ -244,7 +244,9 @@ class LengthPipeline(BucketPipeline):
   @property
   def sources(self) -> dict[str, row_source.RowSource]:
     """By name, the rows of each source's longest bucket."""
-    return {n: own.longest for n, own in composing.documents(self._plan)}
+    return {
+      n: own.longest for n, own in composing.documents(self._plan.datasets)
+    }
 
   @functools.cached_property
   def accounts(self) -> accounts_lib.LengthAccounts:

@@ -34,28 +34,18 @@ def bucket_lines(plan: plan_lib.BucketPlan) -> list[str]:
 
 
 def stage_lines(
-  plan: plan_lib.BucketPlan,
-  stages: lanes_lib.Stages | None,
-  with_passes: bool = True,
+  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
 ) -> list[str]:
   """Returns a line for each stage of a curriculum, and how often buckets come.
 
   Args:
     plan: The run.
     stages: (from_step, weights of buckets), or None.
-    with_passes: Whether the lines tell how often buckets were given by the end
-      of their stage.
   """
   lines = []
   for first, last, weights in _spans(plan, stages):
-    whole = sum(weights.values())
-    shares = ", ".join(
-      f"{own.name} {float(weights[own.name] / whole):.3g}"
-      for own in plan.buckets
-      if own.name in weights
-    )
-    text = f"  from step {first}: {shares}"
-    if last is not None and with_passes:
+    text = f"  {stage_text(plan, first, weights)}"
+    if last is not None:
       given = passes(plan, last)
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in own.items())
@@ -64,6 +54,19 @@ def stage_lines(
       text += f"; passes by step {last}: {'; '.join(by_name)}"
     lines.append(text)
   return lines
+
+
+def stage_text(
+  plan: plan_lib.BucketPlan, first: int, weights: lanes_lib.Weights
+) -> str:
+  """Returns where a stage begins, and the shares of its buckets."""
+  whole = sum(weights.values())
+  shares = ", ".join(
+    f"{own.name} {float(weights[own.name] / whole):.3g}"
+    for own in plan.buckets
+    if own.name in weights
+  )
+  return f"from step {first}: {shares}"
 
 
 def repeats(

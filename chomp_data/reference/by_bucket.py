@@ -47,8 +47,8 @@ class BucketLog:
   def stages(self, step: int) -> list[str]:
     """Returns a line for each stage that began in the window up to a step."""
     return [
-      f"stage {line.strip()}"
-      for begins, line in self._pipe.stage_lines()
+      f"stage {text}"
+      for begins, text in self._pipe.stages()
       if self._first <= begins < step
     ]
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from absl import logging
 import numpy as np
-import tqdm
 
 from chomp_data import schema
 from chomp_data import stores
@@ -358,13 +357,8 @@ class BinSource(row_source.RowSource):
     began = time.monotonic()
     total = self.store.num_documents
     documents = self._documents.order
-    with tqdm.tqdm(
-      total=total,
-      desc=f"{self.name}: packing",
-      unit="docs",
-      unit_scale=True,
-      disable=None if total >= _BAR_DOCUMENTS else True,
-      leave=False,
+    with side_index.progress(
+      total, f"{self.name}: packing", "docs", total >= _BAR_DOCUMENTS
     ) as bar:
       piece_end = 0
       for window in range(documents.num_windows):

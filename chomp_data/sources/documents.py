@@ -329,11 +329,4 @@ def pass_cost(num_documents: int, rate: float = _FULL_PASS_RATE) -> str:
 
 def progress(total: int, what: str) -> tqdm.tqdm:
   """Returns a bar over documents, shown where there are many."""
-  return tqdm.tqdm(
-    total=total,
-    desc=what,
-    unit="docs",
-    unit_scale=True,
-    disable=None if total >= _KEPT_ON_DISK else True,
-    leave=False,
-  )
+  return side_index.progress(total, what, "docs", total >= _KEPT_ON_DISK)

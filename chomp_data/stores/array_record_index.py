@@ -19,11 +19,11 @@ import time
 
 from absl import logging
 import numpy as np
-import tqdm
 
 from chomp_data.stores import array_record_files
 from chomp_data.stores import errors
 from chomp_data.stores import layout
+from chomp_data.stores import samples_indexing
 from chomp_data.stores import side_index
 
 _NAME = "array_record"
@@ -36,9 +36,6 @@ _PART_BYTES = 1 << 20
 _FIRST_RECORDS = 16
 _MAX_RECORDS = 1 << 16
 _THREADS = min(4, os.cpu_count() or 1)
-
-# Below this a pass takes a second or less.
-_QUIET_BYTES = 256 << 20
 
 _PAGE_BYTES = 1 << 20
 
@@ -233,14 +230,7 @@ def _built(
   began = time.monotonic()
   sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
   logging.info("%s: indexing %d file(s)", corpus.home, len(sizes))
-  bar = tqdm.tqdm(
-    total=sum(sizes),
-    desc=f"indexing {corpus.home.name}",
-    unit="B",
-    unit_scale=True,
-    disable=None if sum(sizes) >= _QUIET_BYTES else True,
-    leave=False,
-  )
+  bar = samples_indexing.progress(corpus.home, sum(sizes))
   tokens, begins = hashlib.sha256(), hashlib.sha256()
   files, num_tokens = [], 0
   offsets = np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""What the indexes of samples, of either format, are built with."""
+"""What indexes of records and samples, of any format, are built with."""
 
 from collections.abc import Collection
 import pathlib
@@ -7,6 +7,7 @@ from typing import Any
 import tqdm
 
 from chomp_data.stores import errors
+from chomp_data.stores import side_index
 
 # Below this a pass takes a second or less.
 _QUIET_BYTES = 256 << 20
@@ -44,11 +45,5 @@ def _others(known: Collection[str]) -> str:
 
 def progress(path: pathlib.Path, num_bytes: int) -> tqdm.tqdm:
   """Returns a bar of bytes that are indexed, silent where that is quick."""
-  return tqdm.tqdm(
-    total=num_bytes,
-    desc=f"indexing {path.name}",
-    unit="B",
-    unit_scale=True,
-    disable=None if num_bytes >= _QUIET_BYTES else True,
-    leave=False,
-  )
+  shown = num_bytes >= _QUIET_BYTES
+  return side_index.progress(num_bytes, f"indexing {path.name}", "B", shown)

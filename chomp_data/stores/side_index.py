@@ -21,6 +21,7 @@ from typing import Any
 
 from absl import logging
 import numpy as np
+import tqdm
 
 from chomp_data.stores import errors
 from chomp_data.stores import layout
@@ -36,6 +37,25 @@ _POLL_S = 0.2
 
 # Parts of arrays, appended in the order they come.
 Parts = Iterable[Mapping[str, np.ndarray]]
+
+
+def progress(total: int, what: str, unit: str, shown: bool) -> tqdm.tqdm:
+  """Returns a bar over a pass that makes derived arrays.
+
+  Args:
+    total: How much there is to pass.
+    what: What is made, for the bar.
+    unit: 'docs' or 'B'.
+    shown: Whether it is long enough to be shown, where stderr is a terminal.
+  """
+  return tqdm.tqdm(
+    total=total,
+    desc=what,
+    unit=unit,
+    unit_scale=True,
+    disable=None if shown else True,
+    leave=False,
+  )
 
 
 class SideArray:
