@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 WORKDIR ?= runs/splice_multi
 CONFIG ?= configs/splice_multi.py
 ARGS ?=
+PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test check prepare prepare-mix prepare-images inspect clean help
+.PHONY: train test test-all check prepare prepare-mix prepare-images inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -18,8 +19,12 @@ help:  ## Say what each command does.
 train: data/stdlib/manifest.json  ## Prepare a corpus and train on splices; resumes when run again.
 	$(BIN)/python tools/train.py --config=$(CONFIG) --workdir=$(WORKDIR) $(ARGS)
 
-test: $(BIN)/.test  ## Run the tests, two files at once.
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(ARGS)
+test: $(BIN)/.test  ## Run the tests, two at once, but not the slow ones.
+	$(PYTEST) -m 'not slow' $(ARGS)
+
+# What `test` left out: slow tests, and every law on more examples.
+test-all: test  ## Run all tests, and each law on five times the examples.
+	$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile=full --timeout=900 $(ARGS)
 
 check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .

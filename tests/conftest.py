@@ -1,22 +1,38 @@
-"""A corpus of real text, prepared once a session by the real tool."""
+"""Profiles, one compile cache, and a corpus of real text.
 
-import pathlib
-import subprocess
-import sys
+Tests with the mark `slow` are left to `make test-all`, which also tries each
+law (tests/laws.py) on more examples.
+"""
+
+import os
 import sysconfig
+import tempfile
 
 import hypothesis
 import pytest
 
-ROOT = pathlib.Path(__file__).parents[1]
+from tests import in_process
 
-hypothesis.settings.register_profile(
-  "default", deadline=None, derandomize=True, print_blob=True
-)
-hypothesis.settings.register_profile(
-  "nightly", deadline=None, max_examples=5_000
-)
+for name, once, derandomize in (
+  ("default", 100, True),
+  ("full", 500, True),
+  ("nightly", 5_000, False),
+):
+  hypothesis.settings.register_profile(
+    name,
+    deadline=None,
+    derandomize=derandomize,
+    print_blob=True,
+    max_examples=once,
+  )
 hypothesis.settings.load_profile("default")
+
+# A test need not compile what another one did, nor a process that it starts.
+# One directory a worker: JAX writes entries in place, and locks only a cache
+# of a bounded size.
+_COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 @pytest.fixture(scope="session")
@@ -24,16 +40,12 @@ def stdlib_store(tmp_path_factory):
   """A store of the top of the standard library's sources, as a path."""
   output = tmp_path_factory.mktemp("stdlib") / "store"
   stdlib = sysconfig.get_path("stdlib")
-  subprocess.run(
-    [
-      sys.executable,
-      str(ROOT / "tools" / "prepare.py"),
-      f"--input={stdlib}/*.py",
-      f"--output={output}",
-      "--tokenizer=byte",
-      "--workers=0",
-    ],
+  in_process.run_tool(
+    "prepare",
+    f"--input={stdlib}/*.py",
+    f"--output={output}",
+    "--tokenizer=byte",
+    "--workers=0",
     check=True,
-    capture_output=True,
   )
   return str(output)

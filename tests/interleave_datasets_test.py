@@ -16,6 +16,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.testing import stores as testing_stores
+from tests import laws
 
 datasets = pytest.importorskip("datasets", exc_type=ImportError)
 
@@ -86,7 +87,7 @@ class Drawn:
     return np.fromiter(itertools.islice(self.draws, size), np.int64)
 
 
-@hypothesis.settings(max_examples=40)
+@laws.examples(40)
 @hypothesis.given(st.data(), LENGTHS, STRATEGIES)
 def test_from_our_draws_theirs_makes_our_rows(stores, data, lengths, strategy):
   weights = {name: data.draw(WEIGHTS) for name in lengths}
@@ -108,7 +109,7 @@ def test_from_our_draws_theirs_makes_our_rows(stores, data, lengths, strategy):
     assert theirs(lengths, strategy, probabilities=shares) == own
 
 
-@hypothesis.settings(max_examples=40)
+@laws.examples(40)
 @hypothesis.given(LENGTHS, STRATEGIES)
 def test_in_turn_both_end_within_a_turn(stores, lengths, strategy):
   """Without probabilities theirs ends with a whole turn, as it begins one."""

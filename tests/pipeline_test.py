@@ -15,6 +15,7 @@ from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.testing import stores as testing_stores
+from tests import laws
 
 
 @pytest.fixture(scope="module")
@@ -202,7 +203,7 @@ FIELDS = [
 ]  # fmt: skip
 
 
-@hypothesis.settings(max_examples=500, deadline=None)
+@laws.examples(500)
 @hypothesis.given(
   edits=st.lists(st.tuples(st.sampled_from(FIELDS), JUNK), max_size=3)
 )

@@ -9,6 +9,7 @@ import pytest
 
 from chomp_data.index import axes
 from chomp_data.index import axis_order
+from tests import laws
 
 
 def space(**changes):
@@ -164,7 +165,7 @@ SPACES = st.builds(
 )
 
 
-@hypothesis.settings(max_examples=500)
+@laws.examples(500)
 @hypothesis.given(pairs=SPACES, length=st.integers(1, 25))
 def test_pairs_by_random_access_equal_the_slow_listing(pairs, length):
   if length < pairs.min_copy_len:
@@ -173,7 +174,7 @@ def test_pairs_by_random_access_equal_the_slow_listing(pairs, length):
     assert listed(pairs, length) == slow_listing(pairs, length)
 
 
-@hypothesis.settings(max_examples=300)
+@laws.examples(300)
 @hypothesis.given(
   pairs=SPACES,
   length=st.integers(1, 25),

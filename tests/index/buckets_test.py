@@ -14,6 +14,7 @@ from chomp_data.index import buckets
 from chomp_data.index import hashing
 from chomp_data.index import interleave
 from chomp_data.index import permutation
+from tests import laws
 
 F = fractions.Fraction
 Stage = interleave.Stage
@@ -301,7 +302,7 @@ def test_400_random_curricula_are_what_counters_give():
   assert spent < 150
 
 
-@hypothesis.settings(max_examples=50)
+@laws.examples(50)
 @hypothesis.given(seed=st.integers(0, 2**32))
 def test_a_curriculum_leaves_datasets_and_buckets_their_shares(seed):
   """Datasets, and in each of them its buckets: within a batch by weight."""
@@ -505,7 +506,7 @@ def test_seed_004_ninety_ten_by_samples():
   assert end[1].tolist() == [500_000 // 64 * 64, 500_000 // 64 * 64]
 
 
-@hypothesis.settings(max_examples=150)
+@laws.examples(150)
 @hypothesis.given(case=CASES)
 def test_an_epoch_has_every_sample_at_most_once_and_with_pad_exactly_once(case):
   schedule = made(case)
@@ -532,7 +533,7 @@ def test_an_epoch_has_every_sample_at_most_once_and_with_pad_exactly_once(case):
     assert set(seen[key]) <= set(range(count))
 
 
-@hypothesis.settings(max_examples=100)
+@laws.examples(100)
 @hypothesis.given(case=CASES)
 def test_shares_stay_within_one_global_batch_of_their_weights(case):
   schedule = made(case)
@@ -559,7 +560,7 @@ def test_shares_stay_within_one_global_batch_of_their_weights(case):
       assert max(levels) - min(levels) <= most
 
 
-@hypothesis.settings(max_examples=100)
+@laws.examples(100)
 @hypothesis.given(case=CASES)
 def test_the_histogram_counts_the_samples_of_the_steps_before(case):
   schedule = made(case)
@@ -583,7 +584,7 @@ def test_the_histogram_counts_the_samples_of_the_steps_before(case):
       batches[place] += 1
 
 
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=CASES, seed=st.integers(0, 2**32))
 def test_every_step_is_the_same_in_any_order_and_after_pickling(case, seed):
   schedule = made(case)
@@ -597,7 +598,7 @@ def test_every_step_is_the_same_in_any_order_and_after_pickling(case, seed):
     )
 
 
-@hypothesis.settings(max_examples=25)
+@laws.examples(25)
 @hypothesis.given(case=CASES, processes=st.sampled_from([1, 2, 4]))
 def test_processes_share_a_batch_of_one_dataset_and_bucket(case, processes):
   sizes = {b: n * processes for b, n in case["batch_sizes"].items()}
@@ -615,7 +616,7 @@ def test_processes_share_a_batch_of_one_dataset_and_bucket(case, processes):
     assert len({len(part) for part in parts}) == 1
 
 
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=CASES)
 def test_a_datasets_order_does_not_depend_on_other_datasets(case):
   whole = fast_steps(made(case))
@@ -634,7 +635,7 @@ def test_a_datasets_order_does_not_depend_on_other_datasets(case):
     assert fast_steps(alone) == [step for step in whole if step[0] == name]
 
 
-@hypothesis.settings(max_examples=100)
+@laws.examples(100)
 @hypothesis.given(case=CASES)
 def test_a_datasets_list_counts_units_both_ways(case):
   for counts in case["groups"].values():

@@ -9,6 +9,7 @@ import pytest
 
 from chomp_data.index import edges
 from chomp_data.index import quotas
+from tests import laws
 
 
 def slow_start(k, quota, span, content_length, stride, alpha):
@@ -33,7 +34,7 @@ def slow_start(k, quota, span, content_length, stride, alpha):
   raise AssertionError
 
 
-@hypothesis.settings(max_examples=400)
+@laws.examples(400)
 @hypothesis.given(
   content_length=st.integers(2, 9),
   stride=st.integers(1, 4),

@@ -12,6 +12,7 @@ import pytest
 from chomp_data.index import interleave
 from chomp_data.index import least_consumed
 from chomp_data.index import units
+from tests import laws
 from tests.index import greedy
 
 KEY = greedy.KEY
@@ -85,7 +86,7 @@ def test_the_seeds_rule_takes_the_source_with_the_fewest_tokens():
 # The greedy rule.
 
 
-@hypothesis.settings(max_examples=1_000)
+@laws.examples(200)
 @hypothesis.given(greedy.cases())
 def test_the_closed_form_takes_the_rows_of_the_greedy_loop(case):
   taken = greedy.Greedy(case).run(400)
@@ -97,7 +98,7 @@ def test_the_closed_form_takes_the_rows_of_the_greedy_loop(case):
   assert located(mix, range(len(taken))) == taken
 
 
-@hypothesis.settings(max_examples=150)
+@laws.examples(150)
 @hypothesis.given(
   greedy.cases(most_stages=8),
   st.sampled_from([1, 3, 20]),

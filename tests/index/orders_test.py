@@ -14,6 +14,7 @@ from chomp_data.index import hashing
 from chomp_data.index import orders
 from chomp_data.index import permutation
 from chomp_data.index import unequal_blocks
+from tests import laws
 
 KEY = orders.order_key(0, "text")
 
@@ -111,7 +112,7 @@ def test_blocks_windows_and_tail_are_where_they_should_be(
   last_is_tail=st.booleans(),
   perm_type=st.sampled_from(orders.PERM_TYPES),
 )
-@hypothesis.settings(max_examples=150)
+@laws.examples(150)
 def test_unequal_blocks_are_bijections_of_whole_blocks(
   epochs, window_blocks, last_is_tail, perm_type
 ):
@@ -176,7 +177,7 @@ def test_a_last_block_that_is_no_tail_moves_like_any_other():
 
 
 @hypothesis.given(data=st.data(), perm_type=st.sampled_from(orders.PERM_TYPES))
-@hypothesis.settings(max_examples=150)
+@laws.examples(150)
 def test_any_positions_in_any_order_equal_the_whole_epochs(data, perm_type):
   order = data.draw(
     st.sampled_from(
@@ -277,7 +278,7 @@ def test_every_order_of_a_few_blocks_comes_up_equally_often(size):
   key=st.integers(0, 2**64 - 1),
   data=st.data(),
 )
-@hypothesis.settings(max_examples=300)
+@laws.examples(300)
 def test_linear_is_an_exact_affine_map_with_its_inverse(size, key, data):
   index = np.asarray(
     [

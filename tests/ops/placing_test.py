@@ -7,6 +7,7 @@ import pytest
 
 from chomp_data.ops import placing
 from chomp_data.ops import spans as spans_lib
+from tests import laws
 
 
 def plan(rows):
@@ -70,7 +71,7 @@ def rows_of_spans(draw):
   return seq_len, rows
 
 
-@hypothesis.settings(max_examples=400)
+@laws.examples(400)
 @hypothesis.given(
   case=rows_of_spans(),
   trailing=st.booleans(),

@@ -14,6 +14,7 @@ import zstandard
 from chomp_data.prepare import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
+from tests import laws
 
 OPTIONS = readers.ReadOptions("text", "id", "strict", raw=False)
 
@@ -60,7 +61,7 @@ def test_lines_are_documents_with_ids(path):
     ]
 
 
-@hypothesis.settings(max_examples=30)
+@laws.examples(30)
 @hypothesis.given(
   texts=st.lists(st.text()),
   suffix=st.sampled_from(["", ".gz", ".zst"]),

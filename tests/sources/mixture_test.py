@@ -16,6 +16,7 @@ from chomp_data.index import hashing
 from chomp_data.index import interleave
 from chomp_data.index import least_consumed
 from chomp_data.sources import units
+from tests import laws
 
 F = fractions.Fraction
 SEQ_LEN = 16
@@ -271,7 +272,7 @@ def runs(draw):
   }
 
 
-@hypothesis.settings(max_examples=80)
+@laws.examples(80)
 @hypothesis.given(runs())
 def test_the_stream_equals_a_greedy_loop_over_real_stores(paths, run):
   max_epochs = run.pop("max_epochs")

@@ -16,6 +16,7 @@ from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.sources import units
+from tests import laws
 
 TOKENIZER = stores.TokenizerInfo(
   kind="custom", sha256="0" * 64, vocab_size=256, pad_id=0, eos_id=1
@@ -266,8 +267,8 @@ def drawn_model(data):
   return model, options
 
 
-@hypothesis.settings(
-  max_examples=200,
+@laws.examples(
+  200,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(data=st.data())
@@ -282,8 +283,8 @@ def test_every_row_is_that_of_a_slow_loop(make, data):
   assert splices(source, rows) == [expected[row] for row in rows]
 
 
-@hypothesis.settings(
-  max_examples=60,
+@laws.examples(
+  60,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(data=st.data())
@@ -461,8 +462,8 @@ def test_rows_are_shared_by_group_first_and_then_in_it(make):
   assert "a 0.3333 (1 documents), b 0.6667" in weighted.describe()
 
 
-@hypothesis.settings(
-  max_examples=60,
+@laws.examples(
+  60,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(data=st.data())

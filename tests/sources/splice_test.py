@@ -11,6 +11,7 @@ import pytest
 from chomp_data import schema
 from chomp_data import sources
 from chomp_data.testing import stores as testing_stores
+from tests import laws
 
 NULL = 99
 A, B, C, D, E, F, G, H, I, J, K, L, X, Y, Z = range(10, 25)  # noqa: E741
@@ -311,7 +312,7 @@ def test_unused_documents_get_no_row(make):
   assert {d for d, _, _ in triples(source)} == {0, 1}
 
 
-@hypothesis.settings(max_examples=150, deadline=None)
+@laws.examples(150)
 @hypothesis.given(data=st.data())
 def test_laws_of_quotas_and_coverage(tmp_path_factory, data):
   """Quotas sum to the epoch; with one row a start, each comes once."""

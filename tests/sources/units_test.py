@@ -13,6 +13,7 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import sequential as sequential_lib
 from chomp_data.sources import shuffled as shuffled_lib
 from chomp_data.sources import units
+from tests import laws
 
 SHUFFLES = [
   {"kind": "none"},
@@ -115,7 +116,7 @@ def corpora(make_store):
 
 
 @pytest.mark.parametrize("unit", units.UNITS)
-@hypothesis.settings(max_examples=100)
+@laws.examples(100)
 @hypothesis.given(
   corpus=st.integers(0, 2),
   rows=ROWS,

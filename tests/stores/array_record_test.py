@@ -21,6 +21,7 @@ from chomp_data import sources
 from chomp_data import stores
 from chomp_data.stores import array_record_files
 from chomp_data.testing import stores as testing_stores
+from tests import laws
 
 LENGTHS = [5, 0, 700, 3, 4000, 1, 90, 0, 1200, 33, 0]
 FORMS = [("uint16", 1), ("uint32", 3), ("int32", 64)]
@@ -134,7 +135,7 @@ def spans_within(size):
   )
 
 
-@hypothesis.settings(max_examples=150)
+@laws.examples(150)
 @hypothesis.given(spans=spans_within(sum(LENGTHS)))
 def test_any_spans_are_those_of_the_equal_store(pair, spans):
   corpus, store = pair
@@ -146,7 +147,7 @@ def test_any_spans_are_those_of_the_equal_store(pair, spans):
   )
 
 
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(data=st.data())
 def test_any_corpus_reads_back(tmp_path_factory, data):
   lengths = data.draw(st.lists(st.integers(0, 40), max_size=30))

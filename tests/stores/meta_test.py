@@ -11,6 +11,7 @@ import pytest
 from chomp_data import stores
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.testing import stores as testing_stores
+from tests import laws
 
 TOKENIZER = stores.TokenizerInfo(kind="custom", sha256="0" * 64, vocab_size=9)
 META = ["law", "", "日本", "law", "1.5"]
@@ -49,8 +50,8 @@ def test_meta_comes_back_in_any_order(write, compression):
     store.document_meta([5])
 
 
-@hypothesis.settings(
-  max_examples=15,
+@laws.examples(
+  15,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(

@@ -20,6 +20,7 @@ from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
 from chomp_data.stores import samples_columns
 from chomp_data.testing import stores as stores_testing
+from tests import laws
 
 Field = samples.ArrayField
 SIZES = [(4, 4), (4, 6), (6, 4)]
@@ -509,7 +510,7 @@ def test_fields_that_cannot_be(make, message):
 # ArrayRecord files of samples.
 
 
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(
   arrays=st.dictionaries(
     st.text(min_size=1, max_size=5),
@@ -630,7 +631,7 @@ def columns(**own):
   }
 
 
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(
   array=hnp.arrays(
     st.sampled_from(["uint8", "int16", "float16", "float32", "float64"]),

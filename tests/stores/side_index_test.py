@@ -19,6 +19,7 @@ import pytest
 
 from chomp_data import stores
 from chomp_data.stores import side_index
+from tests import laws
 
 KEY = {"store": "abc", "seq_len": 8, "order": None}
 
@@ -116,7 +117,7 @@ def test_a_key_says_what_it_says_in_any_order(store):
   page=st.sampled_from([8, 16, 64]),
   data=st.data(),
 )
-@hypothesis.settings(max_examples=100)
+@laws.examples(100)
 def test_every_slice_is_read_whatever_the_pages(
   tmp_path_factory, sizes, page, data
 ):

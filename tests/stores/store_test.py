@@ -14,6 +14,7 @@ from chomp_data import stores
 from chomp_data.stores import arrays
 from chomp_data.stores import mapped
 from chomp_data.testing import stores as testing_stores
+from tests import laws
 
 COMPRESSIONS = ("none", "zstd")
 
@@ -123,8 +124,8 @@ def cases(draw):
   }
 
 
-@hypothesis.settings(
-  max_examples=60,
+@laws.examples(
+  60,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(case=cases())

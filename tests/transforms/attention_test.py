@@ -16,6 +16,7 @@ import pytest
 from chomp_data.testing import rows as rows_lib
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
+from tests import laws
 
 SEQ_LEN, NUM_ROWS, WIDTH = 12, 4, 8
 WITH_SEGMENTS = ("canonical", "maxtext", "levanter")
@@ -110,7 +111,7 @@ def gradient_by_column(batch, name, chosen, visible=None):
 
 
 @pytest.mark.parametrize("name", WITH_SEGMENTS)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=ROWS, segment=st.integers(1, 4), eos=st.booleans())
 def test_the_loss_of_a_document_depends_on_nothing_else_in_its_row(
   name, case, segment, eos
@@ -124,7 +125,7 @@ def test_the_loss_of_a_document_depends_on_nothing_else_in_its_row(
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=ROWS, boundary=st.booleans())
 def test_no_loss_depends_on_padding(name, case, boundary):
   batch = masks.MaskBoundaryLoss(boundary).map(case.batch)

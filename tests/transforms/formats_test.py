@@ -12,6 +12,7 @@ import pytest
 from chomp_data.testing import rows as rows_lib
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
+from tests import laws
 
 ROOT = pathlib.Path(__file__).parents[2]
 ON_OFF = (True, False)
@@ -93,7 +94,7 @@ def wanted(case, boundary, eos, lookahead):
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
-@hypothesis.settings(max_examples=150)
+@laws.examples(150)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_only_what_spans_allow_has_weight_whatever_the_options(name, case):
   for boundary, eos, reset in itertools.product(ON_OFF, repeat=3):
@@ -112,7 +113,7 @@ def test_only_what_spans_allow_has_weight_whatever_the_options(name, case):
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_segments_and_positions_reach_the_formats_that_carry_them(name, case):
   batch = formatted(case.batch, name)
@@ -139,7 +140,7 @@ def test_a_maxtext_target_is_trained_in_the_segment_of_its_input(case):
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_fields_and_dtypes_of_a_format_are_always_the_same(name, case):
   before = {**case.batch, "document_id": np.zeros((len(case.span), 2), int)}
@@ -161,7 +162,7 @@ def test_fields_and_dtypes_of_a_format_are_always_the_same(name, case):
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_one_row_alone_is_the_row_of_its_batch(name, case):
   before = dict(case.batch)

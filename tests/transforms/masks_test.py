@@ -11,6 +11,7 @@ from chomp_data import pipeline
 from chomp_data.testing import rows as rows_lib
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import masks
+from tests import laws
 
 BOUNDARY = masks.MaskBoundaryLoss
 EOS = masks.TrainOnEos
@@ -45,7 +46,7 @@ def test_masking_again_takes_back_what_boundary_labels_added(case):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_a_transform_twice_is_the_transform_once(transform, case):
   once = transform.map(case.batch)
@@ -62,7 +63,7 @@ def test_the_order_of_masks_does_not_matter_where_boundaries_are_masked(case):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_one_row_alone_is_the_row_of_its_batch(transform, case):
   whole = transform.map(case.batch)
@@ -73,7 +74,7 @@ def test_one_row_alone_is_the_row_of_its_batch(transform, case):
 
 
 @pytest.mark.parametrize("transform", TRANSFORMS, ids=repr)
-@hypothesis.settings(max_examples=60)
+@laws.examples(60)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_inputs_are_not_written_to(transform, case):
   # The arrays are read-only, so a write to them would raise.
