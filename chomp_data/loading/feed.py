@@ -23,6 +23,7 @@ from chomp_data.loading import batches
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
+from chomp_data.loading import workers
 
 InputError = reader_lib.InputError
 
@@ -80,12 +81,13 @@ def data_loader(
   if worker_count and not flags.FLAGS.is_parsed():
     # Grain's workers copy absl flags and fail outside absl.app.
     flags.FLAGS.mark_as_parsed()
+  last = [workers.LastOperation()] if worker_count else []
   return grain.DataLoader(
     data_source=source,
     sampler=batches.StepSampler(
       first_step, len(source), seed if random else None
     ),
-    operations=list(operations),
+    operations=[*operations, *last],
     worker_count=worker_count,
     shard_options=grain.sharding.NoSharding(),
     # Reads of a local store do not block: a thread only adds hand-overs.

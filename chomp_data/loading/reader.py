@@ -18,6 +18,8 @@ import weakref
 import grain
 import jax
 
+from chomp_data.loading import workers
+
 # A live worker is silent only while it reads; a dead one for ever.
 _DEAD_WORKER_GRACE_S = 5.0
 _POLL_S = 0.25
@@ -26,8 +28,7 @@ _STOP_THREAD_S = 5.0
 _STOP_WORKER_S = 2.0
 
 
-class InputError(RuntimeError):
-  """The input failed; the iterator stays failed."""
+InputError = workers.InputError
 
 
 class _End:
