@@ -221,6 +221,8 @@ def read(data: Any) -> RunOptions:
     )
   if problems or options is None:
     raise schema.ConfigError(problems)
+  if mix is not None:
+    options = dataclasses.replace(options, epochs=mix.passes(options.epochs))
   return RunOptions(options, sources, mix)
 
 

@@ -297,6 +297,7 @@ def read(
   problems += found_mix
   if problems or mix is None:
     raise schema.ConfigError(problems)
+  options = dataclasses.replace(options, epochs=mix.passes(options.epochs))
   return BucketRun(kind, options, buckets, checked, mix)
 
 

@@ -120,7 +120,7 @@ class BucketPipeline(run_lib.Run):
       },
       "mix": {
         "unit": run.unit,
-        "exhaustion": run.mix.exhaustion,
+        "exhaustion": run.mix.canonical_exhaustion,
         "stages": _as_json(self._mix.stages),
       },
       "sources": {

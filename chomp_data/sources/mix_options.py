@@ -15,6 +15,9 @@ from chomp_data.sources import units
 MIX_KINDS = ("token_balanced", "weighted")
 _UNIT_OF_KIND = {"token_balanced": "tokens", "weighted": "rows"}
 
+# It is `drop` that has an end.
+_ONCE = "all_exhausted_without_replacement"
+
 # Rows of a step and tokens of a row leave room for so many in int64.
 _MOST_STEPS = 2**40
 _MOST_OFFSET = 2**56
@@ -187,6 +190,19 @@ class MixFields:
   weights: tuple[Any, ...] | None = schema.option(None, WEIGHTS)
   stages: tuple[Any, ...] | None = schema.option(None, STAGES)
   exhaustion: str = schema.option("drop", schema.choice(interleave.EXHAUSTIONS))
+
+  @property
+  def canonical_exhaustion(self) -> str:
+    """The policy, by one name where two give the same rows."""
+    return "drop" if self.exhaustion == _ONCE else self.exhaustion
+
+  def passes(self, epochs: int | None) -> int | None:
+    """Returns passes over each source: without replacement one, unless said.
+
+    Args:
+      epochs: The run's `epochs`.
+    """
+    return epochs or 1 if self.exhaustion == _ONCE else epochs
 
   def all_stages(
     self, own_weights: Mapping[str, float | None]

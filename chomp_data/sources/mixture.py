@@ -88,8 +88,17 @@ class MixtureSource(row_source.RowSource):
     self._one_layout = all(
       own.layout == self.layout for own in self._parts.values()
     )
+    epochs = options.passes(epochs)
     limits = {n: (max_epochs or {}).get(n) or epochs for n in names}
     repeats = options.exhaustion in ("first_exhausted", "all_exhausted")
+    # Only where they decide a row.
+    self._own_epochs = {
+      name: {"max_epochs": own}
+      if own is not None and (repeats or own != epochs)
+      else {}
+      for name in names
+      for own in [(max_epochs or {}).get(name)]
+    }
     self._units = {
       name: units.SourceUnits(
         own,
@@ -289,14 +298,17 @@ class MixtureSource(row_source.RowSource):
     return {
       "mix": {
         "unit": self.options.balanced_unit,
-        "exhaustion": self.options.exhaustion,
+        "exhaustion": self.options.canonical_exhaustion,
         "stages": {
           str(step): {name: str(weight) for name, weight in weights.items()}
           for step, weights in self.stages
         },
         "start": {name: list(taken) for name, taken in self._start.items()},
       },
-      "sources": {name: own.fingerprint() for name, own in self._parts.items()},
+      "sources": {
+        name: {**own.fingerprint(), **self._own_epochs[name]}
+        for name, own in self._parts.items()
+      },
     }
 
   def describe(self) -> str:

@@ -455,3 +455,18 @@ def test_a_store_that_has_eos_gets_no_second_one(text, tmp_path):
   data = conftest.changed(text, sources__code__store=str(tmp_path / "store"))
   with pytest.raises(schema.ConfigError, match=r"code\.rows\.add_eos"):
     pipeline.build(data)
+
+
+def test_without_replacement_every_document_comes_once_an_epoch(
+  text, text_stores
+):
+  policy = "all_exhausted_without_replacement"
+  data = conftest.changed(
+    text, epochs=None, remainder="pad", mix__exhaustion=policy
+  )
+  pipe = pipeline.build(data)
+  for own in cells(data, pipe, text_stores).values():
+    assert all((count == 1).all() for count in own)
+  drop = conftest.changed(data, epochs=1, mix__exhaustion="drop")
+  assert pipeline.build(drop).fingerprint == pipe.fingerprint
+  assert pipeline.build({**drop, "epochs": None}).num_steps is None

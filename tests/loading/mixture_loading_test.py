@@ -599,3 +599,84 @@ def test_a_state_that_counts_otherwise_than_the_plan_is_refused(paths, field):
     pytest.raises(state_lib.StateError, match=wrong),
   ):
     it.set_state(json.dumps(record).encode())
+
+
+ONCE = "all_exhausted_without_replacement"
+
+
+def as_saved_by(state, **mix):
+  """Returns a state with another mix in its fingerprint, as if saved so."""
+  record = json.loads(state)
+  epochs = mix.pop("epochs", record["fingerprint"]["epochs"])
+  record["fingerprint"]["epochs"] = epochs
+  record["fingerprint"]["mix"].update(mix)
+  del record["digest"]
+  return json.dumps({**record, "digest": state_lib.digest(record)}).encode()
+
+
+@pytest.mark.parametrize(("was", "now"), [("drop", ONCE), (ONCE, "drop")])
+def test_policies_of_equal_rows_restore_each_others_states(paths, was, now):
+  state = state_at(config(paths, mix={"exhaustion": was}), 6)
+  data = config(paths, mix={"exhaustion": now})
+  with pipeline.make_iterator(data) as it:
+    for saved in (state, as_saved_by(state, exhaustion=ONCE)):
+      it.set_state(saved)
+      assert hashes(it, 99) == every_batch(pipeline.build(data))[6:]
+
+
+def test_a_state_of_the_endless_one_goes_on_while_no_row_was_repeated(paths):
+  endless = config(paths, epochs=None)
+  once = config(paths, epochs=None, mix={"exhaustion": ONCE})
+  pipe = pipeline.build(once)
+  steps = range(pipe.num_steps)
+  rows = [pipeline.build(endless).accounts.rows(step) for step in steps]
+  repeats = [step for step in steps if rows[step] != pipe.accounts.rows(step)]
+  assert 8 < repeats[0] < pipe.num_steps - 1
+  for step in (8, repeats[0]):
+    state = as_saved_by(state_at(endless, step), exhaustion=ONCE, epochs=None)
+    with pipeline.make_iterator(once) as it:
+      if step == 8:
+        it.set_state(state)
+        assert hashes(it, 99) == every_batch(pipe)[8:]
+      else:
+        with pytest.raises(state_lib.StateError, match=r"accounts\.\w+\.rows"):
+          it.set_state(state)
+
+
+def test_passes_over_a_source_are_compared(paths):
+  data = config(paths, max_epochs={"stream": 2})
+  state = state_at(data, 6)
+  for passes in (None, 3):
+    other = config(paths, max_epochs={"stream": passes})
+    with (
+      pipeline.make_iterator(other) as it,
+      pytest.raises(
+        state_lib.StateError,
+        match=rf"sources.stream.max_epochs: state has 2, config has {passes}",
+      ),
+    ):
+      it.set_state(state)
+  with pipeline.make_iterator(data) as it:
+    it.set_state(state)
+
+
+@pytest.mark.parametrize("exhaustion", ["drop", "all_exhausted"])
+def test_passes_that_are_the_runs_own_are_none_of_a_source(paths, exhaustion):
+  mix = {"exhaustion": exhaustion}
+  own = pipeline.build(config(paths, mix=mix, max_epochs={"stream": 1}))
+  none = pipeline.build(config(paths, mix=mix))
+  # Sources that repeat go on for ever unless they have passes of their own.
+  repeats = exhaustion == "all_exhausted"
+  assert (own.fingerprint != none.fingerprint) == repeats
+  assert "max_epochs" not in json.dumps(none.fingerprint)
+
+
+@pytest.mark.parametrize("default", [None, 2])
+def test_a_field_that_a_state_lacks_has_its_default(default):
+  one = {"sources": {"a": {"store": "x"}, "b": {"store": "y"}}}
+  other = {"sources": {"a": {"store": "x", "max_epochs": default}, "b": {}}}
+  lines = [
+    "sources.a.max_epochs: state has None, config has 2",
+    "sources.b.store: state has 'y', config has '(absent)'",
+  ]
+  assert state_lib.differences(one, other) == lines[default is None :]

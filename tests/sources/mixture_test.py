@@ -108,6 +108,8 @@ class Greedy:
     for name, part in self.parts.items():
       own = data["sources"][name].get("max_epochs")
       epochs = own or data.get("epochs")
+      if self.mix.exhaustion == "all_exhausted_without_replacement":
+        epochs = epochs or 1
       limit = own if self.repeats else epochs
       # Passes count after a ramp.
       ramp = part.rows.ramp_epochs
@@ -291,6 +293,36 @@ def test_the_stream_equals_a_greedy_loop_over_real_stores(paths, run):
     if not all(any(s in problem for s in short) for problem in error.problems):
       raise
     hypothesis.reject()
+
+
+@pytest.mark.parametrize("epochs", [None, 1, 2])
+def test_without_replacement_every_row_comes_once_an_epoch(paths, epochs):
+  mix = {"exhaustion": "all_exhausted_without_replacement"}
+  data = config(paths, ["bins", "stream"], mix, epochs=epochs)
+  data["global_batch_size"] = 1
+  pipe = pipeline.build(data)
+  passes = epochs or 1
+  rows = {name: passes * len(own) for name, own in pipe.sources.items()}
+  assert pipe.num_steps == sum(rows.values())
+  found = [rows_of_step(pipe, step)[0] for step in range(pipe.num_steps)]
+  for name, count in rows.items():
+    own = [row for row in found if row[0] == name]
+    assert own == own_rows(pipe, name, range(count))
+  assert f"epochs {passes}" in pipe.describe()
+  # It is `drop` with an end.
+  drop = pipeline.build({**data, "epochs": passes, "mix": {}})
+  assert drop.fingerprint == pipe.fingerprint
+  assert drop.num_steps == pipe.num_steps
+  # A source of its own epochs has those.
+  data["sources"]["stream"]["max_epochs"] = 3
+  longer = pipeline.build(data)
+  ends = rows["bins"] + 3 * len(pipe.sources["stream"])
+  assert longer.num_steps == ends
+
+
+def test_a_drop_mix_without_epochs_has_no_end(paths):
+  pipe = pipeline.build(config(paths, ["bins", "stream"]))
+  assert pipe.num_steps is None
 
 
 def test_seed_001_least_consumed_ordering(paths):
