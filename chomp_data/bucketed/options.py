@@ -295,7 +295,7 @@ def read(
   problems += found
   mix, found_mix = _mix(mix_section, checked, kind, path, bool(found))
   problems += found_mix
-  if problems or mix is None:
+  if problems or options is None or mix is None:
     raise schema.ConfigError(problems)
   options = dataclasses.replace(options, epochs=mix.passes(options.epochs))
   return BucketRun(kind, options, buckets, checked, mix)
