@@ -305,11 +305,13 @@ def open_array_records(
 
   What is detected when:
 
-  - At every open: another set of files, and a file of another size,
-    modification time, or other first 64 or last 128 KiB. It is indexed again,
-    and the store has another hash if any token is another; a pickled store is
-    refused instead. Of files numbered `-00000-of-00008` in a directory, one
-    that is missing.
+  - At every open: another set of files, and a file of another size or
+    modification time. It is indexed again, and the store has another hash if
+    any token is another; a pickled store is refused instead.
+  - At every open, as errors: other first 64 or last 128 KiB of a file whose
+    size and time are the same; files that were swapped or copied over each
+    other; of files numbered `-00000-of-00008` in a directory, one that is
+    missing.
   - While indexing: files that are cut, grown, altered (ArrayRecord's own
     hashes) or no ArrayRecord, records that are no whole ids, and ids that are
     not below `vocab_size`.
@@ -317,6 +319,8 @@ def open_array_records(
     where size and time of the file are the same.
   - An index that was altered is built again: at open up to 64 MiB, else it is
     an error at the first touch of a page.
+
+  What files held before the first index of them is taken as it was found.
 
   Args:
     path: A directory, whose `*.array_record*` and `*.arrayrecord*` files are

@@ -75,6 +75,56 @@ class Corpus:
     """
     return [_file_key(self.root, name) for name in self.names]
 
+  def check_unharmed(
+    self,
+    files: Sequence[Sequence[str | int]],
+    before: Sequence[Sequence[str | int]] | None,
+    index: pathlib.Path,
+  ) -> None:
+    """Tells damage from another corpus, where files changed.
+
+    A file that was written anew has another time. A corpus of which no file
+    holds anything new, and one holds what another did, was mixed up.
+
+    Args:
+      files: `key()` as it is.
+      before: `key()` as it was when an index was built; None of an index that
+        is not of files.
+      index: Its directory, for messages.
+
+    Raises:
+      StoreError: If a file of the same name, size and time has other ends, or
+        files were swapped or copied over each other.
+    """
+    past = {str(name): tuple(own) for name, *own in before or ()}
+    now = {str(name): tuple(own) for name, *own in files}
+    # Who leaves a file out may number the others anew.
+    is_mixed = set(now) == set(past) and (
+      {_content(own) for own in now.values()}
+      <= {_content(own) for own in past.values()}
+    )
+    for name, own in now.items():
+      if name not in past or own == past[name]:
+        continue
+      of = [other for other in past if past[other] == own]
+      # A copy need not keep the time.
+      if not of and _content(own) != _content(past[name]):
+        of = [n for n in past if _content(past[n]) == _content(own)]
+      if of and is_mixed:
+        raise self._harmed(name, f"got what was in {of[0]}", index)
+      if not of and own[:2] == past[name][:2]:
+        raise self._harmed(
+          name, "got other bytes at the same size and time", index
+        )
+
+  def _harmed(
+    self, name: str, what: str, index: pathlib.Path
+  ) -> errors.StoreError:
+    return errors.StoreError(
+      f"{self.root / name} must hold what it did when it was indexed, {what}."
+      f" {RESTORE} If it is right as it is, remove {index}."
+    )
+
 
 def find(path: str | os.PathLike[str]) -> Corpus:
   """Finds the files of a corpus.
@@ -261,6 +311,12 @@ def _check_shards(corpus: Corpus) -> None:
       f" the others of {of}, got {len(numbers)} of them. Correct the files, or"
       " name those that are meant by a glob."
     )
+
+
+def _content(own: tuple[str | int, ...]) -> tuple[str | int, ...]:
+  """Returns size and ends of a file's key without its name."""
+  size, _, *ends = own
+  return size, *ends
 
 
 def _file_key(root: pathlib.Path, name: str) -> list[str | int]:

@@ -189,22 +189,16 @@ def load_or_build(
 
   Raises:
     StoreError: If a file or an id is wrong, or there is no index that fits and
-      `build` is False.
+      files were damaged or exchanged, or `build` is False.
   """
-  key = {"schema": _SCHEMA, "dtype": dtype.str, "files": corpus.key()}
-  home = corpus.home
-  if index_dir is not None:
-    home = pathlib.Path(index_dir) / corpus.home.absolute().name
-
-  def parts() -> side_index.Parts:
-    if not build:
-      raise errors.StoreError(
-        f"{corpus.home} must have the files that this run began with, got files"
-        " that no index fits. Put them back, or start again."
-      )
-    return _built(corpus, dtype, vocab_size)
-
-  arrays = side_index.load_or_build(home, _NAME, key, parts)
+  arrays = samples_indexing.load_or_build(
+    corpus,
+    _NAME,
+    {"schema": _SCHEMA, "dtype": dtype.str},
+    index_dir,
+    build,
+    lambda: _built(corpus, dtype, vocab_size),
+  )
   index = CorpusIndex(corpus, arrays)
   index.check_vocabulary(vocab_size)
   return index

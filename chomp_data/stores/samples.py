@@ -345,8 +345,10 @@ def open_samples(
   """Opens a dataset of samples; indexes it at the first time.
 
   The index takes one pass over all bytes. It is built again where a file has
-  another size, modification time, or other first 64 or last 128 KiB. What was
-  altered beyond that is found when it is read.
+  another size or modification time. A file of the same size and time with
+  other first 64 or last 128 KiB is an error, and so are files that were
+  swapped or copied over each other. What was altered beyond that is found when
+  it is read; what files held before they were first indexed is taken as found.
 
   Args:
     path: A directory written by `save_to_disk` (one split of it), or what

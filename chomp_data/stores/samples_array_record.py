@@ -79,20 +79,14 @@ class Reader:
     self._path = path
     self._corpus = array_record_files.find(path)
     self._readers = array_record_files.Readers(self._corpus)
-    key = {
-      "schema": _SCHEMA,
-      "files": self._corpus.key(),
-      "sides": [height_field, width_field],
-    }
-    home = self._corpus.home
-    if index_dir is not None:
-      home = pathlib.Path(index_dir) / home.absolute().name
-
-    def parts() -> side_index.Parts:
-      samples_indexing.check_may_build(path, build)
-      return _built(self._corpus, path, height_field, width_field)
-
-    arrays = side_index.load_or_build(home, _NAME, key, parts)
+    arrays = samples_indexing.load_or_build(
+      self._corpus,
+      _NAME,
+      {"schema": _SCHEMA, "sides": [height_field, width_field]},
+      index_dir,
+      build,
+      lambda: _built(self._corpus, path, height_field, width_field),
+    )
     self.heights = arrays["heights"].read()
     self.widths = arrays["widths"].read()
     self._crc32c = arrays["crc32c"].read()

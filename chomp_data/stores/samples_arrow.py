@@ -81,17 +81,15 @@ class Reader:
     self._path = path
     names = _file_names(path)
     corpus = array_record_files.Corpus(path, names, path)
-    key = {"schema": _SCHEMA, "files": corpus.key()}
     sizes = [corpus.path(i).stat().st_size for i in range(len(names))]
-    home = path
-    if index_dir is not None:
-      home = pathlib.Path(index_dir, path.absolute().name)
-
-    def parts() -> side_index.Parts:
-      samples_indexing.check_may_build(path, build)
-      return _built(corpus, sizes)
-
-    arrays = side_index.load_or_build(home, _NAME, key, parts)
+    arrays = samples_indexing.load_or_build(
+      corpus,
+      _NAME,
+      {"schema": _SCHEMA},
+      index_dir,
+      build,
+      lambda: _built(corpus, sizes),
+    )
     self.content = arrays["content"].read().tobytes().hex()
     crc32c = np.split(
       arrays["crc32c"].read(), np.cumsum([_pages(size) for size in sizes])[:-1]
@@ -231,6 +229,12 @@ def _file_names(path: pathlib.Path) -> tuple[str, ...]:
       )
   if not names:
     raise errors.StoreError(f"{path} must hold samples, got no file.")
+  if len(set(names)) < len(names):
+    # One bit tells 'data-00000-of' from 'data-00001-of'.
+    raise errors.StoreError(
+      f"{path / _STATE} must name each file once, got {', '.join(names)}."
+      f" {array_record_files.RESTORE}"
+    )
   return names
 
 

@@ -1,11 +1,15 @@
 """What indexes of records and samples, of any format, are built with."""
 
+from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Mapping
+import os
 import pathlib
 from typing import Any
 
 import tqdm
 
+from chomp_data.stores import array_record_files
 from chomp_data.stores import errors
 from chomp_data.stores import side_index
 
@@ -13,13 +17,43 @@ from chomp_data.stores import side_index
 _QUIET_BYTES = 256 << 20
 
 
-def check_may_build(path: pathlib.Path, build: bool) -> None:
-  """Raises StoreError where an index must be there and is not."""
-  if not build:
-    raise errors.StoreError(
-      f"{path} must have the files that this run began with, got files that no"
-      " index fits. Put them back, or start again."
-    )
+def load_or_build(
+  corpus: array_record_files.Corpus,
+  name: str,
+  key: Mapping[str, Any],
+  index_dir: str | os.PathLike[str] | None,
+  may_build: bool,
+  build: Callable[[], side_index.Parts],
+) -> dict[str, side_index.SideArray]:
+  """Returns the index of a corpus's files, built if there is none that fits.
+
+  Args:
+    corpus: The files.
+    name: What the index is, as in `side_index.load_or_build`.
+    key: All besides the files that its arrays depend on.
+    index_dir: Where to keep it; None is beside the corpus.
+    may_build: Whether it may be built.
+    build: Makes the arrays, in parts.
+
+  Raises:
+    StoreError: If there is no index that fits and files are not those of
+      another corpus but damaged or exchanged, or `may_build` is False.
+  """
+  home, files = corpus.home, corpus.key()
+  if index_dir is not None:
+    home = pathlib.Path(index_dir) / home.absolute().name
+
+  def parts() -> side_index.Parts:
+    for directory, own in side_index.known(home):
+      corpus.check_unharmed(files, own.get("files"), directory)
+    if not may_build:
+      raise errors.StoreError(
+        f"{corpus.home} must have the files that this run began with, got files"
+        " that no index fits. Put them back, or start again."
+      )
+    return build()
+
+  return side_index.load_or_build(home, name, {**key, "files": files}, parts)
 
 
 def side_of(

@@ -8,6 +8,7 @@ every page. An index that does not match is built again, never used.
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import hashlib
@@ -156,7 +157,8 @@ def load_or_build(
       directory.parent.mkdir(parents=True, exist_ok=True)
       if not os.access(directory.parent, os.W_OK):
         raise PermissionError(f"{directory.parent} is not writable")
-      return _built(directory, key, build)
+      of = None if directory.parent == tried[0].parent else store_path
+      return _built(directory, key, build, of)
     except OSError as error:
       logging.warning("index %s cannot be kept there: %s", directory, error)
       problems.append(str(error))
@@ -168,6 +170,33 @@ def load_or_build(
   )
 
 
+def known(
+  store_path: str | os.PathLike[str],
+) -> Iterator[tuple[pathlib.Path, Mapping[str, Any]]]:
+  """Yields directory and key of every index that was built of a store.
+
+  What lies in the user's cache directory is shared by all stores: of these,
+  indexes that say that they were built of the store at this path.
+
+  Args:
+    store_path: As `load_or_build` takes it.
+  """
+  beside, cache = _places(store_path)
+  for parent in (beside, cache):
+    for file in sorted(parent.glob(f"*/{HEADER}")):
+      try:
+        header = _header(file.parent)
+        own = parent == beside or header["store"] == _absolute(store_path)
+        if own and isinstance(header["key"], Mapping):
+          yield file.parent, header["key"]
+      except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        continue  # Whoever asks for it builds it again.
+
+
+def _absolute(path: str | os.PathLike[str]) -> str:
+  return os.path.abspath(os.fspath(path))
+
+
 def _places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
   beside = publish.beside(pathlib.Path(store_path), ".index")
   cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(
@@ -177,7 +206,10 @@ def _places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
 
 
 def _built(
-  directory: pathlib.Path, key: Mapping[str, Any], build: Callable[[], Parts]
+  directory: pathlib.Path,
+  key: Mapping[str, Any],
+  build: Callable[[], Parts],
+  of: str | os.PathLike[str] | None,
 ) -> dict[str, SideArray]:
   waited = False
   while True:
@@ -192,7 +224,7 @@ def _built(
         continue
       found = _opened(directory, key)
       if found is None:
-        _write(directory, key, build())
+        _write(directory, key, build(), of)
         found = _opened(directory, key)
       if found is None:
         raise errors.StoreError(
@@ -203,7 +235,10 @@ def _built(
 
 
 def _write(
-  directory: pathlib.Path, key: Mapping[str, Any], parts: Parts
+  directory: pathlib.Path,
+  key: Mapping[str, Any],
+  parts: Parts,
+  of: str | os.PathLike[str] | None,
 ) -> None:
   prefix = f".{directory.name}."
   # We hold the lock: whoever left these was killed.
@@ -220,7 +255,9 @@ def _write(
             stack.callback(writers[name].close)
           writers[name].append(values)
     arrays = {name: writer.entry() for name, writer in writers.items()}
-    header = {"key": key, "arrays": arrays}
+    header: dict[str, Any] = {"key": key, "arrays": arrays}
+    if of is not None:
+      header["store"] = _absolute(of)
     header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
     (staged / HEADER).write_bytes(_canonical(header))
     staged.chmod(0o755)
@@ -276,11 +313,7 @@ def _opened(
   if not os.path.isdir(directory):
     return None
   try:
-    header = json.loads((directory / HEADER).read_bytes())
-    stated = header.pop("sha256")
-    found = hashlib.sha256(_canonical(header)).hexdigest()
-    if stated != found:
-      raise errors.StoreError(f"{directory / HEADER} was altered")
+    header = _header(directory)
     if header.get("key") != json.loads(_canonical(key)):
       raise errors.StoreError(f"{directory / HEADER} is of another index")
     arrays = {
@@ -295,6 +328,15 @@ def _opened(
     logging.warning("%s is built again: %s", directory, error)
     return None
   return arrays
+
+
+def _header(directory: pathlib.Path) -> dict[str, Any]:
+  """Returns a header; raises OSError, or ValueError and others of no header."""
+  header = json.loads((directory / HEADER).read_bytes())
+  stated = header.pop("sha256")
+  if stated != hashlib.sha256(_canonical(header)).hexdigest():
+    raise errors.StoreError(f"{directory / HEADER} was altered")
+  return header
 
 
 def _canonical(value: Any) -> bytes:

@@ -134,7 +134,7 @@ def test_other_contents_of_the_same_size_time_and_ends_are_refused(make):
   assert open_corpus(corpus.path).hash != corpus.hash
 
 
-def test_other_records_of_the_same_size_and_time_are_another_corpus(make):
+def test_other_records_of_the_same_size_are_damage_unless_they_are_new(make):
   documents = documents_of([200_000] * 3)
   corpus = make(documents, files=1)
   (file,) = pathlib.Path(corpus.path).iterdir()
@@ -145,6 +145,9 @@ def test_other_records_of_the_same_size_and_time_are_another_corpus(make):
   testing_stores.make_array_records(corpus.path, other, files=1)
   os.utime(file, ns=(before.st_mtime_ns, before.st_mtime_ns))
   assert file.stat().st_size == before.st_size
+  with pytest.raises(stores.StoreError, match=f"{file} must hold .* same size"):
+    open_corpus(corpus.path)
+  os.utime(file)
   again = open_corpus(corpus.path)
   assert read_all(again) == lists_of(other)
   assert again.hash != corpus.hash
