@@ -1,0 +1,178 @@
+"""Small corpora, the same on every machine, and how they are written.
+
+Tokens and lengths are a hash of their number: no text of this machine and no
+generator of NumPy's, which may change between versions. This is the only
+module here that imports from inside the package.
+"""
+
+from collections.abc import Iterator
+import hashlib
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.prepare import saving
+from chomp_data.stores import samples_array_record
+from chomp_data.testing import stores as testing_stores
+
+# The files' times are part of what identifies an ArrayRecord corpus.
+TIME = 1_700_000_000
+
+SIZES = ((4, 6), (6, 4), (8, 8))
+PICTURE_SIZES = ((32, 32), (32, 48), (48, 32), (64, 64))
+
+
+def scattered(seed: int, count: int) -> np.ndarray:
+  """Returns uint64[count], the hashes of splitmix64 from a seed on."""
+  mixed = np.arange(count, dtype=np.uint64) + np.uint64(seed << 32)
+  mixed *= np.uint64(0x9E3779B97F4A7C15)
+  mixed ^= mixed >> np.uint64(30)
+  mixed *= np.uint64(0xBF58476D1CE4E5B9)
+  mixed ^= mixed >> np.uint64(27)
+  mixed *= np.uint64(0x94D049BB133111EB)
+  return mixed ^ (mixed >> np.uint64(31))
+
+
+def below(seed: int, count: int, limit: int) -> np.ndarray:
+  """Returns int64[count] of 0 .. limit - 1."""
+  return (scattered(seed, count) % np.uint64(limit)).astype(np.int64)
+
+
+def _skewed(seed: int, count: int, usual: int) -> np.ndarray:
+  """Returns lengths, most of them short, with empty and long ones."""
+  lengths = 1 + below(seed, count, usual)
+  lengths[3::7] *= 4
+  lengths[5::13] *= 9
+  lengths[:5] = usual, 0, 1, 2, 12 * usual
+  lengths[-2:] = 1, 0
+  return lengths
+
+
+# Lengths of the documents in tokens, and what is special about the store.
+_Corpora = dict[str, tuple[np.ndarray, dict[str, Any]]]
+_STORES: _Corpora = {
+  "web": (_skewed(1, 60, 18), {"chunk": 64}),
+  "code": (
+    20 + below(2, 32, 70),
+    {"compression": "zstd", "chunk": 128, "chunks_per_shard": 4},
+  ),
+  "books": (150 + below(3, 6, 250), {}),
+  "notes": (_skewed(4, 40, 9), {"chunk": 32, "chunks_per_shard": 3}),
+  # As other tools prepare documents.
+  "ended": (2 + below(5, 24, 40), {"adds_bos": True, "adds_eos": True}),
+  # Long enough for the files under configs/.
+  "stdlib": (
+    np.concatenate([_skewed(6, 60, 60), 400 + below(7, 12, 900)]),
+    {"chunk": 512},
+  ),
+  "packages": (_skewed(8, 90, 80), {"chunk": 512}),
+}
+# Files of ArrayRecord, and what they do not say of themselves.
+_RECORDS: _Corpora = {
+  "records": (_skewed(9, 50, 20), {}),
+  "packed_records": (
+    10 + below(10, 40, 60),
+    {"dtype": "uint32", "files": 3, "group_size": 8, "compression": "zstd"},
+  ),
+}
+# Number of samples, their sizes, and whether as `save_to_disk` writes them.
+_SAMPLES: dict[str, tuple[int, tuple[tuple[int, int], ...], bool]] = {
+  "photos": (70, SIZES, False),
+  "scans": (55, SIZES, True),
+  "digits": (24, PICTURE_SIZES, False),
+  "plots": (20, PICTURE_SIZES, True),
+}
+# Its documents are of kinds, as `--meta_key` keeps them.
+_LABELLED = "labelled"
+NAMES = (*_STORES, _LABELLED, *_RECORDS, *_SAMPLES)
+
+
+def documents(name: str) -> list[np.ndarray]:
+  """Returns the tokens of each document of a corpus, from 3 on."""
+  known = {**_STORES, **_RECORDS, _LABELLED: (30 + below(11, 14, 90), {})}
+  lengths = known[name][0]
+  seed = 100 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:2])
+  tokens = 3 + below(seed, int(lengths.sum()), 253)
+  split = np.split(tokens, np.cumsum(lengths)[:-1])
+  if name == "ended":
+    for own in split:
+      own[0], own[-1] = 2, 1
+  return split
+
+
+def samples(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+  """Yields arrays and values whose numbers say which sample they are."""
+  count, sizes, _ = _SAMPLES[name]
+  seed = 100 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:2])
+  which = below(seed, count, len(sizes))
+  for number in range(count):
+    height, width = sizes[int(which[number])]
+    pixels = np.full((height, width, 3), number % 251, np.uint8)
+    pixels[0, 0] = seed % 256, number // 251, height
+    latent = np.full((height // 2, width // 2), number / 8, np.float32)
+    yield (
+      {"pixels": pixels, "latent": latent},
+      {
+        "height": height,
+        "width": width,
+        "label": number % 16,
+        "score": number / 4,
+      },
+    )
+
+
+def write(root: pathlib.Path, name: str) -> None:
+  """Writes a corpus as `root / name`."""
+  path = root / name
+  if name in _STORES:
+    own = {"chunk": 256, "bos_id": 2, **_STORES[name][1]}
+    testing_stores.make_store(path, documents(name), **own)
+  elif name == _LABELLED:
+    labels = ["law", "", "poem"]
+    texts = documents(name)
+    stores.write_store(
+      path,
+      texts,
+      ids=[f"{name}/{i}" for i in range(len(texts))],
+      meta=[labels[i % 3] for i in range(len(texts))],
+      tokenizer_info=stores.TokenizerInfo(
+        kind="custom",
+        sha256=hashlib.sha256(b"golden").hexdigest(),
+        vocab_size=256,
+        pad_id=0,
+        eos_id=1,
+      ),
+      chunk=128,
+      chunks_per_shard=2,
+    )
+  elif name in _RECORDS:
+    testing_stores.make_array_records(
+      path, documents(name), **_RECORDS[name][1]
+    )
+  elif _SAMPLES[name][2]:
+    saving.save_to_disk(path, samples(name), samples_per_file=30)
+  else:
+    samples_array_record.write_samples(path, samples(name), samples_per_file=30)
+  for file in path.rglob("*"):
+    os.utime(file, (TIME, TIME))
+
+
+def is_store(name: str) -> bool:
+  """Whether a corpus is a store of our own, and not files of another kind."""
+  return name in _STORES or name == _LABELLED
+
+
+def has_own_bytes(name: str) -> bool:
+  """Whether the bytes on disk are ours alone, and no compression library's."""
+  return is_store(name) and (
+    name == _LABELLED or "compression" not in _STORES[name][1]
+  )
+
+
+def write_all(root: pathlib.Path) -> None:
+  """Writes every corpus under a directory that exists."""
+  for name in NAMES:
+    write(root, name)

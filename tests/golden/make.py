@@ -1,0 +1,60 @@
+"""Writes the golden files: what every config gives today.
+
+    python -m tests.golden.make                   # cases that have none yet
+    python -m tests.golden.make mix_tokens bin_ffd
+    python -m tests.golden.make stores            # the archive of stores
+    python -m tests.golden.make all
+
+A golden file that is there may be written again for one reason only: a change
+that is made on purpose, whose reason CHANGELOG.md names. Whoever makes another
+change and sees the golden test fail has a defect, and not an old file.
+"""
+
+import json
+import os
+import pathlib
+import sys
+import tempfile
+
+from tests.golden import archive
+from tests.golden import cases
+from tests.golden import corpora
+from tests.golden import measuring
+
+STORES = "stores"
+
+
+def main(names: list[str]) -> None:
+  """Writes the golden files of named cases, else of those that have none."""
+  known = [*cases.CASES, STORES]
+  if names == ["all"]:
+    names = known
+  unknown = sorted(set(names) - set(known))
+  if unknown:
+    raise SystemExit(f"no case is called {', '.join(unknown)}")
+  lacking = [own for own in cases.CASES if not measuring.path_of(own).exists()]
+  if not archive.PATH.exists():
+    lacking.append(STORES)
+  with tempfile.TemporaryDirectory() as kept:
+    # No index of an earlier run must be found, and none stay behind.
+    os.environ["XDG_CACHE_HOME"] = str(pathlib.Path(kept, "cache"))
+    # Checkpoints of a `dataset_mix` hold its paths.
+    os.chdir(kept)
+    root = cases.ROOT
+    root.mkdir()
+    corpora.write_all(root)
+    for name in names or lacking:
+      print(name)
+      if name == STORES:
+        own = pathlib.Path("archive")
+        own.mkdir()
+        archive.write(own)
+        archive.pack(own)
+        continue
+      found = measuring.measure(cases.CASES[name], root)
+      text = json.dumps(found, indent=1, sort_keys=True)
+      measuring.path_of(name).write_text(f"{text}\n")
+
+
+if __name__ == "__main__":
+  main(sys.argv[1:])
