@@ -548,7 +548,6 @@ _MIXES = {
       remainder="pad",
       batch_format="maxtext",
     ),
-    states=(5,),
   ),
   "mix_loss_tokens": Case(
     _mix(
@@ -575,8 +574,17 @@ _MIXES = {
     _NEAR,
     states=(4, 17, 30),
   ),
+  "mix_weighted_rows": Case(
+    _mix(
+      _THREE,
+      {"kind": "weighted", "weights": {"web": 0.6, "books": 0.3, "notes": 0.1}},
+      epochs=1,
+    ),
+    states=(5,),
+  ),
   "mix_first_exhausted": Case(
-    _mix(_THREE, {"exhaustion": "first_exhausted"}, remainder="pad")
+    _mix(_THREE, {"exhaustion": "first_exhausted"}, remainder="pad"),
+    states=(4,),
   ),
   "mix_first_exhausted_after_epochs": Case(
     _mix(
@@ -589,13 +597,16 @@ _MIXES = {
     )
   ),
   "mix_all_exhausted": Case(
+    _mix(_THREE, {"exhaustion": "all_exhausted"}, epochs=1, remainder="pad"),
+    states=(13,),
+  ),
+  "mix_all_exhausted_within_epochs": Case(
     _mix(
-      {**_THREE, "notes": {**_STREAM, "max_epochs": 2}},
+      {**_THREE, "notes": {**_STREAM, "max_epochs": 1}},
       {"exhaustion": "all_exhausted"},
       epochs=1,
       remainder="pad",
     ),
-    states=(13,),
   ),
   "mix_without_replacement": Case(
     _mix(
