@@ -269,6 +269,18 @@ def first_line(error: Exception) -> str:
   return str(error).split("\n", 1)[0][:200].rstrip(".")
 
 
+def are_at(path: pathlib.Path) -> bool:
+  """Whether a directory has such files, or a file or glob such a name."""
+  if path.is_dir():
+    return bool(_listed(path))
+  is_there = path.exists() or bool(glob.glob(str(path)))
+  return is_there and _is_named_so(path.name)
+
+
+def _is_named_so(name: str) -> bool:
+  return any(fnmatch.fnmatchcase(name, pattern) for pattern in PATTERNS)
+
+
 def _listed(directory: pathlib.Path) -> list[str]:
   try:
     names = sorted(os.listdir(directory))
@@ -276,11 +288,7 @@ def _listed(directory: pathlib.Path) -> list[str]:
     raise errors.StoreError(
       f"{directory} must be readable, got {error}. Correct its permissions."
     ) from error
-  return [
-    name
-    for name in names
-    if any(fnmatch.fnmatchcase(name, pattern) for pattern in PATTERNS)
-  ]
+  return list(filter(_is_named_so, names))
 
 
 def _files(root: pathlib.Path, names: Sequence[str]) -> tuple[str, ...]:
@@ -322,7 +330,7 @@ def _content(own: tuple[str | int, ...]) -> tuple[str | int, ...]:
 def _file_key(root: pathlib.Path, name: str) -> list[str | int]:
   path = root / name
   try:
-    with open(path, "rb") as file:
+    with publish.open_file(path) as file:
       stat = os.fstat(file.fileno())
       head = file.read(_HEAD_BYTES)
       file.seek(max(0, stat.st_size - _TAIL_BYTES))

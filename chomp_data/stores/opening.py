@@ -11,10 +11,13 @@ import pathlib
 
 import numpy as np
 
+from chomp_data.stores import array_record_files
 from chomp_data.stores import arrays
 from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import mapped
+from chomp_data.stores import publish
+from chomp_data.stores import samples_arrow
 from chomp_data.stores import texts
 
 _HASH_BLOCK = 1 << 22
@@ -91,16 +94,40 @@ class Opened:
     return check
 
 
+def _check_kind(path: pathlib.Path) -> None:
+  """Raises StoreError where a path is of what is opened in another way."""
+  try:
+    is_saved = samples_arrow.is_saved(path)
+  except errors.StoreError:
+    is_saved = True  # Several splits.
+  if is_saved:
+    raise errors.StoreError(
+      f"{path} must be a store, got what `save_to_disk` wrote. Of this, arrays"
+      " are read in buckets of kind 'resolution'; of texts, make a store with"
+      " tools/prepare.py from the JSON lines that the dataset's `to_json`"
+      " writes."
+    )
+  if array_record_files.are_at(path):
+    raise errors.StoreError(
+      f"{path} must be a store, got ArrayRecord files. Of these, records of"
+      " token ids are read with `array_record` beside the path, for instance"
+      " {'token_dtype': 'uint16', 'vocab_size': 50_000}; samples are read in"
+      " buckets of kind 'resolution'."
+    )
+
+
 def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
+  file = path / manifest_lib.FILE
+  if not file.exists():
+    _check_kind(path)
   if not path.is_dir():
     raise errors.StoreError(
       f"{path} must be a directory, got"
       f" {'a file' if path.exists() else 'nothing'} there. Make a store with"
       " tools/prepare.py, or correct the path."
     )
-  file = path / manifest_lib.FILE
   try:
-    data = file.read_bytes()
+    data = publish.read_file(file)
   except FileNotFoundError:
     raise errors.StoreError(
       f"{path} must hold {manifest_lib.FILE}, which is written last, got"

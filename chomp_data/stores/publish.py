@@ -11,6 +11,8 @@ import fcntl
 import os
 import pathlib
 import shutil
+import stat
+from typing import BinaryIO
 
 from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
@@ -21,12 +23,36 @@ _EXCHANGE = 2
 
 
 def check_local(path: str | os.PathLike[str]) -> None:
-  """Raises StoreError where a path is a URL."""
+  """Raises StoreError where a path is a URL, or one that no file can have."""
   if "://" in os.fspath(path):
     raise errors.StoreError(
       f"`path` must be a local directory, got {os.fspath(path)!r}. Copy the"
       " store to a local disk; object stores are not supported yet."
     )
+  try:
+    os.stat(path)
+  except (FileNotFoundError, NotADirectoryError):
+    pass  # Whoever opens it says what must be there; globs are not there.
+  # A ValueError is of characters that no path has.
+  except (OSError, ValueError) as error:
+    reason = getattr(error, "strerror", None) or error
+    raise errors.StoreError(
+      f"`path` must be one that can be opened, got {os.fspath(path)!r:.300}"
+      f" ({reason}). Correct it."
+    ) from error
+
+
+def open_file(path: str | os.PathLike[str]) -> BinaryIO:
+  """Opens a file to read; raises OSError where it is a fifo or a device."""
+  if not stat.S_ISREG(os.stat(path).st_mode):
+    raise OSError(f"{os.fspath(path)} is no file with contents")
+  return open(path, "rb")
+
+
+def read_file(path: str | os.PathLike[str]) -> bytes:
+  """Returns a file's contents; raises OSError as `open_file`."""
+  with open_file(path) as file:
+    return file.read()
 
 
 def beside(path: pathlib.Path, suffix: str) -> pathlib.Path:

@@ -332,7 +332,7 @@ def _opened(
 
 def _header(directory: pathlib.Path) -> dict[str, Any]:
   """Returns a header; raises OSError, or ValueError and others of no header."""
-  header = json.loads((directory / HEADER).read_bytes())
+  header = json.loads(publish.read_file(directory / HEADER))
   stated = header.pop("sha256")
   if stated != hashlib.sha256(_canonical(header)).hexdigest():
     raise errors.StoreError(f"{directory / HEADER} was altered")

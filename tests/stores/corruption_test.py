@@ -1,6 +1,7 @@
 """Any altered, missing, swapped or extra byte is an error that names a file."""
 
 import json
+import os
 import pathlib
 import shutil
 
@@ -10,6 +11,7 @@ import pytest
 from chomp_data import stores
 from chomp_data.stores import layout
 from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import samples
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [30, 0, 25, 41, 3]
@@ -163,6 +165,63 @@ def test_what_is_not_a_store_says_so(tmp_path):
   (tmp_path / "folder" / "manifest.json").write_text('{"format": "other"}')
   with pytest.raises(stores.StoreError, match="must have format"):
     stores.open_store(tmp_path / "folder")
+
+
+@pytest.mark.parametrize(
+  "name", ["", "/documents-00000-of-00002.array_record", "/*.array_record"]
+)
+def test_array_record_files_say_how_they_are_opened(tmp_path, name):
+  testing_stores.make_array_records(tmp_path / "records", [[1, 2]])
+  with pytest.raises(stores.StoreError, match=r"records .* `array_record`"):
+    stores.open_store(f"{tmp_path / 'records'}{name}")
+  with pytest.raises(stores.StoreError, match="got nothing there"):
+    stores.open_store(tmp_path / "no.array_record")
+
+
+@pytest.mark.parametrize("file", ["state.json", "dataset_dict.json"])
+def test_what_save_to_disk_wrote_says_how_it_is_opened(tmp_path, file):
+  (tmp_path / file).write_text("{}")
+  with pytest.raises(stores.StoreError, match=r"`save_to_disk`.*'resolution'"):
+    stores.open_store(tmp_path)
+
+
+def test_a_fifo_in_the_place_of_a_file_is_refused(copy, tmp_path):
+  for file in files_of(copy):
+    data = file.read_bytes()
+    file.unlink()
+    os.mkfifo(file)
+    assert_refused(copy, str(file))
+    file.unlink()
+    file.write_bytes(data)
+  (tmp_path / "records").mkdir()
+  os.mkfifo(tmp_path / "records" / "x.array_record")
+  with pytest.raises(stores.StoreError, match=r"x\.array_record must be read"):
+    testing_stores.open_array_records(tmp_path / "records")
+
+
+@pytest.mark.parametrize(
+  "opened",
+  [
+    stores.open_store,
+    testing_stores.open_array_records,
+    lambda path: samples.open_samples(path, fields=["pixels"]),
+  ],
+)
+@pytest.mark.parametrize(
+  ("name", "reason"),
+  [
+    ("\0", "null byte"),
+    ("\ud800", "surrogates"),
+    ("x" * 100_000, "File name too long"),
+  ],
+  ids=["null", "surrogate", "long"],
+)
+def test_paths_that_no_file_can_have_are_refused(
+  tmp_path, opened, name, reason
+):
+  with pytest.raises(stores.StoreError, match=reason) as caught:
+    opened(f"{tmp_path}/{name}")
+  assert len(str(caught.value)) < 1_000
 
 
 def test_a_newer_schema_is_named(copy):
