@@ -128,7 +128,8 @@ class Run:
       saved = self.manager.restore(
         step,
         args=ocp.args.Composite(
-          run=ocp.args.JsonRestore(), input=checkpoint.InputRestore(self.input)
+          run=ocp.args.JsonRestore(),
+          input=checkpoint.InputRestore(self.input, step=step),
         ),
       )
     except KeyError as error:

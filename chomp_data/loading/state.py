@@ -97,6 +97,17 @@ def decode(state: bytes) -> dict[str, Any]:
   return record
 
 
+def with_fields(state: bytes, fields: Mapping[str, Any]) -> bytes:
+  """Returns a state with more fields, JSON values, under its digest."""
+  record = decode(state)
+  return encode(
+    record.pop("step"),
+    record.pop("fingerprint"),
+    record.pop("topology"),
+    {**record, **fields},
+  )
+
+
 def digest(record: Mapping[str, Any]) -> str:
   """Returns the SHA-256 of a record as canonical JSON, in hex."""
   text = json.dumps(record, sort_keys=True, separators=(",", ":"))

@@ -1,5 +1,7 @@
 """One Orbax CheckpointManager for model and input; Grain's own handler too."""
 
+import json
+
 import grain
 import jax
 import jax.numpy as jnp
@@ -88,6 +90,77 @@ def test_an_altered_checkpoint_file_is_refused(data, tmp_path):
           input=checkpoint.InputRestore(pipeline.make_iterator(data))
         ),
       )
+
+
+def save_two(it, directory, **options):
+  """Saves input at steps 2 and 5, as checkpoints 20 and 50."""
+  manager = ocp.CheckpointManager(
+    directory, options=ocp.CheckpointManagerOptions(**options)
+  )
+  for last in (2, 5):
+    while it.step < last:
+      next(it)
+    manager.save(
+      10 * last, args=ocp.args.Composite(input=checkpoint.InputSave(it))
+    )
+  manager.wait_until_finished()
+  return manager
+
+
+@pytest.mark.parametrize(
+  "options",
+  [{}, {"step_prefix": "ckpt"}, {"step_format_fixed_length": 6}],
+  ids=["plain", "prefix", "zeros"],
+)
+def test_an_older_input_in_a_newer_checkpoint_is_refused(
+  data, tmp_path, options
+):
+  def restore(checkpoint_step, **more):
+    args = checkpoint.InputRestore(it, **more)
+    manager.restore(checkpoint_step, args=ocp.args.Composite(input=args))
+    return it.step
+
+  with (
+    pipeline.make_iterator(data) as it,
+    save_two(it, tmp_path / "c", **options) as manager,
+  ):
+    assert restore(20) == 2
+    assert restore(50) == 5
+    assert restore(50, step=5) == 5
+    with pytest.raises(state_lib.StateError, match="step 50, got step 5"):
+      restore(50, step=50)
+    older, newer = (
+      path / "input" / "input.json"
+      for path in sorted(manager.directory.iterdir())
+    )
+    newer.write_bytes(older.read_bytes())
+    with pytest.raises(
+      state_lib.StateError, match=r"of step 2, saved in checkpoint 20, in .*50"
+    ):
+      restore(50)
+    assert it.step == 5
+    assert restore(50, allow_changes=True) == 2
+
+
+def test_a_checkpoint_may_lie_in_any_directory(data, tmp_path):
+  """Where no step can be told from the name, none is compared."""
+  with (
+    pipeline.make_iterator(data) as it,
+    save_two(it, tmp_path / "c") as manager,
+  ):
+    (manager.directory / "20").rename(tmp_path / "best")
+    args = checkpoint.InputRestore(it)
+    with ocp.Checkpointer(ocp.CompositeCheckpointHandler()) as reader:
+      reader.restore(tmp_path / "best", args=ocp.args.Composite(input=args))
+    assert it.step == 2
+    # Of a version that did not tell where a state was saved.
+    path = manager.directory / "50" / "input" / "input.json"
+    record = state_lib.decode(path.read_bytes())
+    del record["checkpoint_step"]
+    record["digest"] = state_lib.digest(record)
+    path.write_text(json.dumps(record))
+    manager.restore(50, args=ocp.args.Composite(input=args))
+    assert it.step == 5
 
 
 @pytest.mark.parametrize("ours", [True, False])
