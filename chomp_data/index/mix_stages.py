@@ -264,10 +264,12 @@ class StageChain:
 
   def _first_overshoots(self, stage: Stage) -> dict[str, fractions.Fraction]:
     """Returns by how many units each source is ahead at position 0."""
+    # One that has ended is at no level: it gave what it had.
     levels = {
       name: fractions.Fraction(self._start[name][1]) / weight
       for name, weight in stage.weights.items()
       if name in self._start
+      and self._start[name][0] != self._limits[self._names.index(name)]
     }
     least = min(levels.values(), default=fractions.Fraction(0))
     return {

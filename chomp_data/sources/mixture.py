@@ -73,7 +73,7 @@ class MixtureSource(row_source.RowSource):
       path: Dotted path of the options, for messages.
 
     Raises:
-      ConfigError: If a source would never be served, or the stages fail.
+      ConfigError: If the stages fail, or offsets are of no run.
     """
     self.name = "mix"
     self.options = options
@@ -365,9 +365,15 @@ class MixtureSource(row_source.RowSource):
 
     See `units.resumed`.
     """
+    offsets = self.options.resume_state or ()
+    problems = units.impossible(self._units, offsets)
+    if problems:
+      raise schema.ConfigError(
+        [f"`{self._path}.resume_state` {problem}" for problem in problems]
+      )
     found, level = units.resumed(
       self._units,
-      self.options.resume_state or (),
+      offsets,
       self.stages[0][1],
       1 if self.options.balanced_unit == "rows" else self.seq_len,
     )

@@ -257,6 +257,30 @@ class SourceUnits(units_lib.UnitSequence):
     """Rows offered, or None for ever."""
     return self._source.total_rows(self._max_epochs)
 
+  def most_tokens(self, rows: int, told: int) -> int:
+    """Returns what so many rows can hold, of any order, at most.
+
+    Args:
+      rows: At most `num_rows`.
+      told: A count of tokens; whether it is possible decides how much is
+        looked at.
+    """
+    most = rows * self._source.seq_len
+    if told > most or self.unit != "tokens":
+      return most
+    if told == int(self.before(np.asarray([rows]))[0]):
+      return most
+    # Of another run's order, or of none. Rows of a ramp may be longer.
+    last = self._first_row(self._source.ramp_epochs + 1)
+    if last > _LONG_PASS:
+      return most
+    longest = 0
+    for first in range(0, last, _GROWN_ROWS):
+      own = np.arange(first, min(first + _GROWN_ROWS, last))
+      spans = self._source.plan(own)
+      longest = max(longest, int(row_units(spans, "tokens").max()))
+    return rows * longest
+
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of rows 0 .. k - 1; see `UnitSequence`."""
     rows = np.asarray(rows, np.int64)
@@ -355,7 +379,7 @@ def resumed(
 ) -> tuple[dict[str, tuple[int, int]], bool]:
   """Returns (rows, units) of sources that go on where another run was.
 
-  Where sources are further apart than these weights ever let them be, the
+  Where sources that have rows left are further apart than these weights ever let them be, the
   offsets are of other weights, or a source joined late: one that has given
   nothing then starts at the level of the others, or all go on level.
 
@@ -369,18 +393,59 @@ def resumed(
     The starts, and whether all go on level.
   """
   out = {}
+  going = set()
   for name, rows, tokens in offsets:
     if name in sums:
+      most = sums[name].num_rows
+      if most is None or rows < most:
+        going.add(name)
       told = tokens if sums[name].unit == "tokens" else None
       if told is None:
         told = int(sums[name].before(np.asarray([rows]))[0])
       out[name] = (rows, told)
   bound = longest / min(weights.values())
   for own in (out, {name: taken for name, taken in out.items() if any(taken)}):
-    levels = [own[name][1] / weights[name] for name in weights if name in own]
+    levels = [
+      own[name][1] / weights[name]
+      for name in weights
+      if name in own and name in going
+    ]
     if not levels or max(levels) - min(levels) <= bound:
       return own, False
   return {name: (rows, 0) for name, (rows, _) in out.items()}, True
+
+
+def impossible(
+  sums: Mapping[str, SourceUnits],
+  offsets: Iterable[tuple[str, int, int | None]],
+) -> list[str]:
+  """Returns a sentence for each offset that no run can have.
+
+  Args:
+    sums: By source.
+    offsets: As in `resumed`.
+  """
+  found = []
+  for name, rows, tokens in offsets:
+    own = sums.get(name)
+    if own is None:
+      continue
+    offered = own.num_rows
+    if offered is not None and rows > offered:
+      found.append(
+        f"must hold offsets that a run can have, got row_offset {rows} of"
+        f" {name!r}, which gives at most {offered} rows. Raise its epochs, or"
+        " take the state of a run over the same store."
+      )
+    elif tokens is not None and tokens > (
+      most := own.most_tokens(rows, tokens)
+    ):
+      found.append(
+        f"must hold offsets that a run can have, got token_offset {tokens} of"
+        f" {name!r} with row_offset {rows}: so many of its rows hold at most"
+        f" {most} tokens. Take both from one state, or leave token_offset out."
+      )
+  return found
 
 
 def row_units(spans: spans_lib.Spans, unit: str) -> np.ndarray:

@@ -407,19 +407,28 @@ def test_offsets_of_one_run_start_another_where_it_stopped(case, position):
   position = position if end is None else min(position, end - 1)
   weights = case["stages"][0].weights
   rows, sums = mix.consumed(position)
-  start = {}
-  for i, name in enumerate(mix.names):
-    # One that has ended would hold the others back.
-    at = case["sources"][name]["exhausted_at"]
-    is_over = case["exhaustion"] in greedy.FINITE and rows[i] == at
-    if name in weights and not is_over:
-      start[name] = (int(rows[i]), int(sums[i]))
-  rest = [Stage(0, {name: weights[name] for name in start})]
+  start = {
+    name: (int(rows[i]), int(sums[i]))
+    for i, name in enumerate(mix.names)
+    if name in weights
+  }
+  rest = [Stage(0, weights)]
   after = greedy.closed_form(case, stages=rest, start=start)
   stop = position + 100 if end is None else min(end, position + 100)
   assert located(after, range(stop - position)) == located(
     mix, range(position, stop)
   )
+
+
+def test_a_source_that_has_ended_is_at_no_level_of_the_start():
+  mix = mix_of(
+    {"a": [2] * 5, "b": 2, "c": 2},
+    dict.fromkeys("abc", F(1)),
+    start={"a": (5, 10), "b": (500, 1_000)},
+  )
+  # c is new: at the level of b, and not where a ended.
+  found = [name for name, _ in located(mix, range(10))]
+  assert sorted(found) == ["b"] * 5 + ["c"] * 5
 
 
 def test_a_source_that_is_new_at_the_start_begins_at_the_level():

@@ -15,8 +15,10 @@ from chomp_data import schema
 from chomp_data.index import hashing
 from chomp_data.index import interleave
 from chomp_data.index import least_consumed
+from chomp_data.index import units as units_index
 from chomp_data.sources import units
 from tests import laws
+from tests.index import greedy
 
 F = fractions.Fraction
 SEQ_LEN = 16
@@ -293,6 +295,121 @@ def test_the_stream_equals_a_greedy_loop_over_real_stores(paths, run):
     if not all(any(s in problem for s in short) for problem in error.problems):
       raise
     hypothesis.reject()
+
+
+class Listed(units_index.ArrayUnits):
+  """Units of rows that are listed, as a source has them."""
+
+  unit = "tokens"
+
+
+@laws.examples(150)
+@hypothesis.given(
+  greedy.cases(("drop", "all_exhausted_without_replacement"), most_stages=1)
+)
+def test_offsets_at_any_row_start_a_run_that_goes_on_as_a_greedy_loop(case):
+  (stage,) = case["stages"]
+  rows = greedy.Greedy(case).run(80)
+  longest = max(max(own["units"]) for own in case["sources"].values())
+  sums = {
+    name: Listed(own["units"], own["exhausted_at"] // len(own["units"]))
+    for name, own in case["sources"].items()
+  }
+  for count in range(len(rows)):
+    given = collections.Counter(name for name, _ in rows[:count])
+    offsets = [
+      (name, given[name], int(sums[name].before(np.asarray([given[name]]))[0]))
+      for name in stage.weights
+    ]
+    start, level = units.resumed(sums, offsets, stage.weights, longest)
+    assert not level
+    after = greedy.closed_form(case, start=start)
+    assert greedy.located(after, range(len(rows) - count)) == rows[count:]
+
+
+def resumed_at(data, pipe, step):
+  """Returns a new run that starts from what a run says at a step."""
+  mix = {**data["mix"], "resume_state": pipe.resume_state(step)}
+  return pipeline.build({**data, "mix": mix})
+
+
+@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
+def test_a_run_goes_on_from_its_offsets_after_a_source_has_ended(
+  make_store, caplog, unit
+):
+  rng = np.random.default_rng(1)
+  data = {
+    "seq_len": 16,
+    "global_batch_size": 1,
+    "epochs": 1,
+    "sources": {
+      name: {
+        "store": str(
+          make_store(
+            [rng.integers(3, 250, n) for n in rng.integers(2, 17, rows)]
+          ).path
+        ),
+        "rows": {"kind": "windows"},
+        "shuffle": {"kind": "full"},
+      }
+      for name, rows in (("a", 2), ("b", 60), ("c", 60))
+    },
+    "mix": {"unit": unit, "weights": {"a": 1, "b": 1, "c": 0.3}},
+  }
+  pipe = pipeline.build(data)
+  assert len(pipe.sources["a"]) == 2
+  ended = next(n for n in range(pipe.num_steps) if pipe.mix.taken(n)["a"] == 2)
+  assert ended < 12
+  for step in (*range(ended - 1, ended + 9), pipe.num_steps - 1):
+    caplog.clear()
+    new = resumed_at(data, pipe, step)
+    assert "offsets are not of a run" not in caplog.text
+    assert new.num_steps == pipe.num_steps - step
+    for now in range(new.num_steps):
+      assert rows_of_step(new, now) == rows_of_step(pipe, step + now)
+
+
+def test_offsets_that_no_run_can_have_are_refused(make_store):
+  short = make_store([[7] * n for n in (3, 5, 4, 6, 2)])
+  long = make_store([[8] * 300])
+  windows = {"kind": "windows", "min_copy_len": 2}
+  data = {
+    "seq_len": 16,
+    "global_batch_size": 1,
+    "epochs": 1,
+    "sources": {
+      "short": {"store": str(short.path), "rows": windows},
+      "long": {"store": str(long.path), "rows": {"kind": "sequential"}},
+    },
+    "mix": {},
+  }
+
+  def start(**offsets):
+    state = [
+      {"spec": name, "row_offset": rows, "token_offset": tokens}
+      for name, (rows, tokens) in offsets.items()
+    ]
+    mix = {**data["mix"], "resume_state": {"datasets": state}}
+    return pipeline.build({**data, "mix": mix})
+
+  for rows, tokens, most in ((5, 999, 80), (5, 31, 30), (0, 1, 0), (2, 13, 12)):
+    with pytest.raises(schema.ConfigError) as caught:
+      start(short=(rows, tokens), long=(1, 16))
+    (problem,) = caught.value.problems
+    assert problem.startswith("`config.data.mix.resume_state` must hold")
+    assert f"token_offset {tokens} of 'short' with row_offset {rows}" in problem
+    assert f"at most {most} tokens" in problem
+  with pytest.raises(schema.ConfigError) as caught:
+    start(short=(6, 10), long=(2, 33))
+  assert len(caught.value.problems) == 2
+  assert "row_offset 6 of 'short', which gives at most 5 rows" in str(
+    caught.value
+  )
+  # Of another order of the rows.
+  start(short=(2, 5), long=(2, 32))
+  data["mix"] = {"unit": "rows"}
+  with pytest.raises(schema.ConfigError, match="at most 80 tokens"):
+    start(short=(5, 999))
 
 
 @pytest.mark.parametrize("epochs", [None, 1, 2])
