@@ -379,9 +379,10 @@ def resumed(
 ) -> tuple[dict[str, tuple[int, int]], bool]:
   """Returns (rows, units) of sources that go on where another run was.
 
-  Where sources that have rows left are further apart than these weights ever let them be, the
-  offsets are of other weights, or a source joined late: one that has given
-  nothing then starts at the level of the others, or all go on level.
+  Where sources that have rows left are further apart than these weights ever
+  let them be, the offsets are of other weights, or a source joined late: one
+  that has given nothing then starts at the level of the others, or all go on
+  level.
 
   Args:
     sums: By source, in one unit.
