@@ -39,6 +39,12 @@ class Case:
   states: tuple[int, ...] = ()
   resumed: int | None = None
 
+  @property
+  def large(self) -> bool:
+    """Whether it is of a corpus that takes seconds to write."""
+    names = {own["store"] for own in self.data["sources"].values()}
+    return not names <= set(corpora.SMALL)
+
   def at(self, root: pathlib.Path) -> dict[str, Any]:
     """Returns `config.data` with corpora under a directory."""
     data = copy.deepcopy(self.data)
@@ -822,6 +828,37 @@ _BUCKETS = {
 }
 
 
+# Their passes over all documents are kept beside the store.
+_MANY = {
+  "many_sequential": Case(
+    _rows(
+      "many",
+      "sequential",
+      ROW_BLOCK,
+      {"seq_len": 128},
+      shuffle_documents="block",
+      add_eos=True,
+    )
+  ),
+  "many_sequential_in_order": Case(
+    _rows("many", "sequential", None, {"seq_len": 128, "epochs": 1})
+  ),
+  "many_exact": Case(
+    _rows(
+      "many",
+      "bin",
+      BLOCK,
+      {"seq_len": 128},
+      packing_algorithm="exact",
+      packing_buffer_docs=4_096,
+    )
+  ),
+  "many_lengths": Case(
+    _lengths({"text": {"store": "many"}}, {"lengths": (4, 8, 64)}, epochs=1)
+  ),
+}
+
+
 def _file(name: str, arg: str) -> dict[str, Any]:
   """Returns `config.data` of a file under configs/, over small corpora."""
   config = importlib.import_module(f"configs.{name}").get_config(arg)
@@ -856,6 +893,7 @@ CASES: dict[str, Case] = {
   **_BINS,
   **_MIXES,
   **_BUCKETS,
+  **_MANY,
   **_FILES,
 }
 
@@ -869,4 +907,5 @@ KEPT = (
   "records_bin",
   "records_sequential",
   "sizes",
+  *_MANY,
 )

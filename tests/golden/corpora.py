@@ -70,6 +70,11 @@ _STORES: _Corpora = {
   ),
   "packages": (_skewed(8, 90, 80), {"chunk": 512}),
 }
+# Documents enough for the side indexes of large stores; regular, so that they
+# take no room in the archive.
+_MANY = np.resize(np.asarray([3, 1, 5, 2, 0, 4, 2, 6]), 2**18 + 24)
+_MANY[100] = 300
+_LARGE: _Corpora = {"many": (_MANY, {"chunk": 2**14})}
 # Files of ArrayRecord, and what they do not say of themselves.
 _RECORDS: _Corpora = {
   "records": (_skewed(9, 50, 20), {}),
@@ -87,12 +92,17 @@ _SAMPLES: dict[str, tuple[int, tuple[tuple[int, int], ...], bool]] = {
 }
 # Its documents are of kinds, as `--meta_key` keeps them.
 _LABELLED = "labelled"
-NAMES = (*_STORES, _LABELLED, *_RECORDS, *_SAMPLES)
+SMALL = (*_STORES, _LABELLED, *_RECORDS, *_SAMPLES)
+NAMES = (*SMALL, *_LARGE)
 
 
 def documents(name: str) -> list[np.ndarray]:
   """Returns the tokens of each document of a corpus, from 3 on."""
   known = {**_STORES, **_RECORDS, _LABELLED: (30 + below(11, 14, 90), {})}
+  if name in _LARGE:
+    lengths = _LARGE[name][0]
+    tokens = np.resize(np.arange(3, 253), int(lengths.sum()))
+    return np.split(tokens, np.cumsum(lengths)[:-1])
   lengths = known[name][0]
   seed = 100 + int.from_bytes(hashlib.sha256(name.encode()).digest()[:2])
   tokens = 3 + below(seed, int(lengths.sum()), 253)
@@ -127,8 +137,8 @@ def samples(name: str) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
 def write(root: pathlib.Path, name: str) -> None:
   """Writes a corpus as `root / name`."""
   path = root / name
-  if name in _STORES:
-    own = {"chunk": 256, "bos_id": 2, **_STORES[name][1]}
+  if name in _STORES or name in _LARGE:
+    own = {"chunk": 256, "bos_id": 2, **{**_STORES, **_LARGE}[name][1]}
     testing_stores.make_store(path, documents(name), **own)
   elif name == _LABELLED:
     labels = ["law", "", "poem"]
@@ -162,17 +172,16 @@ def write(root: pathlib.Path, name: str) -> None:
 
 def is_store(name: str) -> bool:
   """Whether a corpus is a store of our own, and not files of another kind."""
-  return name in _STORES or name == _LABELLED
+  return name in {*_STORES, *_LARGE, _LABELLED}
 
 
 def has_own_bytes(name: str) -> bool:
   """Whether the bytes on disk are ours alone, and no compression library's."""
-  return is_store(name) and (
-    name == _LABELLED or "compression" not in _STORES[name][1]
-  )
+  known = {**_LARGE, **_STORES}
+  return is_store(name) and "compression" not in known.get(name, (0, {}))[1]
 
 
 def write_all(root: pathlib.Path) -> None:
-  """Writes every corpus under a directory that exists."""
-  for name in NAMES:
+  """Writes every small corpus under a directory that exists."""
+  for name in SMALL:
     write(root, name)

@@ -46,7 +46,11 @@ def main(names: list[str]) -> None:
     root = cases.ROOT
     root.mkdir()
     corpora.write_all(root)
-    for name in names or lacking:
+    names = names or lacking
+    for name in set(corpora.NAMES) - set(corpora.SMALL):
+      if any(own != STORES and cases.CASES[own].large for own in names):
+        corpora.write(root, name)
+    for name in names:
       print(name)
       if name == STORES:
         own = pathlib.Path("archive")
