@@ -261,7 +261,7 @@ def _checked_sources(
         f"Set `{path}.<name>.store` to a directory made by tools/prepare.py.",
       )
     ]
-  out, problems = {}, []
+  out, problems = {}, schema.name_problems(path, section)
   for name, entry in section.items():
     source, found = _checked_source(f"{path}.{name}", entry, seq_len)
     problems += found

@@ -21,6 +21,9 @@ _RULE = "rule"
 # Sizes and counts stay far inside int64 products; seeds may use all of it.
 MAX_COUNT = 2**48
 
+# Characters of a wrong value in a message.
+_MOST_SHOWN = 400
+
 
 class ConfigError(ValueError):
   """One or several bad fields of a config."""
@@ -111,16 +114,16 @@ def boolean() -> Rule:
 
 
 def text() -> Rule:
-  """Accepts strings that are not empty."""
+  """Accepts strings that are not empty and can be written."""
 
   def convert(value):
     if not isinstance(value, str):
       raise TypeError
-    if not value:
+    if not value or not _is_text(value):
       raise ValueError
     return value
 
-  return Rule("a string that is not empty", convert)
+  return Rule("text that is not empty", convert)
 
 
 def choice(choices: Sequence[str]) -> Rule:
@@ -177,7 +180,13 @@ def weights() -> Rule:
 
 def bad_value(path: str, rule: str, value: Any, fix: str) -> str:
   """Returns the sentence for one bad field."""
-  return f"`{path}` must be {rule}, got {value!r}. {fix}"
+  try:
+    got = repr(value)
+  except ValueError:  # Python prints whole numbers up to some thousand digits.
+    got = f"one of type {type(value).__name__} that cannot be printed"
+  if len(got) > _MOST_SHOWN:
+    got = f"{got[:_MOST_SHOWN]} ... ({len(got)} characters)"
+  return f"`{path}` must be {rule}, got {got}. {fix}"
 
 
 def read(
@@ -226,6 +235,15 @@ def read(
   return cls(**values), []
 
 
+def name_problems(path: str, section: Mapping) -> list[str]:
+  """Returns which names of a section's entries are no text."""
+  return [
+    bad_value(path, "entries by names of text", name, "Give it another name.")
+    for name in section
+    if not _is_text(str(name))
+  ]
+
+
 def unknown_key(
   path: str, name: str, known: Sequence[str], listed: Sequence[str] = ()
 ) -> str:
@@ -241,6 +259,15 @@ def unknown_key(
   guess = f" Did you mean `{near[0]}`?" if near else " Remove it."
   fields = f" Known fields: {', '.join(sorted(listed))}." if listed else ""
   return f"`{path}.{name}` is not a known field.{guess}{fields}"
+
+
+def _is_text(value: str) -> bool:
+  """Whether a string can be written: halves of surrogate pairs cannot."""
+  try:
+    value.encode()
+  except UnicodeEncodeError:
+    return False
+  return True
 
 
 def _fix(field: dataclasses.Field) -> str:

@@ -3,8 +3,6 @@
 import json
 
 import grain
-import hypothesis
-from hypothesis import strategies as st
 import ml_collections
 from ml_collections import config_dict
 import numpy as np
@@ -15,7 +13,6 @@ from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.testing import stores as testing_stores
-from tests import laws
 
 
 @pytest.fixture(scope="module")
@@ -171,68 +168,6 @@ def test_the_fingerprint_is_json_and_leaves_the_path_out(config, store_path):
   text = json.dumps(pipeline.build(config).fingerprint)
   assert store_path not in text
   assert json.loads(text) == pipeline.build(config).fingerprint
-
-
-JUNK = st.recursive(
-  st.none()
-  | st.booleans()
-  | st.integers(-(2**70), 2**70)
-  | st.floats()
-  | st.text(max_size=4)
-  | st.sampled_from(["../..", "multi_splice", "full", 2**31, 2**63]),
-  lambda inner: (
-    st.lists(inner, max_size=2)
-    | st.dictionaries(st.text(max_size=3), inner, max_size=2)
-  ),
-  max_leaves=4,
-)
-FIELDS = [
-    "seq_len", "global_batch_size", "seed", "epochs", "remainder", "mix",
-    "worker_count", "batch_format", "document_id", "prefetch", "timeout_s",
-    "sources", "sources.text", "sources.text.rows", "sources.text.shuffle",
-    "sources.text.shuffle.kind", "sources.text.shuffle.seed",
-    *(
-        f"sources.text.rows.{name}"
-        for name in (
-            "kind", "num_docs", "content_length", "content_stride", "alpha",
-            "min_copy_len", "balance_tau", "doc_weights", "epoch_length",
-            "offset_jitter", "shuffle_content", "min_doc_length", "filler",
-            "offset_domain", "content_seed", "pad_token_id", "unknown",
-        )
-    ),
-]  # fmt: skip
-
-
-@laws.examples(500)
-@hypothesis.given(
-  edits=st.lists(st.tuples(st.sampled_from(FIELDS), JUNK), max_size=3)
-)
-def test_no_config_ends_in_an_error_from_inside(store_path, edits):
-  data = {
-    "seq_len": 32,
-    "global_batch_size": 4,
-    "sources": {
-      "text": {
-        "store": store_path,
-        "rows": {"kind": "multi_splice", "num_docs": 3},
-        "shuffle": {},
-      }
-    },
-  }
-  for path, value in edits:
-    *parents, last = path.split(".")
-    section = data
-    for name in parents:
-      section = section.get(name) if isinstance(section, dict) else None
-    if isinstance(section, dict):
-      section[last] = value
-  try:
-    pipeline.build(data).batch(0)
-  except schema.ConfigError as error:
-    message = str(error)
-  else:
-    return
-  assert "config.data" in message
 
 
 # --- row sources in stock Grain ----------------------------------------------

@@ -313,13 +313,18 @@ def _sources(
         f"Set `{path}.<name>.store`.",
       )
     ]
-  out, problems = {}, []
+  out, problems = {}, schema.name_problems(path, section)
   for name, entry in section.items():
     source, found = _source(entry, f"{path}.{name}", own)
     problems += found
     if source is not None:
       out[str(name)] = source
   return out, problems
+
+
+def _or_empty(section: Any) -> Any:
+  """Returns a section, one without fields where it is not there."""
+  return {} if section is None else section
 
 
 def _source(
@@ -344,10 +349,12 @@ def _source(
   mixed = {k: v for k, v in entry.items() if k in ("weight", "max_epochs")}
   in_mix, found = schema.read(_MixedOptions, mixed, path)
   problems += found
-  rows, found = schema.read(own.rows, entry.get("rows") or {}, f"{path}.rows")
+  rows, found = schema.read(
+    own.rows, _or_empty(entry.get("rows")), f"{path}.rows"
+  )
   problems += found
   order, found = schema.read(
-    OrderOptions, entry.get("shuffle") or {}, f"{path}.shuffle"
+    OrderOptions, _or_empty(entry.get("shuffle")), f"{path}.shuffle"
   )
   problems += found
   records = None
@@ -372,9 +379,7 @@ def _mix(
   failed: bool,
 ) -> tuple[BucketMixOptions | None, list[str]]:
   path = f"{path}.mix"
-  mix, problems = schema.read(
-    BucketMixOptions, {} if section is None else section, path
-  )
+  mix, problems = schema.read(BucketMixOptions, _or_empty(section), path)
   if mix is None:
     return None, problems
   if not failed:

@@ -94,6 +94,8 @@ def _batch_sizes(value: Any) -> tuple[tuple[str, int], ...]:
 
 def _stages(value: Any) -> Any:
   """Returns (step, weights) pairs; buckets may be written as numbers."""
+  if isinstance(value, str | Mapping):
+    raise TypeError
   found = []
   for step, weights in value:
     items = weights.items() if isinstance(weights, Mapping) else weights
@@ -101,7 +103,7 @@ def _stages(value: Any) -> Any:
       (str(n) if isinstance(n, numbers.Integral) else n, w) for n, w in items
     ]
     found.append((step, named))
-  return mix_options.STAGES.convert(found)
+  return mix_options.STAGES.convert(found) or None
 
 
 _BUCKET_STAGES = schema.optional(

@@ -169,8 +169,8 @@ class SampleStore:
     for k, (arrays, own) in enumerate(records):
       for name, array in arrays.items():
         try:
-          self.fields[name].copy(
-            name, array, out[name][k : k + 1], name in raw, first
+          out[name][k] = self.fields[name].fitted(
+            name, array, specs[name], name in raw, first
           )
         except ValueError as error:
           raise self._problem(int(indices[k]), str(error)) from error
@@ -282,6 +282,7 @@ class SampleStore:
       np.asarray([first]), tuple(self.fields), ()
     )
     arrays, _ = next(iter(records))
+    raw = self._opened.reader.raw
     out = {}
     for name, field in self.fields.items():
       try:
@@ -298,6 +299,10 @@ class SampleStore:
         )
       dtype = np.dtype(field.dtype or arrays[name].dtype)
       out[name] = Spec(found if shape is None else shape, dtype)
+      try:
+        field.fitted(name, arrays[name], out[name], name in raw, first)
+      except ValueError as error:
+        raise self._problem(first, str(error)) from error
     return first, out
 
   def _problem(self, index: int, what: str) -> errors.StoreError:

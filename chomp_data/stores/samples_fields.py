@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 import dataclasses
 import itertools
+import math
 
 import numpy as np
 
@@ -92,39 +93,37 @@ class ArrayField:
       out.append(int(dim))
     return tuple(out)
 
-  def copy(
-    self,
-    name: str,
-    array: np.ndarray,
-    out: np.ndarray,
-    is_raw: bool,
-    first: int,
-  ) -> None:
-    """Copies a stored array into one of the shape of its size.
+  def fitted(
+    self, name: str, array: np.ndarray, spec: Spec, is_raw: bool, first: int
+  ) -> np.ndarray:
+    """Returns a stored array in the shape of its size, as a view.
 
     Args:
       name: The field's, for messages.
       array: As stored; bytes are uint8[num_bytes].
-      out: [1, ...] of the shape and dtype that samples of its size have.
+      spec: What samples of its size have; the dtype is left to who copies.
       is_raw: Whether the array is bytes.
       first: The first sample of its size, which says what the field does not.
 
     Raises:
       ValueError: If it does not fit; the message follows 'sample 3 '.
     """
-    shape, dtype = out.shape[1:], out.dtype
+    shape, dtype = spec.shape, spec.dtype
+    # Not of an array: nothing is allocated by what a field claims.
+    size = math.prod(shape)
     by_first = f"as sample {first}, the first of its size, has"
     if is_raw:
-      if array.nbytes != out.nbytes:
+      nbytes = size * dtype.itemsize
+      if array.nbytes != nbytes:
         raise ValueError(
-          f"must hold {out.nbytes} bytes as `{name}`, {dtype} of shape {shape},"
+          f"must hold {nbytes} bytes as `{name}`, {dtype} of shape {shape},"
           f" got {array.nbytes}. Correct the field, or the data."
         )
       array = array.view(dtype)
     if array.shape != shape:
       # Flat lists have no shape of their own.
       is_flat = self.shape is not None and array.ndim == 1
-      if not is_flat or array.size != out.size:
+      if not is_flat or array.size != size:
         reason = "as its height and width say" if self.shape else by_first
         raise ValueError(
           f"must have `{name}` of shape {shape}, {reason}, got {array.shape}."
@@ -137,7 +136,7 @@ class ArrayField:
         f"must have values of {dtype} as `{name}`{reason}, got"
         f" {array.dtype}{limits}. Correct the field, or the data."
       )
-    out[0] = array.reshape(shape)
+    return array.reshape(shape)
 
 
 def _is_dimension(dim: object) -> bool:
