@@ -3,12 +3,16 @@ r"""Prepares a store: reads text, tokenizes it, and writes it once.
     python tools/prepare.py --input='corpus/**/*.txt' --output=data/corpus
     python tools/prepare.py --input=corpus.jsonl.zst --output=data/corpus \
         --tokenizer=tokenizer.json --text_key=content --workers=8
+    python tools/prepare.py --input=crawl --output=data/crawl \
+        --text_key=doc.body --id_key=doc.url --on_error=skip
 
-Text files are one document each; of a directory all files below it are read;
-JSONL (.jsonl, .jsonl.gz, .jsonl.zst) is one document a line. The same inputs,
-options and tokenizer give the same store for any number of workers. An
-interrupted run goes on where it was when it is started again, and a run that
-has nothing left to do says so. The summary goes to stdout.
+Text files are one document each; of a directory all files below it are read.
+JSON lines (.jsonl, .ndjson, .json; also .gz and .zst of these) are one document
+a line. What is neither, by its name or its content, is an error, or is skipped
+and counted. The same inputs, options and tokenizer give the same store for any
+number of workers. An interrupted run goes on where it was when it is started
+again, and a run that has nothing left to do says so. The summary goes to
+stdout.
 """
 
 from collections.abc import Sequence
@@ -32,14 +36,15 @@ from chomp_data.stores import layout
 _INPUT = flags.DEFINE_multi_string(
   "input",
   None,
-  "A glob (** recurses), a directory or a file; repeatable",
+  "A file, a directory, or a glob in quotes ('corpus/**/*.txt'; ** recurses);"
+  " may be given several times.",
   required=True,
 )
 _EXCLUDE = flags.DEFINE_multi_string(
   "exclude",
   [],
-  "A pattern of files to leave out, matched with their path below the input"
-  " and with their whole path; repeatable",
+  "Files to leave out: a pattern ('*/tests/*') that their path below the input,"
+  " or their whole path, matches; may be given several times.",
 )
 _OUTPUT = flags.DEFINE_string(
   "output", None, "The directory to create.", required=True
@@ -51,25 +56,28 @@ _TOKENIZER = flags.DEFINE_string(
   " tokenizer.json.",
 )
 _TEXT_KEY = flags.DEFINE_string(
-  "text_key", "text", "The key of the text in a line of JSONL."
+  "text_key",
+  "text",
+  "The key of the text in a JSON line; 'meta.text' is the text in an object"
+  " 'meta'.",
 )
 _ID_KEY = flags.DEFINE_string(
   "id_key",
   "id",
-  "The key of a document's id in a line of JSONL, a string or an integer."
-  " Without it, the id is the file's path below the input and the line.",
+  "The key of a document's id, a string or an integer, in a JSON line; a"
+  " document without one is called by its file and line.",
 )
 _META_KEY = flags.DEFINE_string(
   "meta_key",
   None,
-  "The key of a string or a number in a line of JSONL that is kept of each"
+  "The key of a string or a number in a JSON line that the store keeps of each"
   " document, for groups of documents (rows.group_by_meta).",
 )
 _META_DEFAULT = flags.DEFINE_string(
   "meta_default",
   None,
-  "What is kept where a document has no --meta_key; may be empty. Without it"
-  " that is an error.",
+  "What the store keeps of documents without --meta_key, which are errors"
+  " otherwise; may be empty.",
 )
 _WORKERS = flags.DEFINE_integer(
   "workers", 0, "Processes that tokenize; 0 and 1 use this one."
@@ -84,8 +92,15 @@ _ENCODING_ERRORS = flags.DEFINE_enum(
   "encoding_errors",
   "strict",
   readers.ENCODING_ERRORS,
-  "What to do with text that is not UTF-8. The byte tokenizer takes text"
-  " files as they are.",
+  "Text that is not UTF-8 is an error, or its bad bytes become U+FFFD; the byte"
+  " tokenizer then takes text files as they are.",
+)
+_ON_ERROR = flags.DEFINE_enum(
+  "on_error",
+  "fail",
+  run.ON_ERROR,
+  "A file that is no text, or a line that is no document, ends the run, or is"
+  " skipped and counted in the summary and in the store's manifest.",
 )
 _SPECIAL_TOKENS = {
   name: flags.DEFINE_string(
@@ -126,6 +141,15 @@ def summary(store: stores.Store) -> str:
     ("bytes on disk", f"{num_bytes:,}"),
     ("hash", store.hash),
   ]
+  skipped = manifest.prepared.get("skipped")
+  if skipped:
+    rows += [
+      ("skipped files", f"{skipped['files']:,}"),
+      ("skipped lines", f"{skipped['lines']:,}"),
+      *(("skipped", problem) for problem in skipped["first"]),
+    ]
+    if skipped["files"] + skipped["lines"] > len(skipped["first"]):
+      rows.append(("skipped", "..."))
   return "\n".join(f"{name:24} {value}" for name, value in rows)
 
 
@@ -191,6 +215,7 @@ def main(argv: Sequence[str]) -> None:
         workers=_WORKERS.value,
         compression=_COMPRESSION.value,
         encoding_errors=_ENCODING_ERRORS.value,
+        on_error=_ON_ERROR.value,
         overwrite=_OVERWRITE.value,
       ),
       bar,

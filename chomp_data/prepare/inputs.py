@@ -17,11 +17,11 @@ from chomp_data.prepare import errors
 
 SHARD_BYTES = 32 * 2**20
 
-_JSONL = {".jsonl": "none", ".jsonl.gz": "gz", ".jsonl.zst": "zst"}
-# Read as text, these would fill a store with noise.
-_REFUSED = (
-  ".gz", ".zst", ".bz2", ".xz", ".zip", ".tar", ".parquet", ".arrow",
-)  # fmt: skip
+_JSONL = {
+  f"{name}{packed}": compression
+  for name in (".jsonl", ".ndjson", ".json")
+  for packed, compression in (("", "none"), (".gz", "gz"), (".zst", "zst"))
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +33,7 @@ class InputFile:
     path: Absolute.
     size: In bytes, when it was found.
     mtime_ns: When it was last changed.
-    kind: 'text' (one document) or 'jsonl' (one document a line).
+    kind: 'text' (one document) or 'jsonl' (one document a line), by its name.
     compression: 'none', 'gz' or 'zst'.
   """
 
@@ -60,7 +60,7 @@ def discover(
     The files, each once, sorted by name.
 
   Raises:
-    PrepareError: If a pattern matches no file, or a file's kind is unknown.
+    PrepareError: If a pattern matches no file, or a link leads nowhere.
   """
   problems = []
   found: dict[str, InputFile] = {}
@@ -78,24 +78,15 @@ def discover(
           " or leave it out with --exclude."
         )
         continue
-      kind, compression = _kind(path)
-      if not kind:
-        problems.append(
-          f"`--input` must be text or JSONL (.jsonl, .jsonl.gz, .jsonl.zst),"
-          f" got {path}. Leave it out with --exclude, or convert it."
-        )
-        continue
       stat = os.stat(path)
       found[path] = InputFile(
-        name, path, stat.st_size, stat.st_mtime_ns, kind, compression
+        name, path, stat.st_size, stat.st_mtime_ns, *_kind(path)
       )
     if not matches:
       problems.append(
         f"`--input` must match a file, got {pattern!r}, which matches none."
         " Correct it, and quote it so that the shell leaves it alone."
       )
-  if len(problems) > 10:
-    problems[10:] = [f"... and {len(problems) - 10} more."]
   errors.raise_if(problems)
   if patterns and not found:
     raise errors.PrepareError(
@@ -178,11 +169,12 @@ def _skipped(
 
 
 def _kind(path: str) -> tuple[str, str]:
+  """Returns kind and compression."""
   lower = path.lower()
   for suffix, compression in _JSONL.items():
     if lower.endswith(suffix):
       return "jsonl", compression
-  return ("", "") if lower.endswith(_REFUSED) else ("text", "none")
+  return "text", "none"
 
 
 def _readable(name: str) -> str:

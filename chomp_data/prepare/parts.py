@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import pathlib
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -19,6 +20,7 @@ import numpy as np
 from chomp_data.prepare import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
+from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.stores import manifest as manifest_lib
 
@@ -27,7 +29,7 @@ _BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
 _READ_TOKENS = 4 * 2**20
 _READ_BYTES = 2**22
-_VERSION = 2
+_VERSION = 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,6 +44,7 @@ class PartOptions:
     encoding_errors: The same.
     meta_key: The same.
     meta_default: The same.
+    on_error: 'fail', or 'skip' what no document can be made of.
   """
 
   tokenizer: tokenizers.TokenizerSpec
@@ -51,6 +54,7 @@ class PartOptions:
   encoding_errors: str
   meta_key: str | None = None
   meta_default: str | None = None
+  on_error: str = "fail"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,12 +96,14 @@ class PartRow:
     num_tokens: Their tokens.
     num_empty: Documents left out because they have none.
     crc32c: Of each of the files.
+    skipped: What was left out, the fields of `skips.Skips`.
   """
 
   num_documents: int
   num_tokens: int
   num_empty: int
   crc32c: dict[str, int]
+  skipped: dict[str, Any]
 
 
 def tokenizer_hash(info: manifest_lib.TokenizerInfo) -> str:
@@ -137,10 +143,11 @@ def make_part(task: PartTask) -> PartRow:
     )
   dtype = np.dtype(manifest_lib.token_dtype(tokenizer.info.vocab_size))
   num_documents = num_tokens = num_empty = 0
+  skipped = skips.Skips()
   files = [_CheckedFile(task.path(kind)) for kind in _KINDS]
   try:
     tokens_file, lengths_file, texts_file = files
-    for documents, encoded in _encoded(task, tokenizer):
+    for documents, encoded in _encoded(task, tokenizer, skipped):
       kept = [i for i, tokens in enumerate(encoded) if len(tokens)]
       lengths = np.empty((len(kept), 3), "<i8")
       texts = []
@@ -163,6 +170,7 @@ def make_part(task: PartTask) -> PartRow:
     num_tokens,
     num_empty,
     {kind: file.crc for kind, file in zip(_KINDS, files, strict=True)},
+    dataclasses.asdict(skipped),
   )
   temporary = task.path("json.tmp")
   with open(temporary, "w") as file:
@@ -235,9 +243,15 @@ def _document_blocks(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _encoded(
-  task: PartTask, tokenizer: tokenizers.Tokenizer
+  task: PartTask, tokenizer: tokenizers.Tokenizer, skipped: skips.Skips
 ) -> Iterator[tuple[list[readers.Document], list[np.ndarray]]]:
-  """Yields (documents, token ids) of batches of documents."""
+  """Yields (documents, token ids) of batches of documents.
+
+  Args:
+    task: Which part.
+    tokenizer: Of its options.
+    skipped: Counts what is left out.
+  """
   options = readers.ReadOptions(
     task.options.text_key,
     task.options.id_key,
@@ -248,8 +262,9 @@ def _encoded(
   )
   batch: list[readers.Document] = []
   characters = 0
+  counted = skipped if task.options.on_error == "skip" else None
   for file in task.files:
-    for document in readers.documents(file, options):
+    for document in readers.documents(file, options, counted):
       batch.append(document)
       characters += len(document.text)
       if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:

@@ -6,6 +6,7 @@ recognised by the files' names, sizes and times, the tokenizer and the options.
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import hashlib
 import json
@@ -20,13 +21,18 @@ from chomp_data.prepare import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import parts
 from chomp_data.prepare import readers
+from chomp_data.prepare import recognition
+from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.stores import layout
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import publish
 
+ON_ERROR = ("fail", "skip")
+
 # `inputs` is a field of the options, too.
 _SHARD_BYTES = inputs.SHARD_BYTES
+_Refused = list[tuple[inputs.InputFile, errors.BadInput]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +53,8 @@ class Options:
     workers: Processes; 0 and 1 stay in this one.
     compression: 'none' or 'zstd'.
     encoding_errors: 'strict' or 'replace'.
+    on_error: 'fail', or 'skip' files and lines that no document can be made
+      of; the manifest's `prepared` counts them under 'skipped'.
     overwrite: Whether another store at `output` may be replaced.
     chunk: Elements of a chunk.
     shard_bytes: Bytes of input files that make one part.
@@ -65,6 +73,7 @@ class Options:
   workers: int = 0
   compression: str = "none"
   encoding_errors: str = "strict"
+  on_error: str = "fail"
   overwrite: bool = False
   chunk: int = layout.DEFAULT_CHUNK
   shard_bytes: int = _SHARD_BYTES
@@ -102,9 +111,9 @@ def prepare(
     StoreError: If the output cannot be written to.
     OSError: If the disk is full, for instance; nothing is published then.
   """
-  tokenizer, files = _check(options)
+  tokenizer, files, refused = _check(options)
   output = pathlib.Path(options.output)
-  prepared = _identity(options, tokenizer, files)
+  prepared = _identity(options, tokenizer, [*files, *(f for f, _ in refused)])
   with publish.lock(output):
     store = _existing(output, options, prepared)
     if store is not None:
@@ -112,11 +121,14 @@ def prepare(
     partial = publish.beside(output, ".partial")
     tasks = _tasks(options, tokenizer, files, partial / "parts")
     rows = _make_parts(tasks, options.workers, report)
+    skipped = _skipped(refused, rows)
     if not any(row.num_documents for row in rows):
       raise errors.PrepareError(
         f"`--input` must hold a document that is not empty, got {len(files)}"
-        " files without one. Give other files."
+        f" files without one{_left_out(skipped)}. Give other files."
       )
+    if options.on_error == "skip":
+      prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
     _assemble(tasks, rows, options, tokenizer, prepared, partial / "store")
     publish.check_destination(output, options.overwrite)
     publish.publish(partial / "store", output)
@@ -126,12 +138,17 @@ def prepare(
 
 def _check(
   options: Options,
-) -> tuple[tokenizers.Tokenizer, list[inputs.InputFile]]:
-  """Returns the tokenizer and the files, or raises all problems at once."""
+) -> tuple[tokenizers.Tokenizer, list[inputs.InputFile], _Refused]:
+  """Returns the tokenizer and the files, or raises all problems at once.
+
+  Returns:
+    The tokenizer, the files to read, and those that are left out.
+  """
   problems = []
   for name, choices in (
     ("compression", layout.COMPRESSIONS),
     ("encoding_errors", readers.ENCODING_ERRORS),
+    ("on_error", ON_ERROR),
   ):
     value = getattr(options, name)
     if value not in choices:
@@ -155,15 +172,20 @@ def _check(
     )
   if not options.inputs:
     problems.append("`--input` must be given, got none. Name some text.")
-  tokenizer, files = None, None
+  tokenizer, files, refused = None, None, []
   try:
     tokenizer = tokenizers.make_tokenizer(options.tokenizer)
   except errors.PrepareError as error:
     problems.append(str(error))
   try:
-    files = inputs.discover(
-      options.inputs, options.exclude, _own_paths(options.output)
+    files, refused = recognition.recognise(
+      inputs.discover(
+        options.inputs, options.exclude, _own_paths(options.output)
+      ),
+      options.encoding_errors,
     )
+    if options.on_error != "skip":
+      errors.raise_if([str(error) for _, error in refused])
   except errors.PrepareError as error:
     problems.append(str(error))
   try:
@@ -173,7 +195,26 @@ def _check(
     problems.append(str(error))
   if problems or tokenizer is None or files is None:
     raise errors.PrepareError("\n".join(problems))
-  return tokenizer, files
+  return tokenizer, files, refused
+
+
+def _skipped(refused: _Refused, rows: Sequence[parts.PartRow]) -> skips.Skips:
+  """Returns all that was left out: files first, then by the order of parts."""
+  skipped = skips.Skips()
+  for file, error in refused:
+    skipped.add(file.name, None, error)
+  for row in rows:
+    skipped.join(skips.Skips(**row.skipped))
+  return skipped
+
+
+def _left_out(skipped: skips.Skips) -> str:
+  if not skipped.first:
+    return ""
+  return (
+    f" ({skipped.files} files and {skipped.lines} lines skipped, first"
+    f" {skipped.first[0].removesuffix('.')})"
+  )
 
 
 def _own_paths(output: str) -> list[str]:
@@ -202,6 +243,8 @@ def _identity(
     "chunk": options.chunk,
     "shard_bytes": options.shard_bytes,
   }
+  if options.on_error != "fail":
+    identity["on_error"] = options.on_error
   if options.meta_key is not None:
     # Stores without it stay as they were, to the byte.
     identity["meta_key"] = options.meta_key
@@ -223,7 +266,9 @@ def _existing(
     raise stores.StoreError(
       f"{error} Or replace it with --overwrite."
     ) from error
-  found = store.manifest.prepared
+  found = dict(store.manifest.prepared)
+  # A result, not an option.
+  found.pop("skipped", None)
   if found == prepared:
     return store
   if options.overwrite:
@@ -255,6 +300,7 @@ def _tasks(
     encoding_errors=options.encoding_errors,
     meta_key=options.meta_key,
     meta_default=options.meta_default,
+    on_error=options.on_error,
   )
   return [
     parts.PartTask(shard, part_options, str(directory))

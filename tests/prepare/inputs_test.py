@@ -83,11 +83,13 @@ def test_patterns_that_match_nothing_are_all_named(root):
   assert "*.txt" not in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["t.txt.gz", "t.parquet", "t.json.zst"])
-def test_files_that_are_no_text_are_refused(root, name):
-  (root / name).write_text("")
-  with pytest.raises(errors.PrepareError, match=name):
-    inputs.discover([str(root)], [])
+@pytest.mark.parametrize("packed", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.ndjson", "x.json", "X.JSON"])
+def test_json_lines_go_by_their_name(tmp_path, name, packed):
+  (tmp_path / f"{name}{packed}").write_text("")
+  (file,) = inputs.discover([str(tmp_path)], [])
+  assert file.kind == "jsonl"
+  assert file.compression == (packed.removeprefix(".") or "none")
 
 
 def test_a_name_that_is_no_utf8_is_made_readable(root):

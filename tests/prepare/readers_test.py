@@ -5,6 +5,8 @@ import gzip
 import io
 import json
 import os
+import pickle
+import re
 
 import hypothesis
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ import zstandard
 from chomp_data.prepare import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
+from chomp_data.prepare import skips
 from tests import laws
 
 OPTIONS = readers.ReadOptions("text", "id", "strict", raw=False)
@@ -84,6 +87,51 @@ def test_keys_can_be_named(path):
   assert read(path, text_key="body", id_key="url") == [("u", "a")]
 
 
+NESTED = {
+  "text": "outer",
+  "meta": {"text": "inner", "id": 7, "deep": {"er": "deepest"}},
+  "a.b": "literal",
+  "a": {"b": "nested", "c": "other"},
+}
+
+
+@pytest.mark.parametrize(
+  ("key", "text"),
+  [
+    ("text", "outer"),
+    ("meta.text", "inner"),
+    ("meta.deep.er", "deepest"),
+    ("a.b", "literal"),
+    ("a.c", "other"),
+  ],
+)
+def test_dots_lead_into_objects_unless_the_key_itself_has_them(path, key, text):
+  write(path, json.dumps(NESTED).encode())
+  assert read(path, text_key=key, id_key="meta.id") == [("7", text)]
+  (file,) = inputs.discover([str(path)], [])
+  options = dataclasses.replace(OPTIONS, meta_key=key)
+  assert [d.meta for d in readers.documents(file, options)] == [text]
+
+
+@pytest.mark.parametrize(
+  "key", ["meta.none", "none.text", "text.text", "meta.", ".text", "."]
+)
+def test_a_nested_key_that_is_missing_is_named_beside_those_there(path, key):
+  write(path, json.dumps(NESTED).encode())
+  with pytest.raises(
+    errors.PrepareError,
+    match=re.escape(f"must have the key {key!r}, got ['a', 'a.b', 'a.c',"),
+  ):
+    read(path, text_key=key)
+  assert read(path, id_key=key)[0][0] == f"{path.name}:1"
+
+
+def test_of_many_keys_the_first_are_named(path):
+  write(path, json.dumps({f"k{i:02}": 0 for i in range(50)}).encode())
+  with pytest.raises(errors.PrepareError, match=r"'k19'\] and 30 more"):
+    read(path)
+
+
 def test_a_byte_order_mark_is_no_text(path):
   write(path, b'\xef\xbb\xbf{"text": "a"}')
   assert read(path)[0][1] == "a"
@@ -122,7 +170,46 @@ def test_text_that_is_no_utf8_is_named_with_its_offset(tmp_path):
   with pytest.raises(errors.PrepareError, match="0xe9 at offset 3"):
     read(path)
   assert read(path, encoding_errors="replace")[0][1] == "abc\ufffddef"
-  assert read(path, raw=True)[0][1] == b"abc\xe9def"
+  with pytest.raises(errors.PrepareError, match="0xe9 at offset 3"):
+    read(path, raw=True)
+  raw = read(path, encoding_errors="replace", raw=True)
+  assert raw[0][1] == b"abc\xe9def"
+
+
+def test_skipped_lines_are_counted_and_the_rest_is_read(path):
+  bad = [b"{", b"[]", b'{"tekst": ""}', b'{"text": 1}', b'{"text": "\xff"}']
+  good = b'{"text": "fine"}'
+  write(path, b"\n".join([good, *bad * 3, b"", good]))
+  (file,) = inputs.discover([str(path)], [])
+  skipped = skips.Skips()
+  found = [d.name for d in readers.documents(file, OPTIONS, skipped)]
+  assert found == [f"{path.name}:1", f"{path.name}:18"]
+  assert (skipped.files, skipped.lines) == (0, 15)
+  assert [one.split()[0] for one in skipped.first] == [
+    f"{path.name}:{i}" for i in range(2, 12)
+  ]
+  assert skipped.first[2].endswith(
+    ":4 must have the key 'text', got ['tekst']."
+  )
+
+
+def test_errors_of_inputs_come_back_from_workers():
+  error = errors.BadInput("x:1", "must be fine, got worse.", "Correct it.")
+  again = pickle.loads(pickle.dumps(error))
+  assert str(again) == "x:1 must be fine, got worse. Correct it."
+  assert again.problem == error.problem
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
+def test_a_damaged_archive_is_skipped_whole(tmp_path, name):
+  lines = b"".join(b'{"text": "%d"}\n' % (i * 7919) for i in range(99_000))
+  data = write(tmp_path / name, lines).read_bytes()
+  (tmp_path / name).write_bytes(data[:-9])
+  (file,) = inputs.discover([str(tmp_path / name)], [])
+  skipped = skips.Skips()
+  assert not list(readers.documents(file, OPTIONS, skipped))
+  assert (skipped.files, skipped.lines) == (1, 0)
+  assert f"{name} must be a whole" in skipped.first[0]
 
 
 @pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])

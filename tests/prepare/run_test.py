@@ -1,6 +1,7 @@
 """Prepare: the same store however it is made, interrupted or repeated."""
 
 import functools
+import gzip
 import hashlib
 import os
 import pathlib
@@ -175,6 +176,124 @@ def test_an_error_in_a_part_names_the_line_and_publishes_nothing(
   store, _ = prepare(corpus, workers=workers)
   assert store.num_documents == 8
   assert sorted(os.listdir(tmp_path)) == ["corpus", "out"]
+
+
+def _spoil(corpus):
+  """Adds inputs that no document can be made of; returns a clean corpus."""
+  (corpus / "deep" / "store").write_bytes(b"PAR1\x00\x00PAR1")
+  (corpus / "late.txt").write_bytes(b"a" * 2**17 + b"\xe9")
+  lines = '{"text": "fine"}\n{\n{"txt": "b"}\n'
+  (corpus / "z.jsonl").write_text(lines * 9)
+  cut = gzip.compress(b'{"text": "lost"}\n' * 2**16)[:-9]
+  (corpus / "z.json.gz").write_bytes(cut)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_bad_inputs_are_skipped_on_request_and_counted_the_same(
+  corpus, prepare, workers
+):
+  expected = list(texts_of(prepare(corpus, output="clean")[0]).items())
+  _spoil(corpus)
+  with pytest.raises(errors.PrepareError, match="got Parquet"):
+    prepare(corpus, workers=workers)
+  stores_of = {}
+  for shard_bytes in (16, 2**25):
+    store, written = prepare(
+      corpus,
+      output=f"out{shard_bytes}",
+      on_error="skip",
+      workers=workers,
+      shard_bytes=shard_bytes,
+    )
+    assert written
+    fine = [(f"z.jsonl:{i}", "fine") for i in range(1, 26, 3)]
+    assert list(texts_of(store).items()) == expected + fine
+    stores_of[shard_bytes] = store
+  skipped = [store.manifest.prepared["skipped"] for store in stores_of.values()]
+  assert skipped[0] == skipped[1]
+  assert (skipped[0]["files"], skipped[0]["lines"]) == (3, 18)
+  assert [one.split()[0] for one in skipped[0]["first"]] == [
+    "deep/store", "late.txt", "z.json.gz", "z.jsonl:2", "z.jsonl:3",
+    "z.jsonl:5", "z.jsonl:6", "z.jsonl:8", "z.jsonl:9", "z.jsonl:11",
+  ]  # fmt: skip
+  assert "byte 0xe9 at offset 131072" in skipped[0]["first"][1]
+
+
+def test_stores_with_skipped_inputs_are_the_same_bytes(
+  corpus, prepare, tmp_path
+):
+  _spoil(corpus)
+  digests = set()
+  for workers in (0, 1, 3):
+    prepare(corpus, output=f"out{workers}", workers=workers, on_error="skip")
+    digests.add(digest(tmp_path / f"out{workers}"))
+  assert len(digests) == 1
+
+
+def test_a_run_that_skips_goes_on_and_has_nothing_to_do(
+  corpus, prepare, tmp_path, monkeypatch
+):
+  _spoil(corpus)
+  prepare(corpus, output="clean", on_error="skip")
+
+  def stop(*unused):
+    raise RuntimeError("stopped before the parts are joined")
+
+  with monkeypatch.context() as patch:
+    patch.setattr(run, "_assemble", stop)
+    with pytest.raises(RuntimeError, match="stopped"):
+      prepare(corpus, on_error="skip")
+  monkeypatch.setattr(parts, "make_part", None)
+  assert prepare(corpus, on_error="skip")[1]
+  assert digest(tmp_path / "out") == digest(tmp_path / "clean")
+  assert not prepare(corpus, on_error="skip")[1]
+  with pytest.raises(errors.PrepareError, match="got Parquet"):
+    prepare(corpus)
+  (corpus / "another.png").write_bytes(b"\x89PNG")
+  with pytest.raises(stores.StoreError, match=r"inputs: .*'files': "):
+    prepare(corpus, on_error="skip")
+
+
+def test_a_store_that_skipped_is_none_of_a_run_that_does_not(corpus, prepare):
+  plain, _ = prepare(corpus, output="plain")
+  assert not {"skipped", "on_error"} & set(plain.manifest.prepared)
+  store, _ = prepare(corpus, on_error="skip")
+  assert store.hash == plain.hash
+  assert store.manifest.prepared["skipped"] == {
+    "files": 0, "lines": 0, "first": [],
+  }  # fmt: skip
+  with pytest.raises(stores.StoreError, match="on_error: 'skip' there, None"):
+    prepare(corpus)
+
+
+def test_a_run_that_skips_all_is_an_error(corpus, prepare):
+  (corpus / "x.json").write_text('{"txt": 1}\n' * 3)
+  with pytest.raises(
+    errors.PrepareError,
+    match=r"0 files and 3 lines skipped, first x\.json:1 must have the key",
+  ):
+    prepare(corpus / "x.json", on_error="skip")
+  (corpus / "x.bin").write_text("")
+  with pytest.raises(errors.PrepareError, match=r"1 files and 0 lines skipped"):
+    prepare(corpus / "x.bin", on_error="skip")
+
+
+def test_what_is_skipped_depends_not_on_permissions(corpus, prepare):
+  (corpus / "a.txt").chmod(0)
+  if os.access(corpus / "a.txt", os.R_OK):
+    pytest.skip("this user may read all")
+  with pytest.raises(errors.PrepareError, match=r"a\.txt must be readable"):
+    prepare(corpus, on_error="skip")
+
+
+def test_bytes_that_are_no_utf8_are_taken_on_request_only(corpus, prepare):
+  (corpus / "late.txt").write_bytes(b"a" * 2**17 + b"\xe9")
+  with pytest.raises(
+    errors.PrepareError, match=r"late\.txt must be UTF-8.*offset 131072"
+  ):
+    prepare(corpus)
+  store, _ = prepare(corpus / "late.txt", encoding_errors="replace")
+  assert store.read_document(0)[-1] == 0xE9
 
 
 def test_parts_that_are_done_are_not_made_again(corpus, prepare, monkeypatch):
