@@ -55,7 +55,7 @@ data/packages/manifest.json: | $(BIN)/.train
 
 data/notes/manifest.json: | $(BIN)/.train
 	$(BIN)/python tools/prepare.py --output=data/notes --tokenizer=byte \
-	  --workers=2 --exclude='*/tests/*' --exclude='*/test/*' \
+	  --workers=2 --exclude='*/tests/*' --exclude='*/test/*' --on_error=skip \
 	  --input='$(VENV)/lib/*/site-packages/**/LICENSE*' \
 	  --input='$(VENV)/lib/*/site-packages/**/METADATA' \
 	  --input='$(VENV)/lib/*/site-packages/**/*.txt' \

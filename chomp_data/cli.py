@@ -4,8 +4,10 @@ from collections.abc import Callable
 from collections.abc import Sequence
 import os
 import pathlib
+import re
 import sys
 from typing import Any
+from typing import NoReturn
 
 from absl import app
 from absl import flags
@@ -16,6 +18,8 @@ import chomp_data
 # A flag that is defined here is one of the tool that asks for it, in --help.
 flags.disclaim_key_flags()
 
+_NOT_GIVEN = re.compile(r"flag --(\w+)=None: Flag --\1 must have .* None\.")
+
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
   """Runs an absl main; a bad flag or an interrupt is one line.
@@ -23,8 +27,16 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
   Args:
     main: Takes the arguments that are no flags; returns the exit status.
   """
+
+  def checked(argv: Sequence[str]) -> Any:
+    try:
+      return main(argv)
+    except app.UsageError as error:
+      # absl would print all of --help around it.
+      _refuse(str(error))
+
   try:
-    app.run(main, flags_parser=_parse)
+    app.run(checked, flags_parser=_parse)
   except KeyboardInterrupt:
     sys.exit("interrupted; the same command goes on where it was")
 
@@ -90,6 +102,10 @@ def config(
   return value
 
 
+def _refuse(problem: str) -> NoReturn:
+  sys.exit(f"error: {problem.rstrip('.? ')}. See --help.")
+
+
 def _parse(argv: Sequence[str]) -> list[str]:
   for argument in argv[1:]:
     name, _, value = argument.partition("=")
@@ -100,7 +116,9 @@ def _parse(argv: Sequence[str]) -> list[str]:
         " Correct the path."
       )
   try:
-    return app.parse_flags_with_usage(list(argv))
+    return flags.FLAGS(list(argv))
+  except flags.Error as error:
+    _refuse(_NOT_GIVEN.sub(r"`--\1` must be given.", str(error)))
   except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
     given = [a for a in argv[1:] if a.startswith("--config")]
     sys.exit(

@@ -36,15 +36,15 @@ from chomp_data.stores import layout
 _INPUT = flags.DEFINE_multi_string(
   "input",
   None,
-  "A file, a directory, or a glob in quotes ('corpus/**/*.txt'; ** recurses);"
-  " may be given several times.",
+  "A file, a directory, or a glob in quotes, as 'corpus/**/*.txt', where **"
+  " recurses",  # absl goes on: "; repeat this option ..."
   required=True,
 )
 _EXCLUDE = flags.DEFINE_multi_string(
   "exclude",
   [],
-  "Files to leave out: a pattern ('*/tests/*') that their path below the input,"
-  " or their whole path, matches; may be given several times.",
+  "A pattern, as '*/tests/*', of files to leave out; their path below the input"
+  " or their whole path matches it",
 )
 _OUTPUT = flags.DEFINE_string(
   "output", None, "The directory to create.", required=True
@@ -92,15 +92,15 @@ _ENCODING_ERRORS = flags.DEFINE_enum(
   "encoding_errors",
   "strict",
   readers.ENCODING_ERRORS,
-  "Text that is not UTF-8 is an error, or its bad bytes become U+FFFD; the byte"
-  " tokenizer then takes text files as they are.",
+  "What text that is not UTF-8 is: an error, or read with U+FFFD for its bad"
+  " bytes (by the byte tokenizer, text files as they are).",
 )
 _ON_ERROR = flags.DEFINE_enum(
   "on_error",
   "fail",
   run.ON_ERROR,
-  "A file that is no text, or a line that is no document, ends the run, or is"
-  " skipped and counted in the summary and in the store's manifest.",
+  "What a file that is no text and a line that is no document do: end the run,"
+  " or be skipped and counted in the summary and in the store's manifest.",
 )
 _SPECIAL_TOKENS = {
   name: flags.DEFINE_string(

@@ -67,6 +67,8 @@ _NAMES = {
   ".exe": "a program", ".dll": "a program",
 }  # fmt: skip
 
+_BY_NAME = " by its name"
+
 _PACKED = "Unpack it: only JSON lines are read packed (.jsonl.gz, .jsonl.zst)."
 _ADVICE = {
   "Parquet": (
@@ -126,7 +128,7 @@ def _check(file: inputs.InputFile, encoding_errors: str) -> None:
   invalid = _invalid_utf8(head)
   what = _seems(file, head, invalid is None)
   if what:
-    advice = _ADVICE.get(what)
+    advice = _ADVICE.get(what.removesuffix(_BY_NAME))
     raise errors.BadInput(
       file.path,
       "must be UTF-8 text or JSON lines (.jsonl, .ndjson, .json; also .gz and"
@@ -152,7 +154,7 @@ def _seems(file: inputs.InputFile, head: bytes, is_utf8: bool) -> str:
   name = os.path.basename(file.path).lower()
   by_name = _NAMES.get(os.path.splitext(name)[1], "")
   if file.kind == "text" and by_name:
-    return by_name
+    return f"{by_name}{_BY_NAME if is_text else ''}"
   if file.kind == "jsonl":
     # What else is wrong is wrong in a line, which its reader names.
     return _json_document(head) if _is_plain_json(name) else ""

@@ -2,12 +2,14 @@
 
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
 import pytest
 
 from chomp_data import stores
+from tests import in_process
 
 TOOL = pathlib.Path(__file__).parents[2] / "tools" / "prepare.py"
 
@@ -40,31 +42,60 @@ def test_a_run_prints_its_summary_and_a_second_one_that_it_is_done(
   assert os.stat(tmp_path / "out" / "manifest.json").st_mtime_ns == before
 
 
+def test_what_was_skipped_is_in_the_summary(corpus, tmp_path):
+  (corpus / "x.json").write_text('{"text": "fine"}\n' + "not JSON\n" * 12)
+  (corpus / "model").write_bytes(b"\x7fELF\x00")
+  flags = [f"--input={corpus}", f"--output={tmp_path / 'out'}"]
+  failed = in_process.run_tool("prepare", *flags)
+  assert failed.returncode == 1
+  assert f"{corpus}/model must be UTF-8 text or JSON lines" in failed.stderr
+  assert "got ELF." in failed.stderr
+  done = in_process.run_tool("prepare", *flags, "--on_error=skip", check=True)
+  lines = done.stdout.splitlines()
+  assert "skipped files            1" in lines
+  assert "skipped lines            12" in lines
+  named = [line.split()[1] for line in lines if line.startswith("skipped  ")]
+  assert named == ["model", *(f"x.json:{i}" for i in range(2, 11)), "..."]
+
+
 @pytest.mark.parametrize(
   ("flags", "match"),
   [
-    (["--output=x"], "--input"),
-    (["--input=x"], "--output"),
+    (["--output=x"], "`--input` must be given"),
+    (["--input=x"], "`--output` must be given"),
     (["--input=nowhere/*.txt", "--output=x"], "nowhere"),
     (["--input=x", "--output=x", "stray"], "stray"),
     (["--input=x", "--output=x", "--compression=gzip"], "gzip"),
+    (["--input=x", "--output=x", "--on_error=ignore"], "<fail|skip>"),
+    (["--input=x", "--output=x", "--workers=two"], "--workers=two"),
+    (["--input=x", "--output=x", "--txt_key=t"], "Did you mean: text_key"),
+    (["--input=Makefile", "--output=x", "--workers=-1"], "at least 0, got -1"),
+    (["--input=Makefile", "--output=x", "--text_key="], "not be empty, got ''"),
   ],
 )
-def test_a_wrong_call_says_what_is_wrong(flags, match):
-  done = call(*flags)
-  assert done.returncode != 0
-  assert match in done.stderr + done.stdout
-  assert "Traceback" not in done.stderr
+def test_a_wrong_call_says_what_is_wrong_in_one_line(flags, match):
+  done = in_process.run_tool("prepare", *flags)
+  assert done.returncode == 1
+  assert not done.stdout
+  (line,) = done.stderr.splitlines()
+  assert line.startswith("error: ")
+  assert match in line
 
 
-def test_help_explains_every_flag():
-  text = call("--help").stdout
-  for name in (
-    "input", "exclude", "output", "tokenizer", "text_key", "id_key", "workers",
-    "compression", "encoding_errors", "pad_token", "eos_token", "bos_token",
-    "overwrite",
-  ):  # fmt: skip
-    assert f"--{name}:" in text or f"--[no]{name}:" in text
+def test_help_explains_every_flag_in_a_sentence():
+  text = in_process.run_tool("prepare", "--help").stdout
+  assert "python tools/prepare.py --input=" in text
+  flags = re.findall(r"^  --(?:\[no\])?(\w+): (.*(?:\n    .*)*)", text, re.M)
+  assert {name for name, _ in flags} == {
+    "input", "exclude", "output", "tokenizer", "text_key", "id_key",
+    "meta_key", "meta_default", "workers", "compression", "encoding_errors",
+    "on_error", "pad_token", "eos_token", "bos_token", "overwrite",
+  }  # fmt: skip
+  for name, sentence in flags:
+    own = re.sub(r"^<[\w|]+>: |\n    (\(default|\(an).*", "", sentence)
+    own = re.sub(r";\s+repeat this option .*", ".", own)
+    assert own.rstrip().endswith("."), name
+    assert ". " not in own.replace("\n    ", " "), name
 
 
 @pytest.mark.parametrize("limit", [0, 10, 40, 1_000])
