@@ -38,7 +38,9 @@ def write(path, data):
   return path
 
 
-@pytest.fixture(params=["x.jsonl", "x.jsonl.gz", "x.jsonl.zst"])
+@pytest.fixture(
+  params=["x.jsonl", "x.jsonl.gz", "x.jsonl.zst", "x.json", "x.json.gz"]
+)
 def path(request, tmp_path):
   return tmp_path / request.param
 
