@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests import in_process
+
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIG = f"--config={ROOT}/configs/splice_multi.py:runlocal"
 
@@ -32,23 +34,27 @@ def test_a_bad_flag_is_an_error_without_a_traceback(
   tool, flags, message, tmp_path
 ):
   workdir = [f"--workdir={tmp_path}"] if tool == "train" else []
-  ran = subprocess.run(
-    [sys.executable, str(ROOT / "tools" / f"{tool}.py"), *flags, *workdir],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  ran = in_process.run_tool(tool, *flags, *workdir)
   assert ran.returncode != 0
   assert "Traceback" not in ran.stderr
   assert message in ran.stderr
 
 
+@pytest.mark.parametrize("tool", ["train", "inspect_batches"])
+def test_a_process_of_its_own_ends_in_the_same_line(tool, tmp_path):
+  flags = [CONFIG, "--config.data.global_batch_size=0"]
+  flags += [f"--workdir={tmp_path}"] if tool == "train" else []
+  here = in_process.run_tool(tool, *flags)
+  there = subprocess.run(
+    [sys.executable, *here.args], capture_output=True, text=True
+  )
+  assert here.returncode == there.returncode == 1
+  last = [done.stderr.strip().splitlines()[-1] for done in (here, there)]
+  assert last[0] == last[1]
+  assert last[0].startswith("error: `config.data.global_batch_size`")
+
+
 @pytest.mark.parametrize("tool", ["train", "inspect_batches", "prepare"])
 def test_help_says_how_to_run_it(tool):
-  ran = subprocess.run(
-    [sys.executable, str(ROOT / "tools" / f"{tool}.py"), "--help"],
-    capture_output=True,
-    text=True,
-    check=False,
-  )
+  ran = in_process.run_tool(tool, "--help")
   assert f"python tools/{tool}.py --" in ran.stdout

@@ -33,6 +33,8 @@ hypothesis.settings.load_profile("default")
 _COMPILED = tempfile.TemporaryDirectory(prefix="compiled-")
 os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
+# Tiny models take longer to optimise than to run: half of what compiling costs.
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 
 @pytest.fixture(scope="session")

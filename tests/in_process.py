@@ -13,6 +13,7 @@ import pathlib
 import runpy
 import subprocess
 import sys
+import types
 from unittest import mock
 import warnings
 
@@ -22,6 +23,7 @@ from absl import logging
 from absl.testing import flagsaver
 
 ROOT = pathlib.Path(__file__).parents[1]
+_OURS = ("chomp_data", "tools", "examples", "benchmarks")
 
 
 def run_tool(
@@ -73,34 +75,52 @@ def _status(path: pathlib.Path) -> int:
 
 @contextlib.contextmanager
 def _own_flags():
-  """Removes the flags that are defined meanwhile, with modules that did."""
+  """Hides flags of this project's modules, and removes those of the tool."""
   # They are defined once a process, and must not count as the tool's.
   app.define_help_flags()
-  parsed, modules = flags.FLAGS.is_parsed(), set(sys.modules)
+  parsed = flags.FLAGS.is_parsed()
+  hidden = _take_ours()
   saved = flagsaver.save_flag_values()
+  libraries = set(sys.modules)
   try:
     yield
   finally:
-    imported = set(sys.modules) - modules
+    _take_ours()
+    libraries = set(sys.modules) - libraries
     for name in set(flags.FLAGS) - set(saved):
-      module = flags.FLAGS.find_module_defining_flag(name, "")
-      if module not in imported:
+      # A library's flags stay, because its module does.
+      if flags.FLAGS.find_module_defining_flag(name, "") not in libraries:
         delattr(flags.FLAGS, name)
-      elif module.startswith("chomp_data."):
-        # The next tool imports it anew, and so defines its flags.
-        delattr(flags.FLAGS, name)
-        _forget(module)
-    # A library's flags stay, because its module does.
     flagsaver.restore_flag_values({**flagsaver.save_flag_values(), **saved})
     if not parsed:
       flags.FLAGS.unparse_flags()
+    for module, own in hidden:
+      _set_module(module.__name__, module)
+      for flag in own:
+        flags.DEFINE_flag(flag, module_name=module.__name__)
 
 
-def _forget(module: str) -> None:
-  parent, _, name = module.rpartition(".")
-  sys.modules.pop(module, None)
-  if hasattr(sys.modules.get(parent), name):
-    delattr(sys.modules[parent], name)
+def _take_ours() -> list[tuple[types.ModuleType, list[flags.Flag]]]:
+  """Removes our modules that define flags: imported anew, they do so again."""
+  taken = []
+  for name, own in list(flags.FLAGS.flags_by_module_dict().items()):
+    if name.partition(".")[0] in _OURS and name in sys.modules and own:
+      taken.append((sys.modules[name], list(own)))
+      _set_module(name, None)
+      for flag in taken[-1][1]:
+        delattr(flags.FLAGS, flag.name)
+  return taken
+
+
+def _set_module(name: str, module: types.ModuleType | None) -> None:
+  parent, _, last = name.rpartition(".")
+  if module is not None:
+    sys.modules[name] = module
+    setattr(sys.modules[parent], last, module)
+  else:
+    del sys.modules[name]
+    if hasattr(sys.modules.get(parent), last):
+      delattr(sys.modules[parent], last)
 
 
 @contextlib.contextmanager

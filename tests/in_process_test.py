@@ -8,6 +8,7 @@ from absl import flags
 from absl import logging
 import pytest
 
+from examples import train_buckets
 from tests import in_process
 
 
@@ -51,6 +52,17 @@ def test_status_and_output_are_those_of_a_process(flags, status):
   # Log lines begin with times.
   last = [done.stderr.strip().splitlines()[-1:] for done in (here, there)]
   assert last[0] == last[1]
+
+
+def test_a_module_that_a_test_imported_keeps_its_flags():
+  own = flags.FLAGS["workdir"]
+  done = in_process.run_tool("examples/train_buckets.py", "surplus")
+  assert done.returncode == 1
+  assert "surplus" in done.stderr
+  assert flags.FLAGS["workdir"] is own
+  assert sys.modules["examples.train_buckets"] is train_buckets
+  module = flags.FLAGS.find_module_defining_flag("workdir")
+  assert module == "examples.train_buckets"
 
 
 def test_a_status_that_was_not_expected_raises_with_the_tools_own_words():

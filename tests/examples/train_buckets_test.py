@@ -14,6 +14,7 @@ from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
 from configs import resolution_buckets
 from examples import train_buckets
+from tests import in_process
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -27,8 +28,7 @@ def run(tmp_path, stores, *args, config="resolution_buckets"):
 
 def command(tmp_path, stores, *args, config="resolution_buckets"):
   return [
-    sys.executable,
-    str(ROOT / "examples" / "train_buckets.py"),
+    "examples/train_buckets.py",
     f"--config={ROOT}/configs/{config}.py:runlocal",
     f"--workdir={tmp_path / 'run'}",
     *(
@@ -40,12 +40,7 @@ def command(tmp_path, stores, *args, config="resolution_buckets"):
 
 
 def started(tmp_path, stores, *args, config="resolution_buckets"):
-  return subprocess.run(
-    command(tmp_path, stores, *args, config=config),
-    capture_output=True,
-    text=True,
-    timeout=200,
-  )
+  return in_process.run_tool(*command(tmp_path, stores, *args, config=config))
 
 
 def told(tmp_path, stores, *args, config="resolution_buckets"):
@@ -99,7 +94,9 @@ def test_a_run_that_was_killed_goes_on(tmp_path, drawn):
     "--config.train.num_steps=100000",
     "--config.train.checkpoint_every_steps=4",
   )
-  with subprocess.Popen(args, stderr=subprocess.DEVNULL) as process:
+  with subprocess.Popen(
+    [sys.executable, *args], cwd=ROOT, stderr=subprocess.DEVNULL
+  ) as process:
     try:
       deadline = time.monotonic() + 100
       while not checkpoints(tmp_path) and time.monotonic() < deadline:

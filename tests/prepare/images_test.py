@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import subprocess
 import sys
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from chomp_data.prepare import errors
 from chomp_data.prepare import images
 from chomp_data.stores import samples
+from tests import in_process
 
 ROOT = pathlib.Path(__file__).parents[2]
 FIELDS = {"pixels": samples.ArrayField(("height", "width", 3), "uint8")}
@@ -91,11 +91,7 @@ def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
 
 
 def run_tool(*flags):
-  return subprocess.run(
-    [sys.executable, str(ROOT / "tools" / "prepare_images.py"), *flags],
-    capture_output=True,
-    text=True,
-  )
+  return in_process.run_tool("prepare_images", *flags)
 
 
 def test_the_tool_writes_both_formats_once(tmp_path):

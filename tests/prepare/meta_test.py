@@ -1,9 +1,6 @@
 """prepare --meta_key: a string or a number of each document in the store."""
 
 import json
-import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,8 +9,7 @@ from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.prepare import errors
 from chomp_data.prepare import parts
-
-TOOL = pathlib.Path(__file__).parents[2] / "tools" / "prepare.py"
+from tests import in_process
 
 LINES = [
   {"text": "one", "topic": "law"},
@@ -140,16 +136,11 @@ def test_the_tool_keeps_what_groups_of_splices_read(lines, tmp_path):
     {"text": f"{i:02} {'words ' * 9}", "kind": kind}
     for i, kind in enumerate(["law", "law", "code", "law"])
   ]
-  done = subprocess.run(
-    [
-      sys.executable,
-      str(TOOL),
-      f"--input={lines(*records)}",
-      f"--output={tmp_path / 'store'}",
-      "--meta_key=kind",
-    ],
-    capture_output=True,
-    text=True,
+  done = in_process.run_tool(
+    "prepare",
+    f"--input={lines(*records)}",
+    f"--output={tmp_path / 'store'}",
+    "--meta_key=kind",
   )
   assert done.returncode == 0, done.stderr
   rows = {

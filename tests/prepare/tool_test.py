@@ -15,11 +15,7 @@ TOOL = pathlib.Path(__file__).parents[2] / "tools" / "prepare.py"
 
 
 def call(*flags):
-  return subprocess.run(
-    [sys.executable, str(TOOL), *flags],
-    capture_output=True,
-    text=True,
-  )
+  return in_process.run_tool("prepare", *flags)
 
 
 def test_a_run_prints_its_summary_and_a_second_one_that_it_is_done(

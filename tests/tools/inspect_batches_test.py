@@ -1,11 +1,7 @@
 """tools/inspect_batches.py: what it prints is what the pipeline reads."""
 
 import json
-import os
-import pathlib
 import re
-import subprocess
-import sys
 
 import numpy as np
 from PIL import Image
@@ -18,24 +14,19 @@ from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
 from configs import resolution_buckets
 from configs import splice_multi
+from tests import in_process
 
-ROOT = pathlib.Path(__file__).parents[2]
 TITLE_HEIGHT = len(pictures.title("step")) + 4  # and the gap below it
 FIELDS = ["tokens", "segment_ids", "positions", "loss_mask"]
 
 
 def inspect(*args, check=True):
-  return subprocess.run(
-    [
-      sys.executable,
-      str(ROOT / "tools" / "inspect_batches.py"),
-      f"--config={ROOT}/configs/splice_multi.py:runlocal",
-      *args,
-    ],
+  return in_process.run_tool(
+    "inspect_batches",
+    "--config=configs/splice_multi.py:runlocal",
+    *args,
     check=check,
-    capture_output=True,
-    text=True,
-    env={**os.environ, "COLUMNS": "100"},
+    env={"COLUMNS": "100"},
   )
 
 
@@ -112,18 +103,13 @@ def inspect_pictures(tmp_path, *args, check=True, **env):
   for name, path in stores.items():
     if not path.exists():
       samples_array_record.write_samples(path, images.samples(name, 40))
-  return subprocess.run(
-    [
-      sys.executable,
-      str(ROOT / "tools" / "inspect_batches.py"),
-      f"--config={ROOT}/configs/resolution_buckets.py:runlocal",
-      *(f"--config.data.sources.{n}.store={p}" for n, p in stores.items()),
-      *args,
-    ],
+  return in_process.run_tool(
+    "inspect_batches",
+    "--config=configs/resolution_buckets.py:runlocal",
+    *(f"--config.data.sources.{n}.store={p}" for n, p in stores.items()),
+    *args,
     check=check,
-    capture_output=True,
-    text=True,
-    env={**os.environ, "COLUMNS": "100", **env},
+    env={"COLUMNS": "100", **env},
   )
 
 
@@ -177,15 +163,14 @@ def test_rows_of_text_in_buckets_are_shown_with_their_length(
 ):
   output = tmp_path / "rows.png"
   args = [
-    sys.executable,
-    str(ROOT / "tools" / "inspect_batches.py"),
-    f"--config={ROOT}/configs/length_buckets.py:runlocal",
+    "inspect_batches",
+    "--config=configs/length_buckets.py:runlocal",
     f"--config.data.sources.stdlib.store={stdlib_store}",
     f"--config.data.sources.notes.store={stdlib_store}",
   ]
-  shown = subprocess.run(args, check=True, capture_output=True, text=True)
+  shown = in_process.run_tool(*args, check=True)
   assert re.search(r"step 0: \d+ rows of (32|64), ", shown.stdout)
-  subprocess.run([*args, f"--output={output}"], check=True, capture_output=True)
+  in_process.run_tool(*args, f"--output={output}", check=True)
   found = np.asarray(Image.open(output))
   # A legend, a title, and rows of 8 pixels and one of paper.
   legend = pictures.legend()
@@ -196,11 +181,8 @@ def test_rows_of_text_in_buckets_are_shown_with_their_length(
   assert (row[8] == 255).all()
   assert (row[0] != 255).any(axis=-1).all()
   for more in ((), ("--plan_only",)):
-    rows = subprocess.run(
-      [*args, "--format=json", "--count=9", *more],
-      check=True,
-      capture_output=True,
-      text=True,
+    rows = in_process.run_tool(
+      *args, "--format=json", "--count=9", *more, check=True
     )
     buckets = set()
     for line in rows.stdout.splitlines():
@@ -241,29 +223,24 @@ def test_samples_of_numbers_alone_are_told_and_not_drawn(tmp_path):
     ),
   )
   args = [
-    sys.executable,
-    str(ROOT / "tools" / "inspect_batches.py"),
-    f"--config={ROOT}/configs/resolution_buckets.py:runlocal",
+    "inspect_batches",
+    "--config=configs/resolution_buckets.py:runlocal",
     *(f"--config.data.sources.{name}.store={path}" for name in images.DATASETS),
     "--config.data.buckets.sizes=((32, 32),)",
     "--config.data.buckets.batch_sizes=()",
     "--config.data.buckets.fields=('energy',)",
   ]
-  shown = subprocess.run(args, capture_output=True, text=True)
+  shown = in_process.run_tool(*args)
   assert shown.returncode == 0, shown.stderr[-2000:]
   assert "energy=" in shown.stdout
   assert "\N{UPPER HALF BLOCK}" not in shown.stdout
-  rows = subprocess.run(
-    [*args, "--format=json", "--count=2"], capture_output=True, text=True
-  )
+  rows = in_process.run_tool(*args, "--format=json", "--count=2")
   found = {}
   for line in rows.stdout.splitlines():
     record = json.loads(line, parse_constant=pytest.fail)
     found[record["sample_id"]] = record["energy"]
   assert all(v == (k / 4 if k else None) for k, v in found.items())
-  drawn = subprocess.run(
-    [*args, f"--output={tmp_path / 'x.png'}"], capture_output=True, text=True
-  )
+  drawn = in_process.run_tool(*args, f"--output={tmp_path / 'x.png'}")
   assert drawn.returncode == 1
   last = drawn.stderr.strip().splitlines()[-1]
   assert last.startswith("error: `config.data.buckets.fields` must name an arr")

@@ -1,17 +1,14 @@
 """tools/train.py on mixes: one in a line, and one that gets a stage more."""
 
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from chomp_data.testing import stores as testing_stores
+from tests import in_process
 
-_ROOT = pathlib.Path(__file__).resolve().parents[2]
 _NAMES = ("stdlib", "packages", "notes")
 
 # The argument says how many stages a job has by now, or 'past': another past.
@@ -41,7 +38,7 @@ def get_config(arg):
 
 
 class _Corpora:
-  """Three stores that differ, and runs of the trainer in processes."""
+  """Three stores that differ, and runs of the trainer."""
 
   def __init__(self, directory: pathlib.Path):
     self.directory = directory
@@ -60,29 +57,13 @@ class _Corpora:
 
   def run(self, name: str, config, *arguments: str) -> tuple[int, str]:
     """Returns exit status and log."""
-    done = subprocess.run(
-      [
-        sys.executable,
-        str(_ROOT / "tools" / "train.py"),
-        f"--config={config}",
-        f"--workdir={self.directory / 'runs' / name}",
-        f"--batch_hashes={self.directory / name}.jsonl",
-        *arguments,
-      ],
-      cwd=_ROOT,
-      env={
-        **os.environ,
-        "JAX_PLATFORMS": "cpu",
-        "PYTHONPATH": str(_ROOT),
-        "JAX_COMPILATION_CACHE_DIR": str(self.directory / "compiled"),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-      },
-      capture_output=True,
-      text=True,
-      timeout=200,
-      check=False,
+    done = in_process.run_tool(
+      "train",
+      f"--config={config}",
+      f"--workdir={self.directory / 'runs' / name}",
+      f"--batch_hashes={self.directory / name}.jsonl",
+      *arguments,
     )
-    assert "Traceback" not in done.stderr, done.stderr[-3000:]
     return done.returncode, done.stderr
 
   def hashes(self, name: str) -> list[dict]:
