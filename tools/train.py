@@ -233,10 +233,8 @@ class Run:
 
   def finish(self, state: training.TrainState, console) -> None:
     """Evaluates, and reports for people and for programs."""
-    # Worker processes log what they read themselves.
-    if not self.pipe.options.worker_count:
-      for line in reads.lines(self.input.reads):
-        logging.info("%s", line)
+    for line in reads.lines(self.input.reads):
+      logging.info("%s", line)
     # More than num_steps where the checkpoint is of a longer run.
     step = self.input.step
     found = report.scores(

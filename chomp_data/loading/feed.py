@@ -61,6 +61,7 @@ def data_loader(
   seed: int = 0,
   operations: Sequence[grain.transforms.Map] = (),
   worker_count: int = 0,
+  board: workers.Board | None = None,
 ) -> grain.DataLoader:
   """Returns a Grain loader of one process's batches.
 
@@ -70,6 +71,7 @@ def data_loader(
     seed: Seeds random transforms.
     operations: Transforms over whole batches.
     worker_count: Child processes that read; 0 reads in this one.
+    board: Where they tell what happens.
 
   Returns:
     The loader. Its order does not depend on worker_count.
@@ -81,7 +83,7 @@ def data_loader(
   if worker_count and not flags.FLAGS.is_parsed():
     # Grain's workers copy absl flags and fail outside absl.app.
     flags.FLAGS.mark_as_parsed()
-  last = [workers.LastOperation()] if worker_count else []
+  last = [workers.LastOperation(source, board)] if worker_count else []
   return grain.DataLoader(
     data_source=source,
     sampler=batches.StepSampler(
@@ -141,6 +143,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._reader: reader_lib.Reader | None = None
     self._failure: BaseException | None = None
     self._wait_s = 0.0
+    # What workers tell; the last board is that of those at work.
+    self._boards: list[workers.Board] = []
 
   @property
   def step(self) -> int:
@@ -149,8 +153,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   @property
   def reads(self) -> dict[str, reads_lib.SourceReads]:
-    """What this process has read, by source; workers log what they read."""
-    return self._source.reads.by_source()
+    """What this process and its workers have read so far, by source."""
+    own = self._source.reads.by_source()
+    told = [reads_lib.counts(own), *(each.counts() for each in self._boards)]
+    sums = [sum(column) for column in zip(*told, strict=True)]
+    return reads_lib.from_counts(own, sums)
 
   @property
   def wait_s(self) -> float:
@@ -187,18 +194,21 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def start_prefetch(self) -> None:
     """Begins to read ahead, if it has not begun."""
     if self._reader is None and self._failure is None:
+      board = None
+      if self._worker_count:
+        told = len(reads_lib.counts(self._source.reads.by_source()))
+        board = workers.Board(self._worker_count, told)
+        self._boards.append(board)
       loader = data_loader(
         self._source,
         first_step=self._step,
         seed=self._seed,
         operations=self._operations,
         worker_count=self._worker_count,
+        board=board,
       )
       self._reader = reader_lib.Reader(
-        loader,
-        self._placer,
-        self._prefetch,
-        has_workers=self._worker_count > 0,
+        loader, self._placer, self._prefetch, board
       )
       # An iterator that is dropped takes its thread and workers with it.
       self._dropped = weakref.finalize(self, self._reader.stop)

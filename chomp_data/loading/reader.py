@@ -19,10 +19,13 @@ import grain
 import jax
 
 from chomp_data.loading import workers
+from chomp_data.stores import heartbeat
 
 # A live worker is silent only while it reads; a dead one for ever.
 _DEAD_WORKER_GRACE_S = 5.0
 _POLL_S = 0.25
+# Longest start of a worker, whatever `timeout_s`: it imports what it needs.
+_START_S = 60.0
 # A thread that waits for a stopped worker is left behind.
 _STOP_THREAD_S = 5.0
 _STOP_WORKER_S = 2.0
@@ -81,7 +84,11 @@ class Reader:
   """Reads and places batches in a thread, `depth` ahead."""
 
   def __init__(
-    self, loader: Any, place: Callable, depth: int, has_workers: bool
+    self,
+    loader: Any,
+    place: Callable,
+    depth: int,
+    board: workers.Board | None = None,
   ):
     """Begins to read.
 
@@ -89,17 +96,19 @@ class Reader:
       loader: Makes an iterator over host batches.
       place: Puts a host batch on devices.
       depth: Batches kept ready.
-      has_workers: Whether the loader starts processes.
+      board: Where the loader's processes tell what happens; None where it
+        starts none. It is closed when they have ended.
     """
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._stopped = threading.Event()
     self._closing = threading.Event()
-    self._has_workers = has_workers
+    self._board = board
     # Children of others, while this reader starts its own.
     self._others: set[Any] | None = None
     self._workers: list[Any] = []
     self._ended: _End | None = None
     self._process = os.getpid()
+    self._begun = time.monotonic()
     self._thread = threading.Thread(
       target=self._run, args=(loader, place), daemon=True, name="chomp_data"
     )
@@ -107,16 +116,28 @@ class Reader:
     _stop_at_exit(self)
 
   def get(self, step: int, timeout_s: float) -> dict[str, jax.Array]:
-    """Returns the next batch; raises StopIteration at the end."""
+    """Returns the next batch; raises StopIteration at the end.
+
+    Args:
+      step: The step, for messages.
+      timeout_s: Longest wait without a batch and without a sign of life: a
+        pass over a store, such as packing an epoch, takes what it takes.
+    """
     deadline = time.monotonic() + timeout_s
-    dead_since = None
+    dead_since, beats = None, self._beats()
     while self._ended is None:
       try:
         item = self._ready.get(timeout=_POLL_S)
       except queue.Empty:
-        now = time.monotonic()
+        now, last = time.monotonic(), beats
+        beats = self._beats()
+        if beats != last or self._workers_start(now):
+          deadline = now + timeout_s
         dead = [p for p in self._known_workers() if not p.is_alive()]
-        dead_since = (dead_since or now) if dead else None
+        # What ends a worker's batches waits for its turn, however long those
+        # of other workers take.
+        lost = self._board is not None and len(dead) > self._board.ended()
+        dead_since = (dead_since or now) if lost else None
         if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
           raise InputError(
             f"a loader worker died before step {step} (exit codes"
@@ -125,9 +146,9 @@ class Reader:
           ) from None
         if now > deadline:
           raise InputError(
-            f"no batch for step {step} within {timeout_s:g} s. A worker or"
-            " the store hangs; resume from a checkpoint, or raise"
-            " `config.data.timeout_s`."
+            f"no batch for step {step} within {timeout_s:g} s, nor a sign of"
+            " planning. A worker or the store hangs; resume from a checkpoint,"
+            " or raise `config.data.timeout_s`."
           ) from None
         continue
       if not isinstance(item, _End):
@@ -160,6 +181,8 @@ class Reader:
       if worker.is_alive():
         worker.kill()
         worker.join(timeout=_STOP_WORKER_S)
+    if self._board is not None:
+      self._board.close()
 
   def _run(self, loader: Any, place: Callable) -> None:
     iterator = None
@@ -177,10 +200,21 @@ class Reader:
       # From here on workers end because they are told to.
       self._closing.set()
       _close(iterator)
+    if self._board is not None:
+      self._board.close()
+
+  def _beats(self) -> int:
+    board = self._board
+    return heartbeat.beats() if board is None else board.beats()
+
+  def _workers_start(self, now: float) -> bool:
+    board = self._board
+    waits = board is not None and not board.begun()
+    return waits and now - self._begun < _START_S
 
   def _batches(self, iterator: grain.DataLoaderIterator) -> Iterator[Any]:
     """Yields batches; Grain starts its workers at the first one."""
-    if not self._has_workers:
+    if self._board is None:
       iterator.start_prefetch()
       yield from iterator
       return

@@ -1,9 +1,11 @@
 """What reading costs, by source: examples, ranges, chunks and bytes.
 
-Counted where batches are read, so each worker process has counts of its own.
+Counted where batches are read; workers hand their counts to their parent.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
@@ -52,6 +54,9 @@ class SourceReads:
     return " ".join(
       [*counts, f"reads_per_example={self.reads_per_example:.5g}"]
     )
+
+
+_FIELDS = [field.name for field in dataclasses.fields(SourceReads)]
 
 
 class Reads:
@@ -120,6 +125,22 @@ class Reads:
       self._before = {
         name: store.counters.snapshot() for name, store in self._stores.items()
       }
+
+
+def counts(reads: Mapping[str, SourceReads]) -> list[int]:
+  """Returns the counts of all sources in one list, to be summed."""
+  return [getattr(own, name) for own in reads.values() for name in _FIELDS]
+
+
+def from_counts(
+  names: Iterable[str], numbers: Sequence[int]
+) -> dict[str, SourceReads]:
+  """Returns the counts of sources from `counts` of the same sources."""
+  size = len(_FIELDS)
+  return {
+    name: SourceReads(*numbers[i * size : (i + 1) * size])
+    for i, name in enumerate(names)
+  }
 
 
 def lines(reads: Mapping[str, SourceReads]) -> list[str]:

@@ -16,6 +16,7 @@ import numpy as np
 from chomp_data.index import packing
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
+from chomp_data.stores import heartbeat
 
 # Pieces kept beside those that a plan needs, about 50 bytes each.
 _KEPT_PIECES = 1 << 20
@@ -142,6 +143,7 @@ class PackedWindows:
     contents = self._documents.contents(np.asarray(windows), order)
     edges = np.searchsorted(contents.window, np.arange(len(windows) + 1))
     for i, window in enumerate(windows):
+      heartbeat.beat()
       own = contents.part(edges[i], edges[i + 1])
       rows = self._pack(own, window, order)
       held = np.diff(rows.first)

@@ -25,6 +25,7 @@ import numpy as np
 import tqdm
 
 from chomp_data.stores import errors
+from chomp_data.stores import heartbeat
 from chomp_data.stores import layout
 from chomp_data.stores import publish
 
@@ -40,6 +41,14 @@ _POLL_S = 0.2
 Parts = Iterable[Mapping[str, np.ndarray]]
 
 
+class _Bar(tqdm.tqdm):
+  """A bar that is a sign of life, whether or not it is shown."""
+
+  def update(self, n: float | None = 1) -> bool | None:
+    heartbeat.beat()
+    return super().update(n)
+
+
 def progress(total: int, what: str, unit: str, shown: bool) -> tqdm.tqdm:
   """Returns a bar over a pass that makes derived arrays.
 
@@ -49,7 +58,7 @@ def progress(total: int, what: str, unit: str, shown: bool) -> tqdm.tqdm:
     unit: 'docs' or 'B'.
     shown: Whether it is long enough to be shown, where stderr is a terminal.
   """
-  return tqdm.tqdm(
+  return _Bar(
     total=total,
     desc=what,
     unit=unit,
@@ -211,7 +220,7 @@ def _built(
   build: Callable[[], Parts],
   of: str | os.PathLike[str] | None,
 ) -> dict[str, SideArray]:
-  waited = False
+  waited, written = False, 0
   while True:
     with contextlib.ExitStack() as stack:
       try:
@@ -220,6 +229,11 @@ def _built(
         if not waited:
           logging.info("waiting for another process to build %s", directory)
         waited = True
+        # It is alive as long as what it writes grows.
+        size = _staged_bytes(directory)
+        if size != written:
+          written = size
+          heartbeat.beat()
         time.sleep(_POLL_S)
         continue
       found = _opened(directory, key)
@@ -234,13 +248,27 @@ def _built(
       return found
 
 
+def _staged_prefix(directory: pathlib.Path) -> str:
+  return f".{directory.name}."
+
+
+def _staged_bytes(directory: pathlib.Path) -> int:
+  """Returns the bytes of an index that is being written."""
+  size = 0
+  pattern = f"{_staged_prefix(directory)}*/*"
+  for path in directory.parent.glob(pattern):
+    with contextlib.suppress(FileNotFoundError):  # It is in its place now.
+      size += path.stat().st_size
+  return size
+
+
 def _write(
   directory: pathlib.Path,
   key: Mapping[str, Any],
   parts: Parts,
   of: str | os.PathLike[str] | None,
 ) -> None:
-  prefix = f".{directory.name}."
+  prefix = _staged_prefix(directory)
   # We hold the lock: whoever left these was killed.
   for abandoned in directory.parent.glob(f"{prefix}*"):
     shutil.rmtree(abandoned, ignore_errors=True)

@@ -21,6 +21,7 @@ from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import placement
 from chomp_data.loading import reader
+from chomp_data.loading import workers
 from chomp_data.testing import batches as testing_batches
 
 
@@ -108,6 +109,10 @@ def test_the_stream_does_not_depend_on_workers(data, worker_count):
   wanted = reference(data)
   with pipeline.make_iterator({**data, "worker_count": worker_count}) as it:
     assert hashes(it) == wanted
+    assert it.reads["text"].examples == 26 * 8
+  # What they have read is known when they are gone, too.
+  assert it.reads["text"].examples == 26 * 8
+  assert it.reads["text"].bytes_fetched > 0
 
 
 def test_a_plain_grain_loader_gives_the_same_stream(data):
@@ -453,7 +458,7 @@ class Unable:
 
 
 def test_a_loader_that_cannot_begin_says_why():
-  own = reader.Reader(Unable(), lambda batch: batch, 2, has_workers=True)
+  own = reader.Reader(Unable(), lambda batch: batch, 2, workers.Board(1))
   with pytest.raises(OSError, match="no space for workers"):
     own.get(0, timeout_s=30)
   own.stop()

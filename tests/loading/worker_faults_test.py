@@ -1,6 +1,9 @@
 """What goes wrong in a loader worker is told, soon and in its own words."""
 
+import os
 import pickle
+import shutil
+import signal
 import threading
 import time
 import types
@@ -10,8 +13,11 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.index import packing
 from chomp_data.loading import feed
+from chomp_data.loading import reads
 from chomp_data.loading import workers
+from chomp_data.testing import stores as testing_stores
 
 
 class HoldsALockError(Exception):
@@ -106,8 +112,134 @@ def test_a_batch_that_cannot_be_pickled_is_an_error_and_not_dropped():
     for value in (np.zeros(2), "a word", (x for x in "ab"), np.zeros(2)):
       yield types.SimpleNamespace(data={"field": value})
 
-  batches = workers.LastOperation()(records())
+  batches = workers.LastOperation(None, None)(records())
   next(batches)
   assert next(batches).data == {"field": "a word"}
   with pytest.raises(TypeError, match="generator"):
     next(batches)
+
+
+@pytest.fixture
+def reshuffled(tmp_path):
+  """config.data of documents that are packed anew in every epoch."""
+  # An epoch is two steps, which are planned together, and 16 windows.
+  documents = [np.arange(3, 3 + n) for n in [8, 3, 5] * 1_024]
+  testing_stores.make_store(
+    tmp_path / "store", documents, vocab_size=256, pad_id=0
+  )
+  return {
+    "seq_len": 8,
+    "global_batch_size": 1_024,
+    "seed": 3,
+    "prefetch": 1,
+    "timeout_s": 1.0,
+    "sources": {
+      "text": {
+        "store": str(tmp_path / "store"),
+        "rows": {
+          "kind": "bin",
+          "packing_buffer_docs": 192,
+          "shuffle_documents": "full",
+          "reshuffle_documents": True,
+        },
+        "shuffle": {"kind": "none"},
+      }
+    },
+  }
+
+
+def slowed(monkeypatch, seconds):
+  """Makes packing a window take longer."""
+  first_fit = packing.first_fit_decreasing
+
+  def slow(*args, **kwargs):
+    time.sleep(seconds)
+    return first_fit(*args, **kwargs)
+
+  monkeypatch.setattr(packing, "first_fit_decreasing", slow)
+
+
+def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
+  pipe = pipeline.build(reshuffled)
+  slowed(monkeypatch, 0.1)
+  with pipeline.make_iterator(pipe) as it:
+    while it.step < 3:
+      next(it)
+    # Longer than `timeout_s`, or this test tells nothing.
+    assert it.wait_s > 1.5
+    state = it.get_state()
+  shutil.rmtree(reshuffled["sources"]["text"]["store"] + ".index")
+  # A resume in a later epoch packs those before it.
+  with pipeline.make_iterator(reshuffled) as it:
+    it.set_state(state)
+    next(it)
+    assert it.wait_s > 1.5
+
+
+class SlowPacking(grain.transforms.Map):
+  """Makes packing slow in the worker that it is sent to."""
+
+  def __init__(self, seconds):
+    self._seconds = seconds
+
+  def __getstate__(self):
+    return {"seconds": self._seconds}
+
+  def __setstate__(self, state):
+    self.__init__(state["seconds"])
+    slowed(pytest.MonkeyPatch(), self._seconds)
+
+  def map(self, element):
+    return element
+
+
+@pytest.mark.slow
+def test_a_worker_that_packs_is_waited_for_and_a_stopped_one_is_not(reshuffled):
+  changed = {**reshuffled, "worker_count": 1, "timeout_s": 8.0}
+  with pipeline.make_iterator(changed, operations=[SlowPacking(0.6)]) as it:
+    for _ in range(3):  # The third is of the second epoch.
+      next(it)
+    assert it.wait_s > 9
+    # The third epoch is packed now.
+    (worker,) = it._reader._known_workers()
+    os.kill(worker.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    with pytest.raises(feed.InputError, match="timeout_s"):  # noqa: PT012
+      for _ in range(10):
+        next(it)
+    assert 7 < time.monotonic() - began < 30
+
+
+class Uneven:
+  """Batches of two workers: the second takes long for its first batch."""
+
+  def __init__(self, num_steps, broken=None):
+    self._num_steps, self._broken = num_steps, broken
+    self.reads = reads.Reads({})
+
+  def __len__(self):
+    return self._num_steps
+
+  def __getitem__(self, step):
+    if step == 1:
+      time.sleep(9)
+    if step == self._broken:
+      raise KeyError("broken at 2")
+    return {"step": np.full(4, step)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("broken", [None, 2])
+def test_a_worker_that_has_ended_is_not_a_dead_one(broken):
+  """Another one may be long at what comes first."""
+  with feed.InputIterator(
+    Uneven(3, broken), lambda batch: batch, fingerprint={}, seed=0,
+    worker_count=2,
+  ) as it:  # fmt: skip
+    steps = [int(next(it)["step"][0]) for _ in range(2)]
+    if broken:
+      with pytest.raises(KeyError, match="broken at 2"):
+        next(it)
+    else:
+      steps += [int(batch["step"][0]) for batch in it]
+  assert steps == ([0, 1] if broken else [0, 1, 2])

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
+from chomp_data.stores import heartbeat
 from chomp_data.stores import side_index
 from tests import laws
 
@@ -317,6 +318,7 @@ def test_without_a_cache_home_the_cache_is_in_the_home(
 _AS_ANOTHER_USER = """
 import os, sys
 import numpy as np
+from chomp_data.stores import heartbeat
 from chomp_data.stores import side_index
 os.setgroups([])
 os.setgid(65534)
@@ -405,6 +407,28 @@ def test_threads_that_start_at_once_build_one_index(store, tmp_path):
     check(arrays)
   assert len(found) == 3
   assert len((tmp_path / "log").read_text().split()) == 1
+
+
+def test_who_waits_for_an_index_sees_it_grow(store):
+  """And nothing that is held up is a sign of life."""
+  beats = []
+
+  def build():
+    for _ in range(5):
+      beats.append(heartbeat.beats())
+      yield {"rows": np.zeros(1 << 16, np.int64)}
+      time.sleep(0.5)
+    time.sleep(1)
+    beats.append(heartbeat.beats())
+
+  threads = [
+    threading.Thread(target=load, args=(store, build)) for _ in range(2)
+  ]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert 3 <= beats[-1] - beats[0] <= 6
 
 
 def build_for_ever(started):
