@@ -87,6 +87,11 @@ def run_rows(
   if run.mix is None:
     (rows,) = ordered.values()
   else:
+    opening.check_tokenizers(
+      {name: own.store for name, own in ordered.items()},
+      options_lib.PATH,
+      run.mix.allow_tokenizer_differences,
+    )
     rows = sources_lib.MixtureSource(
       ordered,
       run.mix,

@@ -16,6 +16,7 @@ import pickle
 from typing import Any
 from typing import TYPE_CHECKING
 
+from absl import logging
 import grain
 import numpy as np
 
@@ -93,9 +94,8 @@ class Pipeline(run_lib.Run):
       )
 
     if self.mix is not None and self.num_steps is not None:
-      problems = self.mix.unserved(self.num_steps)
-      if problems:
-        raise schema.ConfigError(problems)
+      for line in self.mix.unserved(self.num_steps):
+        logging.warning("%s", line)
 
   @property
   def seq_len(self) -> int:

@@ -74,6 +74,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.mix.weights = (("notes", 0.4), ("stdlib", 0.6))
   config.data.mix.stages = config_dict.placeholder(tuple)
   config.data.mix.exhaustion = "drop"
+  config.data.mix.allow_tokenizer_differences = False
 
   config.model = ml_collections.ConfigDict()
   config.model.d_model = 128

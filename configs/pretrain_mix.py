@@ -93,6 +93,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     (150, (("stdlib", 0.3), ("packages", 0.4), ("notes", 0.3))),
   )
   config.data.mix.exhaustion = "drop"
+  config.data.mix.allow_tokenizer_differences = False
   config.data.mix.resume_state = config_dict.placeholder(dict)
 
   config.model = ml_collections.ConfigDict()

@@ -73,6 +73,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.mix.weights = (("digits", 0.7), ("plots", 0.3))
   config.data.mix.stages = config_dict.placeholder(tuple)
   config.data.mix.exhaustion = "drop"
+  config.data.mix.allow_tokenizer_differences = False
 
   config.model = ml_collections.ConfigDict()
   config.model.widths = (32, 64, 128)  # channels

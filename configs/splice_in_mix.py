@@ -146,6 +146,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.mix.weights = (("packages", 0.9), ("stdlib", 0.1))
   config.data.mix.stages = config_dict.placeholder(tuple)
   config.data.mix.exhaustion = "drop"
+  config.data.mix.allow_tokenizer_differences = False
   config.data.mix.resume_state = config_dict.placeholder(dict)
 
   config.model = ml_collections.ConfigDict()

@@ -206,7 +206,10 @@ def _step_problems(
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
     ]
-  return [] if pipe.mix is None else pipe.mix.unserved(train.num_steps)
+  if pipe.mix is not None:
+    for line in pipe.mix.unserved(train.num_steps):
+      logging.warning("%s", line)
+  return []
 
 
 class Classifier(nnx.Module):

@@ -128,6 +128,11 @@ def _documents(
         path=f"{path}.rows",
       )
   opened.check()
+  opening.check_tokenizers(
+    {name: own.longest.store for name, own in documents(datasets)},
+    PATH,
+    run.mix.allow_tokenizer_differences,
+  )
   return datasets, buckets
 
 

@@ -18,6 +18,7 @@ from chomp_data.bucketed import sections
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
+from chomp_data.sources import opening
 from chomp_data.sources import packing_options
 from chomp_data.sources import row_source
 
@@ -235,5 +236,6 @@ class DocumentDataset(dataset.Dataset):
     return (
       f"[{self.name}] {self.longest.store.num_documents} documents"
       + f" ({empty} of them empty: in no bucket)" * bool(empty)
-      + f", {sum(self.counts.values())} pieces"
+      + f", {sum(self.counts.values())} pieces, tokenizer"
+      + f" {opening.tokenizer_text(self.longest.store)}"
     )

@@ -1,5 +1,6 @@
 """Steps to (dataset, bucket, batch) of a run, some thousand steps at once."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import fractions
@@ -148,6 +149,10 @@ class Lanes:
   def ended(self, step: int) -> np.ndarray:
     """Returns which datasets have no batch left, bool[num_datasets]."""
     return self._schedule.ended(step)
+
+  def unserved(self, num_steps: int) -> Iterator[interleave.Unserved]:
+    """Yields weights of datasets that amount to less than a batch."""
+    return self._schedule.unserved(num_steps)
 
   def first_step(self, dataset: str, count: int = 1) -> int | None:
     """Returns the step of a dataset's `count`-th batch, None where never."""

@@ -60,24 +60,11 @@ class BucketMix:
     return mix_options.shares_at(self.stages, step, by_name)
 
   def unserved(self, num_steps: int) -> list[str]:
-    """Returns one sentence for each source that a run would hardly see.
+    """Returns one sentence for each weight that a run would hardly see.
 
     Args:
       num_steps: Steps of the run.
     """
-    problems = []
-    offered = self._lanes.batches_per_epoch.sum(axis=1).tolist()
-    for name, batches in zip(self._lanes.datasets, offered, strict=True):
-      joins = min((at for at, own in self.stages if name in own), default=0)
-      if joins >= num_steps or batches < 2:
-        continue
-      second = self._lanes.first_step(name, 2)
-      if second is not None and second < num_steps:
-        continue
-      when = "never comes" if second is None else f"is at step {second}"
-      problems.append(
-        f"`{self._path}` must serve every source within the run, got at most"
-        f" one batch of {name!r} in {num_steps} steps: its second {when}. Raise"
-        " its weight, or leave it out."
-      )
-    return problems
+    return mix_options.unserved_lines(
+      self._path, self.stages, self._lanes.unserved(num_steps), num_steps
+    )

@@ -16,7 +16,6 @@ from absl import logging
 import grain
 import numpy as np
 
-from chomp_data import schema
 from chomp_data.bucketed import accounts as accounts_lib
 from chomp_data.bucketed import batches
 from chomp_data.bucketed import composing
@@ -70,9 +69,8 @@ class BucketPipeline(run_lib.Run):
     for line in summary.repeats(self._plan, run.bucket_stages()):
       logging.warning("%s.buckets.stages: %s.", composing.PATH, line)
     if self.mix is not None and self.num_steps is not None:
-      problems = self.mix.unserved(self.num_steps)
-      if problems:
-        raise schema.ConfigError(problems)
+      for line in self.mix.unserved(self.num_steps):
+        logging.warning("%s", line)
 
   @property
   def num_steps(self) -> int | None:

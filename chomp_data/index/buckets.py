@@ -24,6 +24,7 @@ away costs a search and the list of few epochs. NumPy only.
 Source: seed 004, "Weighted Bucket Sampler Design".
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -283,6 +284,14 @@ class BucketSchedule:
   def consumed_units(self, step: int) -> np.ndarray:
     """Returns the units before a step, int64[num_datasets]."""
     return self._merge.consumed(step)[1]
+
+  def unserved(self, num_steps: int) -> Iterator[interleave.Unserved]:
+    """Yields the weights of datasets that amount to less than a batch.
+
+    Args:
+      num_steps: Of the run; see `Interleave.unserved`.
+    """
+    return self._merge.unserved(num_steps)
 
   def first_step(self, dataset: str, count: int = 1) -> int | None:
     """Returns the step of a dataset's `count`-th batch, None where never.

@@ -32,6 +32,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import fractions
 
 import numpy as np
 
@@ -50,17 +51,20 @@ _KEPT_FRONTIERS = 64
 
 @dataclasses.dataclass(frozen=True)
 class Unserved:
-  """A source that a stage of weights hardly serves.
+  """A source whose weight amounts to less than a row of a stage.
 
   Attributes:
     stage: The stage's number.
     source: The source's name.
+    meant: What its weight amounts to: its share of the stage's units, in rows
+      as its next one.
     given: Its rows in the stage, 0 or 1.
     following: The position of its next row; None where it never comes.
   """
 
   stage: int
   source: str
+  meant: float
   given: int
   following: int | None
 
@@ -264,11 +268,12 @@ class Interleave:
     return self.position_of(source, self._chain.start_row(source) + count - 1)
 
   def unserved(self, end: int) -> Iterator[Unserved]:
-    """Yields the weights that hardly a row comes of, stage by stage.
+    """Yields the weights that amount to less than a row, stage by stage.
 
-    A source gives a row where it joins, whatever its weight: one that gives no
-    other in its stage is as good as left out of it. Sources with fewer rows
-    left, and stages of fewer rows than two for each source, are passed over.
+    A source gives a row where it joins, whatever its weight, and none where it
+    is ahead of its share: what its weight amounts to tells whether it is as
+    good as left out of the stage. Sources with fewer rows than two left, and
+    stages of fewer rows than two for each source, are passed over.
 
     Args:
       end: The positions of the run, at most `num_positions`.
@@ -290,5 +295,28 @@ class Interleave:
         for given in (0, 1):
           position = self.position_of(name, row + given)
           if position is None or position >= until:
-            yield Unserved(index, name, given, position)
+            meant = self._meant(stage, number, until)
+            if meant < 1:
+              yield Unserved(index, name, float(meant), given, position)
             break
+
+  def _meant(
+    self, stage: mix_stages.Begun, number: int, until: int
+  ) -> fractions.Fraction:
+    """Returns the rows that a source's weight amounts to in a stage."""
+    weights = self._chain.weights(stage.index)
+    last = self._frontier(until)
+    whole, total = fractions.Fraction(0), 0
+    for source in stage.lanes.tolist():
+      name, row = self.names[source], int(stage.rows[source])
+      if row != self._chain.limit(source):
+        whole += weights[name]
+        total += self._between(source, row, int(last[source]))
+    row = int(stage.rows[number])
+    each = max(self._between(number, row, row + 1), 1)
+    return weights[self.names[number]] / whole * total / each
+
+  def _between(self, source: int, first: int, last: int) -> int:
+    """Returns the units of a source's rows first .. last - 1."""
+    sums = self._sequences[self.names[source]].before(np.asarray([first, last]))
+    return int(sums[1] - sums[0])

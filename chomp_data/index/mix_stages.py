@@ -208,6 +208,10 @@ class StageChain:
     """Returns the position from which a stage's weights would hold."""
     return self._starts[index]
 
+  def weights(self, index: int) -> Mapping[str, fractions.Fraction | int]:
+    """Returns the weights of a stage."""
+    return self._stages[index].weights
+
   def stage(self, index: int) -> Begun | None:
     """Returns a stage, or None where the mix ends before it."""
     begun = self._begun

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+from absl import logging
+
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.reference import decoder as decoder_lib
@@ -178,6 +180,7 @@ def _input_problems(
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
     )
-  if train.num_steps is not None and pipe.mix is not None:
-    found += pipe.mix.unserved(train.num_steps)
+  elif train.num_steps is not None and pipe.mix is not None:
+    for line in pipe.mix.unserved(train.num_steps):
+      logging.warning("%s", line)
   return found

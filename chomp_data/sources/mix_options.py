@@ -1,5 +1,6 @@
 """Options of a mix of sources, seeds 001 and 004: `config.data.mix`."""
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -184,12 +185,15 @@ class MixFields:
       place of `weights`.
     exhaustion: What happens when a source has given its `max_epochs`; as
       Hugging Face's stopping strategies, or 'drop': the rest goes on.
+    allow_tokenizer_differences: Whether sources of text may be of several
+      tokenizers.
   """
 
   kind: str = schema.option("token_balanced", schema.choice(MIX_KINDS))
   weights: tuple[Any, ...] | None = schema.option(None, WEIGHTS)
   stages: tuple[Any, ...] | None = schema.option(None, STAGES)
   exhaustion: str = schema.option("drop", schema.choice(interleave.EXHAUSTIONS))
+  allow_tokenizer_differences: bool = schema.option(False, schema.boolean())
 
   @property
   def canonical_exhaustion(self) -> str:
@@ -324,6 +328,43 @@ def shares_at(
   }
   whole = sum(left.values())
   return {name: float(own / whole) for name, own in left.items()}
+
+
+def unserved_lines(
+  path: str,
+  stages: Sequence[tuple[int, Mapping[str, Any]]],
+  found: Iterable[interleave.Unserved],
+  num_steps: int,
+  step_rows: int | None = None,
+) -> list[str]:
+  """Returns a sentence for each weight that amounts to less than a row.
+
+  Args:
+    path: Dotted path of the mix.
+    stages: (from_step, weights), from step 0 on.
+    found: Of the merge, in a run of `num_steps`.
+    num_steps: Steps of the run.
+    step_rows: Rows of a step; None where positions are steps, and what stands
+      there are batches.
+  """
+  what = "batch" if step_rows is None else "row"
+  lines = []
+  for own in found:
+    first = stages[own.stage][0]
+    last = min([num_steps, *(at for at, _ in stages[own.stage + 1 :][:1])])
+    when = "never comes"
+    if own.following is not None and step_rows is None:
+      when = f"is at step {own.following}"
+    elif own.following is not None and step_rows is not None:
+      step = own.following // step_rows
+      when = f"is row {own.following} of the mix, in step {step}"
+    lines.append(
+      f"`{path}`: the weight of {own.source!r} amounts to {own.meant:.2g}"
+      f" {what} in {last - first} steps of the stage from step {first} on,"
+      f" which have {('none', 'one')[own.given]} of it: its next {when}. Raise"
+      " its weight, or leave it out."
+    )
+  return lines
 
 
 def in_order_of_joining(

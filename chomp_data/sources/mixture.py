@@ -276,22 +276,13 @@ class MixtureSource(row_source.RowSource):
     Args:
       num_steps: Steps of the run.
     """
-    problems = []
-    steps = [step for step, _ in self.stages]
-    for own in self._merge.unserved(self._position_of(num_steps)):
-      first = steps[own.stage]
-      last = min([num_steps, *steps[own.stage + 1 : own.stage + 2]])
-      when = "never comes"
-      if own.following is not None:
-        step = own.following // self._batch
-        when = f"is row {own.following} of the mix, in step {step}"
-      problems.append(
-        f"`{self._path}` must serve every source within the run, got"
-        f" {('no row', 'one row')[own.given]} of {own.source!r} in"
-        f" {last - first} steps of the stage from step {first} on: its next"
-        f" {when}. Raise its weight, or leave it out."
-      )
-    return problems
+    return mix_options.unserved_lines(
+      self._path,
+      self.stages,
+      self._merge.unserved(self._position_of(num_steps)),
+      num_steps,
+      self._batch,
+    )
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns the mix and its sources, as JSON values."""

@@ -1,10 +1,15 @@
 """Opening the sources of a run: one error says what is wrong with all."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
+import itertools
+
+from absl import logging
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.stores import array_record
 
 
 class Opening:
@@ -42,3 +47,83 @@ class Opening:
       raise schema.ConfigError(self._problems + self._unopened) from self._first
     if self._unopened:
       raise stores.StoreError("\n".join(self._unopened)) from self._first
+
+
+def tokenizer_text(store: stores.Store) -> str:
+  """Returns which tokenizer made a store's tokens, for the log."""
+  info, name = store.tokenizer_info, _tokenizer(store)
+  if isinstance(store, array_record.ArrayRecordStore):
+    return f"{name or 'unknown'} ({info.vocab_size} ids)"
+  return f"{info.kind} {info.sha256[:12]} ({info.vocab_size} ids)"
+
+
+def check_tokenizers(
+  found: Mapping[str, stores.Store], path: str, allow_differences: bool
+) -> None:
+  """Makes sure that tokens of all sources mean the same.
+
+  Args:
+    found: Stores of the sources of one run, by name.
+    path: Dotted path of the section that holds sources and mix.
+    allow_differences: Whether they need not.
+
+  Raises:
+    ConfigError: If two tokenizers are known and differ.
+  """
+  if allow_differences or len(found) < 2:
+    return
+  for (one, store), (other, second) in itertools.combinations(found.items(), 2):
+    if _differ(store, second):
+      raise schema.ConfigError(
+        [
+          f"`{path}.sources` must be of one tokenizer, got"
+          f" {_shown(store)} of {one!r} and {_shown(second)} of {other!r}."
+          " Prepare them with one tokenizer, or set"
+          f" `{path}.mix.allow_tokenizer_differences` to True."
+        ]
+      )
+  unknown = [name for name, store in found.items() if not _tokenizer(store)]
+  if unknown:
+    logging.warning(
+      "%s.sources: which tokenizer made the tokens of %s is not known: that it"
+      " is the one of the others is not checked. Name it in"
+      " array_record.tokenizer.",
+      path,
+      ", ".join(unknown),
+    )
+
+
+def _tokenizer(store: stores.Store) -> str | None:
+  """Returns the hash of a store's tokenizer, or what is told of it."""
+  if isinstance(store, array_record.ArrayRecordStore):
+    return store.options.tokenizer
+  return store.tokenizer_info.sha256
+
+
+def _differ(store: stores.Store, second: stores.Store) -> bool:
+  """Says whether two tokenizers are known to differ."""
+  one, other = _tokenizer(store), _tokenizer(second)
+  if one == other and one is not None:
+    return False
+  # A name says nothing about a hash.
+  if (
+    one
+    and other
+    and isinstance(store, array_record.ArrayRecordStore)
+    == isinstance(second, array_record.ArrayRecordStore)
+  ):
+    return True
+  return any(
+    a is not None and b is not None and a != b
+    for a, b in zip(_special(store), _special(second), strict=True)
+  )
+
+
+def _special(store: stores.Store) -> tuple[int | None, ...]:
+  info = store.tokenizer_info
+  return info.pad_id, info.bos_id, info.eos_id
+
+
+def _shown(store: stores.Store) -> str:
+  pad, bos, eos = _special(store)
+  return f"{tokenizer_text(store)}, pad {pad}, BOS {bos}, EOS {eos},"

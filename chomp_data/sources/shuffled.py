@@ -11,6 +11,7 @@ from chomp_data.index import finding
 from chomp_data.index import orders
 from chomp_data.index import unequal_blocks
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import opening
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffle_options
 from chomp_data.sources.shuffle_options import ShuffleOptions
@@ -208,7 +209,10 @@ class ShuffledSource(row_source.RowSource):
       ]
     if self.options.kind == "era":
       how.append(f"era_length={self.options.era_length}")
-    return f"{self.rows.describe()}\n  {' '.join(how)}"
+    return (
+      f"{self.rows.describe()}\n  {' '.join(how)}"
+      f"\n  tokenizer {opening.tokenizer_text(self.store)}"
+    )
 
   def _as_unequal(
     self, order: orders.BlockOrder

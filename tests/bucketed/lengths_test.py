@@ -438,16 +438,24 @@ def test_bad_input_is_one_clear_error(text, fields, words):
     assert word in str(error.value)
 
 
-def test_a_source_that_hardly_comes_is_an_error(text):
-  with pytest.raises(schema.ConfigError, match="serve every source"):
-    pipeline.build(
-      conftest.changed(
-        text,
-        epochs=1,
-        mix__weights={"notes": 1e-9, "code": 1},
-        mix__exhaustion="first_exhausted",
-      )
+@pytest.mark.parametrize("weight", [1e-9, 0.5])
+def test_a_source_that_hardly_comes_is_said(text, caplog, weight):
+  pipe = pipeline.build(
+    conftest.changed(
+      text,
+      epochs=1,
+      mix__weights={"notes": weight, "code": 1},
+      mix__exhaustion="first_exhausted",
     )
+  )
+  given = pipe.accounts.at(pipe.num_steps)["notes"].rows
+  lines = [own for own in caplog.messages if "the weight of 'notes'" in own]
+  if weight == 0.5:
+    assert not lines
+    return
+  assert 0 < given <= 32
+  (line,) = lines
+  assert f" batch in {pipe.num_steps} steps of the stage from step 0 on" in line
 
 
 def test_a_store_that_has_eos_gets_no_second_one(text, tmp_path):

@@ -1,5 +1,6 @@
 """Interleave: the closed form takes the rows of a greedy loop with counters."""
 
+import collections
 import dataclasses
 import fractions
 import pickle
@@ -457,6 +458,41 @@ def unserved(mix, end):
     (own.stage, own.source, own.given, own.following)
     for own in mix.unserved(end)
   ]
+
+
+@laws.examples(200)
+@hypothesis.given(greedy.cases(), st.integers(1, 120))
+def test_weights_of_less_than_a_row_are_those_of_a_loop(case, most):
+  rows = greedy.Greedy(case).run(most)
+  end = len(rows)
+  hypothesis.assume(end)
+  loop = greedy.Greedy(case)
+  expected = []
+  begins = [stage.from_position for stage in case["stages"]]
+  for i, stage in enumerate(case["stages"]):
+    first, last = begins[i], min([end, *begins[i + 1 : i + 2]])
+    weights = stage.weights
+    if last - first < 2 * len(weights):
+      continue
+    before, given = (
+      collections.Counter(name for name, _ in own)
+      for own in (rows[:first], rows[first:last])
+    )
+
+    def left(name, before=before):
+      at = case["sources"][name]["exhausted_at"]
+      return at - before[name] if loop.is_finite else 10**9
+
+    total = sum(loop.used(*own) for own in rows[first:last])
+    whole = sum(own for name, own in weights.items() if left(name))
+    for name, own in weights.items():
+      each = max(loop.used(name, before[name]), 1)
+      meant = own / whole * total / each
+      if given[name] < 2 and left(name) >= 2 and meant < 1:
+        expected.append((i, name, given[name], float(meant)))
+  mix = greedy.closed_form(case)
+  found = [(u.stage, u.source, u.given, u.meant) for u in mix.unserved(end)]
+  assert sorted(found) == sorted(expected)
 
 
 def test_a_weight_is_judged_in_every_stage_that_begins():
