@@ -15,6 +15,7 @@ import orbax.checkpoint as ocp
 import pytest
 
 from chomp_data.testing import stores as testing_stores
+from tests import in_process
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _NUM_STEPS = 240
@@ -52,7 +53,7 @@ def get_config():
 
 
 class _Corpus:
-  """A config file, and runs of it in processes of their own."""
+  """A config file, and runs of it: in this process, or in one to be killed."""
 
   def __init__(self, directory: pathlib.Path):
     self.directory = directory
@@ -68,25 +69,20 @@ class _Corpus:
     text = _CONFIG.replace("STORE", repr(str(store)))
     self._config.write_text(text.replace("STEPS", str(_NUM_STEPS)))
 
+  def _command(self, name: str, *arguments: str) -> list[str]:
+    return [
+      "tools/train.py",
+      f"--config={self._config}",
+      f"--workdir={self.directory / name}",
+      f"--batch_hashes={self.hashes_path(name)}",
+      *arguments,
+    ]
+
   def start(self, name: str, *arguments: str) -> subprocess.Popen:
-    environment = {
-      **os.environ,
-      "JAX_PLATFORMS": "cpu",
-      "PYTHONPATH": str(_ROOT),
-      # The second process of a test need not compile again.
-      "JAX_COMPILATION_CACHE_DIR": str(self.directory / "compiled"),
-      "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-    }
     return subprocess.Popen(
-      [
-        sys.executable,
-        str(_ROOT / "tools" / "train.py"),
-        f"--config={self._config}",
-        f"--workdir={self.directory / name}",
-        f"--batch_hashes={self.hashes_path(name)}",
-        *arguments,
-      ],
-      env=environment,
+      [sys.executable, *self._command(name, *arguments)],
+      cwd=_ROOT,
+      env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(_ROOT)},
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
       text=True,
@@ -94,9 +90,8 @@ class _Corpus:
 
   def run(self, name: str, *arguments: str) -> tuple[int, str, str]:
     """Returns exit status, standard output and standard error."""
-    process = self.start(name, *arguments)
-    out, err = process.communicate(timeout=200)
-    return process.returncode, out, err
+    done = in_process.run_tool(*self._command(name, *arguments))
+    return done.returncode, done.stdout, done.stderr
 
   def hashes_path(self, name: str) -> pathlib.Path:
     return self.directory / f"{name}.jsonl"
@@ -220,13 +215,17 @@ def test_a_checkpoint_of_another_model_or_input_is_refused(corpus, finished):
   assert "Traceback" not in err
 
 
-def test_two_processes_train_on_the_batches_of_one(corpus, finished):
+def test_two_processes_train_on_the_batches_of_one(corpus):
+  short = "--config.train.num_steps=16", "--config.checkpoint.every_steps=8"
+  status, _, err = corpus.run("one", *short)
+  assert status == 0, err
   with socket.socket() as listener:
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
   processes = [
     corpus.start(
       "two",
+      *short,
       f"--coordinator_address=127.0.0.1:{port}",
       "--num_processes=2",
       f"--process_id={index}",
@@ -239,24 +238,18 @@ def test_two_processes_train_on_the_batches_of_one(corpus, finished):
     for process in processes:
       process.kill()
   assert [process.returncode for process in processes] == [0, 0], outputs
-  assert corpus.hashes("two") == corpus.hashes("whole")
-  whole, two = (
+  assert len(corpus.hashes("one")) == 16
+  assert corpus.hashes("two") == corpus.hashes("one")
+  one, two = (
     json.loads((corpus.directory / name / "metrics.json").read_text())
-    for name in ("whole", "two")
+    for name in ("one", "two")
   )
-  assert abs(two["loss"] - whole["loss"]) < 1e-2
+  assert abs(two["loss"] - one["loss"]) < 1e-2
   reports = ["perplexity by question" in out for out, _ in outputs]
   assert reports == [True, False]
 
 
-def test_a_run_without_a_workdir_is_a_usage_error(corpus):
-  done = subprocess.run(
-    [sys.executable, str(_ROOT / "tools" / "train.py")],
-    env={**os.environ, "PYTHONPATH": str(_ROOT), "JAX_PLATFORMS": "cpu"},
-    capture_output=True,
-    text=True,
-    timeout=100,
-    check=False,
-  )
+def test_a_run_without_a_workdir_is_a_usage_error():
+  done = in_process.run_tool("train")
   assert done.returncode == 1
   assert "--config and --workdir must be given" in done.stdout + done.stderr
