@@ -60,6 +60,8 @@ class DataOptions:
       then have the same.
     prefetch: Batches kept ready on devices.
     timeout_s: Longest wait for one batch, in seconds.
+    on_peer_failure: Where another process fails or dies, 'exit', or let the
+      next `next` of the iterator 'raise'.
   """
 
   seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
@@ -79,6 +81,7 @@ class DataOptions:
   dataset_mix: str | None = schema.option(None, schema.optional(schema.text()))
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
+  on_peer_failure: str = schema.option("exit", schema.choice(("exit", "raise")))
 
   @property
   def mix_entries(self) -> list[mix_lines.Entry]:

@@ -30,6 +30,7 @@ from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import run as run_lib
 from chomp_data.loading import state
+from chomp_data.loading import watching
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
 from chomp_data.sources import row_source
@@ -282,6 +283,7 @@ AnyPipeline = Pipeline | bucket_pipeline.BucketPipeline
 TextPipeline = Pipeline | bucket_pipeline.LengthPipeline
 
 
+@watching.starting()
 def build(data: Any) -> Any:
   """Checks a config and composes its pipeline.
 
@@ -317,20 +319,42 @@ def make_iterator(
     operations: More transforms over process-local batches.
 
   Returns:
-    The iterator, at step 0.
+    The iterator, at step 0. Where the sharding spans processes, all of them
+    must make it, and one that fails later ends the others.
 
   Raises:
-    ConfigError: If a field is wrong, or the batch does not divide.
+    ConfigError: If a field is wrong, the batch does not divide, or processes
+      differ.
+    InputError: If it fails on another process.
   """
   import jax
 
+  from chomp_data.loading import agreement
+
+  if sharding is None:
+    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  peers = agreement.peers_of(sharding)
+  if peers is None:
+    return _iterator(data, sharding, operations)
+  iterator = peers.start(
+    lambda: _iterator(data, sharding, operations),
+    lambda own: own.described(),
+  )
+  iterator.join(peers)
+  return iterator
+
+
+def _iterator(
+  data: Any,
+  sharding: "placement.ShardingTree",
+  operations: Sequence[grain.transforms.Map],
+) -> "feed.InputIterator":
+  """Returns this process's iterator, whatever the others do."""
   from chomp_data.bucketed import placing as bucket_placing
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
   pipe = data if isinstance(data, AnyPipeline) else build(data)
-  if sharding is None:
-    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   transforms = [*pipe.operations(), *operations]
   fingerprint = pipe.fingerprint_with(operations)
   if isinstance(pipe, Pipeline):
@@ -355,6 +379,7 @@ def make_iterator(
     prefetch=pipe.options.prefetch,
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
+    on_peer_failure=pipe.options.on_peer_failure,
   )
 
 

@@ -50,6 +50,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.dataset_mix = config_dict.placeholder(str)  # "a:0.9 b:0.1"
   config.data.prefetch = 2  # batches kept ready on devices
   config.data.timeout_s = 600.0  # seconds
+  config.data.on_peer_failure = "exit"  # or 'raise': of another process
   config.data.batch_format = "canonical"
   config.data.train_on_eos = True
   config.data.lookahead = True  # the token after the last column

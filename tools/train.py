@@ -268,11 +268,6 @@ class Run:
     )
     console.print(report.score_table(found))
 
-  def close(self) -> None:
-    """Waits for checkpoints and stops the input."""
-    self.input.close()
-    self.manager.close()
-
   def _check_same_run(self, saved: dict[str, Any]) -> None:
     changed = state_lib.differences(saved, self.options.record())
     model = [line for line in changed if line.startswith("model.")]
@@ -386,7 +381,9 @@ def train(options: options_lib.RunOptions, workdir: str) -> int:
     jax.default_backend(),
   )
   with contextlib.ExitStack() as stack:
-    stack.callback(run.close)
+    stack.callback(run.manager.close)
+    # It tells other processes of an error here.
+    stack.enter_context(run.input)
     stopping = stack.enter_context(_stop_on_signals(run))
     hashes = None
     if _BATCH_HASHES.value:

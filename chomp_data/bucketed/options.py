@@ -40,6 +40,8 @@ class RunFields:
     dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1".
     prefetch: Batches kept ready on devices.
     timeout_s: Longest wait for one batch, in seconds.
+    on_peer_failure: Where another process fails or dies, 'exit', or let the
+      next `next` of the iterator 'raise'.
   """
 
   seed: int = schema.option(0, schema.integer(0, 2**63 - 1))
@@ -49,6 +51,7 @@ class RunFields:
   dataset_mix: str | None = schema.option(None, schema.optional(schema.text()))
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
+  on_peer_failure: str = schema.option("exit", schema.choice(("exit", "raise")))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

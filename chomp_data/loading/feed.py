@@ -19,6 +19,7 @@ from absl import logging
 import grain
 import jax
 
+from chomp_data.loading import agreement
 from chomp_data.loading import batches
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
@@ -116,6 +117,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     prefetch: int = 2,
     timeout_s: float = 600.0,
     accounts: Accounting | None = None,
+    on_peer_failure: str = "exit",
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
@@ -129,8 +131,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       prefetch: Batches kept ready on devices.
       timeout_s: Longest wait for one batch before the input has failed.
       accounts: What the run consumes, kept in every state.
+      on_peer_failure: Whether this process should 'exit' where another one
+        fails that shares its batches, or the next `next` should 'raise'.
     """
     self._accounts = accounts
+    self._on_peer_failure = on_peer_failure
+    self._peers: agreement.Peers | None = None
     self._source = source
     self._placer = placer
     self._fingerprint = fingerprint
@@ -169,7 +175,18 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """What decides the run's rows."""
     return self._fingerprint
 
+  def described(self) -> dict[str, Any]:
+    """Returns what must be equal on all processes, as JSON values."""
+    return {**self._fingerprint, "num_steps": len(self._source)}
+
+  def join(self, peers: agreement.Peers) -> None:
+    """Watches the processes that share its batches, as they do this one."""
+    self._peers = peers
+    peers.open(ends=self._on_peer_failure == "exit")
+
   def __next__(self) -> dict[str, jax.Array]:
+    if self._peers is not None:
+      self._peers.check()
     if self._failure is not None:
       raise InputError(
         f"the input failed at step {self._step} and stays failed; restore"
@@ -184,6 +201,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       raise
     except BaseException as error:
       self._failure = error
+      if self._peers is not None:
+        self._peers.report(error, self._step)
       self._stop()
       raise
     finally:
@@ -194,6 +213,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def start_prefetch(self) -> None:
     """Begins to read ahead, if it has not begun."""
     if self._reader is None and self._failure is None:
+      if self._peers is not None:
+        self.join(self._peers)
       board = None
       if self._worker_count:
         told = len(reads_lib.counts(self._source.reads.by_source()))
@@ -269,16 +290,26 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         )
     self._stop()
     self._failure = None
+    if self._peers is not None:
+      self._peers.recover()
     self._step = step
 
   def close(self) -> None:
     """Stops the thread and the workers; the step stays where it is."""
+    if self._peers is not None:
+      self._peers.close()
     self._stop()
 
   def __enter__(self) -> Self:
     return self
 
-  def __exit__(self, *_: object) -> None:
+  def __exit__(
+    self, kind: object, error: BaseException | None, trace: object
+  ) -> None:
+    del kind, trace
+    if self._peers is not None and isinstance(error, Exception):
+      # All processes may be leaving alike, to handle it further up.
+      self._peers.report(error, self._step, late=True)
     self.close()
 
   def _stop(self) -> None:

@@ -182,6 +182,18 @@ def differences(
   Returns:
     One line a field, by dotted path; empty where they agree.
   """
+  return [
+    f"{path}: state has {was}, config has {now}"
+    for path, was, now in changes(saved, current, step)
+  ]
+
+
+def changes(
+  saved: Mapping[str, Any],
+  current: Mapping[str, Any],
+  step: int | None = None,
+) -> list[tuple[str, str, str]]:
+  """Returns path, old and new value of what `differences` lists."""
   old, new = (json.loads(json.dumps(record)) for record in (saved, current))
   old, new = _canonical(old), _canonical(new)
   old, new = _as_mix(old, new), _as_mix(new, old)
@@ -255,8 +267,8 @@ def _weighed(record: dict[str, Any]) -> dict[str, Any]:
   return out
 
 
-def _compared(old: Any, new: Any, path: str) -> Iterator[str]:
-  """Yields one line for each difference; a section on one side is one."""
+def _compared(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:
+  """Yields each difference; a section on one side is one."""
   if isinstance(old, dict) and isinstance(new, dict):
     for name in sorted(old.keys() | new.keys()):
       below = f"{path}.{name}" if path else name
@@ -266,7 +278,7 @@ def _compared(old: Any, new: Any, path: str) -> Iterator[str]:
       )
   elif old != new or type(old) is not type(new):
     was, now = ("one" if isinstance(v, dict) else repr(v) for v in (old, new))
-    yield f"{path}: state has {was}, config has {now}"
+    yield path, was, now
 
 
 def _default(path: str) -> Any:

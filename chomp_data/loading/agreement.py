@@ -1,0 +1,276 @@
+"""Processes that share batches compare what they read before the first one.
+
+Each tells fingerprint and number of steps under the number that the iterator
+has among those of its processes, so all must make the same iterators in the
+same order. What differs is one error on all of them.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import hashlib
+import itertools
+import json
+import time
+from typing import Any
+from typing import TypeVar
+
+from absl import logging
+import jax
+
+from chomp_data import schema
+from chomp_data.loading import reader
+from chomp_data.loading import state
+from chomp_data.loading import watching
+
+# A process that has not begun is waited for so long after the own arrival.
+ARRIVE_S = 60.0
+# One that lives and prepares, so long.
+PREPARE_S = 600.0
+
+_DIRECTORY = "chomp_data/start"
+# Most kinds of input that an error compares.
+_MAX_KINDS = 8
+
+_T = TypeVar("_T")
+# Iterators made so far, by their processes.
+_numbers: dict[tuple[int, ...], "itertools.count[int]"] = {}
+
+
+def peers_of(sharding: Any) -> "Peers | None":
+  """Returns the processes of a sharding, or None where no other is concerned.
+
+  Args:
+    sharding: A `jax.sharding.Sharding`, or a mapping to some.
+  """
+  own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  processes = {d.process_index for each in own for d in each.device_set}
+  if len(processes) < 2 or jax.process_index() not in processes:
+    return None
+  watch = watching.this_process()
+  if watch is None:
+    logging.warning(
+      "processes are not compared or watched: JAX's coordination service is"
+      " not there. Call jax.distributed.initialize() first."
+    )
+    return None
+  return Peers(watch, sorted(processes))
+
+
+class Peers:
+  """The processes that one iterator shares batches with."""
+
+  def __init__(self, watch: watching.Watch, processes: Sequence[int]):
+    """Takes the next number of these processes.
+
+    Args:
+      watch: Of this process.
+      processes: Ascending, this one included.
+    """
+    self._watch = watch
+    self._client: Any = watching.client()
+    self._member = watching.Member(processes)
+    self._processes = processes
+    key = tuple(processes)
+    self._number = next(_numbers.setdefault(key, itertools.count()))
+    name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
+    self._directory = f"{_DIRECTORY}/{name}"
+    self._reported = False
+
+  def start(
+    self, make: Callable[[], _T], described: Callable[[_T], Mapping[str, Any]]
+  ) -> _T:
+    """Makes something that all processes must make alike.
+
+    Args:
+      make: Makes it.
+      described: Returns what must be equal, as JSON values.
+
+    Returns:
+      What was made.
+
+    Raises:
+      ConfigError: If processes differ; the error names every difference.
+      InputError: If another process fails, or does not come.
+    """
+    # What all processes have left behind alike.
+    self._watch.recover(late=True)
+    self._tell({"state": "preparing"})
+    try:
+      made = make()
+      record = described(made)
+    except BaseException as error:
+      self._tell({"state": "failed", "error": watching.told(error)})
+      raise
+    self._compare(record)
+    return made
+
+  def open(self, ends: bool) -> None:
+    """Watches the processes from now on.
+
+    Args:
+      ends: Whether this one ends when another fails; else `check` raises.
+    """
+    self._member.ends = ends
+    self._watch.open(self._member)
+
+  def close(self) -> None:
+    """Watches them no more."""
+    self._watch.close(self._member)
+
+  def check(self) -> None:
+    """Raises InputError if another process has failed."""
+    if self._member.cause is not None:
+      raise reader.InputError(self._member.cause)
+
+  def report(self, error: BaseException, step: int, late: bool = False) -> None:
+    """Tells the others of an error; see `watching.Watch.report`."""
+    self._reported = True
+    self._watch.report(
+      f"process {self._watch.process} failed at step {step}:"
+      f" {watching.told(error)}.",
+      late=late,
+      ends=self._member.ends,
+    )
+
+  def recover(self) -> None:
+    """Goes on after an error, here or elsewhere."""
+    self._member.cause = None
+    if self._reported:
+      self._reported = False
+      self._watch.recover()
+
+  def _key(self, kind: str, process: int | str, number: int) -> str:
+    return f"{self._directory}/{number}/{kind}/{process}"
+
+  def _tell(self, entry: Mapping[str, Any]) -> None:
+    key = self._key("entry", self._watch.process, self._number)
+    self._client.key_value_set(key, json.dumps(entry), True)
+
+  def _compare(self, record: Mapping[str, Any]) -> None:
+    own, number = self._watch.process, self._number
+    self._client.key_value_set(
+      self._key("record", own, number), json.dumps(record)
+    )
+    self._tell(
+      {
+        "state": "ready",
+        "digest": state.digest(record),
+        "failures": self._watch.failures,
+      }
+    )
+    kinds: dict[str, list[int]] = {}
+    for process, entry in sorted(self._arrived().items()):
+      kinds.setdefault(entry["digest"], []).append(process)
+      self._member.known[process] = entry["failures"]
+    # All have come here, so all have read what was told before.
+    if number:
+      for kind in ("entry", "record"):
+        self._client.key_value_delete(self._key(kind, own, number - 1))
+    if len(kinds) == 1:
+      return
+    # The records are large: one of each kind is read.
+    found = [
+      (processes, self._read(processes[0]))
+      for processes in sorted(kinds.values())[:_MAX_KINDS]
+    ]
+    problems = disagreements(found)
+    if problems:
+      listed = "".join(f"\n  - {line}" for line in problems)
+      raise schema.ConfigError(
+        [
+          "`config.data` must give every process the same input, got"
+          f" {len(problems)} difference{'s' * (len(problems) > 1)}:{listed}\n"
+          "Start all processes with one config, over the same stores."
+        ]
+      )
+
+  def _read(self, process: int) -> Mapping[str, Any]:
+    key = self._key("record", process, self._number)
+    return json.loads(
+      self._client.blocking_key_value_get(key, int(ARRIVE_S * 1_000))
+    )
+
+  def _arrived(self) -> dict[int, dict[str, Any]]:
+    """Returns what all processes have told once all are ready.
+
+    Raises:
+      InputError: If one fails, dies or does not come.
+    """
+    began, pause = time.monotonic(), 0.02
+    while True:
+      told = self._client.key_value_dir_get(
+        self._key("entry", "", self._number)
+      )
+      found = {
+        int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in told
+      }
+      waited = time.monotonic() - began
+      problems, ready, alone = [], True, False
+      for process in self._processes:
+        entry = found.get(process, {"state": "absent"})
+        if entry["state"] == "ready":
+          continue
+        ready = False
+        problem = self._problem(process, entry, waited)
+        if problem is not None:
+          problems.append(problem)
+          alone |= entry["state"] != "failed"
+      if problems:
+        text = f"the input cannot start: {' '.join(problems)}"
+        if alone:
+          # Who comes later must not wait for this one.
+          self._watch.report(text)
+        raise reader.InputError(text)
+      if ready:
+        return found
+      time.sleep(pause)
+      pause = min(2 * pause, 1.0)
+
+  def _problem(
+    self, process: int, entry: Mapping[str, Any], waited: float
+  ) -> str | None:
+    """Returns why a process that is not ready is not waited for, or None."""
+    if entry["state"] == "failed":
+      return f"process {process} failed: {entry['error']}."
+    cause = self._watch.cause_of(process)
+    if cause is not None:
+      return cause
+    begun = entry["state"] == "preparing" or self._watch.is_starting(process)
+    limit = PREPARE_S if begun else ARRIVE_S
+    if waited < limit:
+      return None
+    return (
+      f"process {process} has made no iterator for {limit:g} s. Let all"
+      " processes of a sharding make the same iterators in the same order."
+    )
+
+
+def disagreements(
+  records: Sequence[tuple[Sequence[int], Mapping[str, Any]]],
+) -> list[str]:
+  """Lists where processes differ.
+
+      seed: process 2 has 4, processes 0, 1, 3 have 3
+
+  Args:
+    records: What each kind of processes reads, with their numbers. The kind
+      of most processes, then the one of the first, is compared with others.
+
+  Returns:
+    One line a field and kind, by dotted path; empty where they agree.
+  """
+  most, usual = min(records, key=lambda own: (-len(own[0]), own[0]))
+  return [
+    f"{path}: {_have(processes)} {now}, {_have(most)} {was}"
+    for processes, record in records
+    for path, was, now in state.changes(usual, record)
+  ]
+
+
+def _have(processes: Sequence[int]) -> str:
+  if len(processes) == 1:
+    return f"process {processes[0]} has"
+  shown = ", ".join(map(str, processes[:_MAX_KINDS]))
+  more = f" and {len(processes) - _MAX_KINDS} more"
+  return f"processes {shown}{more * (len(processes) > _MAX_KINDS)} have"

@@ -1,0 +1,363 @@
+"""One process of several: it says that it lives, and ends when another fails.
+
+Python cannot leave a blocked collective, so a thread beside the iterators
+watches the other processes and ends this one. Processes hear of each other
+through the key-value store of JAX's coordination service, which needs no
+device. Process 0 keeps that service: where it dies, JAX itself aborts the
+others at once, with that cause in their logs.
+"""
+
+import atexit
+from collections.abc import Callable
+from collections.abc import Collection
+from collections.abc import Iterator
+import contextlib
+import json
+import math
+import os
+import sys
+import threading
+import time
+from typing import Any
+import weakref
+
+from absl import logging
+
+# A process that was silent for 30 s is dead; JAX waits for 100 s.
+BEAT_S = 3.0
+DEAD_BEATS = 10
+
+_DIRECTORY = "chomp_data/alive/"
+_NEEDED = (
+  "blocking_key_value_get",
+  "key_value_delete",
+  "key_value_dir_get",
+  "key_value_set",
+)
+# Longest that a log which nobody reads may keep a process from ending.
+_LOG_S = 5.0
+
+
+def client() -> Any:
+  """Returns the client of JAX's coordination service, or None without one.
+
+  All that this package uses of JAX's private modules is here: `distributed`
+  is None too where a version of JAX has it no more.
+  """
+  state = _distributed()
+  found = getattr(state, "client", None)
+  if getattr(state, "num_processes", 1) < 2:
+    return None
+  return found if all(hasattr(found, name) for name in _NEEDED) else None
+
+
+def _distributed() -> Any:
+  # A process that has not imported it is alone: nothing is imported for this.
+  module = sys.modules.get("jax._src.distributed")
+  return getattr(module, "global_state", None)
+
+
+class Member:
+  """An open iterator of a watched process.
+
+  Attributes:
+    processes: Those that it shares batches with, this one included.
+    ends: Whether this process ends when another fails.
+    cause: What failed on another process, or None.
+    known: By process, the number of its last failure that needs no answer.
+  """
+
+  def __init__(self, processes: Collection[int]):
+    """Watches nothing yet.
+
+    Args:
+      processes: Those that it shares batches with.
+    """
+    self.processes = processes
+    self.ends = True
+    self.cause: str | None = None
+    self.known: dict[int, float] = {}
+
+
+class _Heard:
+  """What was last heard of a process, and how many beats ago."""
+
+  def __init__(self):
+    self.record: dict[str, Any] = {}
+    self.silent = 0
+    # Beats since it failed.
+    self.failed = 0
+
+  def add(self, record: dict[str, Any]) -> None:
+    same = record == self.record
+    self.silent = self.silent + 1 if same else 0
+    self.failed = self.failed + 1 if record.get("cause") else 0
+    self.record = record
+
+  @property
+  def is_dead(self) -> bool:
+    ended = self.record.get("state") in ("closed", "ended")
+    return self.silent >= DEAD_BEATS and not ended
+
+
+class Watch:
+  """This process's word to the others, and what it hears of them."""
+
+  def __init__(self, own: Any, process: int):
+    """Begins to tell and to listen.
+
+    Args:
+      own: The client.
+      process: This process.
+    """
+    self._client = own
+    self.process = process
+    self._members: weakref.WeakSet[Member] = weakref.WeakSet()
+    self._opened = False
+    self._heard: dict[int, _Heard] = {}
+    self._beats = 0
+    self.failures = 0
+    # {"cause", "late", "number"} of this process.
+    self._failure: dict[str, Any] = {}
+    self._ends = True
+    # Beats since another is gone too, after what failed here.
+    self._alone = 0
+    self._start_error: str | None = None
+    self._ended = threading.Event()
+    self._done = threading.Event()
+    self._wake = threading.Event()
+    self._thread = threading.Thread(
+      target=self._run, daemon=True, name="chomp_data-watch"
+    )
+    self._thread.start()
+    # After JAX has registered its own, so that it runs before them.
+    atexit.register(self._at_exit)
+
+  def open(self, member: Member) -> None:
+    """Begins to watch the processes of an iterator."""
+    self._opened = True
+    self._members.add(member)
+    self._wake.set()
+
+  def close(self, member: Member) -> None:
+    """Watches them no more for this iterator."""
+    self._members.discard(member)
+
+  def started(self, error: BaseException | None) -> None:
+    """Remembers why there may be no iterator, to tell it at the end."""
+    self._start_error = None if error is None else told(error)
+
+  def report(self, cause: str, *, late: bool = False, ends: bool = True):
+    """Tells the others that this process has failed.
+
+    Args:
+      cause: One sentence, for their logs.
+      late: Whether they may be failing alike: then they have as long as a
+        dead process to end by themselves.
+      ends: Whether this process may be ended once the others are gone.
+    """
+    if self._failure:
+      return
+    self.failures += 1
+    self._ends = ends
+    self._failure = {"cause": cause, "late": late, "number": self.failures}
+    logging.error("%s Telling the other processes.", cause)
+    self._wake.set()
+
+  def recover(self, late: bool = False) -> None:
+    """Takes back what `report` has told; with `late`, only if it was that."""
+    if not late or self._failure.get("late"):
+      self._failure = {}
+      self._alone = 0
+
+  def cause_of(self, process: int) -> str | None:
+    """Returns why a process that has told something cannot go on, or None."""
+    heard = self._heard.get(process)
+    if heard is None:
+      return None
+    ended = heard.record.get("state") == "ended"
+    if "cause" in heard.record and (ended or not heard.record["late"]):
+      return heard.record["cause"]
+    if ended:
+      return f"process {process} has ended. See its log."
+    return _death(process) if heard.is_dead else None
+
+  def is_starting(self, process: int) -> bool:
+    """Returns whether a process lives and has not had an iterator yet."""
+    heard = self._heard.get(process)
+    return heard is not None and heard.record.get("state") == "starting"
+
+  def _record(self) -> dict[str, Any]:
+    self._beats += 1
+    state = "running" if self._members else "closed"
+    if not self._opened:
+      state = "starting"
+    if self._ended.is_set():
+      state = "ended"
+    return {"state": state, "beat": self._beats, **self._failure}
+
+  def _exchange(self) -> dict[int, dict[str, Any]]:
+    """Tells the others how this process is, and returns what they tell."""
+    key = f"{_DIRECTORY}{self.process}"
+    if self._beats:
+      # Of these calls only this one ends where the service does not answer.
+      self._client.blocking_key_value_get(key, int(BEAT_S * 1_000))
+    self._client.key_value_set(key, json.dumps(self._record()), True)
+    return {
+      int(key.rsplit("/", 1)[1]): json.loads(value)
+      for key, value in self._client.key_value_dir_get(_DIRECTORY)
+    }
+
+  def _run(self) -> None:
+    try:
+      self._watch()
+    finally:
+      self._done.set()
+    if self._ended.is_set() and self._failure and self._ends:
+      # JAX's own end waits long for processes that are gone.
+      time.sleep((3 + DEAD_BEATS * self._failure["late"]) * BEAT_S)
+      os._exit(1)
+
+  def _watch(self) -> None:
+    missed = 0
+    while client() is self._client:
+      began = time.monotonic()
+      self._wake.clear()
+      try:
+        found = self._exchange()
+      except Exception as error:
+        # Once is an accident, or JAX is being shut down.
+        missed += 1
+        if missed >= DEAD_BEATS:
+          cause = (
+            "process 0, which keeps JAX's coordination service, has not"
+            f" answered for {DEAD_BEATS * BEAT_S:g} s ({error})."
+          )
+          self._act(list(self._members), 0, math.inf, cause)
+      else:
+        missed = 0
+        self._hear(found)
+      if self._ended.is_set():
+        return
+      self._wake.wait(max(0.0, BEAT_S - (time.monotonic() - began)))
+
+  def _hear(self, found: dict[int, dict[str, Any]]) -> None:
+    members = list(self._members)
+    peers = {process for own in members for process in own.processes}
+    causes: dict[int, tuple[float, str]] = {}
+    for process in sorted((peers | found.keys()) - {self.process}):
+      heard = self._heard.setdefault(process, _Heard())
+      heard.add(found.get(process, {}))
+      if "cause" in heard.record:
+        if not heard.record["late"] or heard.failed > DEAD_BEATS:
+          causes[process] = heard.record["number"], heard.record["cause"]
+      elif heard.is_dead:
+        causes[process] = math.inf, _death(process)
+    if not self._failure:
+      for process, (number, cause) in causes.items():
+        self._act(members, process, number, cause)
+    elif self._ends and not self._failure["late"]:
+      # The error is on its way up here; it may meet a collective there.
+      self._alone += bool(causes)
+      if self._alone > DEAD_BEATS:
+        self._end(self._failure["cause"])
+
+  def _act(
+    self, members: list[Member], process: int, number: float, cause: str
+  ) -> None:
+    """Ends this process, or lets iterators raise, once for each failure."""
+    for member in members:
+      if process in member.processes and number > member.known.get(process, 0):
+        member.known[process] = number
+        member.cause = cause
+        if member.ends:
+          self._end(cause)
+
+  def _end(self, cause: str) -> None:
+    """Ends this process; threads in collectives cannot be waited for."""
+    if self._ended.is_set():
+      return
+    self._failure = {
+      "cause": cause,
+      "late": False,
+      "number": self.failures + 1,
+    }
+    _within(_LOG_S, lambda: _log_end(self.process, cause))
+    with contextlib.suppress(Exception):
+      _within(BEAT_S, self._exchange)
+    if getattr(_distributed(), "service", None) is not None:
+      # JAX aborts the others when this one goes: they log the cause first.
+      time.sleep(3 * BEAT_S)
+    os._exit(1)
+
+  def _at_exit(self) -> None:
+    """Tells the others that this process ends, and why."""
+    error = getattr(sys, "last_value", None)
+    if self._start_error is not None:
+      self.report(f"process {self.process} ended: {self._start_error}.")
+    elif isinstance(error, Exception):
+      # The others may be ending alike.
+      self.report(f"process {self.process} ended: {told(error)}.", late=True)
+    self._ended.set()
+    self._wake.set()
+    # A thread inside JAX would abort the process when the interpreter goes.
+    self._done.wait(2 * BEAT_S)
+
+
+_lock = threading.Lock()
+_watch: Watch | None = None
+
+
+def this_process() -> Watch | None:
+  """Returns the watch of this process, None where it is alone."""
+  global _watch
+  own = client()
+  if own is None:
+    return None
+  with _lock:
+    if _watch is None or _watch._client is not own:
+      _watch = Watch(own, _distributed().process_id)
+    return _watch
+
+
+@contextlib.contextmanager
+def starting() -> Iterator[None]:
+  """Surrounds what may take long, or fail, before there is an iterator.
+
+  Other processes wait while it lasts, and hear why where the process ends.
+  """
+  watch = this_process()
+  try:
+    yield
+  except Exception as error:
+    if watch is not None:
+      watch.started(error)
+    raise
+  if watch is not None:
+    watch.started(None)
+
+
+def told(error: BaseException) -> str:
+  """Returns an error as other processes log it, without a last dot."""
+  return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def _death(process: int) -> str:
+  return (
+    f"process {process} died, or lost its network: nothing was heard of it for"
+    f" {DEAD_BEATS * BEAT_S:g} s. See its log."
+  )
+
+
+def _within(seconds: float, function: Callable[[], Any]) -> None:
+  """Runs a function that may block, for so long."""
+  thread = threading.Thread(target=function, daemon=True)
+  thread.start()
+  thread.join(seconds)
+
+
+def _log_end(process: int, cause: str) -> None:
+  logging.error("ending process %d: %s", process, cause)
+  logging.flush()
+  sys.stdout.flush()
+  sys.stderr.flush()

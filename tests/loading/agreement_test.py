@@ -1,0 +1,197 @@
+"""Processes that differ do not start; one that fails ends the others."""
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.loading import agreement
+from chomp_data.loading import watching
+from chomp_data.testing import stores as testing_stores
+
+WORKER = pathlib.Path(__file__).with_name("agreement_worker.py")
+
+
+BEAT_S = 0.5
+
+
+@pytest.fixture
+def data(data):
+  """Batches that divide over two, three and four processes."""
+  return {**data, "global_batch_size": 12}
+
+
+def run(args):
+  """Runs processes to their ends; returns exit codes and logs."""
+  with socket.socket() as s:
+    s.bind(("127.0.0.1", 0))
+    port = s.getsockname()[1]
+  shared = {"num_processes": len(args), "port": port, "beat_s": BEAT_S}
+  processes = [
+    subprocess.Popen(
+      [
+        sys.executable,
+        str(WORKER),
+        json.dumps({**shared, "process_id": i, **own}),
+      ],
+      env={**os.environ, "JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""},
+      stdout=subprocess.PIPE,
+      stderr=subprocess.STDOUT,
+      text=True,
+    )
+    for i, own in enumerate(args)
+  ]
+  try:
+    # Nothing here waits for what JAX or a user would wait for: 100 s or more.
+    logs = [p.communicate(timeout=80)[0] for p in processes]
+  finally:
+    for process in processes:
+      process.kill()
+  return [p.returncode for p in processes], logs
+
+
+def with_store(data, path, **more):
+  source = {**data["sources"]["text"], "store": str(path)}
+  return {**data, "sources": {"text": source}, **more}
+
+
+def test_processes_start_with_the_same_input_and_end_with_the_same_error(
+  data, store_path, tmp_path
+):
+  rng = np.random.default_rng(1)
+  for name, count in (("other", 12), ("short", 6)):
+    documents = [rng.integers(3, 250, size=200) for _ in range(count)]
+    testing_stores.make_store(
+      tmp_path / name, documents, vocab_size=256, pad_id=0
+    )
+  damaged = tmp_path / "damaged"
+  shutil.copytree(store_path, damaged)
+  for path in damaged.glob("tokens/**/*"):
+    if path.is_file() and path.name != "zarr.json":
+      content = bytearray(path.read_bytes())
+      content[len(content) // 2] ^= 1
+      path.write_bytes(content)
+  tries = [
+    [data, {**data, "seed": 4}, data, data],
+    [
+      data,
+      data,
+      with_store(data, tmp_path / "other"),
+      with_store(data, tmp_path / "short", epochs=1),
+    ],
+    [data, data, with_store(data, tmp_path / "missing"), data],
+  ]
+  codes, logs = run(
+    [
+      {
+        "tries": [own[i] for own in tries],
+        "data": with_store(data, damaged) if i == 1 else data,
+        "then": "read" if i == 1 else "block",
+      }
+      for i in range(4)
+    ]
+  )
+  assert all(codes), logs
+  for i, log in enumerate(logs):
+    assert "`config.data` must give every process the same input" in log
+    assert "- seed: process 1 has 4, processes 0, 2, 3 have 3\n" in log
+    for process in (2, 3):
+      assert f"- sources.text.store: process {process} has '" in log
+    assert "- num_steps: process 3 has 5, processes 0, 1 have 17\n" in log
+    assert "config.data.sources.text.store: " in log
+    assert "/missing must be a directory" in log
+    if i != 2:
+      assert "cannot start: process 2 failed: StoreError: config.data" in log
+    assert "must have crc32c" in log
+    if i != 1:
+      assert f"ending process {i}: process 1 failed at step " in log
+
+
+def test_a_killed_process_ends_the_others(data):
+  data = {**data, "epochs": None}
+  codes, logs = run(
+    [
+      {"data": data},
+      {"data": {**data, "on_peer_failure": "raise"}, "then": "read"},
+      {"data": data, "then": "kill"},
+    ]
+  )
+  assert all(codes), logs
+  assert "ending process 0: process 2 died, or lost its network" in logs[0]
+  assert "InputError: process 2 died, or lost its network" in logs[1]
+  assert "ending process" not in logs[1]
+
+
+def test_the_first_process_ends_the_others_too_but_one_may_end_before(data):
+  """JAX aborts the others of the process that keeps its service."""
+  codes, logs = run(
+    [{"data": data, "then": then} for then in ("linger", "block", "end")]
+  )
+  assert all(codes), logs
+  assert "lingered" in logs[0]
+  assert "ending process" not in "".join(logs)
+  assert "leader task was preempted/died" in logs[1]
+
+
+def test_a_pipeline_that_cannot_be_built_ends_the_others(data, tmp_path):
+  missing = with_store(data, tmp_path / "missing")
+  codes, logs = run(
+    [{"data": data, "built": True}, {"data": missing, "built": True}]
+  )
+  assert all(codes), logs
+  for log in logs:
+    assert "/missing must be a directory" in log
+  assert "the input cannot start: process 1 ended: StoreError" in logs[0]
+
+
+@pytest.mark.parametrize(
+  ("records", "wanted"),
+  [
+    ([([0, 1, 2], {"seed": 3})], []),
+    (
+      [([0], {"seed": 3}), ([1], {"seed": 4})],
+      ["seed: process 1 has 4, process 0 has 3"],
+    ),
+    (
+      # The kind of most processes is what the others are held against.
+      [([0], {"a": {"b": 1}}), ([1, 2, 3], {"a": {"b": 2}, "c": 0})],
+      [
+        "a.b: process 0 has 1, processes 1, 2, 3 have 2",
+        "c: process 0 has '(absent)', processes 1, 2, 3 have 0",
+      ],
+    ),
+    (
+      [([0], {"n": 1}), ([1], {"n": 2}), (list(range(2, 12)), {"n": 3})],
+      [
+        f"n: process {i} has {i + 1}, processes 2, 3, 4, 5, 6, 7, 8, 9 and 2"
+        " more have 3"
+        for i in (0, 1)
+      ],
+    ),
+  ],
+)
+def test_differences_name_processes_field_and_values(records, wanted):
+  assert agreement.disagreements(records) == wanted
+
+
+def test_weights_in_proportion_are_the_same_input():
+  one, two = (
+    {"mix": {"stages": {"0": {"a": a, "b": b}}}}
+    for a, b in (("1", "2"), ("2", "4"))
+  )
+  assert agreement.disagreements([([0], one), ([1], two)]) == []
+
+
+def test_one_process_has_no_watch(data):
+  it = pipeline.make_iterator(data)
+  assert it._peers is None
+  assert watching.this_process() is None
+  assert "chomp_data-watch" not in [t.name for t in threading.enumerate()]

@@ -1,0 +1,68 @@
+"""One JAX process that makes iterators in step with others, and may fail.
+
+Run by `agreement_test.py`, never imported by it. Arguments are one JSON object:
+process_id, num_processes, port, data, and optionally tries (`config.data` of
+iterators that cannot start), built (the pipeline is built first) and then, what
+the process does after two steps: 'read' on, 'kill' itself at once, 'linger'
+and then kill itself, or 'end'; else it blocks as in a collective.
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+
+import jax
+import numpy as np
+
+from chomp_data import pipeline
+from chomp_data.loading import watching
+
+
+def main() -> None:
+  """Runs one process."""
+  args = json.loads(sys.argv[1])
+  watching.BEAT_S = args["beat_s"]
+  jax.distributed.initialize(
+    f"127.0.0.1:{args['port']}", args["num_processes"], args["process_id"]
+  )
+  mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
+  sharding = jax.sharding.NamedSharding(
+    mesh, jax.sharding.PartitionSpec("data")
+  )
+  for data in args.get("tries", ()):
+    try:
+      pipeline.make_iterator(data, sharding)
+    except Exception as error:
+      print(f"{type(error).__name__}: {error}", flush=True)
+  data, then = args["data"], args.get("then")
+  if args["process_id"] == 0 and not args.get("built"):
+    # One process alone may have others.
+    with pipeline.make_iterator({**data, "seed": 7}) as it:
+      next(it)
+  if args.get("built"):
+    data = pipeline.build(data)
+  with (
+    pipeline.make_iterator(data, sharding) as other,
+    pipeline.make_iterator(data, sharding) as it,
+  ):
+    next(other)
+    for _ in range(2):
+      next(it)
+    print("two steps", flush=True)
+    if then == "end":
+      return
+    if then == "linger":
+      time.sleep(2 * watching.DEAD_BEATS * watching.BEAT_S)
+      print("lingered", flush=True)
+    if then in ("kill", "linger"):
+      os.kill(os.getpid(), signal.SIGKILL)
+    while then == "read":
+      next(it)
+      time.sleep(0.05)
+    time.sleep(200)
+
+
+if __name__ == "__main__":
+  main()
