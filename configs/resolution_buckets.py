@@ -44,7 +44,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data.dataset_mix = config_dict.placeholder(str)  # "a:0.9 b:0.1"
   config.data.prefetch = 2  # batches kept ready on devices
   config.data.timeout_s = 600.0  # seconds
-  config.data.on_peer_failure = "exit"  # or 'raise': of another process
+  config.data.on_peer_failure = "exit"  # or 'raise'
 
   config.data.buckets = ml_collections.ConfigDict()
   config.data.buckets.kind = "resolution"
