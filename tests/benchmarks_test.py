@@ -9,6 +9,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
+pytestmark = pytest.mark.slow
 
 # The store of lengths against a real one, in a process of its own: absl's
 # flags are global, and benchmarks define the same names.

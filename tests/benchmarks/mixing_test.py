@@ -4,6 +4,7 @@ import pytest
 
 from tests import benchmarks_test
 
+pytestmark = pytest.mark.slow
 number = benchmarks_test.number
 
 

@@ -9,6 +9,7 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
 TOOL = ROOT / "benchmarks" / "shuffle_quality.py"
+pytestmark = pytest.mark.slow
 
 # Metrics against their definitions, in a process of its own: absl's flags are
 # global, and other tools define the same names.

@@ -1,10 +1,5 @@
 """Buckets over real JAX processes: in step, the same batches for all."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 
 from chomp_data import pipeline
@@ -26,7 +21,6 @@ def test_global_batches_are_the_same_and_in_step_for_any_processes(
     data,
     layout,
     num_processes,
-    tmp_path,
     stop_at=STEPS,
     directory=str(tmp_path / "checkpoints"),
   )
@@ -42,13 +36,12 @@ def test_arrays_are_in_step_over_four_processes_and_go_on_over_two(
   )
   directory = str(tmp_path / "checkpoints")
   extra = {"directory": directory, "stop_at": 4}
-  first = sharding_test.run(pictures, "contiguous", 4, tmp_path, **extra)
+  first = sharding_test.run(pictures, "contiguous", 4, **extra)
   sharding_test.check(pictures, first, 0, 4)
   rest = sharding_test.run(
     {**pictures, "worker_count": 1},
     "interleaved",
     2,
-    tmp_path,
     directory=directory,
     restore=True,
   )
@@ -59,60 +52,20 @@ def test_a_checkpoint_restores_on_other_processes_and_workers(text, tmp_path):
   data = {**text, "buckets": {**text["buckets"], "tokens_per_batch": 512}}
   directory = str(tmp_path / "checkpoints")
   extra = {"directory": directory, "stop_at": 5}
-  first = sharding_test.run(data, "contiguous", 2, tmp_path, **extra)
+  first = sharding_test.run(data, "contiguous", 2, **extra)
   sharding_test.check(data, first, 0, 5)
   rest = sharding_test.run(
     {**data, "worker_count": 1},
     "contiguous",
     1,
-    tmp_path,
     directory=directory,
     restore=True,
   )
   sharding_test.check(data, rest, 5, pipeline.build(data).num_steps)
 
 
-def refused(data, mesh, sharding):
-  """Returns the error of a run over 8 devices.
-
-  Args:
-    data: `config.data`.
-    mesh: Devices by axis.
-    sharding: An expression of `own(*spec)`, a NamedSharding.
-  """
-  program = f"""
-import json, sys
-import jax, numpy as np
-import chomp_data
-sizes = json.loads(sys.argv[2])
-mesh = jax.sharding.Mesh(
-  np.asarray(jax.devices()).reshape(*sizes.values()), tuple(sizes)
-)
-def own(*spec):
-  spec = jax.sharding.PartitionSpec(*spec)
-  return jax.sharding.NamedSharding(mesh, spec)
-try:
-  chomp_data.make_iterator(json.loads(sys.argv[1]), {sharding})
-except ValueError as error:
-  print(f"{{type(error).__name__}}: {{error}}")
-"""
-  ran = subprocess.run(
-    [sys.executable, "-c", program, json.dumps(data), json.dumps(mesh)],
-    env={
-      **os.environ,
-      "JAX_PLATFORMS": "cpu",
-      "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-    },
-    check=True,
-    capture_output=True,
-    text=True,
-  )
-  assert ran.stdout.startswith("ConfigError: "), ran.stderr
-  return ran.stdout
-
-
 def test_buckets_that_do_not_divide_are_one_clear_error(text):
-  told = refused(text, {"data": 8}, "own('data')")
+  told = sharding_test.refused(text, {"data": 8}, "own('data')")
   # Of 32, 16, 8 and 4 rows only the last do not divide by 8.
   assert told.startswith("ConfigError: `config.data.buckets.tokens_per")
   assert "4 rows of bucket 64 over 8 devices" in told
@@ -131,7 +84,7 @@ def of_pixels(pictures, **buckets):
 
 def test_a_side_that_does_not_divide_is_told_and_not_the_rows(pictures):
   data = of_pixels(pictures, batch_sizes={})
-  told = refused(data, {"data": 2, "sp": 4}, "own('data', 'sp')")
+  told = sharding_test.refused(data, {"data": 2, "sp": 4}, "own('data', 'sp')")
   assert "axis 1 of `pixels` must divide over the sharding" in told
   assert "got 6 of bucket 6x4 over 4 devices" in told
   assert "rows" not in told
@@ -155,7 +108,7 @@ def test_rows_that_do_not_divide_name_the_field_that_says_how_many(
   data = of_pixels(pictures, batch_sizes=batch_sizes)
   if not batch_sizes:
     data["global_batch_size"] = 12
-  told = refused(data, {"data": 8}, "own('data')")
+  told = sharding_test.refused(data, {"data": 8}, "own('data')")
   assert f"`{field}` must give batches that divide" in told
   assert f"got {rows} over 8 devices" in told
   assert told.count("must") == (1 if batch_sizes else 3)
@@ -165,7 +118,7 @@ def test_a_field_without_a_sharding_is_told_once(pictures):
   names = ["pixels", "label", "score", "width", "dataset_id", "sample_id"]
   shardings = ", ".join(f"'{name}': own('data')" for name in names)
   data = of_pixels(pictures, batch_sizes={})
-  told = refused(data, {"data": 8}, f"{{{shardings}}}")
+  told = sharding_test.refused(data, {"data": 8}, f"{{{shardings}}}")
   assert "`sharding` must hold field 'height' or rank 1" in told
   assert told.count("must") == 1
 
@@ -173,6 +126,6 @@ def test_a_field_without_a_sharding_is_told_once(pictures):
 def test_a_sharding_of_more_axes_than_a_field_is_told_once(pictures):
   shardings = "{1: own('data', 'sp'), 4: own('data')}"
   data = of_pixels(pictures, batch_sizes={}, metadata=())
-  told = refused(data, {"data": 2, "sp": 4}, shardings)
+  told = sharding_test.refused(data, {"data": 2, "sp": 4}, shardings)
   for name in ("height", "width", "dataset_id", "sample_id"):
     assert told.count(f"`sharding` must fit field '{name}' of 1 axes") == 1

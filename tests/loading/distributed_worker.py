@@ -1,19 +1,13 @@
-"""One JAX process of a distributed test: reads, and reports rows it holds.
-
-Run by `sharding_test.py`, never imported by it. Arguments are one JSON object:
-process_id, num_processes, port, data, layout, out, and optionally directory
-with save_at or restore (an Orbax checkpoint of the input).
-"""
+"""What a JAX process of a test does: reads, and reports the rows it holds."""
 
 import hashlib
-import json
-import pathlib
-import sys
+import math
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
+import chomp_data
 from chomp_data import pipeline
 from chomp_data.loading import checkpoint
 
@@ -63,37 +57,67 @@ def held_pieces(batch) -> list[list]:
   return out
 
 
-def main() -> None:
-  """Runs one process."""
-  args = json.loads(sys.argv[1])
-  jax.distributed.initialize(
-    f"127.0.0.1:{args['port']}", args["num_processes"], args["process_id"]
-  )
+def read(
+  data,
+  layout: str,
+  directory: str | None = None,
+  restore: bool = False,
+  stop_at: int | None = None,
+) -> dict[int, list]:
+  """Returns what this process holds of each step that is left.
+
+  Args:
+    data: `config.data`.
+    layout: One of `make_sharding`.
+    directory: Where an Orbax checkpoint of the input is or will be.
+    restore: Whether to begin at the newest one.
+    stop_at: The step to stop at, and to save.
+  """
   steps = {}
-  sharding = make_sharding(args["layout"], args["num_processes"])
-  with pipeline.make_iterator(args["data"], sharding) as it:
+  sharding = make_sharding(layout, jax.process_count())
+  with pipeline.make_iterator(data, sharding) as it:
     manager = None
-    if "directory" in args:
-      manager = ocp.CheckpointManager(args["directory"])
-    if args.get("restore"):
+    if directory is not None:
+      manager = ocp.CheckpointManager(directory)
+    if restore:
       manager.restore(
         manager.latest_step(),
         args=ocp.args.Composite(input=checkpoint.InputRestore(it)),
       )
-    while it.step != args.get("stop_at"):
+    while it.step != stop_at:
       step = it.step
       try:
         batch = next(it)
       except StopIteration:
         break
       steps[step] = held_pieces(batch)
-    if "stop_at" in args:
+    if stop_at is not None:
       manager.save(
         it.step, args=ocp.args.Composite(input=checkpoint.InputSave(it))
       )
       manager.wait_until_finished()
-  pathlib.Path(args["out"]).write_text(json.dumps(steps))
+    if manager is not None:
+      manager.close()
+  return steps
 
 
-if __name__ == "__main__":
-  main()
+def refusal(data, mesh: dict[str, int], sharding: str) -> str | None:
+  """Returns the error of a run over some of the devices.
+
+  Args:
+    data: `config.data`.
+    mesh: Devices by axis.
+    sharding: An expression of `own(*spec)`, a NamedSharding.
+  """
+  sizes = tuple(mesh.values())
+  devices = np.asarray(jax.devices()[: math.prod(sizes)]).reshape(sizes)
+  grid = jax.sharding.Mesh(devices, tuple(mesh))
+
+  def own(*spec):
+    return jax.sharding.NamedSharding(grid, jax.sharding.PartitionSpec(*spec))
+
+  try:
+    chomp_data.make_iterator(data, eval(sharding, {"own": own}))
+  except ValueError as error:
+    return f"{type(error).__name__}: {error}"
+  return None

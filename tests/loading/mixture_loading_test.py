@@ -133,9 +133,9 @@ def test_batches_do_not_depend_on_workers(paths, name, workers):
     assert hashes(it, len(wanted)) == wanted
 
 
-def test_batches_do_not_depend_on_processes(paths, tmp_path):
+def test_batches_do_not_depend_on_processes(paths):
   data = config(paths, **MIXES["weighted"])
-  steps = sharding_test.run(data, "interleaved", 2, tmp_path)
+  steps = sharding_test.run(data, "interleaved", 2)
   sharding_test.check(data, steps, 0, pipeline.build(data).num_steps)
 
 

@@ -60,8 +60,8 @@ def test_batches_do_not_depend_on_workers(packed, workers):
     assert hashes(it) == every_batch(pipe)
 
 
-def test_batches_do_not_depend_on_processes(packed, tmp_path):
-  steps = sharding_test.run(packed, "interleaved", 2, tmp_path)
+def test_batches_do_not_depend_on_processes(packed):
+  steps = sharding_test.run(packed, "interleaved", 2)
   sharding_test.check(packed, steps, 0, pipeline.build(packed).num_steps)
 
 

@@ -1,10 +1,5 @@
 """The loss counts what is trained on; steps learn, on any number of devices."""
 
-import json
-import os
-import subprocess
-import sys
-
 from flax import nnx
 import jax
 import numpy as np
@@ -12,6 +7,7 @@ import pytest
 
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
+from tests.loading import processes
 
 _VOCAB, _SEQ_LEN, _ROWS = 19, 12, 8
 
@@ -189,46 +185,30 @@ def test_an_unknown_parameter_sharding_is_refused():
     make_trainer(mesh=make_mesh(1), parameter_sharding="both")
 
 
-_EIGHT_DEVICES = """
-import json, sys
-import jax, numpy as np
-sys.path.insert(0, sys.argv[1])
-import training_test as t
-assert len(jax.devices()) == 8
-out = {}
-for sharding in ("replicated", "fsdp"):
-  trainer = t.make_trainer(mesh=t.make_mesh(8), parameter_sharding=sharding)
-  state, losses, _ = t.run(trainer, 4)
+def steps_on_eight_devices(sharding):
+  """Runs in a process that has them; returns what the steps led to."""
+  assert len(jax.devices()) == 8
+  trainer = make_trainer(mesh=make_mesh(8), parameter_sharding=sharding)
+  state, losses, _ = run(trainer, 4)
   leaves = jax.tree.leaves(state)
-  out[sharding] = {
+  return {
     "losses": losses,
     "norms": [float(np.linalg.norm(np.asarray(x))) for x in leaves],
     "cut": sum(not x.sharding.is_fully_replicated for x in leaves),
   }
-print(json.dumps(out))
-"""
 
 
-def test_eight_devices_take_the_same_steps_as_one(trainer):
-  environment = {
-    **os.environ,
-    "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-    "JAX_PLATFORMS": "cpu",
-  }
-  done = subprocess.run(
-    [sys.executable, "-c", _EIGHT_DEVICES, os.path.dirname(__file__)],
-    env=environment,
-    capture_output=True,
-    text=True,
-    timeout=240,
-    check=False,
+@pytest.mark.parametrize(
+  "sharding", ["fsdp", pytest.param("replicated", marks=pytest.mark.slow)]
+)
+def test_eight_devices_take_the_same_steps_as_one(trainer, sharding):
+  (eight,) = processes.call(
+    "tests.reference.training_test:steps_on_eight_devices",
+    [{"sharding": sharding}],
+    num_devices=8,
   )
-  assert done.returncode == 0, done.stderr
-  eight = json.loads(done.stdout.splitlines()[-1])
   state, losses, _ = run(trainer, 4)
   norms = [np.linalg.norm(np.asarray(leaf)) for leaf in jax.tree.leaves(state)]
-  for sharding in ("replicated", "fsdp"):
-    np.testing.assert_allclose(eight[sharding]["losses"], losses, rtol=1e-4)
-    np.testing.assert_allclose(eight[sharding]["norms"], norms, rtol=1e-3)
-  assert eight["replicated"]["cut"] == 0
-  assert eight["fsdp"]["cut"] > 0
+  np.testing.assert_allclose(eight["losses"], losses, rtol=1e-4)
+  np.testing.assert_allclose(eight["norms"], norms, rtol=1e-3)
+  assert bool(eight["cut"]) == (sharding == "fsdp")
