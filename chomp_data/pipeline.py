@@ -1,4 +1,4 @@
-"""From checked options to a run's input.
+"""A run's whole input as a pure function of the step.
 
     pipe = build(config.data)          # everything is checked here
     pipe.plan(91_400)                  # spans; no token is read
@@ -20,23 +20,18 @@ from absl import logging
 import grain
 import numpy as np
 
-from chomp_data import composing
-from chomp_data import options as options_lib
-from chomp_data import schema
-from chomp_data import sources as sources_lib
-from chomp_data.bucketed import pipeline as bucket_pipeline
-from chomp_data.loading import accounts as accounts_lib
+from chomp_data import planning
+from chomp_data.config import options as options_lib
 from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
-from chomp_data.loading import run as run_lib
 from chomp_data.loading import state
 from chomp_data.loading import watching
+from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
-from chomp_data.sources import fillers
+from chomp_data.plans import accounts as accounts_lib
+from chomp_data.plans import mix as mix_lib
 from chomp_data.sources import row_source
 from chomp_data.transforms import applying
-from chomp_data.transforms import formats
-from chomp_data.transforms import masks
 
 if TYPE_CHECKING:
   from chomp_data.loading import feed
@@ -44,15 +39,33 @@ if TYPE_CHECKING:
 
 FINGERPRINT_SCHEMA = 1
 
-# document_id travels as int32 unless JAX has 64-bit types enabled.
-_MAX_INT32 = 2**31 - 1
+# Rows of a global batch that are meant: of each bucket by its name, or of the
+# one bucket that there is; None is all.
+Rows = np.ndarray | Mapping[str, np.ndarray] | None
 
 
-class Pipeline(run_lib.Run):
-  """A run's whole input: a pure function of the step."""
+class Pipeline:
+  """A run's whole input: a pure function of the step.
+
+  Attributes:
+    options: The fields of `config.data` beside its sections.
+    buckets: The static shapes of batches; runs without `config.data.buckets`
+      have one.
+    source_names: The sources' names, by number.
+    sources: The rows of each source of text, by name, in the order of
+      `source_id`; none where samples are arrays.
+    mix: How sources share the run, or None for one alone.
+  """
+
+  options: Any
+  buckets: tuple[buckets_lib.Bucket, ...]
+  source_names: list[str]
+  sources: dict[str, row_source.RowSource]
+  mix: mix_lib.Mix | None
 
   def __init__(self, run: options_lib.RunOptions):
-    """Opens stores and selects documents; reads no token.
+    """Opens stores and selects documents; reads no token, and of arrays the
+    first of each size.
 
     Args:
       run: The whole of `config.data`, checked.
@@ -61,52 +74,20 @@ class Pipeline(run_lib.Run):
       ConfigError: If options do not fit the stores.
       StoreError: If a store cannot be opened.
     """
-    self.options = options = run.data
-    rows, self.sources = composing.run_rows(run)
-    if options.document_id and any(
-      source.store.num_documents > _MAX_INT32
-      for source in self.sources.values()
-    ):
-      raise schema.ConfigError(
-        [
-          "`config.data.document_id` must be False for stores of more than"
-          f" {_MAX_INT32} documents, got True. Unset it."
-        ]
-      )
-    self._plan = batches.BatchPlan(
-      rows=rows,
-      global_batch_size=options.global_batch_size,
-      epochs=options.epochs,
-      remainder=options.remainder,
-      document_id=options.document_id,
-      extra=self._extra_fields(),
-    )
-    self._reads = reads_lib.Reads(self.sources)
-    self._eos_ids = fillers.eos_ids(
-      self.sources, options.train_on_eos, options_lib.PATH
-    )
-    if self.num_steps == 0:
-      raise schema.ConfigError(
-        [
-          "`config.data.global_batch_size` must be at most the run's rows, got"
-          f" {options.global_batch_size} with {self._plan.num_rows} rows."
-          " Lower it, raise epochs, or set remainder to 'pad'."
-        ]
-      )
-
+    self._run = run
+    self.options = run.data
+    self._plan = plan = planning.make_plan(run)
+    self.buckets = plan.buckets
+    self.source_names = plan.source_names
+    self.sources = plan.sources
+    self.mix = plan.mix
+    self._reads = reads_lib.Reads(plan.sources)
+    self._operations = run.data.operations(plan.sources)
+    for line in plan.warnings():
+      logging.warning("%s", line)
     if self.mix is not None and self.num_steps is not None:
       for line in self.mix.unserved(self.num_steps):
         logging.warning("%s", line)
-
-  @property
-  def seq_len(self) -> int:
-    """Positions of a row."""
-    return self.options.seq_len
-
-  @property
-  def global_batch_size(self) -> int:
-    """Rows of a step over all processes."""
-    return self.options.global_batch_size
 
   @property
   def num_steps(self) -> int | None:
@@ -114,20 +95,39 @@ class Pipeline(run_lib.Run):
     return self._plan.num_steps
 
   @property
+  def holds_text(self) -> bool:
+    """Whether samples are rows of tokens, which have spans; else arrays."""
+    return bool(self.sources)
+
+  @property
+  def in_buckets(self) -> bool:
+    """Whether each batch is of one source and bucket."""
+    return self._plan.by_bucket
+
+  @property
+  def seq_len(self) -> int:
+    """Positions of the longest rows."""
+    return self._text_bucket().shape[0]
+
+  @property
+  def global_batch_size(self) -> int:
+    """Rows of a step of the longest rows, over all processes."""
+    return self._text_bucket().batch_size
+
+  @property
   def vocab_size(self) -> int:
     """Token ids of the sources are below this."""
+    self._text_bucket()
     return max(source.store.vocab_size for source in self.sources.values())
 
-  @property
-  def mix(self) -> sources_lib.MixtureSource | None:
-    """The mix of the sources, or None for one source alone."""
-    rows = self._plan.rows
-    return rows if isinstance(rows, sources_lib.MixtureSource) else None
-
-  @property
-  def source_names(self) -> list[str]:
-    """Names by `source_id`."""
-    return list(self.sources)
+  def _text_bucket(self) -> buckets_lib.Bucket:
+    """Returns the bucket of the longest rows."""
+    if not self.holds_text:
+      raise TypeError(
+        "`config.data` must be of text to have rows of tokens, got buckets of"
+        " kind 'resolution'. Ask for `buckets`."
+      )
+    return self.buckets[-1]
 
   @functools.cached_property
   def accounts(self) -> accounts_lib.Accounts:
@@ -136,15 +136,19 @@ class Pipeline(run_lib.Run):
     return accounts_lib.Accounts(self._plan, entries)
 
   def resume_state(self, step: int) -> dict[str, Any]:
-    """Returns row and token offsets before a step, as seed 001 keeps them.
+    """Returns row and token offsets before a step.
 
-    `config.data.mix.resume_state` of another run starts there.
+    `config.data.mix.resume_state` of another run starts there. Source: seed
+    001.
 
     Args:
       step: At most the steps of the run.
 
     Returns:
       {"datasets": [{"spec", "row_offset", "token_offset"}]}.
+
+    Raises:
+      TypeError: If the run is in buckets.
     """
     return self.accounts.resume_state(step)
 
@@ -154,37 +158,46 @@ class Pipeline(run_lib.Run):
 
     Left out: paths, workers, processes, prefetch, and the order of keys.
     """
+    section = self._run.buckets
     return {
       "schema": FINGERPRINT_SCHEMA,
-      "seed": self.options.seed,
-      "seq_len": self.options.seq_len,
-      "global_batch_size": self.options.global_batch_size,
-      "epochs": self.options.epochs,
-      "remainder": self.options.remainder,
-      "batch_format": self.options.batch_format,
-      "mask_boundary_loss": self.options.mask_boundary_loss,
-      "train_on_eos": self.options.train_on_eos,
-      "lookahead": self.options.lookahead,
-      "document_id": self.options.document_id,
-      **self._source_fingerprints(),
+      **self.options.fingerprint(),
+      **({} if section is None else section.fingerprint()),
+      **self._plan.fingerprint(),
     }
 
-  def _source_fingerprints(self) -> dict[str, Any]:
-    if self.mix is not None:
-      found = self.mix.fingerprint()
-    else:
-      (name,) = self.sources
-      found = {"sources": {name: self._plan.rows.fingerprint()}}
-    # These two are the run's own.
-    found["sources"] = {
-      name: {k: v for k, v in own.items() if k not in ("seed", "seq_len")}
-      for name, own in found["sources"].items()
-    }
-    return found
+  def fingerprint_with(
+    self, operations: Sequence[grain.transforms.Map]
+  ) -> dict[str, Any]:
+    """Returns the fingerprint with more transforms; see `state`."""
+    return state.with_operations(self.fingerprint, operations)
 
   def validation(self) -> dict[str, row_source.RowSource]:
     """Returns a fixed small (t, s) grid of each source's own documents."""
     return {name: source.validation() for name, source in self.sources.items()}
+
+  def bucket_of(self, step: int) -> tuple[str | None, str]:
+    """Returns the source (None where several meet) and bucket of a step.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    source, bucket = self._plan.at(step)
+    name = None if source is None else self.source_names[source]
+    return name, self.buckets[bucket].name
+
+  def row_length(self, step: int) -> int:
+    """Returns the positions of the rows of a step of text."""
+    self._text_bucket()
+    return self.buckets[self._plan.at(step)[1]].shape[0]
+
+  def stages(self) -> list[tuple[int, str]]:
+    """Returns where stages of `buckets.stages` begin, and what they weigh."""
+    return self._plan.stages()
+
+  def passes(self, step: int) -> dict[str, dict[str, float]]:
+    """Returns how often each bucket of each source was given before a step."""
+    return self._plan.bucket_passes(step)
 
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.
@@ -195,57 +208,88 @@ class Pipeline(run_lib.Run):
 
     Raises:
       IndexError: If a step is not of the run.
+      TypeError: If samples are arrays.
     """
-    return self._plan.plan(step, count)
+    return self._plan.spans(step, count)
 
-  def batch(
-    self, step: int, rows: np.ndarray | None = None
-  ) -> dict[str, np.ndarray]:
+  def samples(self, step: int) -> np.ndarray:
+    """Returns the samples of a step in buckets.
+
+    Args:
+      step: The step.
+
+    Returns:
+      int64[batch_size], samples of its source and bucket; -1 is filler.
+
+    Raises:
+      IndexError: If the step is not of the run.
+      TypeError: If the run is not in buckets.
+    """
+    found = self._plan.planned(step).samples
+    if found is None:
+      raise TypeError(
+        "`samples` must be asked of a run with `config.data.buckets`, got one"
+        " of rows. Ask for `plan(step)`."
+      )
+    return found
+
+  def batch(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
     """Returns a step's batch on the host, in the batch format.
 
     Args:
       step: The step.
-      rows: int64[R], ascending rows of the global batch, or None for all.
+      rows: int64[R], ascending rows of its global batch, or None for all.
 
     Returns:
       Fields [R, ...].
     """
-    batch = self.read(self._plan.plan(step, 1, rows))
-    return applying.applied(batch, self.operations())
+    return applying.applied(self.canonical(step, rows), self._operations)
 
-  def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
-    """Returns the canonical fields of planned rows."""
-    self._reads.add_group(spans)
-    self._plan.rows.prefetch(spans)
-    self._reads.add_batch(spans)
-    return self._plan.read(spans)
+  def canonical(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
+    """Returns a step's canonical fields, whatever the batch format.
 
+    Args:
+      step: The step.
+      rows: As in `batch`.
+    """
+    planned = self._plan.planned(step, 1, self._by_bucket(rows))
+    self._reads.add_group(planned.spans)
+    self._plan.prefetch(planned)
+    self._reads.add_batch(planned.spans)
+    return self._plan.read(planned)
+
+  def _by_bucket(self, rows: Rows) -> Mapping[str, np.ndarray] | None:
+    if rows is None or isinstance(rows, Mapping):
+      return rows
+    return {bucket.name: rows for bucket in self.buckets}
+
+  @property
   def reads(self) -> dict[str, reads_lib.SourceReads]:
-    """Returns what `batch` and `read` have read so far, by source."""
+    """What `batch` and `canonical` have read so far, by source of text."""
     return self._reads.by_source()
 
   def operations(self) -> list[grain.transforms.Map]:
     """Returns the transforms over batches that the config asks for."""
-    own: list[grain.transforms.Map] = []
-    if not self.options.mask_boundary_loss:
-      own.append(masks.MaskBoundaryLoss(enabled=False))
-    if not self.options.train_on_eos:
-      own.append(masks.TrainOnEos(enabled=False, eos_ids=self._eos_ids))
-    operation = formats.FORMATS[self.options.batch_format].transform
-    return own if operation is None else [*own, operation()]
+    return list(self._operations)
 
-  def _extra_fields(self) -> tuple[str, ...]:
-    """Returns the optional fields that the config's transforms need."""
-    needed = set(formats.FORMATS[self.options.batch_format].needs)
-    if not self.options.mask_boundary_loss:
-      needed.add("attention_mask")
-    if self.options.lookahead:
-      needed.add("next_token")
-    return tuple(sorted(needed))
+  def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
+    """Returns one sample of each source that may have fields of its own.
+
+    Args:
+      bucket: The number of a bucket.
+
+    Returns:
+      Fields [1, ...] by source, in the batch format; none where a bucket is
+      empty.
+    """
+    return {
+      name: applying.applied(self._plan.read(planned), self._operations)
+      for name, planned in self._plan.examples(bucket)
+    }
 
   def batch_source(
     self,
-    rows: np.ndarray | None = None,
+    rows: Rows = None,
     fingerprint: Mapping[str, Any] | None = None,
     group_steps: int | None = None,
   ) -> batches.BatchSource:
@@ -253,7 +297,7 @@ class Pipeline(run_lib.Run):
 
     Args:
       rows: int64[R], ascending rows of the global batch that this process
-        holds, or None for all.
+        holds, of each bucket by its name or of all; None is all.
       fingerprint: Shown in its `repr`, or None for the pipeline's own.
       group_steps: Most steps that are planned and fetched together, or None
         for about 4,096 rows; decides no batch.
@@ -262,44 +306,72 @@ class Pipeline(run_lib.Run):
     plan = pickle.loads(pickle.dumps(self._plan))
     return batches.BatchSource(
       plan,
-      rows,
+      self._by_bucket(rows),
       state.digest(fingerprint or self.fingerprint)[:16],
       group_steps,
     )
 
+  def data_loader(
+    self,
+    rows: Rows = None,
+    *,
+    operations: Sequence[grain.transforms.Map] = (),
+    worker_count: int | None = None,
+  ) -> grain.DataLoader:
+    """Returns a plain `grain.DataLoader` of process-local host batches.
+
+    Args:
+      rows: As in `batch_source`.
+      operations: More transforms over batches, after the config's.
+      worker_count: Child processes, or None for the config's.
+    """
+    from chomp_data.loading import feed  # jax only where devices are fed
+
+    return feed.data_loader(
+      self.batch_source(rows, self.fingerprint_with(operations)),
+      seed=self.options.seed,
+      operations=[*self._operations, *operations],
+      worker_count=(
+        self.options.worker_count if worker_count is None else worker_count
+      ),
+    )
+
   def describe(self) -> str:
-    """Returns the run's summary for the log."""
+    """Returns the run's summary for the log: the shapes that will come."""
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
+    shapes, *lines = self._plan.describe()
+    epochs = self.options.epochs or "for ever"
+    of = "" if self.in_buckets else " of"
     head = (
-      f"input: {steps} of [{self.global_batch_size}, {self.seq_len}], seed"
-      f" {self.options.seed}, epochs {self.options.epochs or 'for ever'}"
+      f"input: {steps}{of} {shapes}, seed {self.options.seed}, epochs {epochs},"
+      f" remainder {self.options.remainder}"
     )
     entries = [f"  dataset_mix: {own}" for own in self.options.mix_entries]
-    return "\n".join([head, *entries, self._plan.rows.describe()])
+    return "\n".join([head, *entries, *lines])
 
-
-AnyPipeline = Pipeline | bucket_pipeline.BucketPipeline
-# Those whose batches are text, and so have spans.
-TextPipeline = Pipeline | bucket_pipeline.LengthPipeline
+  def __repr__(self) -> str:
+    steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
+    shapes = "; ".join(map(str, self.buckets))
+    return (
+      f"Pipeline({steps}, {shapes}, sources {', '.join(self.source_names)},"
+      f" fingerprint {state.digest(self.fingerprint)[:16]})"
+    )
 
 
 @watching.starting()
-def build(data: Any) -> Any:
+def build(data: Any) -> Pipeline:
   """Checks a config and composes its pipeline.
 
   Args:
     data: `config.data`, a ConfigDict or a mapping.
 
   Returns:
-    A `Pipeline`, or a `BucketPipeline` where there is a section `buckets`.
+    The pipeline.
 
   Raises:
     ConfigError: If fields are wrong; all of them are listed.
     StoreError: If a store cannot be opened.
   """
-  bucketed = options_lib.read_bucketed(data)
-  if bucketed is not None:
-    return bucket_pipeline.build(bucketed)
   return Pipeline(options_lib.read(data))
 
 
@@ -308,6 +380,7 @@ def make_iterator(
   sharding: "placement.ShardingTree | None" = None,
   *,
   operations: Sequence[grain.transforms.Map] = (),
+  step: int = 0,
 ) -> "feed.InputIterator":
   """Returns an iterator of global batches as sharded `jax.Array`s.
 
@@ -317,14 +390,16 @@ def make_iterator(
       take its first axes. Also a mapping by rank or by field name. None puts
       batches on the default device.
     operations: More transforms over process-local batches.
+    step: The step of its first batch.
 
   Returns:
-    The iterator, at step 0. Where the sharding spans processes, all of them
-    must make it, and one that fails later ends the others.
+    The iterator, at that step. Where the sharding spans processes, all of
+    them must make it, and one that fails later ends the others.
 
   Raises:
     ConfigError: If a field is wrong, the batch does not divide, or processes
       differ.
+    IndexError: If the step is not of the run, nor its end.
     InputError: If it fails on another process.
   """
   import jax
@@ -335,9 +410,9 @@ def make_iterator(
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   peers = agreement.peers_of(sharding)
   if peers is None:
-    return _iterator(data, sharding, operations)
+    return _iterator(data, sharding, operations, step)
   iterator = peers.start(
-    lambda: _iterator(data, sharding, operations),
+    lambda: _iterator(data, sharding, operations, step),
     lambda own: own.described(),
   )
   iterator.join(peers)
@@ -348,45 +423,25 @@ def _iterator(
   data: Any,
   sharding: "placement.ShardingTree",
   operations: Sequence[grain.transforms.Map],
+  step: int,
 ) -> "feed.InputIterator":
   """Returns this process's iterator, whatever the others do."""
-  from chomp_data.bucketed import placing as bucket_placing
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
-  pipe = data if isinstance(data, AnyPipeline) else build(data)
-  transforms = [*pipe.operations(), *operations]
+  pipe = data if isinstance(data, Pipeline) else build(data)
   fingerprint = pipe.fingerprint_with(operations)
-  if isinstance(pipe, Pipeline):
-    shapes = {
-      name: (pipe.global_batch_size, *shape[1:])
-      for name, shape in _field_shapes(pipe, transforms).items()
-    }
-    rows = placement.process_rows(shapes, sharding)
-    source = pipe.batch_source(rows, fingerprint)
-    placer = placement.Placer(sharding, rows, pipe.global_batch_size)
-  else:
-    own = bucket_placing.process_rows(pipe, sharding, operations)
-    source = pipe.batch_source(own, fingerprint)
-    placer = bucket_placing.BucketPlacer(sharding, own, pipe.buckets)
+  rows = placement.process_rows(pipe, sharding, operations)
   return feed.InputIterator(
-    source,
-    placer,
+    pipe.batch_source(rows, fingerprint),
+    placement.Placer(sharding, rows, pipe.buckets),
     fingerprint=fingerprint,
     seed=pipe.options.seed,
-    operations=transforms,
+    operations=[*pipe.operations(), *operations],
     worker_count=pipe.options.worker_count,
     prefetch=pipe.options.prefetch,
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
     on_peer_failure=pipe.options.on_peer_failure,
+    step=step,
   )
-
-
-def _field_shapes(
-  pipe: Pipeline, transforms: Sequence[grain.transforms.Map]
-) -> dict[str, tuple[int, ...]]:
-  """Returns the shapes of a one-row batch after the transforms."""
-  batch = pipe._plan.read(pipe._plan.plan(0, 1, np.zeros(1, np.int64)))
-  batch = applying.applied(batch, transforms)
-  return {name: np.shape(value) for name, value in batch.items()}

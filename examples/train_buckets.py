@@ -12,7 +12,6 @@ was killed.
 
 from collections.abc import Sequence
 import dataclasses
-import itertools
 import pathlib
 import sys
 from typing import Any
@@ -31,9 +30,9 @@ import tqdm
 
 import chomp_data
 from chomp_data import cli
+from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.bucketed import pipeline as bucket_pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import state as state_lib
@@ -106,7 +105,7 @@ class RunOptions:
     train: The loop.
   """
 
-  pipe: bucket_pipeline.ResolutionPipeline
+  pipe: pipeline.Pipeline
   num_steps: int
   model: ModelOptions
   optimizer: OptimizerOptions
@@ -137,9 +136,7 @@ def read(config: Any) -> RunOptions:
     for name in sections
     if name not in _SECTIONS
   ]
-  if pipe is not None and not isinstance(
-    pipe, bucket_pipeline.ResolutionPipeline
-  ):
+  if pipe is not None and pipe.holds_text:
     raise schema.ConfigError(
       [
         "`config.data.buckets.kind` must be 'resolution' for this trainer,"
@@ -168,12 +165,11 @@ def read(config: Any) -> RunOptions:
   return RunOptions(pipe=pipe, num_steps=int(num_steps or 0), **parts)
 
 
-def _field_problems(pipe: bucket_pipeline.ResolutionPipeline) -> list[str]:
+def _field_problems(pipe: pipeline.Pipeline) -> list[str]:
   """Returns what samples lack to be pictures with labels."""
-  groups = itertools.product(range(len(pipe.source_names)),
-                             range(len(pipe.buckets)))  # fmt: skip
   # The first sample of the first group that is not empty.
-  batch = next(filter(None, itertools.starmap(pipe.example, groups)), {})
+  examples = (pipe.examples(number) for number in range(len(pipe.buckets)))
+  batch = next((own for found in examples for own in found.values()), {})
   problems = []
   pixels, label = batch.get("pixels"), batch.get("label")
   if pixels is None or pixels.ndim != 4 or pixels.shape[-1] != 3:
@@ -191,9 +187,7 @@ def _field_problems(pipe: bucket_pipeline.ResolutionPipeline) -> list[str]:
   return problems
 
 
-def _step_problems(
-  pipe: bucket_pipeline.ResolutionPipeline, train: TrainOptions
-) -> list[str]:
+def _step_problems(pipe: pipeline.Pipeline, train: TrainOptions) -> list[str]:
   """Returns where the input does not fit the steps of the run."""
   if train.num_steps is None:
     return [
@@ -334,7 +328,7 @@ def train(options: RunOptions, workdir: pathlib.Path) -> None:
       trainer.state, metrics = trainer.step(trainer.state, next(it))
       found = jax.device_get(metrics)
       _check_labels(options, step, found["labels"])
-      own = sums.setdefault(pipe.bucket_of(step)[0], [0, 0.0, 0.0])
+      own = sums.setdefault(str(pipe.bucket_of(step)[0]), [0, 0.0, 0.0])
       for i, value in enumerate((1, found["loss"], found["right"])):
         own[i] += float(value)
       if (step + 1) % options.train.log_every_steps == 0 or step + 1 == total:

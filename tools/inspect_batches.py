@@ -34,8 +34,7 @@ from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.bucketed import pictures
-from chomp_data.bucketed import pipeline as bucket_pipeline
+from chomp_data.commands import pictures
 from chomp_data.loading import reads as reads_lib
 from chomp_data.ops import placing
 from chomp_data.ops import spans as spans_lib
@@ -76,7 +75,7 @@ _SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
 
 
 def json_samples(
-  pipe: bucket_pipeline.BucketPipeline, step: int, plan_only: bool = False
+  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
 ) -> Iterator[dict[str, Any]]:
   """Yields one JSON object for each row of a step of arrays.
 
@@ -118,9 +117,7 @@ def _json_number(value: Any) -> Any:
   return value.item() if np.isfinite(value) else None
 
 
-def drawn(
-  pipe: bucket_pipeline.BucketPipeline, step: int, num_rows: int
-) -> np.ndarray:
+def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
   """Returns a step of a bucketed run as a picture, without its title.
 
   Args:
@@ -131,7 +128,7 @@ def drawn(
   Raises:
     ConfigError: If samples have no array, only numbers.
   """
-  if isinstance(pipe, bucket_pipeline.LengthPipeline):
+  if pipe.holds_text:
     real = placing.real_tokens(pipe.plan(step), pipe.row_length(step))
     mask = pipe.canonical(step)["loss_mask"]
     return pictures.of_text(real[:num_rows], mask[:num_rows])
@@ -151,9 +148,7 @@ def drawn(
   return pictures.grid([pictures.picture(own, size) for own in value], columns)
 
 
-def sheet(
-  pipe: bucket_pipeline.BucketPipeline, steps: range, num_rows: int
-) -> np.ndarray:
+def sheet(pipe: pipeline.Pipeline, steps: range, num_rows: int) -> np.ndarray:
   """Returns steps below each other, each with its title; a legend of text.
 
   Args:
@@ -161,8 +156,7 @@ def sheet(
     steps: The steps.
     num_rows: Rows shown of each step, at most.
   """
-  of_text = isinstance(pipe, bucket_pipeline.LengthPipeline)
-  parts = [pictures.legend()] if of_text else []
+  parts = [pictures.legend()] if pipe.holds_text else []
   for step in steps:
     source, bucket = pipe.bucket_of(step)
     parts.append(pictures.title(f"step {step}: {source}, bucket {bucket}"))
@@ -177,7 +171,7 @@ def _drawable(batch: dict[str, np.ndarray]) -> np.ndarray | None:
 
 def print_pictures(
   console: rich.console.Console,
-  pipe: bucket_pipeline.BucketPipeline,
+  pipe: pipeline.Pipeline,
   step: int,
   num_rows: int,
 ) -> None:
@@ -211,7 +205,7 @@ def _brief(value: Any) -> str:
 
 
 def json_rows(
-  pipe: pipeline.TextPipeline, step: int, plan_only: bool = False
+  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
 ) -> Iterator[dict[str, Any]]:
   """Yields one JSON object for each row of a step.
 
@@ -221,11 +215,9 @@ def json_rows(
     plan_only: Whether to leave the arrays out and read no token.
   """
   spans = pipe.plan(step)
-  batch = {} if plan_only else _read(pipe, step, spans)
+  batch = {} if plan_only else pipe.canonical(step)
   source = spans.row_source()
-  in_bucket = {}
-  if isinstance(pipe, bucket_pipeline.LengthPipeline):
-    in_bucket["bucket"] = pipe.bucket_of(step)[1]
+  in_bucket = {"bucket": pipe.bucket_of(step)[1]} if pipe.in_buckets else {}
   for row in range(spans.num_rows):
     record = {
       "step": step,
@@ -245,16 +237,15 @@ def json_rows(
 
 def print_step(
   console: rich.console.Console,
-  pipe: pipeline.TextPipeline,
+  pipe: pipeline.Pipeline,
   step: int,
   num_rows: int,
   plan_only: bool,
 ) -> None:
   """Prints a step for a person: a panel a row, and totals."""
   spans = pipe.plan(step)
-  batch = {} if plan_only else _read(pipe, step, spans)
-  in_bucket = isinstance(pipe, bucket_pipeline.LengthPipeline)
-  seq_len = pipe.row_length(step) if in_bucket else pipe.seq_len
+  batch = {} if plan_only else pipe.canonical(step)
+  seq_len = pipe.row_length(step)
   real = placing.real_tokens(spans, seq_len)
   decoders = {
     name: tokenizers.load_tokenizer(source.store)
@@ -302,15 +293,6 @@ def print_step(
   console.print(", ".join(totals), highlight=False)
 
 
-def _read(
-  pipe: pipeline.TextPipeline, step: int, spans: spans_lib.Spans
-) -> dict[str, np.ndarray]:
-  """Returns a step's canonical fields."""
-  if isinstance(pipe, bucket_pipeline.LengthPipeline):
-    return pipe.canonical(step)
-  return pipe.read(spans)
-
-
 def _single_spans(spans: spans_lib.Spans) -> Iterator[dict[str, int]]:
   """Yields the spans of a one-row plan as plain numbers."""
   names = ("source", "document", "start", "length", "column")
@@ -350,12 +332,10 @@ def _row_text(
   return out
 
 
-def _show(pipe: Any, steps: range) -> None:
+def _show(pipe: pipeline.Pipeline, steps: range) -> None:
   """Prints or draws steps, as the flags say."""
-  in_buckets = isinstance(pipe, bucket_pipeline.BucketPipeline)
-  of_text = isinstance(pipe, pipeline.TextPipeline)
   if _OUTPUT.value:
-    if not in_buckets:
+    if not pipe.in_buckets:
       raise schema.ConfigError(
         [
           "`--output` must not be set for runs without `config.data.buckets`,"
@@ -376,7 +356,7 @@ def _show(pipe: Any, steps: range) -> None:
     print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
     return
   if _FORMAT.value == "json":
-    rows_of = json_rows if of_text else json_samples
+    rows_of = json_rows if pipe.holds_text else json_samples
     for step in steps:
       for record in rows_of(pipe, step, _PLAN_ONLY.value):
         if _ROWS.value is None or record["row"] < _ROWS.value:
@@ -385,7 +365,7 @@ def _show(pipe: Any, steps: range) -> None:
   console = rich.console.Console()
   console.print(pipe.describe(), highlight=False, markup=False, soft_wrap=True)
   for step in steps:
-    if of_text:
+    if pipe.holds_text:
       print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
     elif _PLAN_ONLY.value:
       source, bucket = pipe.bucket_of(step)
@@ -393,7 +373,7 @@ def _show(pipe: Any, steps: range) -> None:
     else:
       print_pictures(console, pipe, step, _ROWS.value or 4)
   if not _PLAN_ONLY.value:
-    for line in reads_lib.lines(pipe.reads()):
+    for line in reads_lib.lines(pipe.reads):
       console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 

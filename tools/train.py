@@ -36,7 +36,6 @@ from chomp_data import cli
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import coverage
-from chomp_data.bucketed import pipeline as bucket_pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import reads
@@ -104,7 +103,7 @@ class Run:
     self.documents = progress.DocumentLosses()
     self.by_source = by_source.SourceLog(self.pipe)
     self.by_bucket: by_bucket.BucketLog | None = None
-    if isinstance(self.pipe, bucket_pipeline.BucketPipeline):
+    if self.pipe.in_buckets:
       self.by_bucket = by_bucket.BucketLog(self.pipe)
     self.last_window: progress.Window | None = None
     self.last_sources: dict[str, dict[str, Any]] = {}

@@ -41,7 +41,7 @@ class Coverage:
 
 
 def coverage(
-  pipe: pipeline.TextPipeline,
+  pipe: pipeline.Pipeline,
   num_steps: int,
   first_step: int = 0,
   progress: Callable[[int], object] | None = None,
@@ -82,7 +82,7 @@ def coverage(
 
 
 def report(
-  pipe: pipeline.TextPipeline, found: list[Coverage], most: int = 20
+  pipe: pipeline.Pipeline, found: list[Coverage], most: int = 20
 ) -> str:
   """Returns a table, one line a document, documents read most first.
 

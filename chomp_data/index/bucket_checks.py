@@ -5,7 +5,7 @@ from collections.abc import Mapping
 REMAINDERS = ("drop", "pad")
 
 # What a bucket may be called.
-Bucket = str | int
+Bucket = str
 
 
 def check_policies(remainder: str, epochs: int | None) -> None:

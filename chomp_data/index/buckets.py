@@ -38,6 +38,9 @@ from chomp_data.index import interleave
 
 REMAINDERS = bucket_checks.REMAINDERS
 
+# Steps located at once: a search costs as much for one as for many.
+_LOCATED = 1_024
+
 # What a bucket may be called.
 Bucket = bucket_checks.Bucket
 
@@ -131,6 +134,8 @@ class BucketSchedule:
         },
       )
 
+    # The first of some steps, and where each of them is.
+    self._block: tuple[int, list[list[int]]] | None = None
     if bucket_stages is None:
       self._merge = merged({name: own.whole() for name, own in makers.items()})
     else:
@@ -188,6 +193,27 @@ class BucketSchedule:
       )
     return dataset, bucket, epoch, batch
 
+  def at(self, step: int) -> tuple[int, int]:
+    """Returns the dataset and the bucket of a step, by number.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    dataset, bucket, _, _ = self._located(step)
+    return dataset, bucket
+
+  def _located(self, step: int) -> list[int]:
+    """Returns the dataset, bucket, epoch and batch of a step."""
+    first = step // _LOCATED * _LOCATED
+    if self._block is None or self._block[0] != first:
+      last = first + _LOCATED
+      if self.num_steps is not None:
+        # A step beyond the run is asked for too: that is the error.
+        last = max(min(last, self.num_steps), step + 1)
+      found = self.locate(np.arange(first, last))
+      self._block = (first, np.stack(found, axis=1).tolist())
+    return self._block[1][step - first]
+
   def samples(self, step: int, rows: np.ndarray | None = None) -> np.ndarray:
     """Returns the samples of a step's batch.
 
@@ -201,43 +227,19 @@ class BucketSchedule:
     Raises:
       IndexError: If there is no such step or row.
     """
-    dataset, bucket, epoch, batch = self.locate(np.asarray([step], np.int64))
-    size = int(self._batch_sizes[bucket[0]])
-    if rows is not None:
+    dataset, bucket, epoch, batch = self._located(int(step))
+    size = int(self._batch_sizes[bucket])
+    if rows is None:
+      rows = np.arange(size)
+    else:
       rows = np.asarray(rows, np.int64)
       outside = rows[(rows < 0) | (rows >= size)]
       if outside.size:
         raise IndexError(
           f"`rows` must be in 0 .. {size - 1} at step {step}, of bucket"
-          f" {self._buckets[bucket[0]]!r}, got {outside[0]}. Take the rows of"
+          f" {self._buckets[bucket]!r}, got {outside[0]}. Take the rows of"
           " this step's batch."
         )
-    return self.batch_samples(
-      int(dataset[0]), int(bucket[0]), int(epoch[0]), int(batch[0]), rows
-    )
-
-  def batch_samples(
-    self,
-    dataset: int,
-    bucket: int,
-    epoch: int,
-    batch: int,
-    rows: np.ndarray | None = None,
-  ) -> np.ndarray:
-    """Returns the samples of a batch that `locate` has found.
-
-    Args:
-      dataset: Its number.
-      bucket: Its number.
-      epoch: Of the dataset.
-      batch: Its number in that epoch of the group.
-      rows: int64[R] of the global batch, in range; None is all.
-
-    Returns:
-      As `samples`.
-    """
-    if rows is None:
-      rows = np.arange(int(self._batch_sizes[bucket]))
     return self._lists[dataset].samples(bucket, epoch, batch, rows)
 
   def consumed(self, step: int) -> np.ndarray:
@@ -256,16 +258,6 @@ class BucketSchedule:
     return np.stack(
       [
         own.samples_before(place)
-        for own, place in zip(self._lists, places, strict=True)
-      ]
-    )
-
-  def consumed_batches(self, step: int) -> np.ndarray:
-    """Returns the batches before a step; see `consumed`."""
-    places = self._merge.consumed(step)[0].tolist()
-    return np.stack(
-      [
-        own.batches_before(place)
         for own, place in zip(self._lists, places, strict=True)
       ]
     )

@@ -6,7 +6,6 @@ and workers, and Grain's own state is index arithmetic over steps.
 
 import collections
 import dataclasses
-import functools
 import time
 from typing import Any
 
@@ -18,6 +17,7 @@ from chomp_data.index import hashing
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
 from chomp_data.ops import spans as spans_lib
+from chomp_data.plans import plan as plan_lib
 from chomp_data.sources import row_source
 
 # Rows planned at once: NumPy's cost by call is shared by all of them.
@@ -33,98 +33,6 @@ _FREED_BYTES = 31 * 2**20
 # Seconds between log lines of what was read.
 _LOG_S = 60.0
 
-# Row numbers stay inside int64 with room for several batches.
-_MAX_ROW = 2**62
-
-
-@dataclasses.dataclass(frozen=True)
-class BatchPlan:
-  """Which rows every step of a run holds.
-
-  Attributes:
-    rows: The run's rows in order.
-    global_batch_size: Rows of a step over all processes.
-    epochs: Passes over `rows`, or None for ever.
-    remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
-    document_id: Whether batches carry `document_id`.
-    extra: Optional fields that batches carry, of `OPTIONAL_FIELDS`.
-  """
-
-  rows: row_source.RowSource
-  global_batch_size: int
-  epochs: int | None
-  remainder: str = "drop"
-  document_id: bool = False
-  extra: tuple[str, ...] = ()
-
-  @property
-  def sources(self) -> dict[str, row_source.RowSource]:
-    """The sources of the rows by name, in the order of `source_id`."""
-    return self.rows.parts()
-
-  @functools.cached_property
-  def num_rows(self) -> int | None:
-    """Rows of the whole run, filler excluded, or None."""
-    return self.rows.total_rows(self.epochs)
-
-  @property
-  def num_steps(self) -> int | None:
-    """Steps of the whole run, or None."""
-    if self.num_rows is None:
-      return None
-    if self.remainder == "pad":
-      return -(-self.num_rows // self.global_batch_size)
-    return self.num_rows // self.global_batch_size
-
-  @property
-  def step_limit(self) -> int:
-    """Steps below this can be read: the run's, or all that have numbers."""
-    numbered = _MAX_ROW // self.global_batch_size
-    return numbered if self.num_steps is None else min(self.num_steps, numbered)
-
-  def check_steps(self, first_step: int, count: int = 1) -> None:
-    """Raises IndexError unless `count` steps from `first_step` on exist."""
-    if first_step < 0 or first_step + count > self.step_limit:
-      raise IndexError(
-        f"step must be in 0 .. {self.step_limit - 1}, got {first_step} (count"
-        f" {count})."
-      )
-
-  def plan(
-    self, first_step: int, count: int = 1, rows: np.ndarray | None = None
-  ) -> spans_lib.Spans:
-    """Plans consecutive steps without reading a token.
-
-    Args:
-      first_step: The first step.
-      count: How many steps.
-      rows: int64[R], ascending rows of the global batch, or None for all.
-
-    Returns:
-      Spans of count * R rows; filler rows at the run's end have none.
-
-    Raises:
-      IndexError: If a step is not of the run.
-    """
-    self.check_steps(first_step, count)
-    size = self.global_batch_size
-    local = np.arange(size) if rows is None else rows
-    steps = np.arange(first_step, first_step + count)
-    number = (steps[:, None] * size + local).reshape(-1)
-    whole = len(number)
-    if self.num_rows is not None:
-      number = number[number < self.num_rows]
-    planned = self.rows.plan(number)
-    return dataclasses.replace(planned, num_rows=whole)
-
-  def read(self, spans: spans_lib.Spans) -> dict[str, np.ndarray]:
-    """Reads and places planned rows: the canonical fields of a batch."""
-    batch = self.rows.read(spans, self.extra)
-    batch["source_id"] = spans.row_source()
-    if self.document_id:
-      batch["document_id"] = spans.row_documents(self.rows.document_slots)
-    return batch
-
 
 @dataclasses.dataclass(frozen=True)
 class _Group:
@@ -132,20 +40,21 @@ class _Group:
 
   first: int
   last: int
-  spans: spans_lib.Spans
+  planned: plan_lib.Planned
 
 
 class BatchSource(workers.SentToWorkers):
   """A Grain source whose record `step` is this process's part of the batch.
 
-  Steps are planned in groups that follow the windows of the shuffle, wherever
-  reading begins, and what a group needs is fetched at once.
+  Steps are planned in the plan's groups, wherever reading begins, and what a
+  group needs is fetched at once. The step decides what a batch holds, so every
+  process has the same source and static shape at a step.
   """
 
   def __init__(
     self,
-    plan: BatchPlan,
-    rows: np.ndarray | None = None,
+    plan: plan_lib.Plan,
+    rows: plan_lib.Rows | None = None,
     fingerprint: str = "",
     group_steps: int | None = None,
   ):
@@ -153,18 +62,21 @@ class BatchSource(workers.SentToWorkers):
 
     Args:
       plan: The run.
-      rows: int64[R], ascending rows of the global batch that this process
-        holds, or None for all.
+      rows: By bucket, int64[R], ascending rows of its global batch that this
+        process holds; None is all.
       fingerprint: Identity of the run, for `repr`: the rows are left out, so
         that Grain's state does not depend on the process.
       group_steps: Most steps of a group, or None for about 4,096 rows.
     """
     self._plan = plan
-    self._rows = rows
+    self._rows = None if rows is None else dict(rows)
     self._fingerprint = fingerprint
-    local = plan.global_batch_size if rows is None else len(rows)
-    self._local = local
-    self._group_steps = group_steps or max(1, _PLANNED_ROWS // max(local, 1))
+    # Where batches have several shapes, groups are of one step.
+    bucket = plan.buckets[-1]
+    self._local = bucket.batch_size if rows is None else len(rows[bucket.name])
+    self._group_steps = group_steps or max(
+      1, _PLANNED_ROWS // max(self._local, 1)
+    )
     self._groups: collections.deque[_Group] = collections.deque(
       maxlen=_GROUPS_KEPT
     )
@@ -197,7 +109,7 @@ class BatchSource(workers.SentToWorkers):
     return self._ready.pop(step)
 
   def __repr__(self) -> str:
-    return f"BatchSource({self._fingerprint})"
+    return f"{self._plan.reader_name}({self._fingerprint})"
 
   def arguments(self) -> dict[str, Any]:
     """Returns what its constructor takes; see `SentToWorkers`."""
@@ -220,63 +132,52 @@ class BatchSource(workers.SentToWorkers):
     else:
       group = self._planned(step)
     self._ready.clear()
-    count = 1
+    steps, planned = self._following(step, group)
+    self.reads.add_batch(planned.spans)
+    batch = self._plan.read(planned)
+    if len(steps) == 1:
+      self._ready[step] = batch
+      return
+    for i, own in enumerate(steps):
+      rows = slice(i * self._local, (i + 1) * self._local)
+      self._ready[own] = {name: value[rows] for name, value in batch.items()}
+
+  def _following(
+    self, step: int, group: _Group
+  ) -> tuple[list[int], plan_lib.Planned]:
+    """Returns the steps to be read at once, and the plan of them."""
+    planned, spans = group.planned, group.planned.spans
+    if group.last - group.first == 1 or spans is None:
+      return [step], planned
+    size, count = self._local, 1
     if step - self._step == self._stride and self._stride > 0:
       left = -(-(group.last - step) // self._stride)
-      count = max(1, min(_READ_ROWS // max(self._local, 1), left))
-    steps = [step + i * self._stride for i in range(count)]
-    size, first = self._local, (step - group.first) * self._local
+      count = max(1, min(_READ_ROWS // max(size, 1), left))
+    first = (step - group.first) * size
     if count == 1 or self._stride == 1:
-      spans = group.spans.rows(first, first + count * size)
+      spans = spans.rows(first, first + count * size)
     else:
       starts = range(
         first, first + count * self._stride * size, self._stride * size
       )
       spans = spans_lib.concatenated(
-        [group.spans.rows(low, low + size) for low in starts]
+        [spans.rows(low, low + size) for low in starts]
       )
-    self.reads.add_batch(spans)
-    batch = self._plan.read(spans)
-    for i, own in enumerate(steps):
-      rows = slice(i * self._local, (i + 1) * self._local)
-      self._ready[own] = {name: value[rows] for name, value in batch.items()}
+    steps = [step + i * self._stride for i in range(count)]
+    return steps, dataclasses.replace(planned, spans=spans)
 
   def _planned(self, step: int) -> _Group:
-    first, last = self._group_of(step)
-    spans = self._plan.plan(first, last - first, self._rows)
-    self.reads.add_group(spans)
-    self._plan.rows.prefetch(spans)
-    group = _Group(first, last, spans)
+    first, last = self._plan.group(step, self._group_steps)
+    planned = self._plan.planned(first, last - first, self._rows)
+    self.reads.add_group(planned.spans)
+    self._plan.prefetch(planned)
+    group = _Group(first, last, planned)
     self._groups.append(group)
     if time.monotonic() - self._logged > _LOG_S:
       self._logged = time.monotonic()
       for line in reads_lib.lines(self.reads.by_source()):
         logging.info("%s", line)
     return group
-
-  def _group_of(self, step: int) -> tuple[int, int]:
-    """Returns the steps planned together with a step.
-
-    A shuffle window that is longer than a group is cut from its own begin on,
-    shorter ones go together: no window is split that need not be.
-    """
-    most = self._group_steps
-    first, last = self._steps_of_window(step)
-    if last - first > most:
-      first += (step - first) // most * most
-      last = min(last, first + most)
-    while last < len(self):
-      _, end = self._steps_of_window(last)
-      if end - first > most:
-        break
-      last = end
-    return first, min(last, len(self))
-
-  def _steps_of_window(self, step: int) -> tuple[int, int]:
-    """Returns the steps whose first row is of the same window."""
-    size = self._plan.global_batch_size
-    low, high = self._plan.rows.read_group(step * size)
-    return -(-low // size), -(-high // size)
 
 
 class StepSampler:

@@ -118,6 +118,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     timeout_s: float = 600.0,
     accounts: Accounting | None = None,
     on_peer_failure: str = "exit",
+    step: int = 0,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
@@ -133,7 +134,16 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       accounts: What the run consumes, kept in every state.
       on_peer_failure: Whether this process should 'exit' where another one
         fails that shares its batches, or the next `next` should 'raise'.
+      step: The step of the first batch.
+
+    Raises:
+      IndexError: If the step is not of the run, nor its end.
     """
+    if not 0 <= step <= len(source):
+      raise IndexError(
+        f"`step` must be in 0 .. {len(source)}, the run's steps, got {step}."
+        " Begin at one of them."
+      )
     self._accounts = accounts
     self._on_peer_failure = on_peer_failure
     self._peers: agreement.Peers | None = None
@@ -145,7 +155,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._worker_count = worker_count
     self._prefetch = max(1, prefetch)
     self._timeout_s = timeout_s
-    self._step = 0
+    self._step = step
     self._reader: reader_lib.Reader | None = None
     self._failure: BaseException | None = None
     self._wait_s = 0.0

@@ -6,12 +6,19 @@ same rows load the same rows, and a process's rows need not be contiguous.
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from collections.abc import Sequence
+import math
 from typing import Any
+from typing import Protocol
 
+from absl import logging
+import grain
 import jax
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.ops import buckets as buckets_lib
+from chomp_data.transforms import applying
 
 # A sharding for every field; or one by rank, or one by field name.
 ShardingTree = (
@@ -53,41 +60,198 @@ def field_sharding(
   return sharding
 
 
+class Run(Protocol):
+  """What is asked of a run to know which rows of it a process needs."""
+
+  options: Any
+  buckets: tuple[buckets_lib.Bucket, ...]
+
+  def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
+    """Returns one sample of each source that may have fields of its own."""
+    ...
+
+
 def process_rows(
+  pipe: Run,
+  sharding: ShardingTree,
+  transforms: Sequence[grain.transforms.Map] = (),
+) -> dict[str, np.ndarray]:
+  """Returns the rows of each bucket's batches that this process holds.
+
+  Args:
+    pipe: The run.
+    sharding: As in `field_sharding`.
+    transforms: More transforms over batches, after the pipeline's.
+
+  Returns:
+    By bucket, int64[R], ascending.
+
+  Raises:
+    ConfigError: If fields do not divide over the sharding, or it lacks one, or
+      datasets give different fields; every such bucket is named.
+    StoreError: If the first sample of a bucket does not fit its size.
+  """
+  rows, problems, shown = {}, [], []
+  for number, bucket in enumerate(pipe.buckets):
+    fields = _fields(pipe, number, transforms, problems)
+    shapes = {
+      name: (bucket.batch_size, *shape) for name, (shape, _) in fields.items()
+    }
+    found = _uneven(pipe, bucket, shapes, sharding)
+    if found:
+      problems += found
+      continue
+    rows[bucket.name] = _held_rows(shapes, sharding)
+    shown.append(f"{bucket} ({len(rows[bucket.name])} rows here)")
+  if problems:
+    # What is wrong in every bucket alike is told once.
+    raise schema.ConfigError(list(dict.fromkeys(problems)))
+  if len(rows) > 1:
+    logging.info("static shapes that will come: %s", "; ".join(shown))
+  return rows
+
+
+def _uneven(
+  pipe: Run,
+  bucket: buckets_lib.Bucket,
+  shapes: Mapping[str, tuple[int, ...]],
+  sharding: ShardingTree,
+) -> list[str]:
+  """Returns why fields of a bucket do not divide over their shardings.
+
+  Args:
+    pipe: The run.
+    bucket: The bucket.
+    shapes: Global shape of each field.
+    sharding: As in `field_sharding`.
+
+  Returns:
+    One sentence for each cause; many fields may share it.
+  """
+  problems: dict[Any, str] = {}
+  for name, shape in shapes.items():
+    try:
+      own = field_sharding(sharding, name, len(shape))
+    except schema.ConfigError as error:
+      problems.update(dict.fromkeys(error.problems, error.problems[0]))
+      continue
+    try:
+      own.shard_shape(shape)
+    except (ValueError, IndexError) as error:
+      wrong = _uneven_axes(own, shape)
+      for axis, count in wrong:
+        if axis:
+          problems.setdefault(
+            (axis, count, shape[axis]),
+            f"axis {axis} of `{name}` must divide over the sharding, got"
+            f" {shape[axis]} of bucket {bucket.name} over {count} devices of"
+            f" {_named(own)}. Use sizes that are multiples of {count}, or leave"
+            " that axis whole.",
+          )
+        else:
+          problems.setdefault(
+            axis,
+            f"`{_rows_field(pipe, bucket)}` must give batches that divide over"
+            f" the sharding, got {shape[0]} rows of bucket {bucket.name} over"
+            f" {count} devices of {_named(own)}. Use a multiple of {count}, or"
+            " a smaller mesh.",
+          )
+      if not wrong:
+        reason = f" ({error})" * isinstance(error, ValueError)
+        problems.setdefault(
+          name,
+          f"`sharding` must fit field {name!r} of {len(shape)} axes, got"
+          f" {_named(own)}{reason}. Correct it.",
+        )
+  return list(problems.values())
+
+
+def _uneven_axes(
+  sharding: jax.sharding.Sharding, shape: Sequence[int]
+) -> list[tuple[int, int]]:
+  """Returns axes that do not divide, and the devices that each is cut for."""
+  if not isinstance(sharding, jax.sharding.NamedSharding):
+    return []
+  sizes, found = dict(sharding.mesh.shape), []
+  for axis, (side, names) in enumerate(zip(shape, sharding.spec, strict=False)):
+    names = (names,) if isinstance(names, str) else names
+    if isinstance(names, tuple):
+      count = math.prod(sizes[name] for name in names)
+      if side % count:
+        found.append((axis, count))
+  return found
+
+
+def _rows_field(pipe: Run, bucket: buckets_lib.Bucket) -> str:
+  """Returns the field of the config that says how many rows a bucket has."""
+  if bucket.batch_size == getattr(pipe.options, "global_batch_size", None):
+    return "config.data.global_batch_size"
+  if len(bucket.shape) == 1:
+    return "config.data.buckets.tokens_per_batch"
+  return "config.data.buckets.batch_sizes"
+
+
+def _fields(
+  pipe: Run,
+  bucket: int,
+  transforms: Sequence[grain.transforms.Map],
+  problems: list[str],
+) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
+  """Returns shape (without rows) and dtype of a bucket's fields."""
+  found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
+  first = ""
+  for name, example in pipe.examples(bucket).items():
+    example = applying.applied(example, transforms)
+    own = {
+      field: (np.shape(value)[1:], np.asarray(value).dtype)
+      for field, value in example.items()
+    }
+    if not found:
+      found, first = own, name
+    elif own != found:
+      differ = sorted(
+        field for field in own | found if own.get(field) != found.get(field)
+      )[0]
+      problems.append(
+        f"bucket {pipe.buckets[bucket].name} must have the same fields in every"
+        f" dataset, got `{differ}` {_told(found.get(differ))} in {first!r} and"
+        f" {_told(own.get(differ))} in {name!r}. Prepare them alike, or give"
+        " `config.data.buckets.fields` a shape and a dtype."
+      )
+  return found
+
+
+def _told(field: tuple[tuple[int, ...], np.dtype] | None) -> str:
+  return "absent" if field is None else f"{field[1]}{list(field[0])}"
+
+
+def _named(sharding: Any) -> str:
+  if isinstance(sharding, jax.sharding.NamedSharding):
+    return f"{sharding.spec} of mesh {dict(sharding.mesh.shape)}"
+  return str(sharding)
+
+
+def _held_rows(
   shapes: Mapping[str, tuple[int, ...]], sharding: ShardingTree
 ) -> np.ndarray:
   """Returns int64[R], the ascending rows that this process's devices hold.
 
   Args:
     shapes: Global shape of each field; the first axis is the batch.
-    sharding: As in `field_sharding`.
-
-  Raises:
-    ConfigError: If a field does not divide over its sharding.
+    sharding: As in `field_sharding`, over which the shapes divide.
   """
   held = None
   for name, shape in shapes.items():
     own = field_sharding(sharding, name, len(shape))
-    try:
-      own.shard_shape(shape)
-      slices = own.addressable_devices_indices_map(shape).values()
-    except ValueError as error:
-      raise schema.ConfigError(
-        [
-          "`config.data.global_batch_size` (or seq_len) must divide over the"
-          f" sharding, got {name!r} of shape {shape} over {own}. Use a"
-          " multiple of the mesh axes it is sharded over, or a smaller mesh."
-        ]
-      ) from error
     if held is None:
       held = np.zeros(shape[0], np.bool_)
-    for index in slices:
+    for index in own.addressable_devices_indices_map(shape).values():
       held[index[0] if index else slice(None)] = True
   return np.flatnonzero(held) if held is not None else np.empty(0, np.int64)
 
 
-class Placer:
-  """Puts process-local batches on devices as global arrays."""
+class _BucketPlacer:
+  """Puts process-local batches of one bucket on devices as global arrays."""
 
   def __init__(self, sharding: ShardingTree, rows: np.ndarray, num_rows: int):
     """Remembers where rows are.
@@ -141,6 +305,56 @@ class Placer:
       return value[(slice(first, first + high - low), *index[1:])]
 
     return piece
+
+
+class Placer:
+  """Puts process-local batches of any bucket on devices as global arrays."""
+
+  def __init__(
+    self,
+    sharding: ShardingTree,
+    rows: Mapping[str, np.ndarray],
+    buckets: Sequence[buckets_lib.Bucket],
+  ):
+    """Remembers where rows are, by their number.
+
+    Args:
+      sharding: As in `field_sharding`.
+      rows: By bucket, int64[R], rows of its global batch in local batches.
+      buckets: The buckets.
+
+    Raises:
+      ConfigError: If as many rows here are of different global batches.
+    """
+    self._placers: dict[int, _BucketPlacer] = {}
+    known: dict[int, buckets_lib.Bucket] = {}
+    for bucket in buckets:
+      own = rows[bucket.name]
+      other = known.setdefault(len(own), bucket)
+      if other.batch_size != bucket.batch_size or not np.array_equal(
+        rows[other.name], own
+      ):
+        raise schema.ConfigError(
+          [
+            "`sharding` must give a process more rows of larger batches, got"
+            f" {len(own)} rows of both {other} and {bucket}. Shard the batch"
+            " axis evenly."
+          ]
+        )
+      self._placers[len(own)] = _BucketPlacer(sharding, own, bucket.batch_size)
+
+  def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+    """Places a batch.
+
+    Args:
+      batch: Fields [R, ...] of a bucket. Not to be written to afterwards: JAX
+        may alias.
+
+    Returns:
+      Fields [num_rows, ...] with their shardings. 64-bit integers become 32
+      bits unless JAX has 64-bit types enabled.
+    """
+    return self._placers[len(next(iter(batch.values())))](batch)
 
 
 def _device_dtype(value: np.ndarray) -> np.ndarray:

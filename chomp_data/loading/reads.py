@@ -72,8 +72,10 @@ class Reads:
     self._rows = {name: [0, 0, 0, 0] for name in sources}
     self._before: dict[str, stores.Counters] = {}
 
-  def add_batch(self, spans: spans_lib.Spans) -> None:
-    """Counts the rows of a batch that is read."""
+  def add_batch(self, spans: spans_lib.Spans | None) -> None:
+    """Counts the rows of a batch that is read; None are arrays."""
+    if spans is None:
+      return
     self._begin()
     if len(self._rows) == 1:
       # A row of this source has a span; filler rows have none.
@@ -86,8 +88,10 @@ class Reads:
       counts[0] += int(np.count_nonzero(source == number))
       counts[2] += int(np.count_nonzero(spans.source == number))
 
-  def add_group(self, spans: spans_lib.Spans) -> None:
-    """Counts the distinct rows of a group that is planned."""
+  def add_group(self, spans: spans_lib.Spans | None) -> None:
+    """Counts the distinct rows of a group that is planned; see `add_batch`."""
+    if spans is None:
+      return
     self._begin()
     first = np.ones(len(spans), np.bool_)
     first[1:] = spans.row[1:] != spans.row[:-1]

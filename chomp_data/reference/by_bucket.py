@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.bucketed import pipeline as bucket_pipeline
+from chomp_data import pipeline
 
 
 class BucketLog:
   """Sums losses by bucket between two looks."""
 
-  def __init__(self, pipe: bucket_pipeline.BucketPipeline, first_step: int = 0):
+  def __init__(self, pipe: pipeline.Pipeline, first_step: int = 0):
     """Starts a window.
 
     Args:

@@ -19,7 +19,7 @@ from chomp_data import pipeline
 class SourceLog:
   """Sums losses by source between two looks."""
 
-  def __init__(self, pipe: pipeline.TextPipeline, first_step: int = 0):
+  def __init__(self, pipe: pipeline.Pipeline, first_step: int = 0):
     """Starts a window.
 
     Args:

@@ -150,7 +150,7 @@ def batches_of(
     yield fields
 
 
-def trained(pipe: pipeline.TextPipeline, num_steps: int) -> dict[str, Trained]:
+def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:
   """Returns what the first steps of a run read, by source; reads no token.
 
   Args:

@@ -63,7 +63,7 @@ class RunOptions:
     checkpoint: The checkpoints.
   """
 
-  pipe: pipeline.TextPipeline
+  pipe: pipeline.Pipeline
   num_steps: int
   model: decoder_lib.DecoderConfig
   optimizer: training.OptimizerOptions
@@ -100,10 +100,10 @@ def read(config: Any) -> RunOptions:
     for name in config
     if name not in _SECTIONS
   ]
-  pipe: pipeline.TextPipeline | None = None
+  pipe: pipeline.Pipeline | None = None
   try:
     found = pipeline.build(config.get("data"))
-    if isinstance(found, pipeline.TextPipeline):
+    if found.holds_text:
       pipe = found
     else:
       problems.append(
@@ -141,7 +141,7 @@ def read(config: Any) -> RunOptions:
 
 
 def _input_problems(
-  pipe: pipeline.TextPipeline,
+  pipe: pipeline.Pipeline,
   model: decoder_lib.DecoderConfig,
   train: TrainOptions,
 ) -> list[str]:
@@ -153,7 +153,7 @@ def _input_problems(
       f" trainer, got {pipe.options.batch_format!r}. Unset it."
     )
   longest = "`config.data.seq_len`"
-  if not isinstance(pipe, pipeline.Pipeline):
+  if pipe.in_buckets:
     longest = "the longest of `config.data.buckets.lengths`"
   for name, least, what in (
     ("vocab_size", pipe.vocab_size, "the stores' vocabulary"),

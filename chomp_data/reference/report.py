@@ -26,7 +26,7 @@ _MOST_DOCUMENTS = 20
 
 
 def scores(
-  pipe: pipeline.TextPipeline,
+  pipe: pipeline.Pipeline,
   model: decoder_lib.Decoder,
   num_steps: int,
   sharding: jax.sharding.Sharding,
@@ -79,7 +79,7 @@ def score_table(
 
 
 def document_lines(
-  pipe: pipeline.TextPipeline, losses: DocumentLosses
+  pipe: pipeline.Pipeline, losses: DocumentLosses
 ) -> Iterator[str]:
   """Yields loss by document, the greatest first, at most twenty lines."""
   worst = sorted(losses.items(), key=lambda item: -item[1][0])
@@ -92,7 +92,7 @@ def document_lines(
 
 
 def record(
-  pipe: pipeline.TextPipeline,
+  pipe: pipeline.Pipeline,
   step: int,
   found: Mapping[str, Mapping[str, evaluation.Score]],
   read: list[coverage_lib.Coverage],
@@ -130,7 +130,7 @@ def record(
 
 
 def progress_record(
-  pipe: pipeline.TextPipeline, window: progress.Window, losses: DocumentLosses
+  pipe: pipeline.Pipeline, window: progress.Window, losses: DocumentLosses
 ) -> dict[str, Any]:
   """Returns how a run's last steps went, as JSON values."""
   return {

@@ -5,6 +5,9 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_source
+
 
 class Dataset(abc.ABC):
   """Samples in buckets, any of them by random access.
@@ -12,14 +15,34 @@ class Dataset(abc.ABC):
   Attributes:
     name: Its name in a pipeline; seeds and logs go by it.
     counts: Samples by bucket, in the order of the buckets.
+    text: The rows of its longest bucket, or None for arrays.
   """
 
   name: str
   counts: dict[str, int]
+  text: row_source.RowSource | None = None
+
+  def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans | None:
+    """Returns samples as spans of rows, without reading; None of arrays.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[R], samples of it; -1 at the end is filler.
+    """
+    del bucket, samples
+    return None
+
+  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> None:
+    """Fetches what reading spans of a bucket will need, at once."""
+    del bucket, spans
 
   @abc.abstractmethod
   def read(
-    self, bucket: int, samples: np.ndarray, number: int
+    self,
+    bucket: int,
+    samples: np.ndarray,
+    number: int,
+    spans: spans_lib.Spans | None,
   ) -> dict[str, np.ndarray]:
     """Returns the fields of samples, [R, ...] each.
 
@@ -27,6 +50,7 @@ class Dataset(abc.ABC):
       bucket: The bucket's number.
       samples: int64[R], samples of it; -1 at the end is filler.
       number: The dataset's number in the run; filler has -1.
+      spans: Of `spans`, with that number as their source.
     """
 
   def tokens_by_bucket(self) -> dict[str, int] | None:

@@ -10,17 +10,38 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import schema
 from chomp_data import stores
-from chomp_data.bucketed import dataset
-from chomp_data.bucketed import options as options_lib
-from chomp_data.bucketed import piece_index
-from chomp_data.bucketed import sections
+from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import dataset
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
 from chomp_data.sources import opening
+from chomp_data.sources import options as options_lib
 from chomp_data.sources import packing_options
+from chomp_data.sources import piece_index
 from chomp_data.sources import row_source
+
+_TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DocumentOptions(options_lib.FillerOptions):
+  """`rows` of a source in buckets of lengths: one document (or piece) a row.
+
+  Attributes:
+    add_bos: Whether each document gets a BOS first; refused where the store
+      has them.
+    add_eos: Whether each document gets an EOS last; refused likewise.
+    bos_token_id: Overrides the tokenizer's.
+    trailing_filler_in_segment: Filler is in no segment.
+  """
+
+  add_bos: bool = schema.option(False, schema.boolean())
+  add_eos: bool = schema.option(False, schema.boolean())
+  bos_token_id: int | None = schema.option(None, _TOKEN_ID)
+  trailing_filler_in_segment: bool = schema.option(False, schema.boolean())
 
 
 class PieceRows(row_source.RowSource):
@@ -31,7 +52,7 @@ class PieceRows(row_source.RowSource):
   def __init__(
     self,
     store: stores.Store,
-    options: options_lib.DocumentOptions,
+    options: DocumentOptions,
     index: piece_index.PieceIndex,
     bucket: int,
     *,
@@ -127,8 +148,8 @@ class DocumentDataset(dataset.Dataset):
   def __init__(
     self,
     store: stores.Store,
-    options: options_lib.DocumentOptions,
-    buckets: Sequence[sections.Bucket],
+    options: DocumentOptions,
+    buckets: Sequence[buckets_lib.Bucket],
     assign: str,
     *,
     extra: tuple[str, ...] = (),
@@ -175,20 +196,9 @@ class DocumentDataset(dataset.Dataset):
     }
 
   @property
-  def longest(self) -> PieceRows:
+  def text(self) -> PieceRows:  # pyright: ignore[reportIncompatibleVariableOverride]
     """The rows of the longest bucket."""
     return self.rows[-1]
-
-  def plan(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans:
-    """Plans pieces as rows, without reading a token.
-
-    Args:
-      bucket: The bucket's number.
-      samples: int64[R], pieces of it; -1 at the end is filler.
-    """
-    real = samples[samples >= 0]
-    planned = self.rows[bucket].plan(real)
-    return dataclasses.replace(planned, num_rows=len(samples))
 
   def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
     """Returns int64[N], the tokens of pieces; reads none of them.
@@ -199,28 +209,31 @@ class DocumentDataset(dataset.Dataset):
     """
     return self.rows[bucket].tokens(samples)
 
-  def read_spans(
-    self, bucket: int, spans: spans_lib.Spans
-  ) -> dict[str, np.ndarray]:
-    """Reads and places planned rows: canonical fields.
+  def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans:
+    """Plans pieces as rows, without reading a token; see `Dataset`."""
+    real = samples[samples >= 0]
+    planned = self.rows[bucket].plan(real)
+    return dataclasses.replace(planned, num_rows=len(samples))
 
-    Args:
-      bucket: The bucket's number.
-      spans: A plan of it; `source` is what `source_id` shows.
-    """
+  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> None:
+    """Fetches what reading spans will need; see `Dataset`."""
+    self.rows[bucket].prefetch(spans)
+
+  def read(
+    self,
+    bucket: int,
+    samples: np.ndarray,
+    number: int,
+    spans: spans_lib.Spans | None,
+  ) -> dict[str, np.ndarray]:
+    """Returns the canonical fields of a batch; see `Dataset`."""
+    del samples, number
+    assert spans is not None
     batch = self.rows[bucket].read(spans, self._extra)
     batch["source_id"] = spans.row_source()
     if self._document_id:
       batch["document_id"] = spans.row_documents(1)
     return batch
-
-  def read(
-    self, bucket: int, samples: np.ndarray, number: int
-  ) -> dict[str, np.ndarray]:
-    """Returns a batch; see `Dataset`."""
-    spans = self.plan(bucket, samples)
-    source = np.full(len(spans), number, np.int32)
-    return self.read_spans(bucket, dataclasses.replace(spans, source=source))
 
   def tokens_by_bucket(self) -> dict[str, int]:
     """Returns the tokens of each bucket; see `Dataset`."""
@@ -228,14 +241,14 @@ class DocumentDataset(dataset.Dataset):
 
   def fingerprint(self) -> dict[str, Any]:
     """Returns what decides the samples; see `Dataset`."""
-    return self.longest.fingerprint()
+    return self.text.fingerprint()
 
   def describe(self) -> str:
     """Returns the summary for the log; see `Dataset`."""
     empty = self._index.num_empty
     return (
-      f"[{self.name}] {self.longest.store.num_documents} documents"
+      f"[{self.name}] {self.text.store.num_documents} documents"
       + f" ({empty} of them empty: in no bucket)" * bool(empty)
       + f", {sum(self.counts.values())} pieces, tokenizer"
-      + f" {opening.tokenizer_text(self.longest.store)}"
+      + f" {opening.tokenizer_text(self.text.store)}"
     )

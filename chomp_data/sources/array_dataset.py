@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import hashlib
 import itertools
 from typing import Any
@@ -9,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.bucketed import dataset
-from chomp_data.bucketed import sections
+from chomp_data.ops import buckets as buckets_lib
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import dataset
 from chomp_data.stores import errors
 from chomp_data.stores import samples as samples_lib
 
@@ -19,13 +21,26 @@ _MAX_INT32 = 2**31 - 1
 _NAMED_SIZES = 8
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+  """`rows` of a source in buckets of sizes: one sample a row.
+
+  Attributes:
+    height_field: Which of its numbers is the height.
+    width_field: Which of its numbers is the width.
+  """
+
+  height_field: str = schema.option("height", schema.text())
+  width_field: str = schema.option("width", schema.text())
+
+
 class ArrayDataset(dataset.Dataset):
   """The samples of a store, by bucket."""
 
   def __init__(
     self,
     store: samples_lib.SampleStore,
-    buckets: Sequence[sections.Bucket],
+    buckets: Sequence[buckets_lib.Bucket],
     *,
     metadata: Sequence[str] = (),
     types: Mapping[str, np.dtype] | None = None,
@@ -82,7 +97,11 @@ class ArrayDataset(dataset.Dataset):
         self._cast(field, np.asarray(value), first)
 
   def read(
-    self, bucket: int, samples: np.ndarray, number: int
+    self,
+    bucket: int,
+    samples: np.ndarray,
+    number: int,
+    spans: spans_lib.Spans | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns arrays, metadata, sizes and identities; see `Dataset`.
 
@@ -95,6 +114,7 @@ class ArrayDataset(dataset.Dataset):
       StoreError: If a sample does not fit its size, or metadata is out of
         range.
     """
+    del spans
     height, width = self._shapes[bucket]
     real = np.flatnonzero(samples >= 0)
     own = self._order[self._starts[bucket] + samples[real]].astype(np.int64)
@@ -157,7 +177,7 @@ class ArrayDataset(dataset.Dataset):
     if len(outside) and unbucketed == "error":
       sizes = sorted(
         {
-          sections.size_name(h, w)
+          buckets_lib.size_name(h, w)
           for h, w in zip(
             heights[outside].tolist(), widths[outside].tolist(), strict=True
           )

@@ -9,8 +9,12 @@ from typing import Any
 
 from chomp_data import schema
 from chomp_data.index import pieces
+from chomp_data.ops import buckets as buckets_lib
 from chomp_data.sources import mix_options
 from chomp_data.stores import samples
+
+Bucket = buckets_lib.Bucket
+size_name = buckets_lib.size_name
 
 UNBUCKETED = ("error", "drop")
 
@@ -116,25 +120,6 @@ _BUCKET_STAGES = schema.optional(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Bucket:
-  """One static shape of batches.
-
-  Attributes:
-    name: '512' or '48x32'.
-    batch_size: Rows of a global batch.
-    shape: (length,) or (height, width).
-  """
-
-  name: str
-  batch_size: int
-  shape: tuple[int, ...]
-
-  def __str__(self) -> str:
-    shape = ", ".join(map(str, (self.batch_size, *self.shape)))
-    return f"{self.name}: [{shape}]"
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LengthBuckets:
   """`buckets.kind='length'`: rows of one document, in a few lengths.
@@ -155,6 +140,10 @@ class LengthBuckets:
   tokens_per_batch: int = schema.required(schema.integer(2, _MAX_POSITIONS))
   assign: str = schema.option("least_waste", schema.choice(pieces.ASSIGNS))
   stages: tuple[Any, ...] | None = schema.option(None, _BUCKET_STAGES)
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns which of these fields decide batches, as JSON values."""
+    return {"assign": self.assign}
 
   def buckets(self) -> tuple[Bucket, ...]:
     """Returns the buckets, shortest first."""
@@ -226,6 +215,14 @@ class ResolutionBuckets:
   )
   stages: tuple[Any, ...] | None = schema.option(None, _BUCKET_STAGES)
 
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns which of these fields decide batches, as JSON values."""
+    return {
+      "fields": list(self.array_fields()),
+      "metadata": list(self.metadata),
+      "patch_size": self.patch_size,
+    }
+
   def buckets(
     self, sizes: Sequence[tuple[int, int]], batch_size: int
   ) -> tuple[Bucket, ...]:
@@ -258,11 +255,6 @@ class ResolutionBuckets:
       return found  # Buckets are known when samples are.
     known = [size_name(*size) for size in self.sizes]
     return found + unknown_buckets_of(self, path, known)
-
-
-def size_name(height: int, width: int) -> str:
-  """Returns a bucket's name, '48x32'."""
-  return f"{height}x{width}"
 
 
 def unknown_buckets_of(

@@ -1,24 +1,46 @@
-"""What a bucketed run will do, in lines for its log."""
+"""What a run in buckets will do, in lines for its log."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+import fractions
+from typing import Protocol
 
-import numpy as np
+from chomp_data.index import buckets as schedule_lib
+from chomp_data.ops import buckets as buckets_lib
+from chomp_data.sources import dataset as dataset_lib
 
-from chomp_data.bucketed import lanes as lanes_lib
-from chomp_data.bucketed import plan as plan_lib
+Weights = Mapping[str, fractions.Fraction]
+Stages = Sequence[tuple[int, Weights]]
+
+
+class Batches(Protocol):
+  """What these lines ask of a plan."""
+
+  datasets: dict[str, dataset_lib.Dataset]
+  buckets: tuple[buckets_lib.Bucket, ...]
+
+  @property
+  def num_steps(self) -> int | None: ...
+
+  def bucket_passes(self, step: int) -> dict[str, dict[str, float]]: ...
+
 
 # A bucket that comes so often in a stage is said.
 _MANY_PASSES = 2.0
 
 
-def bucket_lines(plan: plan_lib.BucketPlan) -> list[str]:
+def bucket_lines(
+  datasets: Mapping[str, dataset_lib.Dataset],
+  buckets: Sequence[buckets_lib.Bucket],
+  schedule: schedule_lib.BucketSchedule,
+) -> list[str]:
   """Returns a line for each bucket: its shape, and what an epoch has of it."""
-  batches = plan.lanes.batches_per_epoch
+  batches = schedule.batches_per_epoch
   lines = []
-  for number, bucket in enumerate(plan.buckets):
+  for number, bucket in enumerate(buckets):
     parts = []
-    for i, (name, dataset) in enumerate(plan.datasets.items()):
+    for i, (name, dataset) in enumerate(datasets.items()):
       count = dataset.counts.get(bucket.name, 0)
       given = int(batches[i, number])
       text = f"{name} {count} samples in {given} batches"
@@ -33,9 +55,7 @@ def bucket_lines(plan: plan_lib.BucketPlan) -> list[str]:
   return lines
 
 
-def stage_lines(
-  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
-) -> list[str]:
+def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
   """Returns a line for each stage of a curriculum, and how often buckets come.
 
   Args:
@@ -46,7 +66,7 @@ def stage_lines(
   for first, last, weights in _spans(plan, stages):
     text = f"  {stage_text(plan, first, weights)}"
     if last is not None:
-      given = passes(plan, last)
+      given = plan.bucket_passes(last)
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in own.items())
         for name, own in given.items()
@@ -56,9 +76,7 @@ def stage_lines(
   return lines
 
 
-def stage_text(
-  plan: plan_lib.BucketPlan, first: int, weights: lanes_lib.Weights
-) -> str:
+def stage_text(plan: Batches, first: int, weights: Weights) -> str:
   """Returns where a stage begins, and the shares of its buckets."""
   whole = sum(weights.values())
   shares = ", ".join(
@@ -69,9 +87,7 @@ def stage_text(
   return f"from step {first}: {shares}"
 
 
-def repeats(
-  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
-) -> list[str]:
+def repeats(plan: Batches, stages: Stages | None) -> list[str]:
   """Returns a sentence for each bucket that a stage gives again and again.
 
   Args:
@@ -82,8 +98,8 @@ def repeats(
   for first, last, _ in _spans(plan, stages):
     if last is None:
       continue
-    before = passes(plan, first)
-    for name, own in passes(plan, last).items():
+    before = plan.bucket_passes(first)
+    for name, own in plan.bucket_passes(last).items():
       for bucket, number in own.items():
         times = number - before[name][bucket]
         if times > _MANY_PASSES:
@@ -97,10 +113,10 @@ def repeats(
 
 
 def _spans(
-  plan: plan_lib.BucketPlan, stages: lanes_lib.Stages | None
-) -> Iterator[tuple[int, int | None, lanes_lib.Weights]]:
+  plan: Batches, stages: Stages | None
+) -> Iterator[tuple[int, int | None, Weights]]:
   """Yields (first step, step after the last or None, weights) of stages."""
-  known: Sequence[tuple[int, lanes_lib.Weights]] = list(stages or ())
+  known: Sequence[tuple[int, Weights]] = list(stages or ())
   end = plan.num_steps
   for index, (first, weights) in enumerate(known):
     last = end
@@ -109,17 +125,3 @@ def _spans(
       last = last if end is None else min(last, end)
     if end is None or first < end:
       yield first, last, weights
-
-
-def passes(plan: plan_lib.BucketPlan, step: int) -> dict[str, dict[str, float]]:
-  """Returns how often each bucket of each source was given before a step."""
-  given = plan.lanes.consumed(step)
-  out = {}
-  for i, (name, dataset) in enumerate(plan.datasets.items()):
-    counts = np.asarray([dataset.counts.get(b.name, 0) for b in plan.buckets])
-    out[name] = {
-      bucket.name: float(given[i, number] / counts[number])
-      for number, bucket in enumerate(plan.buckets)
-      if counts[number]
-    }
-  return out

@@ -1,1 +1,0 @@
-"""Bucketed runs: each batch of one dataset and of one static shape."""

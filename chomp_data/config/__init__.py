@@ -1,0 +1,1 @@
+"""`config.data`: its options, and reading them."""

@@ -1,0 +1,579 @@
+"""`config.data` as checked options; nothing else reads a ConfigDict.
+
+Everything that can be wrong without reading data is collected here, so that
+one error lists every bad field by its dotted path, with value and fix. A run
+is of one of three kinds: rows of one length, or, with a section `buckets`,
+text in rows of a few lengths or arrays of a few sizes. Each kind is one entry
+of `KINDS`; what kinds share is declared once.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+import fractions
+from typing import Any
+
+import grain
+
+from chomp_data import schema
+from chomp_data import sources as sources_lib
+from chomp_data import stores
+from chomp_data.config import bucket_sections
+from chomp_data.config import dataset_mix as mix_lines
+from chomp_data.sources import array_dataset
+from chomp_data.sources import document_pieces
+from chomp_data.sources import fillers
+from chomp_data.sources import mix_options
+from chomp_data.sources import row_kinds
+from chomp_data.sources import row_source
+from chomp_data.transforms import formats
+from chomp_data.transforms import masks
+
+PATH = "config.data"
+
+# A row or a batch beyond this is a slip of the finger.
+_MAX_SIDE = bucket_sections.MAX_SIDE
+_MAX_POSITIONS = 2**34
+_SEED = schema.integer(0, 2**63 - 1)
+_SECTIONS = ("buckets", "mix", "sources")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunFields:
+  """The fields of `config.data` that all kinds of runs share.
+
+  Attributes:
+    seed: Seed of every random choice; sources fold their names into it.
+    epochs: Passes over each source, or None for ever.
+    remainder: 'drop' the rows (or the samples of a source and bucket) that
+      fill no batch, or 'pad' them with filler.
+    worker_count: Child processes that read; 0 reads in the main process.
+    dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", in
+      place of `mix.weights`, `mix.stages` and `sources.<name>.weight`. An
+      entry whose alias is a declared source is that source at another path.
+      Any other takes rows and shuffle, without its seed, of the source
+      `default`, which is a template and no part of the run unless an entry
+      names it; where none is called so, of the declared sources, which must
+      then have the same.
+    prefetch: Batches kept ready on devices.
+    timeout_s: Longest wait for one batch, in seconds.
+    on_peer_failure: Where another process fails or dies, 'exit', or let the
+      next `next` of the iterator 'raise'.
+  """
+
+  seed: int = schema.option(0, _SEED)
+  epochs: int | None = schema.option(None, schema.optional(schema.integer(1)))
+  remainder: str = schema.option("drop", schema.choice(("drop", "pad")))
+  worker_count: int = schema.option(0, schema.integer(0, 1024))
+  dataset_mix: str | None = schema.option(None, schema.optional(schema.text()))
+  prefetch: int = schema.option(2, schema.integer(1, 1024))
+  timeout_s: float = schema.option(600.0, schema.number(1))
+  on_peer_failure: str = schema.option("exit", schema.choice(("exit", "raise")))
+
+  @property
+  def mix_entries(self) -> list[mix_lines.Entry]:
+    """The sources of `dataset_mix`; none where it is not set."""
+    return mix_lines.parse(self.dataset_mix) if self.dataset_mix else []
+
+  def problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    del path
+    return []
+
+  def extra_fields(self) -> tuple[str, ...]:
+    """Returns the optional batch fields that these options need."""
+    return ()
+
+  def operations(
+    self, sources: Mapping[str, row_source.RowSource]
+  ) -> list[grain.transforms.Map]:
+    """Returns the transforms over batches that these options ask for.
+
+    Args:
+      sources: Of text, by name, in the order of their numbers.
+
+    Raises:
+      ConfigError: If they need a token that a source does not know.
+    """
+    del sources
+    return []
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns which of these fields decide batches, as JSON values."""
+    return {
+      "seed": self.seed,
+      "epochs": self.epochs,
+      "remainder": self.remainder,
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextFields(RunFields):
+  """The fields of `config.data` of a run of text.
+
+  Attributes:
+    batch_format: Names and meanings of a batch's fields.
+    train_on_eos: Whether EOS is a label.
+    lookahead: Whether batches know the token after their last column where a
+      document continues, so that no label is lost there.
+    document_id: Whether batches carry `document_id`.
+  """
+
+  batch_format: str = schema.option(
+    "canonical", schema.choice(tuple(formats.FORMATS))
+  )
+  train_on_eos: bool = schema.option(True, schema.boolean())
+  lookahead: bool = schema.option(False, schema.boolean())
+  document_id: bool = schema.option(False, schema.boolean())
+
+  def problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    if not self.lookahead or formats.FORMATS[self.batch_format].lookahead:
+      return []
+    able = [name for name, form in formats.FORMATS.items() if form.lookahead]
+    return [
+      f"`{path}.lookahead` must be False for batch_format"
+      f" {self.batch_format!r}, which has no label after the last column, got"
+      f" True. Unset it, or use one of {', '.join(able)}."
+    ]
+
+  def extra_fields(self) -> tuple[str, ...]:
+    """Returns the optional batch fields that these options need."""
+    needed = set(formats.FORMATS[self.batch_format].needs)
+    if self.lookahead:
+      needed.add("next_token")
+    return tuple(sorted(needed))
+
+  def operations(
+    self, sources: Mapping[str, row_source.RowSource]
+  ) -> list[grain.transforms.Map]:
+    """Returns the transforms that these options ask for; see `RunFields`."""
+    found: list[grain.transforms.Map] = []
+    if not self.train_on_eos:
+      eos_ids = fillers.eos_ids(sources, self.train_on_eos, PATH)
+      found.append(masks.TrainOnEos(enabled=False, eos_ids=eos_ids))
+    operation = formats.FORMATS[self.batch_format].transform
+    return found if operation is None else [*found, operation()]
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns which of these fields decide batches, as JSON values."""
+    return {
+      **super().fingerprint(),
+      "batch_format": self.batch_format,
+      "train_on_eos": self.train_on_eos,
+      "lookahead": self.lookahead,
+      "document_id": self.document_id,
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowFields(TextFields):
+  """The fields of `config.data` of a run in rows of one length.
+
+  Attributes:
+    seq_len: Positions of a row, S.
+    global_batch_size: Rows of a step over all processes, B.
+    mask_boundary_loss: Whether the first token of a document is no label of
+      the document before it in the row.
+    shuffle_cache_bytes: Most bytes of the windows of block shuffles, over all
+      sources; wider windows are narrowed.
+  """
+
+  seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
+  global_batch_size: int = schema.required(schema.integer(1, _MAX_SIDE))
+  mask_boundary_loss: bool = schema.option(True, schema.boolean())
+  shuffle_cache_bytes: int = schema.option(2 * 2**30, schema.integer(1, 2**62))
+
+  def problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    found = super().problems(path)
+    if self.seq_len * self.global_batch_size > _MAX_POSITIONS:
+      found.append(
+        f"`{path}.global_batch_size` times seq_len must be at most"
+        f" {_MAX_POSITIONS} positions, got {self.global_batch_size} *"
+        f" {self.seq_len}. Lower one of them."
+      )
+    return found
+
+  def extra_fields(self) -> tuple[str, ...]:
+    """Returns the optional batch fields that these options need."""
+    needed = set(super().extra_fields())
+    if not self.mask_boundary_loss:
+      needed.add("attention_mask")
+    return tuple(sorted(needed))
+
+  def operations(
+    self, sources: Mapping[str, row_source.RowSource]
+  ) -> list[grain.transforms.Map]:
+    """Returns the transforms that these options ask for; see `RunFields`."""
+    found = super().operations(sources)
+    if not self.mask_boundary_loss:
+      found.insert(0, masks.MaskBoundaryLoss(enabled=False))
+    return found
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns which of these fields decide batches, as JSON values."""
+    return {
+      **super().fingerprint(),
+      "seq_len": self.seq_len,
+      "global_batch_size": self.global_batch_size,
+      "mask_boundary_loss": self.mask_boundary_loss,
+    }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ArrayFields(RunFields):
+  """The fields of `config.data` with buckets of sizes.
+
+  Attributes:
+    global_batch_size: Samples of a step over all processes, in buckets that
+      `buckets.batch_sizes` does not name.
+  """
+
+  global_batch_size: int = schema.required(schema.integer(1, _MAX_SIDE))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OrderOptions:
+  """`shuffle` of a source in buckets: it is permuted in every epoch.
+
+  Attributes:
+    seed: Seed of the order; None derives it from the run's.
+  """
+
+  seed: int | None = schema.option(None, schema.optional(_SEED))
+
+  def problems(self, path: str, own_blocks: bool) -> list[str]:
+    """Returns what is wrong between these fields: nothing."""
+    del path, own_blocks
+    return []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BucketMixOptions(mix_options.MixFields):
+  """How several sources share a bucketed run.
+
+  Attributes:
+    unit: 'samples', 'pixels' (height times width) or 'tokens': of text what a
+      row holds without padding, of arrays patches of `patch_size`. None is
+      tokens for lengths, and samples for resolutions and kind 'weighted'.
+  """
+
+  unit: str | None = schema.option(
+    None, schema.optional(schema.choice(("samples", "pixels", "tokens")))
+  )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SourceFields:
+  """The fields of a source beside its sections.
+
+  Attributes:
+    store: Path of the store.
+    weight: Its weight in a mix that has no weights of its own.
+    max_epochs: Passes over it in a mix; None is the run's `epochs`.
+  """
+
+  store: str = schema.required(
+    schema.Rule("the path of a store", schema.text().convert)
+  )
+  weight: float | None = schema.option(None, mix_options.WEIGHT)
+  max_epochs: int | None = schema.option(
+    None, schema.optional(schema.integer(1))
+  )
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceOptions:
+  """One entry of `config.data.sources`, checked.
+
+  Attributes:
+    store: Path of the store.
+    rows: The options of its rows (or samples).
+    shuffle: Their order.
+    array_record: What ArrayRecord files do not say of themselves, where the
+      path is of such files; else None.
+    weight: Its weight in a mix that has no weights of its own.
+    max_epochs: Passes over it in a mix; None is the run's `epochs`.
+  """
+
+  store: str
+  rows: Any
+  shuffle: Any
+  array_record: stores.ArrayRecordOptions | None = None
+  weight: float | None = None
+  max_epochs: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions:
+  """The whole of `config.data`, checked.
+
+  Attributes:
+    kind: 'rows', 'length' or 'resolution'.
+    data: The fields beside the sections.
+    buckets: The section of that name; None for rows of one length.
+    sources: By name.
+    mix: How they share the run; None for one source of rows alone.
+  """
+
+  kind: str
+  data: Any
+  buckets: Any
+  sources: dict[str, SourceOptions]
+  mix: Any
+
+  @property
+  def weights(self) -> dict[str, float | None]:
+    """`sources.<name>.weight` of every source."""
+    return {name: own.weight for name, own in self.sources.items()}
+
+  @property
+  def unit(self) -> str:
+    """What a mix of buckets balances."""
+    if self.mix.unit is None and self.mix.kind == "weighted":
+      return "samples"
+    return self.mix.unit or KINDS[self.kind].units[0]
+
+  def bucket_stages(
+    self,
+  ) -> list[tuple[int, dict[str, fractions.Fraction]]] | None:
+    """Returns the curriculum over buckets, weights exact, or None."""
+    if self.buckets is None or self.buckets.stages is None:
+      return None
+    return [
+      (step, {name: mix_options.exact(weight) for name, weight in weights})
+      for step, weights in self.buckets.stages
+    ]
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+  """The options of one kind of run.
+
+  Attributes:
+    fields: Of `config.data` itself.
+    section: Of `config.data.buckets`; None where there is none.
+    rows: Reads the section `rows` of a source.
+    shuffle: Of the section `shuffle` of a source.
+    mix: Of `config.data.mix`.
+    units: What a mix may balance; the first is the default.
+    array_record: Whether sources may be ArrayRecord files of tokens.
+  """
+
+  fields: type[RunFields]
+  section: type | None
+  rows: Callable[[str, Any, int | None], tuple[Any, list[str]]]
+  shuffle: type
+  mix: type[mix_options.MixFields]
+  units: tuple[str, ...]
+  array_record: bool = True
+
+
+def _rows_of(cls: type) -> Callable[..., tuple[Any, list[str]]]:
+  """Returns a reader of `rows` where there is one kind of them."""
+
+  def read_rows(path: str, section: Any, seq_len: int | None):
+    del seq_len
+    return schema.read(cls, {} if section is None else section, path)
+
+  return read_rows
+
+
+KINDS: dict[str, Kind] = {
+  "rows": Kind(
+    RowFields,
+    None,
+    row_kinds.read,
+    sources_lib.ShuffleOptions,
+    sources_lib.MixOptions,
+    (),
+  ),
+  "length": Kind(
+    TextFields,
+    bucket_sections.LengthBuckets,
+    _rows_of(document_pieces.DocumentOptions),
+    OrderOptions,
+    BucketMixOptions,
+    ("tokens", "samples"),
+  ),
+  "resolution": Kind(
+    ArrayFields,
+    bucket_sections.ResolutionBuckets,
+    _rows_of(array_dataset.SampleOptions),
+    OrderOptions,
+    BucketMixOptions,
+    ("samples", "pixels", "tokens"),
+    array_record=False,
+  ),
+}
+
+
+def read(data: Any) -> RunOptions:
+  """Checks all that can be checked without reading data.
+
+  Args:
+    data: `config.data`, a ConfigDict or a mapping.
+
+  Returns:
+    The run's options.
+
+  Raises:
+    ConfigError: If fields are wrong; all of them are listed.
+  """
+  data = _plain(data)
+  if not isinstance(data, Mapping):
+    raise schema.ConfigError(
+      [schema.bad_value(PATH, "a section with fields", data, "Give it one.")]
+    )
+  name, section = _kind_of(data.get("buckets"))
+  kind = KINDS[name]
+  fields, problems = schema.read(kind.fields, data, PATH, elsewhere=_SECTIONS)
+  problems += fields.problems(PATH) if fields else []
+  buckets = None
+  if kind.section is not None:
+    path = f"{PATH}.buckets"
+    buckets, found = schema.read(kind.section, section, path)
+    problems += found + (buckets.problems(path) if buckets else [])
+  declared, mix_section = data.get("sources"), data.get("mix")
+  if fields and fields.dataset_mix and isinstance(declared, Mapping):
+    declared, mix_section, found = mix_lines.replaced(
+      fields.dataset_mix, declared, mix_section, PATH
+    )
+    problems += found
+  seq_len = data.get("seq_len")
+  if not isinstance(seq_len, int) or seq_len < 2:
+    seq_len = None
+  sources, found = _checked_sources(declared, kind, seq_len)
+  problems += found
+  mix, found = _checked_mix(mix_section, sources, name, bool(found))
+  problems += found
+  if problems or fields is None:
+    raise schema.ConfigError(problems)
+  if mix is not None:
+    fields = dataclasses.replace(fields, epochs=mix.passes(fields.epochs))
+  return RunOptions(name, fields, buckets, sources, mix)
+
+
+def _plain(data: Any) -> Any:
+  """Returns a config as plain dictionaries, references resolved."""
+  to_dict = getattr(data, "to_dict", None)
+  if to_dict is None:
+    if isinstance(data, Mapping):
+      return {name: _plain(value) for name, value in data.items()}
+    return data
+  try:
+    return to_dict()
+  except Exception as error:
+    raise schema.ConfigError(
+      [
+        f"`{PATH}` must have every required placeholder set, got one that is"
+        f" not ({error}). Set it on the command line or in the file."
+      ]
+    ) from error
+
+
+def _kind_of(buckets: Any) -> tuple[str, dict[str, Any]]:
+  """Returns the kind of a run, and the section `buckets` without it."""
+  if buckets is None:
+    return "rows", {}
+  kind = buckets.get("kind") if isinstance(buckets, Mapping) else None
+  known = [name for name, own in KINDS.items() if own.section is not None]
+  if not isinstance(kind, str) or kind not in known:
+    kinds = " or ".join(map(repr, known))
+    raise schema.ConfigError(
+      [schema.bad_value(f"{PATH}.buckets.kind", kinds, kind, "Choose one.")]
+    )
+  return kind, {n: value for n, value in buckets.items() if n != "kind"}
+
+
+def _checked_mix(
+  section: Any, sources: Mapping[str, SourceOptions], kind: str, failed: bool
+) -> tuple[Any, list[str]]:
+  path, own = f"{PATH}.mix", KINDS[kind]
+  if section is None and len(sources) < 2 and own.section is None:
+    return None, []
+  mix, problems = schema.read(own.mix, {} if section is None else section, path)
+  if mix is None:
+    return None, problems
+  if not failed:
+    weights = {name: source.weight for name, source in sources.items()}
+    problems += mix.problems(path, weights)
+  unit = getattr(mix, "unit", None)
+  if unit is not None and own.units and unit not in own.units:
+    problems.append(
+      f"`{path}.unit` must be one of {', '.join(map(repr, own.units))} with"
+      f" buckets of kind {kind!r}, got {unit!r}. Choose one."
+    )
+  return mix, problems
+
+
+def _checked_sources(
+  section: Any, kind: Kind, seq_len: int | None
+) -> tuple[dict[str, SourceOptions], list[str]]:
+  path = f"{PATH}.sources"
+  if not isinstance(section, Mapping) or not section:
+    return {}, [
+      schema.bad_value(
+        path,
+        "a section with one entry for each source",
+        section,
+        f"Set `{path}.<name>.store` to a directory made by tools/prepare.py.",
+      )
+    ]
+  out, problems = {}, schema.name_problems(path, section)
+  for name, entry in section.items():
+    source, found = _checked_source(f"{path}.{name}", entry, kind, seq_len)
+    problems += found
+    if source is not None:
+      out[str(name)] = source
+  return out, problems
+
+
+def _checked_source(
+  path: str, entry: Any, kind: Kind, seq_len: int | None
+) -> tuple[SourceOptions | None, list[str]]:
+  if not isinstance(entry, Mapping):
+    return None, [
+      schema.bad_value(
+        path, "a section with `store` and `rows`", entry, "Give it both."
+      )
+    ]
+  sections = ("rows", "shuffle", *["array_record"] * kind.array_record)
+  fields, problems = schema.read(SourceFields, entry, path, elsewhere=sections)
+  records = None
+  if kind.array_record and entry.get("array_record") is not None:
+    where = f"{path}.array_record"
+    records, found = schema.read(
+      stores.ArrayRecordOptions, entry["array_record"], where
+    )
+    problems += found + (records.problems(where) if records else [])
+  rows, found = kind.rows(f"{path}.rows", entry.get("rows"), seq_len)
+  problems += found
+  given = entry.get("shuffle")
+  where = f"{path}.shuffle"
+  shuffle, found = schema.read(
+    kind.shuffle, {} if given is None else given, where
+  )
+  problems += found
+  if shuffle is not None:
+    problems += shuffle.problems(where, row_kinds.has_own_blocks(rows))
+  if getattr(rows, "restrict_to_training_subset", False):
+    problems += _subset_problems(path, shuffle)
+  if problems or fields is None:
+    return None, problems
+  return SourceOptions(
+    fields.store, rows, shuffle, records, fields.weight, fields.max_epochs
+  ), []
+
+
+def _subset_problems(path: str, shuffle: Any) -> list[str]:
+  if shuffle is None or shuffle.kind == "none":
+    return []
+  return [
+    f"`{path}.rows.restrict_to_training_subset` must be False where"
+    f" `{path}.shuffle.kind` is not 'none', got True with"
+    f" {shuffle.kind!r}: the subset is the first tokens of an unshuffled"
+    " run. Set shuffle.kind to 'none' (shuffle_content and"
+    " shuffle_offsets stay allowed)."
+  ]

@@ -1,0 +1,352 @@
+"""From checked options to a run's plan: stores, rows, order, mix.
+
+One function a kind of run makes its plan; see `config.options.KINDS`.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import contextlib
+from typing import Any
+
+from chomp_data import schema
+from chomp_data import sources as sources_lib
+from chomp_data import stores
+from chomp_data.config import bucket_sections
+from chomp_data.config import options as options_lib
+from chomp_data.index import buckets as schedule_lib
+from chomp_data.index import hashing
+from chomp_data.index import interleave
+from chomp_data.ops import buckets as buckets_lib
+from chomp_data.plans import batches_plan
+from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import rows_plan
+from chomp_data.sources import array_dataset
+from chomp_data.sources import dataset as dataset_lib
+from chomp_data.sources import document_pieces
+from chomp_data.sources import mix_options
+from chomp_data.sources import opening
+from chomp_data.sources import row_kinds
+from chomp_data.stores import samples as samples_lib
+
+PATH = options_lib.PATH
+
+# document_id travels as int32 unless JAX has 64-bit types enabled.
+_MAX_INT32 = 2**31 - 1
+
+Datasets = dict[str, dataset_lib.Dataset]
+
+
+def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
+  """Opens stores and says which samples every step holds.
+
+  Reads no token, and of arrays one sample of each (dataset, size).
+
+  Args:
+    run: The whole of `config.data`, checked.
+
+  Raises:
+    ConfigError: If options do not fit the stores.
+    StoreError: If stores cannot be opened, or do not fit the fields; one line
+      names each.
+  """
+  return _PLANS[run.kind](run)
+
+
+def _open(source: options_lib.SourceOptions) -> stores.Store:
+  return stores.open_store(source.store, array_record=source.array_record)
+
+
+def row_sources(
+  run: options_lib.RunOptions, joining: Sequence[str]
+) -> dict[str, sources_lib.ShuffledSource]:
+  """Opens stores and orders their rows; reads no token.
+
+  Args:
+    run: A run of rows.
+    joining: Names of its sources in the order in which they join.
+
+  Returns:
+    By name, each source in its order; `rows` is the source itself.
+
+  Raises:
+    ConfigError: If options do not fit the stores.
+    StoreError: If stores cannot be opened; one line names each.
+  """
+  options = run.data
+  opened = opening.Opening()
+  out: dict[str, sources_lib.ShuffledSource] = {}
+  # Each takes room for one window, in the order in which they join: a source
+  # that is added later never narrows the windows of those before it.
+  room = options.shuffle_cache_bytes
+  for name in joining:
+    path = f"{PATH}.sources.{name}"
+    with opened.source(path):
+      own = out[name] = sources_lib.ShuffledSource(
+        _row_source(name, run.sources[name], options),
+        run.sources[name].shuffle,
+        options.seed,
+        cache_bytes=max(room, 0),
+        path=f"{path}.shuffle",
+      )
+      if own.windows is not None:
+        room -= own.windows.window_bytes
+  opened.check()
+  # What is left keeps more windows, which changes no order.
+  blocks = [own for own in out.values() if own.windows is not None]
+  for own in blocks:
+    assert own.windows is not None
+    own.keep_windows(own.windows.window_bytes + max(room, 0) // len(blocks))
+  return out
+
+
+def _row_source(
+  name: str, source: options_lib.SourceOptions, options: Any
+) -> sources_lib.RowSource:
+  path = f"{PATH}.sources.{name}"
+  store = _open(source)
+  if not store.num_documents:
+    raise schema.ConfigError(
+      [
+        f"`{path}.store` must hold a document, got an empty store at"
+        f" {source.store}. Prepare it from text."
+      ]
+    )
+  return row_kinds.make(
+    source.rows,
+    store,
+    seq_len=options.seq_len,
+    seed=options.seed,
+    name=name,
+    path=f"{path}.rows",
+  )
+
+
+def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
+  """Returns the plan of a run of rows."""
+  options, mix = run.data, None
+  if run.mix is None:
+    (rows,) = row_sources(run, list(run.sources)).values()
+  else:
+    names = mix_options.in_order_of_joining(
+      run.sources, run.mix.all_stages(run.weights)
+    )
+    ordered = row_sources(run, names)
+    opening.check_tokenizers(
+      {name: own.store for name, own in ordered.items()},
+      PATH,
+      run.mix.allow_tokenizer_differences,
+    )
+    rows = mix = sources_lib.MixtureSource(
+      ordered,
+      run.mix,
+      seed=options.seed,
+      global_batch_size=options.global_batch_size,
+      epochs=options.epochs,
+      own_weights=run.weights,
+      max_epochs={n: own.max_epochs for n, own in run.sources.items()},
+      path=f"{PATH}.mix",
+    )
+  plan = rows_plan.RowsPlan(
+    rows=rows,
+    global_batch_size=options.global_batch_size,
+    epochs=options.epochs,
+    remainder=options.remainder,
+    document_id=options.document_id,
+    extra=options.extra_fields(),
+    mix=mix,
+  )
+  if options.document_id and any(
+    source.store.num_documents > _MAX_INT32 for source in plan.sources.values()
+  ):
+    raise schema.ConfigError(
+      [
+        "`config.data.document_id` must be False for stores of more than"
+        f" {_MAX_INT32} documents, got True. Unset it."
+      ]
+    )
+  if plan.num_steps == 0:
+    raise schema.ConfigError(
+      [
+        "`config.data.global_batch_size` must be at most the run's rows, got"
+        f" {options.global_batch_size} with {plan.num_rows} rows."
+        " Lower it, raise epochs, or set remainder to 'pad'."
+      ]
+    )
+  return plan
+
+
+def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
+  """Returns the plan of a run in buckets."""
+  problems = mix_options.stage_problems(
+    f"{PATH}.buckets.stages", run.buckets.stages or ()
+  )
+  if problems:
+    raise schema.ConfigError(problems)
+  stages = run.mix.all_stages(run.weights)
+  names = mix_options.in_order_of_joining(run.sources, stages)
+  datasets, buckets = _DATASETS[run.kind](run, names)
+  bucket_stages = run.bucket_stages()
+  by_tokens = run.kind == "length" and run.unit == "tokens"
+  seeds = {name: own.shuffle.seed for name, own in run.sources.items()}
+  limits = {name: own.max_epochs for name, own in run.sources.items()}
+  try:
+    schedule = schedule_lib.BucketSchedule(
+      {name: {**own.counts} for name, own in datasets.items()},
+      batch_sizes={own.name: own.batch_size for own in buckets},
+      units={own.name: _units(own, run) for own in buckets},
+      stages=[interleave.Stage(step, weights) for step, weights in stages],
+      key=hashing.fold_key(run.data.seed, "buckets"),
+      remainder=run.data.remainder,
+      exhaustion=run.mix.exhaustion,
+      epochs=run.data.epochs,
+      max_epochs={n: own for n, own in limits.items() if own is not None},
+      seeds={n: own for n, own in seeds.items() if own is not None},
+      bucket_stages=bucket_stages,
+      sample_units=(
+        {
+          name: own.tokens
+          for name, own in datasets.items()
+          if isinstance(own, document_pieces.DocumentDataset)
+        }
+        if by_tokens
+        else None
+      ),
+    )
+  except ValueError as error:
+    raise schema.ConfigError(
+      [_located(line) for line in str(error).splitlines()]
+    ) from error
+  return batches_plan.BatchesPlan(
+    datasets,
+    buckets,
+    schedule,
+    stages=stages,
+    bucket_stages=bucket_stages,
+    fingerprints={
+      "buckets": {"kind": run.kind},
+      "mix": {"unit": run.unit, "exhaustion": run.mix.canonical_exhaustion},
+      "sources": {
+        name: {"shuffle_seed": seeds[name], "max_epochs": limits[name]}
+        for name in datasets
+      },
+    },
+    by_tokens=by_tokens,
+    path=PATH,
+  )
+
+
+def _located(problem: str) -> str:
+  """Returns what is wrong with a schedule, by the field of the config."""
+  if problem.startswith("`bucket_stages"):
+    return f"`{PATH}.buckets.{problem.removeprefix('`bucket_')}"
+  section = "mix" if problem.startswith("`stages") else "buckets"
+  return f"`{PATH}.{section}`: {problem}"
+
+
+def _documents(
+  run: options_lib.RunOptions, names: list[str]
+) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
+  buckets = run.buckets.buckets()
+  datasets: Datasets = {}
+  opened = opening.Opening()
+  for name in names:
+    source, path = run.sources[name], f"{PATH}.sources.{name}"
+    with opened.source(path):
+      datasets[name] = document_pieces.DocumentDataset(
+        _open(source),
+        source.rows,
+        buckets,
+        run.buckets.assign,
+        extra=run.data.extra_fields(),
+        document_id=run.data.document_id,
+        name=name,
+        path=f"{path}.rows",
+      )
+  opened.check()
+  opening.check_tokenizers(
+    {n: own.text.store for n, own in datasets.items() if own.text is not None},
+    PATH,
+    run.mix.allow_tokenizer_differences,
+  )
+  return datasets, buckets
+
+
+def _arrays(
+  run: options_lib.RunOptions, names: list[str]
+) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
+  found: dict[str, samples_lib.SampleStore] = {}
+  opened = opening.Opening()
+  for name in names:
+    source, own = run.sources[name], f"{PATH}.sources.{name}"
+    with opened.source(own), _fields_of(own):
+      found[name] = samples_lib.open_samples(
+        source.store,
+        fields=run.buckets.array_fields(),
+        height_field=source.rows.height_field,
+        width_field=source.rows.width_field,
+      )
+  opened.check()
+  path = f"{PATH}.buckets"
+  sizes = run.buckets.sizes
+  if sizes is None:
+    sizes = array_dataset.sizes_of(list(found.values()))
+    known = [buckets_lib.size_name(*size) for size in sizes]
+    problems = bucket_sections.unknown_buckets_of(run.buckets, path, known)
+    if problems:
+      raise schema.ConfigError(problems)
+  buckets = run.buckets.buckets(sizes, run.data.global_batch_size)
+  types = array_dataset.metadata_types(found, run.buckets.metadata, path)
+  datasets: Datasets = {}
+  for name, store in found.items():
+    with opened.source(f"{PATH}.sources.{name}"):
+      datasets[name] = array_dataset.ArrayDataset(
+        store,
+        buckets,
+        metadata=run.buckets.metadata,
+        types=types,
+        unbucketed=run.buckets.unbucketed,
+        name=name,
+        path=path,
+      )
+  opened.check()
+  return datasets, buckets
+
+
+@contextlib.contextmanager
+def _fields_of(path: str) -> Iterator[None]:
+  """Names the source where the fields of its samples are wrong."""
+  try:
+    yield
+  except (schema.ConfigError, stores.StoreError):
+    raise
+  except ValueError as error:
+    raise schema.ConfigError([f"`{path}`: {error}"]) from error
+
+
+def _units(bucket: buckets_lib.Bucket, run: options_lib.RunOptions) -> int:
+  """Returns what one sample of a bucket consumes."""
+  if run.unit == "samples":
+    return 1
+  if run.kind == "length":
+    return bucket.shape[0]
+  height, width = bucket.shape
+  if run.unit == "pixels":
+    return height * width
+  patch = run.buckets.patch_size
+  return -(-height // patch) * -(-width // patch)
+
+
+_PLANS: Mapping[str, Callable[[options_lib.RunOptions], plan_lib.Plan]] = {
+  "rows": _rows_plan,
+  "length": _batches_plan,
+  "resolution": _batches_plan,
+}
+_DATASETS: Mapping[
+  str,
+  Callable[
+    [options_lib.RunOptions, list[str]],
+    tuple[Datasets, tuple[buckets_lib.Bucket, ...]],
+  ],
+] = {"length": _documents, "resolution": _arrays}

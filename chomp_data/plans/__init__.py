@@ -1,0 +1,1 @@
+"""What every step of a run holds, by random access."""

@@ -1,0 +1,210 @@
+"""What a run has consumed before a step: samples, tokens, epochs, by source.
+
+Samples follow from the step, and so do tokens where a source knows its sums;
+see `token_sums` for the others.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import token_sums
+
+
+@dataclasses.dataclass(frozen=True)
+class Account:
+  """One source's consumption.
+
+  Attributes:
+    rows: Rows taken, in its own order from its first.
+    tokens: Positions of them that hold a token.
+    loss_tokens: Positions of them whose next token is of the same document
+      and row; before `train_on_eos`, and without the last column that
+      `lookahead` adds. Both are None of arrays, and where they must be summed
+      from plans and a run goes on from a state that does not tell them.
+    epochs: Passes over the source, the one under way as a fraction.
+  """
+
+  rows: int
+  tokens: int | None
+  loss_tokens: int | None
+  epochs: float
+
+
+class Accounts:
+  """Accounts of a run at any step. For one thread."""
+
+  def __init__(
+    self, plan: plan_lib.Plan, entries: Sequence[Mapping[str, str]] = ()
+  ):
+    """Sums nothing yet.
+
+    Args:
+      plan: The run.
+      entries: The sources as `dataset_mix` names them, kept in checkpoints.
+    """
+    self._plan = plan
+    self._entries = list(entries)
+    self._sums = plan.token_sums()
+
+  def at(self, step: int) -> dict[str, Account]:
+    """Returns every source's account before a step.
+
+    Args:
+      step: At most the steps of the run.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
+    """
+    return {
+      name: Account(
+        rows=rows,
+        tokens=self._sum(step, name, rows, "tokens"),
+        loss_tokens=self._sum(step, name, rows, "loss_tokens"),
+        epochs=self._plan.passes(name, rows),
+      )
+      for name, rows in self.rows(step).items()
+    }
+
+  def rows(self, step: int) -> dict[str, int]:
+    """Returns the rows (or samples) that sources have given before a step.
+
+    Args:
+      step: At most the steps of the run.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
+    """
+    return {n: sum(own.values()) for n, own in self._plan.taken(step).items()}
+
+  def histogram(self, step: int) -> dict[str, dict[str, int]]:
+    """Returns samples by source and bucket before a step, filler left out.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    return {
+      name: {bucket: count for bucket, count in own.items() if count}
+      for name, own in self._plan.taken(step).items()
+    }
+
+  def record(self, step: int) -> dict[str, Any]:
+    """Returns what a checkpoint keeps, as JSON values.
+
+    Args:
+      step: At most the steps of the run.
+
+    Returns:
+      What there is of `histogram` by source and bucket, `accounts` by source,
+      `resume_state` as `resume_state` returns it, and `dataset_mix` where the
+      run was given one.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
+    """
+    found: dict[str, Any] = {}
+    if self._plan.by_bucket:
+      found["histogram"] = self.histogram(step)
+    if self._sums is not None:
+      accounts = self.at(step)
+      found["accounts"] = {
+        name: dataclasses.asdict(own) for name, own in accounts.items()
+      }
+    if self._plan.foreign_offsets() is not None:
+      found["resume_state"] = self.resume_state(step)
+    if self._entries:
+      found["dataset_mix"] = self._entries
+    return found
+
+  def resume_state(self, step: int) -> dict[str, Any]:
+    """Returns row and token offsets before a step.
+
+    Args:
+      step: At most the steps of the run.
+
+    Returns:
+      {"datasets": [{"spec", "row_offset", "token_offset"}]}, without token
+      offsets that are not known. Source: seed 001.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
+      TypeError: If a run of this kind cannot start from offsets.
+    """
+    foreign = self._plan.foreign_offsets()
+    if foreign is None:
+      raise TypeError(
+        "`resume_state` must be asked of a run without `config.data.buckets`:"
+        " offsets cannot say which samples of an epoch were given. Use the"
+        " step."
+      )
+    entries = []
+    for name, rows in self.rows(step).items():
+      tokens = self._sum(step, name, rows, "tokens")
+      known = {} if tokens is None else {"token_offset": tokens}
+      entries.append({"spec": name, "row_offset": rows, **known})
+    return {"datasets": entries + foreign}
+
+  def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
+    """Compares a checkpoint's accounts with the plan, and goes on from them.
+
+    Args:
+      record: Of `record`, at that step; older states have none.
+      step: The step.
+
+    Returns:
+      One line for each thing that does not agree.
+    """
+    problems = []
+    if self._plan.by_bucket:
+      problems = self._uneven(record.get("histogram") or {}, step)
+    if self._sums is None or problems:
+      return problems
+    saved = record.get("accounts") or {}
+    rows, told = self.rows(step), {}
+    for name, count in rows.items():
+      own = saved.get(name)
+      if not saved:
+        # An older state: summing everything again would take long.
+        if count:
+          told[name] = dict.fromkeys(token_sums.UNITS)
+      elif own is None:
+        # A source that joined the config later has given nothing.
+        if count:
+          problems.append(f"accounts.{name}: state has none, plan {count} rows")
+      elif own["rows"] != count:
+        problems.append(
+          f"accounts.{name}.rows: state has {own['rows']}, plan {count}"
+        )
+      else:
+        planned = own["tokens"]
+        if self._sums.known(name):
+          planned = self._sum(step, name, count, "tokens")
+        if own["tokens"] != planned:
+          problems.append(
+            f"accounts.{name}.tokens: state has {own['tokens']}, plan {planned}"
+          )
+        told[name] = own
+    self._sums.go_on(step, rows, told)
+    return problems
+
+  def _uneven(
+    self, saved: Mapping[str, Mapping[str, int]], step: int
+  ) -> list[str]:
+    problems = []
+    planned = self.histogram(step)
+    for name in dict.fromkeys([*planned, *saved]):
+      own, other = planned.get(name, {}), saved.get(name, {})
+      for bucket in dict.fromkeys([*own, *other]):
+        plan, state = own.get(bucket, 0), other.get(bucket, 0)
+        if plan != state:
+          problems.append(
+            f"histogram.{name}.{bucket}: state has {state} samples, plan {plan}"
+          )
+    return problems
+
+  def _sum(self, step: int, name: str, rows: int, unit: str) -> int | None:
+    if self._sums is None:
+      return None
+    return self._sums.before(step, name, rows, unit)

@@ -1,0 +1,235 @@
+"""Batches merged one by one: each is of one source and one static shape."""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from chomp_data.index import buckets as schedule_lib
+from chomp_data.ops import buckets as buckets_lib
+from chomp_data.ops import spans as spans_lib
+from chomp_data.plans import mix as mix_lib
+from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import summary
+from chomp_data.plans import token_sums
+from chomp_data.sources import dataset as dataset_lib
+
+# Steps of a run without an end have numbers below this.
+_ENDLESS = 2**40
+
+
+class BatchesPlan(plan_lib.Plan):
+  """A run's batches of a few static shapes.
+
+  Attributes:
+    datasets: By name, in the order of their numbers.
+    schedule: Which of them each step has.
+  """
+
+  reader_name = "BucketBatches"
+
+  def __init__(
+    self,
+    datasets: Mapping[str, dataset_lib.Dataset],
+    buckets: Sequence[buckets_lib.Bucket],
+    schedule: schedule_lib.BucketSchedule,
+    *,
+    stages: mix_lib.Stages,
+    bucket_stages: mix_lib.Stages | None,
+    fingerprints: Mapping[str, Mapping[str, Any]],
+    by_tokens: bool,
+    path: str,
+  ):
+    """Binds datasets to their schedule.
+
+    Args:
+      datasets: By name, in the order of their numbers.
+      buckets: In the order of their numbers.
+      schedule: Which of them each step has.
+      stages: (from_step, weights of datasets).
+      bucket_stages: (from_step, weights of buckets), or None.
+      fingerprints: Of the sections `buckets` and `mix`, and what orders each
+        dataset by `sources`.
+      by_tokens: Whether tokens of text are what datasets are balanced by.
+      path: Dotted path of `config.data`, for messages.
+    """
+    self.datasets = dict(datasets)
+    self.buckets = tuple(buckets)
+    self.schedule = schedule
+    self.source_names = list(self.datasets)
+    self.sources = {
+      name: own.text
+      for name, own in self.datasets.items()
+      if own.text is not None
+    }
+    self._numbered = tuple(self.datasets.values())
+    self._bucket_stages = bucket_stages
+    self._fingerprints = fingerprints
+    self._by_tokens = by_tokens
+    self._path = path
+    self._samples = {n: sum(d.counts.values()) for n, d in datasets.items()}
+    own = mix_lib.BatchMix(schedule, stages, self._samples, f"{path}.mix")
+    self._stages = own.stages
+    self.mix = own if len(self.datasets) > 1 else None
+
+  @property
+  def num_steps(self) -> int | None:
+    """Steps of the whole run, or None; see `Plan`."""
+    return self.schedule.num_steps
+
+  @property
+  def step_limit(self) -> int:
+    """Steps below this can be read; see `Plan`."""
+    return _ENDLESS if self.num_steps is None else self.num_steps
+
+  def at(self, step: int) -> tuple[int | None, int]:
+    """Returns the dataset and the bucket of a step, by number; see `Plan`."""
+    self.check_steps(step)
+    return self.schedule.at(int(step))
+
+  def spans(
+    self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
+  ) -> spans_lib.Spans:
+    """Plans consecutive steps without reading a token; see `Plan`."""
+    self.check_steps(first_step, count)
+    parts = []
+    for step in range(first_step, first_step + count):
+      spans = self.planned(step, 1, rows).spans
+      if spans is None:
+        raise TypeError(
+          f"steps must hold text to have spans, got arrays at step {step}. Ask"
+          " for its samples."
+        )
+      parts.append(spans)
+    return parts[0] if count == 1 else spans_lib.concatenated(parts)
+
+  def planned(
+    self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
+  ) -> plan_lib.Planned:
+    """Returns what `read` needs for one step; see `Plan`."""
+    if count != 1:
+      raise ValueError(
+        f"`count` must be 1, got {count}. Steps differ in their shapes."
+      )
+    self.check_steps(first_step)
+    dataset, bucket = self.schedule.at(first_step)
+    own = None if rows is None else rows[self.buckets[bucket].name]
+    samples = self.schedule.samples(first_step, own)
+    return self._planned(dataset, bucket, samples)
+
+  def _planned(
+    self, dataset: int, bucket: int, samples: np.ndarray
+  ) -> plan_lib.Planned:
+    spans = self._numbered[dataset].spans(bucket, samples)
+    if spans is not None:
+      source = np.full(len(spans), dataset, np.int32)
+      spans = dataclasses.replace(spans, source=source)
+    return plan_lib.Planned(spans, bucket, dataset, samples)
+
+  def prefetch(self, planned: plan_lib.Planned) -> None:
+    """Fetches what reading a planned step will need; see `Plan`."""
+    if planned.spans is not None:
+      self._numbered[planned.dataset].prefetch(planned.bucket, planned.spans)
+
+  def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
+    """Returns a step's fields; see `Plan`."""
+    assert planned.samples is not None
+    return self._numbered[planned.dataset].read(
+      planned.bucket, planned.samples, planned.dataset, planned.spans
+    )
+
+  def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
+    """Yields the first sample of each dataset in a bucket; see `Plan`."""
+    for number, (name, own) in enumerate(self.datasets.items()):
+      if own.counts.get(self.buckets[bucket].name):
+        yield name, self._planned(number, bucket, np.zeros(1, np.int64))
+
+  def taken(self, step: int) -> dict[str, dict[str, int]]:
+    """Returns samples by dataset and bucket before a step; see `Plan`."""
+    counts = self.schedule.consumed(step).tolist()
+    names = [bucket.name for bucket in self.buckets]
+    return {
+      name: dict(zip(names, own, strict=True))
+      for name, own in zip(self.datasets, counts, strict=True)
+    }
+
+  def passes(self, source: str, samples: int) -> float:
+    """Returns how often a dataset was passed; see `Plan`."""
+    return samples / max(self._samples[source], 1)
+
+  def token_sums(self) -> token_sums.TokenSums | None:
+    """Returns sums of tokens by dataset, None for arrays; see `Plan`."""
+    if not self.sources:
+      return None
+    return token_sums.StepSums(
+      self.source_names,
+      self.spans,
+      self.schedule.consumed_units if self._by_tokens else None,
+    )
+
+  @property
+  def by_bucket(self) -> bool:
+    """True: checkpoints tell samples by bucket."""
+    return True
+
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns buckets, mix and datasets, as JSON values."""
+    stages = self._bucket_stages
+    return {
+      "buckets": {
+        **self._fingerprints["buckets"],
+        "batch_sizes": {own.name: own.batch_size for own in self.buckets},
+        "stages": None if stages is None else _as_json(stages),
+      },
+      "mix": {**self._fingerprints["mix"], "stages": _as_json(self._stages)},
+      "sources": {
+        name: {**own.fingerprint(), **self._fingerprints["sources"][name]}
+        for name, own in self.datasets.items()
+      },
+    }
+
+  def describe(self) -> list[str]:
+    """Returns the summary for the log: the shapes that will come."""
+    return [
+      f"in {len(self.buckets)} static shapes"
+      f" ({self._fingerprints['buckets']['kind']}), by"
+      f" {self._fingerprints['mix']['unit']}",
+      *summary.bucket_lines(self.datasets, self.buckets, self.schedule),
+      *summary.stage_lines(self, self._bucket_stages),
+      *(own.describe() for own in self.datasets.values()),
+    ]
+
+  def warnings(self) -> list[str]:
+    """Returns which buckets a stage gives again and again; see `Plan`."""
+    return [
+      f"{self._path}.buckets.stages: {line}."
+      for line in summary.repeats(self, self._bucket_stages)
+    ]
+
+  def stages(self) -> list[tuple[int, str]]:
+    """Returns where stages of the curriculum begin; see `Plan`."""
+    return [
+      (step, summary.stage_text(self, step, weights))
+      for step, weights in self._bucket_stages or ()
+    ]
+
+  def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
+    """Returns how often each bucket of each dataset was given before a step."""
+    return {
+      name: {
+        bucket: count / self.datasets[name].counts[bucket]
+        for bucket, count in own.items()
+        if self.datasets[name].counts.get(bucket)
+      }
+      for name, own in self.taken(step).items()
+    }
+
+
+def _as_json(stages: mix_lib.Stages) -> dict[str, dict[str, str]]:
+  return {
+    str(step): {name: str(weight) for name, weight in sorted(weights.items())}
+    for step, weights in stages
+  }

@@ -1,0 +1,100 @@
+"""How sources share a run: what was meant, and what came of it."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import fractions
+from typing import Protocol
+
+from chomp_data.index import buckets as schedule_lib
+from chomp_data.sources import mix_options
+from chomp_data.sources import mixture
+
+# (from_step, weights by name).
+Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
+
+
+class Mix(Protocol):
+  """What the log and checks ask of a mix.
+
+  Attributes:
+    stages: (from_step, weights of sources), from step 0 on.
+  """
+
+  stages: list[tuple[int, dict[str, fractions.Fraction]]]
+
+  def consumed(self, step: int) -> dict[str, mixture.Consumed]:
+    """Returns what the steps before `step` have taken, by source."""
+    ...
+
+  def intended(self, step: int) -> dict[str, float]:
+    """Returns shares by weight at a step, of sources that have rows left."""
+    ...
+
+  def unserved(self, num_steps: int) -> list[str]:
+    """Returns one sentence for each weight that a run would hardly see."""
+    ...
+
+
+class BatchMix:
+  """A mix of sources whose batches are merged."""
+
+  def __init__(
+    self,
+    schedule: schedule_lib.BucketSchedule,
+    stages: Stages,
+    samples: Mapping[str, int],
+    path: str,
+  ):
+    """Binds a schedule.
+
+    Args:
+      schedule: Which batch each step has.
+      stages: (from_step, weights of datasets).
+      samples: Samples of each dataset.
+      path: Dotted path of the mix, for messages.
+    """
+    self._schedule = schedule
+    self.stages = [(step, dict(own)) for step, own in stages]
+    self._samples = dict(samples)
+    self._path = path
+
+  def consumed(self, step: int) -> dict[str, mixture.Consumed]:
+    """Returns what the steps before `step` have taken, by source.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    rows = self._schedule.consumed(step).sum(axis=1).tolist()
+    units = self._schedule.consumed_units(step).tolist()
+    return {
+      name: mixture.Consumed(own, used, own / max(self._samples[name], 1))
+      for name, own, used in zip(
+        self._schedule.datasets, rows, units, strict=True
+      )
+    }
+
+  def intended(self, step: int) -> dict[str, float]:
+    """Returns shares by weight at a step, of sources that have samples left.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    end = self._schedule.num_steps
+    if step < 0 or (end is not None and step >= end):
+      raise IndexError(
+        f"step must be in 0 .. {'' if end is None else end - 1}, got {step}."
+        " Ask for a step of the run."
+      )
+    ended = self._schedule.ended(step).tolist()
+    by_name = dict(zip(self._schedule.datasets, ended, strict=True))
+    return mix_options.shares_at(self.stages, step, by_name)
+
+  def unserved(self, num_steps: int) -> list[str]:
+    """Returns one sentence for each weight that a run would hardly see.
+
+    Args:
+      num_steps: Steps of the run.
+    """
+    return mix_options.unserved_lines(
+      self._path, self.stages, self._schedule.unserved(num_steps), num_steps
+    )

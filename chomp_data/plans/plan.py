@@ -1,0 +1,200 @@
+"""The contract of a plan: which samples every step of a run holds.
+
+There are two. In `rows_plan` sources are merged row by row: batches hold rows
+of several sources and cross epochs. In `batches_plan` each batch is of one
+source and of one of a few static shapes, and batches are merged. Everything
+but the map from steps to samples is shared by both.
+"""
+
+import abc
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from chomp_data.ops import buckets as buckets_lib
+from chomp_data.ops import spans as spans_lib
+from chomp_data.plans import mix as mix_lib
+from chomp_data.plans import token_sums
+from chomp_data.sources import row_source
+
+# By bucket, int64[R], ascending rows of its global batch.
+Rows = Mapping[str, np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class Planned:
+  """What reading consecutive steps needs.
+
+  Attributes:
+    spans: Of the rows of all steps; None where samples are arrays.
+    bucket: The number of their static shape.
+    dataset: The number of the source, where it is one.
+    samples: int64[R], samples of dataset and bucket, -1 for filler; None
+      where spans say everything.
+  """
+
+  spans: spans_lib.Spans | None = None
+  bucket: int = 0
+  dataset: int = -1
+  samples: np.ndarray | None = None
+
+
+class Plan(abc.ABC):
+  """A run's batches, any of them by random access.
+
+  Attributes:
+    buckets: The static shapes of batches.
+    source_names: The sources' names, by number.
+    sources: The rows of each source of text, by name, in the order of their
+      numbers; none where samples are arrays.
+    mix: How sources share the run, or None for one alone.
+    reader_name: How the Grain source of this plan calls itself: Grain's own
+      states hold it.
+  """
+
+  buckets: tuple[buckets_lib.Bucket, ...]
+  source_names: list[str]
+  sources: dict[str, row_source.RowSource]
+  mix: mix_lib.Mix | None
+  reader_name: str
+
+  @property
+  @abc.abstractmethod
+  def num_steps(self) -> int | None:
+    """Steps of the whole run; None is without end."""
+
+  @property
+  @abc.abstractmethod
+  def step_limit(self) -> int:
+    """Steps below this can be read: the run's, or all that have numbers."""
+
+  def check_steps(self, first_step: int, count: int = 1) -> None:
+    """Raises IndexError unless `count` steps from `first_step` on exist."""
+    if first_step < 0 or first_step + count > self.step_limit:
+      raise IndexError(
+        f"step must be in 0 .. {self.step_limit - 1}, got {first_step} (count"
+        f" {count})."
+      )
+
+  @abc.abstractmethod
+  def at(self, step: int) -> tuple[int | None, int]:
+    """Returns the source (None where several meet) and bucket of a step.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+
+  @abc.abstractmethod
+  def spans(
+    self, first_step: int, count: int = 1, rows: Rows | None = None
+  ) -> spans_lib.Spans:
+    """Plans consecutive steps without reading a token.
+
+    Args:
+      first_step: The first step.
+      count: How many steps; their rows follow each other.
+      rows: Those of global batches that are meant; None is all.
+
+    Returns:
+      Spans of the steps' rows; filler rows have none.
+
+    Raises:
+      IndexError: If a step is not of the run.
+      TypeError: If samples are arrays, which have no spans.
+    """
+
+  @abc.abstractmethod
+  def planned(
+    self, first_step: int, count: int = 1, rows: Rows | None = None
+  ) -> Planned:
+    """Returns what `read` needs for steps that `group` puts together.
+
+    Args:
+      first_step: The first step.
+      count: How many steps.
+      rows: As in `spans`.
+
+    Raises:
+      IndexError: If a step is not of the run.
+    """
+
+  def group(self, step: int, most: int) -> tuple[int, int]:
+    """Returns steps first .. last - 1 that are best planned with a step.
+
+    Args:
+      step: The step.
+      most: Steps of a group, at most.
+    """
+    del most
+    return step, step + 1
+
+  @abc.abstractmethod
+  def prefetch(self, planned: Planned) -> None:
+    """Fetches what reading planned steps will need, at once."""
+
+  @abc.abstractmethod
+  def read(self, planned: Planned) -> dict[str, np.ndarray]:
+    """Returns the fields of planned steps, [R, ...] each."""
+
+  @abc.abstractmethod
+  def examples(self, bucket: int) -> Iterator[tuple[str, Planned]]:
+    """Yields (source, one sample of it) of a bucket: those that may differ.
+
+    Args:
+      bucket: Its number.
+    """
+
+  @abc.abstractmethod
+  def taken(self, step: int) -> dict[str, dict[str, int]]:
+    """Returns samples by source and bucket before a step, filler left out.
+
+    Args:
+      step: At most the steps of the run.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
+    """
+
+  @abc.abstractmethod
+  def passes(self, source: str, samples: int) -> float:
+    """Returns how often a source was passed when it gave so many samples."""
+
+  @abc.abstractmethod
+  def token_sums(self) -> token_sums.TokenSums | None:
+    """Returns sums of tokens by source, or None where samples are arrays."""
+
+  def foreign_offsets(self) -> list[dict[str, Any]] | None:
+    """Returns entries of a `resume_state` that name no source of the run.
+
+    None where a run cannot start from offsets.
+    """
+    return None
+
+  @property
+  def by_bucket(self) -> bool:
+    """Whether checkpoints tell samples by bucket."""
+    return False
+
+  def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
+    """Returns how often each bucket of each source was given before a step."""
+    del step
+    return {}
+
+  @abc.abstractmethod
+  def fingerprint(self) -> dict[str, Any]:
+    """Returns sources and mix as what decides batches, as JSON values."""
+
+  @abc.abstractmethod
+  def describe(self) -> list[str]:
+    """Returns the summary for the log, the shapes of batches first."""
+
+  def warnings(self) -> list[str]:
+    """Returns what a user may not have meant, a sentence each."""
+    return []
+
+  def stages(self) -> list[tuple[int, str]]:
+    """Returns where each stage of a curriculum begins, and what it weighs."""
+    return []
