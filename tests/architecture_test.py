@@ -1,4 +1,4 @@
-"""The house: imports point down, and modules stay small."""
+"""The house: imports point down, in a room too."""
 
 import ast
 import pathlib
@@ -16,13 +16,14 @@ LEVELS = [
   {"prepare"},
   {"sources"},
   {"transforms"},
+  {"config"},
+  {"plans"},
   {"loading"},
-  {"bucketed"},
-  {"options"},
-  {"composing"},
+  {"planning"},
   {"pipeline"},
   {"audit"},
   {"reference"},
+  {"commands"},
   {"testing", "cli"},
 ]
 LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}
@@ -68,13 +69,11 @@ def test_integer_maps_and_arrays_need_only_numpy(room):
 
 def test_only_the_pipeline_reads_configs():
   for path in MODULES:
-    if room_of(path) not in ("options", "reference"):
+    if room_of(path) not in ("config", "reference"):
       names = [name for name, _ in imports_of(path)]
       assert not any(n.startswith("ml_collections") for n in names), path
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.name))
-def test_modules_say_what_they_are_for_and_stay_small(path):
-  text = path.read_text()
-  assert ast.get_docstring(ast.parse(text)), path
-  assert len(text.splitlines()) <= 400, path
+def test_modules_say_what_they_are_for(path):
+  assert ast.get_docstring(ast.parse(path.read_text())), path

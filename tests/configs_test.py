@@ -8,16 +8,22 @@ import pathlib
 import ml_collections
 import pytest
 
-from chomp_data import options
 from chomp_data import pipeline
 from chomp_data import sources
-from chomp_data.bucketed import options as bucket_options
+from chomp_data.config import options
 from chomp_data.prepare import images
+from chomp_data.sources import array_dataset
+from chomp_data.sources import document_pieces
+from chomp_data.sources import row_kinds
 from chomp_data.stores import samples_array_record
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
 BUCKETED = ["length_buckets", "resolution_buckets"]
+ROWS_IN_BUCKETS = {
+  "length": document_pieces.DocumentOptions,
+  "resolution": array_dataset.SampleOptions,
+}
 IN_ROWS = [name for name in NAMES if name not in BUCKETED]
 
 
@@ -93,21 +99,21 @@ def test_runlocal_is_smaller(name):
 @pytest.mark.parametrize("name", BUCKETED)
 def test_every_option_of_a_bucketed_config_is_listed(name):
   data = importlib.import_module(f"configs.{name}").get_config().data
-  kind = bucket_options.KINDS[data.buckets.kind]
+  kind = options.KINDS[data.buckets.kind]
   sections = {"buckets", "mix", "sources"}
-  assert set(data) == fields_of(kind.data) | sections
-  assert set(data.buckets) == fields_of(kind.buckets) | {"kind"}
-  assert set(data.mix) == fields_of(bucket_options.BucketMixOptions)
+  assert set(data) == fields_of(kind.fields) | sections
+  assert set(data.buckets) == fields_of(kind.section) | {"kind"}
+  assert set(data.mix) == fields_of(options.BucketMixOptions)
   for source in data.sources.values():
-    assert set(source) == set(kind.source_keys) - {"array_record"}
-    assert set(source.rows) == fields_of(kind.rows)
-    assert set(source.shuffle) == fields_of(bucket_options.OrderOptions)
+    assert set(source) == fields_of(options.SourceFields) | {"rows", "shuffle"}
+    assert set(source.rows) == fields_of(ROWS_IN_BUCKETS[data.buckets.kind])
+    assert set(source.shuffle) == fields_of(options.OrderOptions)
 
 
 @pytest.mark.parametrize("name", IN_ROWS)
 def test_every_option_is_listed_so_that_flags_can_change_it(name):
   data = importlib.import_module(f"configs.{name}").get_config().data
-  own = {f.name for f in dataclasses.fields(options.DataOptions)}
+  own = {f.name for f in dataclasses.fields(options.RowFields)}
   mixed = len(data.sources) > 1
   assert set(data) == own | {"sources"} | ({"mix"} if mixed else set())
   if mixed:
@@ -116,7 +122,7 @@ def test_every_option_is_listed_so_that_flags_can_change_it(name):
   for source in data.sources.values():
     of_mix = {"weight", "max_epochs"} if mixed else set()
     assert set(source) == {"store", "rows", "shuffle"} | of_mix
-    rows = options.ROW_KINDS[source.rows.kind]
+    rows = row_kinds.ROW_KINDS[source.rows.kind].options
     assert set(source.rows) == {f.name for f in dataclasses.fields(rows)} | {
       "kind"
     }

@@ -71,7 +71,8 @@ def ours(stores, lengths, strategy, weights=None):
       "epochs": 1,
     }
   )
-  tokens = pipe.read(pipe.plan(0, pipe.num_steps))["tokens"]
+  batches = (pipe.canonical(step) for step in range(pipe.num_steps))
+  tokens = np.concatenate([batch["tokens"] for batch in batches])
   return [(NAMES[source], row - 3) for source, row in tokens.tolist()]
 
 

@@ -234,12 +234,11 @@ class Broken(grain.transforms.Map):
 
 def test_a_failed_input_stays_failed(data):
   pipe = pipeline.build(data)
-  rows = np.arange(8)
+  sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  rows = placement.process_rows(pipe, sharding)
   it = feed.InputIterator(
     pipe.batch_source(rows),
-    placement.Placer(
-      jax.sharding.SingleDeviceSharding(jax.devices()[0]), rows, 8
-    ),
+    placement.Placer(sharding, rows, pipe.buckets),
     fingerprint=pipe.fingerprint,
     seed=0,
     operations=[Broken()],

@@ -147,7 +147,7 @@ def test_processes_hold_the_rows_of_the_global_batch(mixed, processes):
   for rows in np.split(np.arange(size), processes):
     source = pipe.batch_source(rows, group_steps=4)
     for step in (0, 6, last - 1, last):
-      batch = pipe._plan.read(pipe.plan(step))
+      batch = pipe.canonical(step)
       own = source[step]
       assert own.keys() == batch.keys()
       for field, value in own.items():
@@ -537,7 +537,7 @@ def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
   ):
     for step in range(9):
       next(it)
-      spans = it._source._plan.plan(step)
+      spans = it._source._plan.spans(step)
       order = it._source._plan.sources
       for number, name in enumerate(order):
         own = spans.source == number

@@ -135,17 +135,16 @@ def test_groups_change_no_batch(packed, group_steps):
   order = np.random.default_rng(0).permutation(pipe.num_steps)
   for step in [*order, *range(pipe.num_steps)]:
     batch = source[int(step)]
-    for name, value in pipe._plan.read(pipe.plan(int(step))).items():
+    for name, value in pipe.canonical(int(step)).items():
       np.testing.assert_array_equal(batch[name], value)
 
 
 def test_groups_begin_where_windows_do(packed):
   pipe = pipeline.build(packed)
-  source = batches.BatchSource(pipe._plan, group_steps=8)
   rows = pipe._plan.rows
   size = pipe.global_batch_size
   for step in range(pipe.num_steps):
-    first, last = source._group_of(step)
+    first, last = pipe._plan.group(step, 8)
     assert first <= step < last <= pipe.num_steps
     assert last - first <= 8 or rows.read_group(first * size)[1] >= last * size
     low, high = rows.read_group(step * size)

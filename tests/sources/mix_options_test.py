@@ -7,8 +7,8 @@ import ml_collections
 import numpy as np
 import pytest
 
-from chomp_data import options as options_lib
 from chomp_data import schema
+from chomp_data.config import options as options_lib
 from chomp_data.sources import mix_options
 
 F = fractions.Fraction

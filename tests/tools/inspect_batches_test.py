@@ -9,7 +9,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.bucketed import pictures
+from chomp_data.commands import pictures
 from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
 from configs import resolution_buckets

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from chomp_data.bucketed import pictures
+from chomp_data.commands import pictures
 
 
 def test_pixels_are_shown_as_they_are():

@@ -8,11 +8,11 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.bucketed import arrays
-from chomp_data.bucketed import sections
+from chomp_data.ops import buckets as sections
+from chomp_data.sources import array_dataset as arrays
 from chomp_data.stores import samples as samples_lib
 from chomp_data.stores import samples_array_record
-from tests.bucketed import conftest
+from tests.plans import conftest
 
 SIZES = {"4x6": (4, 6), "6x4": (6, 4), "8x8": (8, 8)}
 

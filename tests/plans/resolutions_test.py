@@ -13,7 +13,7 @@ from chomp_data import stores
 from chomp_data.loading import state as state_lib
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import batches as testing_batches
-from tests.bucketed import conftest
+from tests.plans import conftest
 
 SIZES = {"4x6": (4, 6), "6x4": (6, 4), "8x8": (8, 8)}
 

@@ -7,9 +7,21 @@ import itertools
 import numpy as np
 import pytest
 
-from chomp_data.bucketed import lanes as lanes_lib
+from chomp_data.index import buckets as schedule_lib
+from chomp_data.index import hashing
+from chomp_data.index import interleave
 
 F = fractions.Fraction
+
+
+def make(groups, *, seed, stages, **args):
+  """Returns a schedule as a run of that seed has it."""
+  return schedule_lib.BucketSchedule(
+    groups,
+    key=hashing.fold_key(seed, "buckets"),
+    stages=[interleave.Stage(*stage) for stage in stages],
+    **args,
+  )
 
 
 def random_case(seed):
@@ -62,18 +74,18 @@ def random_case(seed):
 def test_400_random_cases_keep_the_laws(block):
   for seed in range(100 * block, 100 * block + 100):
     processes, groups, args = random_case(seed)
-    lanes = lanes_lib.Lanes(groups, **args)
+    schedule = make(groups, **args)
     seen = collections.Counter()
-    datasets, buckets = lanes.locate(np.arange(lanes.num_steps))
-    for step in range(lanes.num_steps):
+    datasets, buckets = schedule.locate(np.arange(schedule.num_steps))
+    for step in range(schedule.num_steps):
       dataset, bucket = int(datasets[step]), int(buckets[step])
-      assert lanes.at(step) == (dataset, bucket)
-      size = lanes.batch_sizes[bucket]
-      whole = lanes.samples(step)
+      assert schedule.at(step) == (dataset, bucket)
+      size = schedule.batch_sizes[bucket]
+      whole = schedule.samples(step)
       assert len(whole) == size
       # In step: each process takes its rows of the same batch.
       held = [
-        lanes.samples(step, np.arange(p, size, processes))
+        schedule.samples(step, np.arange(p, size, processes))
         for p in range(processes)
       ]
       assert len({len(own) for own in held}) == 1
@@ -82,34 +94,34 @@ def test_400_random_cases_keep_the_laws(block):
       assert len(np.unique(real)) == len(real)
       seen.update((dataset, bucket, int(own)) for own in real)
       assert (whole >= 0).all() or args["remainder"] == "pad"
-    check_epochs(groups, args, lanes, seen)
-    check_histogram(args, lanes, datasets, buckets)
-    check_shares(args, lanes)
+    check_epochs(groups, args, schedule, seen)
+    check_histogram(args, schedule, datasets, buckets)
+    check_shares(args, schedule)
 
 
-def check_shares(args, lanes):
+def check_shares(args, schedule):
   """Datasets stay within a global batch of each other, over their weights."""
   weights = args["stages"][0][1]
   most = max(
     F(size * args["units"][bucket]) / min(weights.values())
     for bucket, size in args["batch_sizes"].items()
   )
-  lasting = lanes.consumed(lanes.num_steps)
-  for step in range(0, lanes.num_steps, 3):
-    used = lanes.consumed_units(step)
-    if (lanes.consumed(step).sum(axis=1) >= lasting.sum(axis=1)).any():
+  lasting = schedule.consumed(schedule.num_steps)
+  for step in range(0, schedule.num_steps, 3):
+    used = schedule.consumed_units(step)
+    if (schedule.consumed(step).sum(axis=1) >= lasting.sum(axis=1)).any():
       break  # One has ended, and leaves its share to the others.
     levels = [
       F(int(own)) / weights[name]
-      for own, name in zip(used, lanes.datasets, strict=True)
+      for own, name in zip(used, schedule.datasets, strict=True)
     ]
     assert max(levels) - min(levels) <= most
 
 
-def check_epochs(groups, args, lanes, seen):
+def check_epochs(groups, args, schedule, seen):
   """At most once an epoch; with 'pad' exactly once."""
   for d, (_, counts) in enumerate(groups.items()):
-    for b, name in enumerate(lanes.buckets):
+    for b, name in enumerate(schedule.buckets):
       times = [seen[d, b, i] for i in range(counts.get(name, 0))]
       assert max(times, default=0) <= args["epochs"]
       served = args["bucket_stages"] is None or (
@@ -118,28 +130,29 @@ def check_epochs(groups, args, lanes, seen):
       if args["remainder"] == "pad" and served:
         assert set(times) <= {args["epochs"]}
   assert all(
-    sample < list(groups.values())[d][lanes.buckets[b]] for d, b, sample in seen
+    sample < list(groups.values())[d][schedule.buckets[b]]
+    for d, b, sample in seen
   )
 
 
-def check_histogram(args, lanes, datasets, buckets):
-  counts = np.zeros((len(lanes.datasets), len(lanes.buckets)), np.int64)
-  units = np.zeros(len(lanes.datasets), np.int64)
-  for step in range(lanes.num_steps):
+def check_histogram(args, schedule, datasets, buckets):
+  counts = np.zeros((len(schedule.datasets), len(schedule.buckets)), np.int64)
+  units = np.zeros(len(schedule.datasets), np.int64)
+  for step in range(schedule.num_steps):
     if step % 7 == 0:
-      np.testing.assert_array_equal(lanes.consumed(step), counts)
-      np.testing.assert_array_equal(lanes.consumed_units(step), units)
-    real = int((lanes.samples(step) >= 0).sum())
+      np.testing.assert_array_equal(schedule.consumed(step), counts)
+      np.testing.assert_array_equal(schedule.consumed_units(step), units)
+    real = int((schedule.samples(step) >= 0).sum())
     d, b = datasets[step], buckets[step]
     counts[d, b] += real
-    units[d] += real * args["units"][lanes.buckets[b]]
-  np.testing.assert_array_equal(lanes.consumed(lanes.num_steps), counts)
+    units[d] += real * args["units"][schedule.buckets[b]]
+  np.testing.assert_array_equal(schedule.consumed(schedule.num_steps), counts)
 
 
 def whole(weights, bucket_weights=None, steps=600):
   """Returns an endless schedule of two datasets and three buckets."""
   names = ("8", "16", "32")
-  return lanes_lib.Lanes(
+  return make(
     {d: dict.fromkeys(names, 500) for d in weights},
     batch_sizes={"8": 8, "16": 4, "32": 2},
     units={"8": 8, "16": 16, "32": 32},
@@ -156,16 +169,16 @@ def whole(weights, bucket_weights=None, steps=600):
 
 def test_consumed_units_stay_within_one_global_batch_of_the_weights():
   weights = {"a": F(9, 10), "b": F(1, 10)}
-  lanes = whole(weights)
+  schedule = whole(weights)
   for step in range(400):
-    units = lanes.consumed_units(step)
+    units = schedule.consumed_units(step)
     total = units.sum()
     for own, weight in zip(units, weights.values(), strict=True):
       assert abs(own - total * weight) <= 64
 
 
 def test_a_curriculum_gives_each_stage_its_buckets_in_their_shares():
-  lanes = whole(
+  schedule = whole(
     {"a": F(3), "b": F(1)},
     [
       (0, {"8": F(1)}),
@@ -173,14 +186,14 @@ def test_a_curriculum_gives_each_stage_its_buckets_in_their_shares():
       (200, {"32": F(1)}),
     ],
   )
-  _, buckets = lanes.locate(np.arange(300))
+  _, buckets = schedule.locate(np.arange(300))
   assert set(buckets[:40]) == {0}
   assert set(buckets[40:200]) == {0, 1}
   assert set(buckets[200:]) == {2}
   # All batches hold 64 tokens, so shares of tokens are shares of steps.
   assert abs(int((buckets[40:200] == 1).sum()) - 120) <= 2
   for first, last in itertools.pairwise((0, 40, 200, 300)):
-    taken = lanes.consumed_units(last) - lanes.consumed_units(first)
+    taken = schedule.consumed_units(last) - schedule.consumed_units(first)
     assert abs(int(taken[0]) - 48 * (last - first)) <= 64
 
 
@@ -195,31 +208,31 @@ def test_a_later_stage_changes_nothing_before_it():
 
 def test_a_curriculum_keeps_many_datasets_within_a_batch_of_their_shares():
   weights = {f"d{i}": F(1) for i in range(4)}
-  lanes = whole(weights, [(0, {"8": F(1)}), (90, {"8": F(5), "32": F(2)})])
+  schedule = whole(weights, [(0, {"8": F(1)}), (90, {"8": F(5), "32": F(2)})])
   for step in range(0, 300, 7):
-    units = lanes.consumed_units(step)
+    units = schedule.consumed_units(step)
     assert units.max() - units.min() <= 64
 
 
 def test_first_steps_of_a_dataset_are_found_in_a_curriculum():
-  lanes = whole({"a": F(2), "b": F(1)}, [(0, {"8": F(1), "16": F(1)})])
-  datasets, _ = lanes.locate(np.arange(100))
+  schedule = whole({"a": F(2), "b": F(1)}, [(0, {"8": F(1), "16": F(1)})])
+  datasets, _ = schedule.locate(np.arange(100))
   for number, name in enumerate("ab"):
     steps = np.flatnonzero(datasets == number)
-    assert lanes.first_step(name) == steps[0]
-    assert lanes.first_step(name, 2) == steps[1]
+    assert schedule.first_step(name) == steps[0]
+    assert schedule.first_step(name, 2) == steps[1]
 
 
 def test_steps_beyond_the_run_are_refused():
   _, groups, args = random_case(3)
-  lanes = lanes_lib.Lanes(groups, **args)
+  schedule = make(groups, **args)
   with pytest.raises(IndexError):
-    lanes.at(lanes.num_steps)
+    schedule.at(schedule.num_steps)
 
 
 def test_a_stage_without_a_filled_bucket_is_an_error():
   with pytest.raises(ValueError, match="from step 5"):
-    lanes_lib.Lanes(
+    make(
       {"a": {"8": 9}, "b": {"8": 9, "16": 9}},
       batch_sizes={"8": 2, "16": 2},
       units={"8": 8, "16": 16},

@@ -7,7 +7,7 @@ import chomp_data
 from chomp_data import pipeline
 from chomp_data.reference import decoder
 from chomp_data.reference import training
-from tests.bucketed import conftest
+from tests.plans import conftest
 
 _COMPILED = "/jax/core/compile/backend_compile_duration"
 

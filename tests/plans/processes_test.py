@@ -3,8 +3,8 @@
 import pytest
 
 from chomp_data import pipeline
-from tests.bucketed import conftest
 from tests.loading import sharding_test
+from tests.plans import conftest
 
 STEPS = 12
 

@@ -91,14 +91,14 @@ class Counted:
 
 
 def counted(pipe):
-  own = Counted(pipe.accounts._sources["text"])
-  pipe.accounts._sources["text"] = own
+  own = Counted(pipe.accounts._sums._sources["text"])
+  pipe.accounts._sums._sources["text"] = own
   return own
 
 
 def trained(pipe, first, last):
   """Counts positions that rows train on, from their batches."""
-  own = pipe.accounts._sources["text"]
+  own = pipe.accounts._sums._sources["text"]
   spans = own.source.plan(np.arange(first, last))
   return own.source.rows.read(spans)["loss_mask"].sum(axis=1)
 
@@ -195,7 +195,7 @@ def test_offsets_plan_nothing_and_count_no_trained_token(path):
   found = pipe.accounts.resume_state(FAR)["datasets"]
   assert own.planned == 0
   assert [entry["row_offset"] for entry in found] == [FAR * BATCH]
-  assert found[0]["token_offset"] == pipe.accounts._sums(
+  assert found[0]["token_offset"] == pipe.accounts._sums._sums(
     "text", "tokens"
   ).before(FAR * BATCH)
   record = pipe.accounts.record(20)

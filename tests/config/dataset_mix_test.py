@@ -4,7 +4,7 @@ import hypothesis
 from hypothesis import strategies as st
 import pytest
 
-from chomp_data.sources import dataset_mix
+from chomp_data.config import dataset_mix
 
 
 def parsed(text):

@@ -14,7 +14,7 @@ from chomp_data import stores
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import batches as testing_batches
 from chomp_data.testing import stores as testing_stores
-from tests.bucketed import conftest
+from tests.plans import conftest
 
 LENGTHS = (8, 16, 32, 64)
 
@@ -374,7 +374,7 @@ def test_stages_of_buckets_are_told_by_their_field_and_entry(text):
 def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
   text, monkeypatch, tmp_path
 ):
-  from chomp_data.bucketed import piece_index
+  from chomp_data.sources import piece_index
 
   wanted = pipeline.build(text)
   monkeypatch.setattr(piece_index, "_KEPT_ON_DISK", 1)
