@@ -76,7 +76,7 @@ def test_400_random_cases_keep_the_laws(block):
     processes, groups, args = random_case(seed)
     schedule = make(groups, **args)
     seen = collections.Counter()
-    datasets, buckets = schedule.locate(np.arange(schedule.num_steps))
+    datasets, buckets, *_ = schedule.locate(np.arange(schedule.num_steps))
     for step in range(schedule.num_steps):
       dataset, bucket = int(datasets[step]), int(buckets[step])
       assert schedule.at(step) == (dataset, bucket)
@@ -186,7 +186,7 @@ def test_a_curriculum_gives_each_stage_its_buckets_in_their_shares():
       (200, {"32": F(1)}),
     ],
   )
-  _, buckets = schedule.locate(np.arange(300))
+  _, buckets, *_ = schedule.locate(np.arange(300))
   assert set(buckets[:40]) == {0}
   assert set(buckets[40:200]) == {0, 1}
   assert set(buckets[200:]) == {2}
@@ -216,7 +216,7 @@ def test_a_curriculum_keeps_many_datasets_within_a_batch_of_their_shares():
 
 def test_first_steps_of_a_dataset_are_found_in_a_curriculum():
   schedule = whole({"a": F(2), "b": F(1)}, [(0, {"8": F(1), "16": F(1)})])
-  datasets, _ = schedule.locate(np.arange(100))
+  datasets, *_ = schedule.locate(np.arange(100))
   for number, name in enumerate("ab"):
     steps = np.flatnonzero(datasets == number)
     assert schedule.first_step(name) == steps[0]
