@@ -422,7 +422,9 @@ def throughput(
     ours()
   raw, own, cpu = np.transpose([(gather(), *ours()) for _ in range(repeats)])
   positions = steps * batch_size * _SEQ_LEN / 1e6
-  tokens = sum(own.tokens for own in pipe.accounts.at(steps * repeats).values())
+  tokens = sum(
+    own.tokens or 0 for own in pipe.accounts.at(steps * repeats).values()
+  )
   full = tokens / (steps * repeats * batch_size * _SEQ_LEN)
   low, median, high = np.percentile(raw / own, (10, 50, 90))
   return [

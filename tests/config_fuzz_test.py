@@ -18,13 +18,15 @@ import numpy as np
 import pytest
 
 import chomp_data
-from chomp_data import options
 from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
-from chomp_data.bucketed import options as bucket_options
-from chomp_data.bucketed import sections
+from chomp_data.config import bucket_sections as sections
+from chomp_data.config import options as options_lib
 from chomp_data.prepare import saving
+from chomp_data.sources import array_dataset
+from chomp_data.sources import document_pieces
+from chomp_data.sources import row_kinds
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -73,7 +75,7 @@ def source(store, rows=None, **given):
 
 
 def rows(kind, **given):
-  return {"kind": kind, **filled(options.ROW_KINDS[kind], **given)}
+  return {"kind": kind, **filled(row_kinds.ROW_KINDS[kind].options, **given)}
 
 
 @pytest.fixture(scope="module")
@@ -91,13 +93,13 @@ def configs(tmp_path_factory):
   samples_array_record.write_samples(root / "samples", own)
   saving.save_to_disk(root / "arrow", own)
   run = {"seq_len": 32, "global_batch_size": 4}
-  data = filled(options.DataOptions, **run)
+  data = filled(options_lib.RowFields, **run)
   zarr, records = str(root / "zarr"), str(root / "records")
   array_record = filled(
     stores.ArrayRecordOptions, token_dtype="uint16", vocab_size=256, pad_id=0
   )
-  order = filled(bucket_options.OrderOptions)
-  in_bucket = filled(bucket_options.DocumentOptions)
+  order = filled(options_lib.OrderOptions)
+  in_bucket = filled(document_pieces.DocumentOptions)
   return {
     "text": {**data, "sources": {"a": source(zarr, rows("multi_splice"))}},
     "splice": {**data, "sources": {"a": source(zarr, rows("splice"))}},
@@ -111,7 +113,7 @@ def configs(tmp_path_factory):
       "mix": filled(sources.MixOptions),
     },
     "length": {
-      **filled(bucket_options.LengthFields),
+      **filled(options_lib.TextFields),
       "buckets": filled(
         sections.LengthBuckets,
         kind="length",
@@ -124,10 +126,10 @@ def configs(tmp_path_factory):
           records, in_bucket, shuffle=order, array_record=array_record
         ),
       },
-      "mix": filled(bucket_options.BucketMixOptions),
+      "mix": filled(options_lib.BucketMixOptions),
     },
     "resolution": {
-      **filled(bucket_options.ResolutionFields, global_batch_size=4),
+      **filled(options_lib.ArrayFields, global_batch_size=4),
       "buckets": filled(
         sections.ResolutionBuckets,
         kind="resolution",
@@ -136,11 +138,11 @@ def configs(tmp_path_factory):
       ),
       "sources": {
         name: source(
-          str(root / store), filled(bucket_options.SampleOptions), shuffle=order
+          str(root / store), filled(array_dataset.SampleOptions), shuffle=order
         )
         for name, store in (("a", "samples"), ("b", "arrow"))
       },
-      "mix": filled(bucket_options.BucketMixOptions),
+      "mix": filled(options_lib.BucketMixOptions),
     },
   }
 
