@@ -264,6 +264,15 @@ class BucketMixOptions(mix_options.MixFields):
   )
 
 
+def _path(value: Any) -> str:
+  """Returns a path; whether it can be one, opening it tells."""
+  if not isinstance(value, str):
+    raise TypeError
+  if not value:
+    raise ValueError
+  return value
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceFields:
   """The fields of a source beside its sections.
@@ -275,7 +284,7 @@ class SourceFields:
   """
 
   store: str = schema.required(
-    schema.Rule("the path of a store", schema.text().convert)
+    schema.Rule("the path of a store, as tools/prepare.py makes one", _path)
   )
   weight: float | None = schema.option(None, mix_options.WEIGHT)
   max_epochs: int | None = schema.option(
