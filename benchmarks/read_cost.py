@@ -317,7 +317,7 @@ def arms_table(
   """Returns the title and the lines of the arms, the head first."""
   lines = [
     [
-      "store", "shuffle", "logical reads", "ranges", "seed 002",
+      "store", "shuffle", "logical reads", "ranges", "published",
       "ranges/example", "chunks fetched", "MiB", "cache hits", "examples/s",
       "p50 ms", "p95 ms",
     ]
@@ -415,7 +415,7 @@ def plot(
   ranges.bar(place - 0.2, mapped, 0.38, label="ours")
   if setting.published:
     seed = [_SEED_READS.get(name, np.nan) / _SEED_EXAMPLES for name in names]
-    ranges.bar(place + 0.2, seed, 0.38, label="seed 002")
+    ranges.bar(place + 0.2, seed, 0.38, label="published")
   ranges.set(title="ranges read for an example", yscale="log")
   ways = list(dict.fromkeys(how for how, _ in by_arm))
   for i, how in enumerate(ways):

@@ -333,7 +333,7 @@ def plot(path: str, setting: Setting, findings: list[Finding]) -> None:
     axes[kind].set(title=kind, xlabel="position", ylabel="row")
   shown = [f for f in findings if f.metric == "same block" and f.kind != "none"]
   groups = {
-    "seed 002": [_SEED[f.kind, f.metric] for f in shown],
+    "published": [_SEED[f.kind, f.metric] for f in shown],
     "ours": [f.ours.mean() for f in shown],
     "ideal": [f.ideal.mean() for f in shown],
   }
@@ -354,7 +354,7 @@ def plot(path: str, setting: Setting, findings: list[Finding]) -> None:
     for name, values in ("batch", counts[counts > 0]), ("meet", meetings(met)):
       heights = np.bincount(values) / len(values)
       axes[name].step(range(len(heights)), heights, where="mid", label=label)
-  axes["batch"].axvline(16, color="C3", ls=":", label="seed: 16")
+  axes["batch"].axvline(16, color="C3", ls=":", label="affine: 16")
   axes["batch"].set(title="rows of a block in a batch", xlim=(0, 50))
   axes["meet"].set(title="windows two blocks share")
   for name in ("batch", "meet"):
@@ -374,7 +374,7 @@ def main(argv: Sequence[str]) -> int:
     for kind in ("none", "full", "era", "block")
     for finding in findings_of(kind, setting)
   ]
-  head = ["order", "metric", "seed 002", "ours", "ideal", "z"]
+  head = ["order", "metric", "published", "ours", "ideal", "z"]
   lines = [cells_of(finding, setting) for finding in findings]
   table = rich.table.Table(
     *head, title=f"shuffle quality, {_PERM_TYPE.value}, mean ± standard error"

@@ -159,7 +159,9 @@ class TextFields(RunFields):
     """Returns which of these fields decide batches, as JSON values."""
     return {
       **super().fingerprint(),
-      "batch_format": self.batch_format,
+      "batch_format": (
+        formats.FORMATS[self.batch_format].name or self.batch_format
+      ),
       "train_on_eos": self.train_on_eos,
       "lookahead": self.lookahead,
       "document_id": self.document_id,

@@ -155,16 +155,19 @@ class Format:
     needs: Optional canonical fields without which it cannot be made.
     lookahead: Whether it can train on the token after the last column
       (`next_token`).
+    name: What fingerprints call it, where it is another name of a format.
   """
 
   transform: type[grain.transforms.Map] | None
   needs: tuple[str, ...] = ()
   lookahead: bool = False
+  name: str | None = None
 
 
 FORMATS: dict[str, Format] = {
   "canonical": Format(None, lookahead=True),
   "maxtext": Format(MaxTextFormat, lookahead=True),
   "chomp": Format(ChompFormat, needs=("attention_mask",)),
+  "huggingface": Format(ChompFormat, needs=("attention_mask",), name="chomp"),
   "levanter": Format(LevanterFormat),
 }

@@ -1,6 +1,7 @@
 """What is trained on in every format, for every combination of options."""
 
 import itertools
+import dataclasses
 import pathlib
 import re
 
@@ -9,6 +10,7 @@ import hypothesis
 import numpy as np
 import pytest
 
+from chomp_data.config import options
 from chomp_data.testing import rows as rows_lib
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
@@ -27,6 +29,9 @@ FIELDS = {
   "chomp": {"input_ids", "labels", "attention_mask", "segment_ids"},
   "levanter": {"tokens", "loss_weight", "segment_ids", "positions"},
 }
+FIELDS["huggingface"] = FIELDS["chomp"]
+# Without those that are another name of one.
+NAMES = [name for name, spec in formats.FORMATS.items() if spec.name is None]
 
 
 def formatted(batch, name):
@@ -119,7 +124,7 @@ def test_segments_and_positions_reach_the_formats_that_carry_them(name, case):
   batch = formatted(case.batch, name)
   segment_ids = batch.get("segment_ids", batch.get("inputs_segmentation"))
   np.testing.assert_array_equal(segment_ids, case.batch["segment_ids"])
-  if name == "chomp":
+  if "attention_mask" in FIELDS[name]:
     np.testing.assert_array_equal(
       batch["attention_mask"], case.batch["attention_mask"]
     )
@@ -207,7 +212,7 @@ def example():
 def test_the_example_of_the_documentation_is_what_the_formats_return():
   text = (ROOT / "docs" / "formats.md").read_text()
   checked = set()
-  for name in formats.FORMATS:
+  for name in NAMES:
     section = text.split(f"## `{name}`")[1].split("\n## ")[0]
     rows = re.findall(r"^(\w+) +((?:-?\d+ *)+)$", section, flags=re.MULTILINE)
     batch = formatted(example(), name)
@@ -216,7 +221,17 @@ def test_the_example_of_the_documentation_is_what_the_formats_return():
         batch[field][0], [float(v) for v in values.split()], err_msg=field
       )
       checked.add((name, field))
-  assert checked == {(n, f) for n in formats.FORMATS for f in FIELDS[n]}
+  assert checked == {(n, f) for n in NAMES for f in FIELDS[n]}
+
+
+def test_huggingface_is_another_name_of_chomp_and_no_other_input():
+  chomp, other = formats.FORMATS["chomp"], formats.FORMATS["huggingface"]
+  assert other == dataclasses.replace(chomp, name="chomp")
+  fingerprints = [
+    options.TextFields(batch_format=name).fingerprint()
+    for name in ("chomp", "huggingface")
+  ]
+  assert fingerprints[0] == fingerprints[1]
 
 
 def test_seed_003_chomp_labels_are_unshifted_and_ignored_at_transitions():
