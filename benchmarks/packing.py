@@ -26,7 +26,6 @@ Two minutes on two CPU cores.
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
-import json
 import pathlib
 import shutil
 import statistics
@@ -41,13 +40,13 @@ from absl import app
 from absl import flags
 import corpora
 import numpy as np
+import resuming
 import tables
 
 from chomp_data import pipeline
 from chomp_data import sources
 from chomp_data.index import packing
 from chomp_data.loading import feed
-from chomp_data.loading import state
 
 _PARTS = flags.DEFINE_list(
   "parts",
@@ -336,7 +335,8 @@ def starts(corpus: pathlib.Path, setting: Setting) -> tables.Table:
         _times_line(kind, f"first batch after imports, {what}", times)
       )
     for step in (10, 10_000, 10_000_000):
-      times = resumes(corpus, kind, step, setting.repeats)
+      data = config(corpus, kind, 8)
+      times = resuming.first_visits(data, step, setting.repeats)
       lines.append(
         _times_line(kind, f"resume at step {step:,}, batch on device", times)
       )
@@ -350,24 +350,6 @@ def _times_line(kind: str, what: str, times: Sequence[float]) -> list[str]:
     f"{statistics.median(times):.1f}",
     f"{min(times):.1f} .. {max(times):.1f}",
   ]
-
-
-def resumes(
-  corpus: pathlib.Path, kind: str, step: int, repeats: int
-) -> list[float]:
-  """Returns times from a state to its first batch on the device, ms."""
-  pipe = pipeline.build(config(corpus, kind, 8))
-  times = []
-  with pipeline.make_iterator(pipe) as it:
-    record = json.loads(it.get_state())
-    saved = state.encode(step, record["fingerprint"], {})
-    next(it)
-    for _ in range(repeats):
-      began = time.perf_counter()
-      it.set_state(saved)
-      next(it)["tokens"].block_until_ready()
-      times.append((time.perf_counter() - began) * 1e3)
-  return times
 
 
 def memory(corpus: pathlib.Path, setting: Setting) -> tables.Table:

@@ -11,7 +11,6 @@ of a fresh process after 200 batches.
 
 from collections.abc import Sequence
 import hashlib
-import json
 import pathlib
 import statistics
 import subprocess
@@ -22,6 +21,7 @@ import time
 from absl import app
 from absl import flags
 import numpy as np
+import resuming
 import rich.console
 import rich.table
 
@@ -127,24 +127,6 @@ def throughput(path: pathlib.Path, batch_size: int) -> dict[str, float]:
   }
 
 
-def resume_ms(path: pathlib.Path, step: int) -> float:
-  """Returns the time from a state to its first host batch on the device."""
-  pipe = pipeline.build(config(path, 10, 8))
-  with pipeline.make_iterator(pipe) as it:
-    record = json.loads(it.get_state())
-    from chomp_data.loading import state
-
-    saved = state.encode(step, record["fingerprint"], {})
-    next(it)
-    times = []
-    for _ in range(_REPEATS.value):
-      began = time.perf_counter()
-      it.set_state(saved)
-      next(it)["tokens"].block_until_ready()
-      times.append((time.perf_counter() - began) * 1e3)
-  return statistics.median(times)
-
-
 def anonymous_mib() -> float:
   """Returns this process's anonymous resident memory, MiB (Linux)."""
   for line in pathlib.Path("/proc/self/status").read_text().splitlines():
@@ -184,9 +166,11 @@ def main(argv: Sequence[str]) -> None:
         f" {found['mtok_cpu_s']:.0f} Mtok per CPU second",
       )
     for step in (10, 100_000, 10_000_000):
+      times = resuming.first_visits(config(path, 10, 8), step, _REPEATS.value)
       table.add_row(
         f"resume at step {step}, to the first batch on the device",
-        f"{resume_ms(path, step):.1f} ms",
+        f"{statistics.median(times):.1f} ms"
+        f" ({min(times):.1f} .. {max(times):.1f})",
       )
     for num_docs in (10, 100_000):
       found = subprocess.run(

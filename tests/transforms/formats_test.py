@@ -1,7 +1,7 @@
 """What is trained on in every format, for every combination of options."""
 
-import itertools
 import dataclasses
+import itertools
 import pathlib
 import re
 
