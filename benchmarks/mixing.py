@@ -45,8 +45,8 @@ import tables
 
 from chomp_data import pipeline
 from chomp_data import sources
-from chomp_data.index import interleave
-from chomp_data.index import units
+from chomp_data.index.mix import interleave
+from chomp_data.index.mix import unit_sums
 
 _PARTS = flags.DEFINE_list(
   "parts",
@@ -152,7 +152,7 @@ def deviation(setting: Setting) -> tables.Table:
   ]
   merge = interleave.Interleave(
     {
-      name: units.ArrayUnits(own)
+      name: unit_sums.ArrayUnits(own)
       for name, own in zip(_LENGTHS, lengths, strict=True)
     },
     [interleave.Stage(0, dict.fromkeys(_LENGTHS, fractions.Fraction(1)))],

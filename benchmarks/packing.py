@@ -45,7 +45,7 @@ import tables
 
 from chomp_data import pipeline
 from chomp_data import sources
-from chomp_data.index import packing
+from chomp_data.index.pack import packing
 from chomp_data.loading import feed
 
 _PARTS = flags.DEFINE_list(

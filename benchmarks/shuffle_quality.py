@@ -31,7 +31,7 @@ import numpy as np
 import rich.console
 import rich.table
 
-from chomp_data.index import orders
+from chomp_data.index.order import orders
 
 _SMALL = flags.DEFINE_bool("small", False, "Fewer rows and epochs.")
 _SEEDS = flags.DEFINE_integer("seeds", 8, "Orders of ours.", 2)

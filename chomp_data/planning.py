@@ -15,9 +15,9 @@ from chomp_data import sources as sources_lib
 from chomp_data import stores
 from chomp_data.config import bucket_sections
 from chomp_data.config import options as options_lib
-from chomp_data.index import buckets as schedule_lib
 from chomp_data.index import hashing
-from chomp_data.index import interleave
+from chomp_data.index.bucket import bucket_schedule as schedule_lib
+from chomp_data.index.mix import interleave
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
@@ -26,8 +26,8 @@ from chomp_data.sources import array_dataset
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import document_pieces
 from chomp_data.sources import mix_options
-from chomp_data.sources import opening
 from chomp_data.sources import row_kinds
+from chomp_data.sources import source_opening
 from chomp_data.stores import samples as samples_lib
 
 PATH = options_lib.PATH
@@ -75,7 +75,7 @@ def row_sources(
     StoreError: If stores cannot be opened; one line names each.
   """
   options = run.data
-  opened = opening.Opening()
+  opened = source_opening.Opening()
   out: dict[str, sources_lib.ShuffledSource] = {}
   # Each takes room for one window, in the order in which they join: a source
   # that is added later never narrows the windows of those before it.
@@ -133,7 +133,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       run.sources, run.mix.all_stages(run.weights)
     )
     ordered = row_sources(run, names)
-    opening.check_tokenizers(
+    source_opening.check_tokenizers(
       {name: own.store for name, own in ordered.items()},
       PATH,
       run.mix.allow_tokenizer_differences,
@@ -250,7 +250,7 @@ def _documents(
 ) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
   buckets = run.buckets.buckets()
   datasets: Datasets = {}
-  opened = opening.Opening()
+  opened = source_opening.Opening()
   for name in names:
     source, path = run.sources[name], f"{PATH}.sources.{name}"
     with opened.source(path):
@@ -265,7 +265,7 @@ def _documents(
         path=f"{path}.rows",
       )
   opened.check()
-  opening.check_tokenizers(
+  source_opening.check_tokenizers(
     {n: own.text.store for n, own in datasets.items() if own.text is not None},
     PATH,
     run.mix.allow_tokenizer_differences,
@@ -277,7 +277,7 @@ def _arrays(
   run: options_lib.RunOptions, names: list[str]
 ) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
   found: dict[str, samples_lib.SampleStore] = {}
-  opened = opening.Opening()
+  opened = source_opening.Opening()
   for name in names:
     source, own = run.sources[name], f"{PATH}.sources.{name}"
     with opened.source(own), _fields_of(own):

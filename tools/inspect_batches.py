@@ -36,7 +36,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.commands import pictures
 from chomp_data.loading import reads as reads_lib
-from chomp_data.ops import placing
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.prepare import tokenizers
 
@@ -129,7 +129,7 @@ def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
     ConfigError: If samples have no array, only numbers.
   """
   if pipe.holds_text:
-    real = placing.real_tokens(pipe.plan(step), pipe.row_length(step))
+    real = row_layout.real_tokens(pipe.plan(step), pipe.row_length(step))
     mask = pipe.canonical(step)["loss_mask"]
     return pictures.of_text(real[:num_rows], mask[:num_rows])
   batch = pipe.batch(step)
@@ -246,7 +246,7 @@ def print_step(
   spans = pipe.plan(step)
   batch = {} if plan_only else pipe.canonical(step)
   seq_len = pipe.row_length(step)
-  real = placing.real_tokens(spans, seq_len)
+  real = row_layout.real_tokens(spans, seq_len)
   decoders = {
     name: tokenizers.load_tokenizer(source.store)
     for name, source in pipe.sources.items()

@@ -8,7 +8,7 @@ import numbers
 from typing import Any
 
 from chomp_data import schema
-from chomp_data.index import pieces
+from chomp_data.index.bucket import pieces
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.sources import mix_options
 from chomp_data.stores import samples

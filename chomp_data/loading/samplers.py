@@ -1,4 +1,4 @@
-"""Grain samplers of the orders in `index/orders.py`, for stock pipelines.
+"""Grain samplers of the orders in `index/order/orders.py`, for stock pipelines.
 
     loader = grain.DataLoader(
         data_source=source,
@@ -17,8 +17,8 @@ import grain
 import numpy as np
 
 from chomp_data.index import hashing
-from chomp_data.index import orders
-from chomp_data.index import window_tables
+from chomp_data.index.order import orders
+from chomp_data.index.order import window_tables
 
 # Keys looked up at once: NumPy's cost by call is then shared by all of them.
 _KEYS = 4_096

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.index import buckets as schedule_lib
+from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib

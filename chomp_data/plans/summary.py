@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import fractions
 from typing import Protocol
 
-from chomp_data.index import buckets as schedule_lib
+from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.sources import dataset as dataset_lib
 

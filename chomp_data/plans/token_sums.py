@@ -13,7 +13,7 @@ import numpy as np
 
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import units
+from chomp_data.sources import source_units
 
 UNITS = ("tokens", "loss_tokens")
 
@@ -110,8 +110,8 @@ class _SourceSums:
     return self._source.knows_units(self._unit)
 
   @functools.cached_property
-  def _prefix(self) -> units.SourceUnits:
-    return units.SourceUnits(self._source, self._unit, None)
+  def _prefix(self) -> source_units.SourceUnits:
+    return source_units.SourceUnits(self._source, self._unit, None)
 
   def restart(self, rows: int, total: int | None) -> None:
     """Takes a checkpoint's word for a sum; None is not told."""
@@ -145,7 +145,7 @@ class _SourceSums:
     total = 0
     for low in range(first, last, _BLOCK):
       spans = self._source.plan(np.arange(low, min(low + _BLOCK, last)))
-      total += int(units.row_units(spans, self._unit).sum())
+      total += int(source_units.row_units(spans, self._unit).sum())
     return total
 
 

@@ -17,11 +17,11 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import dataset
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
-from chomp_data.sources import opening
-from chomp_data.sources import options as options_lib
 from chomp_data.sources import packing_options
 from chomp_data.sources import piece_index
 from chomp_data.sources import row_source
+from chomp_data.sources import shared_options as options_lib
+from chomp_data.sources import source_opening
 
 _TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
 
@@ -250,5 +250,5 @@ class DocumentDataset(dataset.Dataset):
       f"[{self.name}] {self.text.store.num_documents} documents"
       + f" ({empty} of them empty: in no bucket)" * bool(empty)
       + f", {sum(self.counts.values())} pieces, tokenizer"
-      + f" {opening.tokenizer_text(self.text.store)}"
+      + f" {source_opening.tokenizer_text(self.text.store)}"
     )

@@ -17,8 +17,8 @@ import numpy as np
 import tqdm
 
 from chomp_data import stores
-from chomp_data.index import document_order
-from chomp_data.index import packing
+from chomp_data.index.pack import document_order
+from chomp_data.index.pack import packing
 from chomp_data.ops import spans as spans_lib
 from chomp_data.stores import side_index
 

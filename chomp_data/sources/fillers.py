@@ -5,10 +5,10 @@ from collections.abc import Mapping
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.ops import placing
-from chomp_data.sources import options as options_lib
+from chomp_data.ops import row_layout as layout_lib
 from chomp_data.sources import packing_options
 from chomp_data.sources import row_source
+from chomp_data.sources import shared_options as options_lib
 
 
 def row_layout(
@@ -17,7 +17,7 @@ def row_layout(
   seq_len: int,
   eos_before_document: bool,
   path: str,
-) -> placing.RowLayout:
+) -> layout_lib.RowLayout:
   """Returns the layout of rows of one document each.
 
   Args:
@@ -35,7 +35,7 @@ def row_layout(
   """
   kinds = {options.filler, *(("eos",) if eos_before_document else ())}
   ids = _token_ids(store, options, kinds, path)
-  return placing.RowLayout(
+  return layout_lib.RowLayout(
     seq_len=seq_len,
     filler_id=ids[options.filler],
     trailing_filler_in_segment=options.trailing_filler_in_segment,
@@ -48,7 +48,7 @@ def packed_layout(
   options: packing_options.PackingOptions,
   seq_len: int,
   path: str,
-) -> placing.RowLayout:
+) -> layout_lib.RowLayout:
   """Returns the layout of rows of several documents each.
 
   Args:
@@ -73,7 +73,7 @@ def packed_layout(
   kinds = {options.filler}
   kinds |= {kind for kind in ("bos", "eos") if getattr(options, f"add_{kind}")}
   ids = _token_ids(store, options, kinds, path)
-  return placing.RowLayout(
+  return layout_lib.RowLayout(
     seq_len=seq_len,
     filler_id=ids[options.filler],
     trailing_filler_in_segment=options.trailing_filler_in_segment,

@@ -6,11 +6,11 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.ops import placing
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import fillers
-from chomp_data.sources import options as options_lib
 from chomp_data.sources import row_source
+from chomp_data.sources import shared_options as options_lib
 
 
 class GridSource(row_source.RowSource):
@@ -32,7 +32,7 @@ class GridSource(row_source.RowSource):
     seq_len: int,
     content_length: int | None = None,
     min_copy_len: int = 2,
-    layout: placing.RowLayout | None = None,
+    layout: row_layout.RowLayout | None = None,
     name: str = "grid",
   ):
     """Lists the grid.

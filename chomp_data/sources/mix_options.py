@@ -10,8 +10,8 @@ import numbers
 from typing import Any
 
 from chomp_data import schema
-from chomp_data.index import interleave
-from chomp_data.sources import units
+from chomp_data.index.mix import interleave
+from chomp_data.sources import source_units
 
 MIX_KINDS = ("token_balanced", "weighted")
 _UNIT_OF_KIND = {"token_balanced": "tokens", "weighted": "rows"}
@@ -292,7 +292,7 @@ class MixOptions(MixFields):
   """
 
   unit: str | None = schema.option(
-    None, schema.optional(schema.choice(units.UNITS))
+    None, schema.optional(schema.choice(source_units.UNITS))
   )
   resume_state: tuple[Any, ...] | None = schema.option(None, _STATE)
 

@@ -1,8 +1,8 @@
 """Several sources as one: rows merged by least consumed (seeds 001, 004).
 
-Position n of the mix is a (source, row) by `index/interleave.py`; each source
-gives its own rows in its own order. The rows of a global batch are permuted,
-so that no process always gets rows of the same source.
+Position n of the mix is a (source, row) by `index/mix/interleave.py`; each
+source gives its own rows in its own order. The rows of a global batch are
+permuted, so that no process always gets rows of the same source.
 """
 
 from collections.abc import Collection
@@ -15,14 +15,14 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data.index import hashing
-from chomp_data.index import interleave
 from chomp_data.index import permutation
-from chomp_data.ops import placing
+from chomp_data.index.mix import interleave
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_options
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffled
-from chomp_data.sources import units
+from chomp_data.sources import source_units
 from chomp_data.sources.mix_options import MixOptions
 
 # Where a run has no end, rows up to here have numbers.
@@ -100,7 +100,7 @@ class MixtureSource(row_source.RowSource):
       for own in [(max_epochs or {}).get(name)]
     }
     self._units = {
-      name: units.SourceUnits(
+      name: source_units.SourceUnits(
         own,
         options.balanced_unit,
         (max_epochs or {}).get(name) if repeats else limits[name],
@@ -190,7 +190,7 @@ class MixtureSource(row_source.RowSource):
     parts = list(self._parts.values())
     if len(present) < 2:
       return parts[present[0] if present else 0].read(spans, extra)
-    tokens = placing.token_grid(spans, self.layout)
+    tokens = row_layout.token_grid(spans, self.layout)
     length, column = spans.stored()
     position = spans.row * self.seq_len + column
     for number in present:
@@ -198,9 +198,9 @@ class MixtureSource(row_source.RowSource):
       parts[number].copy_into(
         tokens, spans.offset[pick], length[pick], position[pick]
       )
-    batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
+    batch = {"tokens": tokens, **row_layout.span_fields(spans, self.layout)}
     if "attention_mask" in extra:
-      batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
+      batch["attention_mask"] = row_layout.real_tokens(spans, self.seq_len)
     if "next_token" in extra:
       batch["next_token"] = np.full(
         spans.num_rows, self.layout.filler_id, np.int32
@@ -354,15 +354,15 @@ class MixtureSource(row_source.RowSource):
   def _starts(self) -> dict[str, tuple[int, int]]:
     """Returns (rows, units) of sources that go on from `resume_state`.
 
-    See `units.resumed`.
+    See `source_units.resumed`.
     """
     offsets = self.options.resume_state or ()
-    problems = units.impossible(self._units, offsets)
+    problems = source_units.impossible(self._units, offsets)
     if problems:
       raise schema.ConfigError(
         [f"`{self._path}.resume_state` {problem}" for problem in problems]
       )
-    found, level = units.resumed(
+    found, level = source_units.resumed(
       self._units,
       offsets,
       self.stages[0][1],

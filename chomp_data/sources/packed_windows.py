@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.index import packing
+from chomp_data.index.pack import packing
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
 from chomp_data.stores import heartbeat

@@ -6,8 +6,8 @@ Names are the seed's own where it has them. Lengths are in tokens.
 import dataclasses
 
 from chomp_data import schema
-from chomp_data.index import packing
-from chomp_data.sources import options as options_lib
+from chomp_data.index.pack import packing
+from chomp_data.sources import shared_options as options_lib
 
 # Documents of a block: about one chunk of a store of web text.
 DEFAULT_BLOCK = 128

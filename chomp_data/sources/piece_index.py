@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import stores
-from chomp_data.index import pieces
+from chomp_data.index.bucket import pieces
 from chomp_data.stores import side_index
 
 # Below this a pass over all lengths takes a few milliseconds.

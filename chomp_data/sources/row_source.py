@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import stores
-from chomp_data.ops import placing
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 
 # Rows read together where nothing says which.
@@ -44,7 +44,7 @@ class RowSource(abc.ABC):
   name: str
   options: Any
   store: stores.Store
-  layout: placing.RowLayout
+  layout: row_layout.RowLayout
   document_slots: int
   documents_follow: bool = False
   ramp_epochs: int = 0
@@ -268,14 +268,14 @@ class RowSource(abc.ABC):
       positions are not padding; `next_token` int32[N], the token after the
       last column, or filler.
     """
-    tokens = placing.token_grid(spans, self.layout)
+    tokens = row_layout.token_grid(spans, self.layout)
     length, column = spans.stored()
     self.copy_into(
       tokens, spans.offset, length, spans.row * self.seq_len + column
     )
-    batch = {"tokens": tokens, **placing.span_fields(spans, self.layout)}
+    batch = {"tokens": tokens, **row_layout.span_fields(spans, self.layout)}
     if "attention_mask" in extra:
-      batch["attention_mask"] = placing.real_tokens(spans, self.seq_len)
+      batch["attention_mask"] = row_layout.real_tokens(spans, self.seq_len)
     if "next_token" in extra:
       known, batch["next_token"] = self.next_tokens(spans)
       batch["loss_mask"][:, -1] |= known
@@ -297,7 +297,9 @@ class RowSource(abc.ABC):
       position: int64[N], in the flattened `tokens`.
     """
     if self.documents_follow:
-      offset, length, position = placing.joined_copies(offset, length, position)
+      offset, length, position = row_layout.joined_copies(
+        offset, length, position
+      )
     self.store.copy_tokens(offset, length, tokens.reshape(-1), position)
 
   def next_tokens(

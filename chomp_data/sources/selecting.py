@@ -9,8 +9,8 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
-from chomp_data.index import selection
-from chomp_data.sources import options as options_lib
+from chomp_data.index.splice import document_selection
+from chomp_data.sources import shared_options as options_lib
 
 # Documents whose lengths are read at once.
 _BATCH = 2**15
@@ -45,7 +45,7 @@ def select_several(
   """
   limits = options.limits(seq_len)
   mode = options.doc_select_mode
-  chosen = selection.select(
+  chosen = document_selection.select(
     _batches(store), mode, limits, count, _random_key(store, options, count)
   )
   found = len(chosen[0])
@@ -67,7 +67,7 @@ def select_several(
         " `strict_num_docs` to False to fill up with the longest others."
       ]
     )
-  extra = selection.select(
+  extra = document_selection.select(
     _batches(store),
     "longest",
     _only_subset(limits),
@@ -128,11 +128,11 @@ def select_single(
     if _admits(store, limits, wanted):
       return wanted
   key = _random_key(store, options, 1)
-  chosen = selection.select(
+  chosen = document_selection.select(
     _batches(store), options.doc_select_mode, limits, 1, key
   )
   if not len(chosen[0]):
-    chosen = selection.select(
+    chosen = document_selection.select(
       _batches(store), "longest", _only_subset(limits), 1, key
     )
     if not len(chosen[0]):
@@ -168,18 +168,23 @@ def select_single(
   return chosen
 
 
-def _batches(store: stores.Store) -> selection.LengthBatches:
+def _batches(store: stores.Store) -> document_selection.LengthBatches:
   """Returns lengths in batches small enough to leave no large hole behind."""
   return lambda: store.iter_lengths(_BATCH)
 
 
-def _only_subset(limits: selection.Limits) -> selection.Limits:
+def _only_subset(
+  limits: document_selection.Limits,
+) -> document_selection.Limits:
   """Drops the length limits and keeps the training subset."""
-  return selection.Limits(last_token=limits.last_token)
+  return document_selection.Limits(last_token=limits.last_token)
 
 
 def _by_key(
-  store: stores.Store, doc_key: str, limits: selection.Limits, path: str
+  store: stores.Store,
+  doc_key: str,
+  limits: document_selection.Limits,
+  path: str,
 ) -> Documents:
   matches = store.find_documents([doc_key])[doc_key]
   if len(matches) != 1:
@@ -216,7 +221,9 @@ def _by_index(store: stores.Store, doc_index: int, path: str) -> Documents:
   return documents, store.bounds(documents)[1]
 
 
-def _admits(store, limits: selection.Limits, wanted: Documents) -> bool:
+def _admits(
+  store, limits: document_selection.Limits, wanted: Documents
+) -> bool:
   first_token, lengths = store.bounds(wanted[0])
   return bool(limits.admit(lengths, int(first_token[0]))[0])
 

@@ -12,15 +12,15 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.index import document_order
 from chomp_data.index import hashing
+from chomp_data.index.pack import document_order
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
-from chomp_data.sources import options as options_lib
 from chomp_data.sources import packing_options
 from chomp_data.sources import row_source
+from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources.packing_options import SequentialOptions
 
 # Rows between sums of trained tokens: as many are planned to go between them.

@@ -3,7 +3,7 @@
 import dataclasses
 
 from chomp_data import schema
-from chomp_data.index import orders
+from chomp_data.index.order import orders
 
 SHUFFLE_KINDS = ("none", "full", "era", "block")
 DEFAULT_WINDOW_BLOCKS = 8

@@ -1,4 +1,4 @@
-"""A row source in another order, each epoch its own; see `index/orders.py`."""
+"""A row source in another order, each epoch its own (`index/order/`)."""
 
 import dataclasses
 from typing import Any
@@ -7,13 +7,13 @@ from absl import logging
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.index import finding
-from chomp_data.index import orders
-from chomp_data.index import unequal_blocks
+from chomp_data.index.order import orders
+from chomp_data.index.order import row_finding
+from chomp_data.index.order import unequal_blocks
 from chomp_data.ops import spans as spans_lib
-from chomp_data.sources import opening
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffle_options
+from chomp_data.sources import source_opening
 from chomp_data.sources.shuffle_options import ShuffleOptions
 
 DEFAULT_BUDGET = 2 * 2**30
@@ -152,7 +152,7 @@ class ShuffledSource(row_source.RowSource):
     each, odd, own = alike
     size = self._size(epoch)
     placed = sorted(
-      (finding.find(self._order, row, epoch, size), units)
+      (row_finding.find(self._order, row, epoch, size), units)
       for row, units in zip(odd, own, strict=True)
     )
     return each, [p for p, _ in placed], [units for _, units in placed]
@@ -211,7 +211,7 @@ class ShuffledSource(row_source.RowSource):
       how.append(f"era_length={self.options.era_length}")
     return (
       f"{self.rows.describe()}\n  {' '.join(how)}"
-      f"\n  tokenizer {opening.tokenizer_text(self.store)}"
+      f"\n  tokenizer {source_opening.tokenizer_text(self.store)}"
     )
 
   def _as_unequal(

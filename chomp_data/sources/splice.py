@@ -16,9 +16,9 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import document_shares
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
-from chomp_data.sources import options as options_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import share_options
+from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import splice_schedule
 from chomp_data.sources.splice_options import MultiSpliceOptions
 from chomp_data.sources.splice_options import SpliceOptions

@@ -9,11 +9,11 @@ import dataclasses
 from typing import Any
 
 from chomp_data import schema
-from chomp_data.index import axes
-from chomp_data.index import schedule as schedule_lib
-from chomp_data.sources import options as options_lib
+from chomp_data.index.splice import axes
+from chomp_data.index.splice import splice_rows as schedule_lib
 from chomp_data.sources import selecting
 from chomp_data.sources import share_options
+from chomp_data.sources import shared_options as options_lib
 
 _ORDER = schema.either(schema.boolean(), schema.integer(1))
 _SEED = schema.optional(schema.integer(0, 2**63 - 1))

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.index import axis_order
-from chomp_data.index import document_pairs
 from chomp_data.index import hashing
-from chomp_data.index import phases as phases_lib
-from chomp_data.index import schedule as schedule_lib
-from chomp_data.index import shares as shares_lib
+from chomp_data.index.splice import axis_order
+from chomp_data.index.splice import document_pairs
+from chomp_data.index.splice import epoch_shares as shares_lib
+from chomp_data.index.splice import phases as phases_lib
+from chomp_data.index.splice import splice_rows as schedule_lib
 from chomp_data.sources import document_shares
 from chomp_data.sources import share_options
 from chomp_data.sources.splice_options import MultiSpliceOptions

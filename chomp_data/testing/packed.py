@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chomp_data.ops import placing
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
 
@@ -48,7 +48,7 @@ def check_fields(
 
 
 def with_added(
-  documents: Sequence[Sequence[int]], layout: placing.RowLayout
+  documents: Sequence[Sequence[int]], layout: row_layout.RowLayout
 ) -> list[list[int]]:
   """Returns the documents with a layout's BOS and EOS; empty ones stay so."""
   before = [] if layout.bos_id is None else [layout.bos_id]
@@ -84,7 +84,7 @@ def cells_of(spans: spans_lib.Spans) -> list[list[Cell]]:
 def fields_of(
   rows: Sequence[Sequence[Cell]],
   documents: Sequence[Sequence[int]],
-  layout: placing.RowLayout,
+  layout: row_layout.RowLayout,
 ) -> dict[str, np.ndarray]:
   """Returns the fields of packed rows, with `next_token` and its loss.
 

@@ -8,7 +8,7 @@ import dataclasses
 from hypothesis import strategies as st
 import numpy as np
 
-from chomp_data.ops import placing
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 
 VOCAB_SIZE = 6
@@ -85,7 +85,7 @@ def packed_rows(
     column=column,
     segment=segment.astype(np.int32),
   )
-  layout = placing.RowLayout(
+  layout = row_layout.RowLayout(
     seq_len=seq_len,
     filler_id=draw(st.sampled_from((0, *EOS_IDS))),
     trailing_filler_in_segment=draw(st.booleans()),
@@ -95,12 +95,12 @@ def packed_rows(
   for index, (at_row, begin, size, _) in enumerate(flat):
     span[at_row, begin : begin + size] = index
   random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-  real = placing.real_tokens(spans, seq_len)
-  tokens = placing.token_grid(spans, layout)
+  real = row_layout.real_tokens(spans, seq_len)
+  tokens = row_layout.token_grid(spans, layout)
   tokens[real] = random.integers(0, VOCAB_SIZE, real.sum())
   batch = {
     "tokens": tokens,
-    **placing.span_fields(spans, layout),
+    **row_layout.span_fields(spans, layout),
     "source_id": spans.row_source(),
     "attention_mask": real,
   }

@@ -18,7 +18,7 @@ import dataclasses
 import grain
 import numpy as np
 
-from chomp_data.ops import masks
+from chomp_data.ops import row_masks
 from chomp_data.transforms import fields
 
 _MAX_TOKEN = 2**31 - 1
@@ -58,13 +58,13 @@ class MaskBoundaryLoss(grain.transforms.Map):
     """
     segment_ids, loss_mask = element["segment_ids"], element["loss_mask"]
     if self.enabled:
-      mask = masks.successor_mask(segment_ids)
+      mask = row_masks.successor_mask(segment_ids)
       if "next_token" in element:
         mask[..., -1] = segment_ids[..., -1] != 0
       mask &= loss_mask
     else:
       real = fields.needed(element, "attention_mask", self)
-      mask = masks.crossing_mask(segment_ids)
+      mask = row_masks.crossing_mask(segment_ids)
       mask[..., :-1] &= real[..., :-1]
       mask[..., :-1] &= real[..., 1:]
       mask |= loss_mask
@@ -129,7 +129,7 @@ class TrainOnEos(grain.transforms.Map):
     eos_of = np.asarray(
       [*(_NO_EOS if e is None else e for e in self.eos_ids), _NO_EOS], np.int32
     )
-    mask = masks.eos_targets(
+    mask = row_masks.eos_targets(
       element["tokens"], eos_of[source_id], element.get("next_token")
     )
     np.logical_not(mask, out=mask)
@@ -164,9 +164,9 @@ class ResetPositions(grain.transforms.Map):
     """
     segment_ids = element["segment_ids"]
     positions = (
-      masks.segment_positions(segment_ids)
+      row_masks.segment_positions(segment_ids)
       if self.enabled
-      else masks.column_positions(segment_ids.shape)
+      else row_masks.column_positions(segment_ids.shape)
     )
     return {**element, "positions": positions}
 

@@ -10,7 +10,7 @@ import grain
 import numpy as np
 import pytest
 
-from chomp_data.index import orders
+from chomp_data.index.order import orders
 from chomp_data.loading import samplers
 
 SIZE = 103

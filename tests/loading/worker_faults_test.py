@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
-from chomp_data.index import packing
+from chomp_data.index.pack import packing
 from chomp_data.loading import feed
 from chomp_data.loading import reads
 from chomp_data.loading import workers

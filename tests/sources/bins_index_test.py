@@ -10,7 +10,7 @@ import pytest
 
 from chomp_data import sources
 from chomp_data import stores
-from chomp_data.index import packing
+from chomp_data.index.pack import packing
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
 

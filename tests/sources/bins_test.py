@@ -15,7 +15,7 @@ import pytest
 from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
-from chomp_data.index import packing
+from chomp_data.index.pack import packing
 from chomp_data.sources import packed_windows as packed_windows_lib
 from chomp_data.sources import row_source
 from chomp_data.testing import packed

@@ -13,13 +13,13 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.index import hashing
-from chomp_data.index import interleave
-from chomp_data.index import least_consumed
-from chomp_data.index import units as units_index
-from chomp_data.sources import units
+from chomp_data.index.mix import interleave
+from chomp_data.index.mix import least_consumed
+from chomp_data.index.mix import unit_sums as units_index
+from chomp_data.sources import source_units
 from chomp_data.testing import stores as testing_stores
 from tests import laws
-from tests.index import greedy
+from tests.index.mix import greedy
 
 F = fractions.Fraction
 SEQ_LEN = 16
@@ -321,7 +321,7 @@ def test_offsets_at_any_row_start_a_run_that_goes_on_as_a_greedy_loop(case):
       (name, given[name], int(sums[name].before(np.asarray([given[name]]))[0]))
       for name in stage.weights
     ]
-    start, level = units.resumed(sums, offsets, stage.weights, longest)
+    start, level = source_units.resumed(sums, offsets, stage.weights, longest)
     assert not level
     after = greedy.closed_form(case, start=start)
     assert greedy.located(after, range(len(rows) - count)) == rows[count:]
@@ -762,7 +762,7 @@ def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
 def test_token_balance_over_a_full_shuffle_is_said_with_its_cost(
   paths, monkeypatch, caplog
 ):
-  monkeypatch.setattr(units, "_LONG_PASS", 5)
+  monkeypatch.setattr(source_units, "_LONG_PASS", 5)
   shuffles = {name: {"kind": "full"} for name in SOURCES}
 
   def warnings(names, **mix):

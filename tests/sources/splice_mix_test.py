@@ -15,7 +15,7 @@ import pytest
 from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
-from chomp_data.sources import units
+from chomp_data.sources import source_units
 from tests import laws
 
 TOKENIZER = stores.TokenizerInfo(
@@ -596,9 +596,9 @@ def test_own_strides_are_those_of_a_source_of_that_stride(make, changes):
 def test_sums_of_units_are_those_of_the_rows(make, kind, unit, options):
   source = shuffled(make(LENGTHS, seq_len=16, **options), kind)
   rows = np.arange(700)
-  own = units.row_units(source.plan(rows), unit)
+  own = source_units.row_units(source.plan(rows), unit)
   sums = np.concatenate([[0], np.cumsum(own)])
-  counted = units.SourceUnits(source, unit, None)
+  counted = source_units.SourceUnits(source, unit, None)
   assert counted.before(np.arange(701)).tolist() == sums.tolist()
   for at in (1, 7, int(sums[300]), int(sums[300]) + 1):
     assert counted.rows_below(at) == int(np.searchsorted(sums, at))

@@ -1,0 +1,1 @@
+"""Batches of samples that differ in shape."""

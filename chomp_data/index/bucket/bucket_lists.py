@@ -1,0 +1,323 @@
+"""The batches of one dataset in their order, epoch after epoch.
+
+An epoch's batches are numbered bucket by bucket, buckets by name, and the list
+is a permutation of these numbers:
+
+    buckets  0 0 0 1 2 2        3 batches of bucket 0, 1 of 1, 2 of 2
+    numbers  0 1 2 3 4 5
+    list     4 0 3 2 5 1        of some epoch
+
+What a batch consumes is its real samples times the units of its bucket, or the
+sum of its samples' own units. Prefix sums are kept for the epochs that are
+looked at, 8 bytes a batch; epochs before them count by their totals, which are
+all the same unless samples of their own units are left out. NumPy only.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence
+
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.index import permutation
+from chomp_data.index.bucket import bucket_checks
+from chomp_data.index.order import window_tables
+
+Bucket = bucket_checks.Bucket
+
+# (bucket, samples int64[N] of it) -> what each of them consumes, int64[N].
+SampleUnits = Callable[[int, np.ndarray], np.ndarray]
+
+# Tables of a dataset together hold about so many batches, at 10 bytes each,
+# and those of four epochs however long they are: a merge looks at two.
+_KEPT_BATCHES = 2**20
+_KEPT_EPOCHS = 4
+
+# Batches whose sums are kept together, those of one epoch at least.
+_GROUP_BATCHES = 4_096
+
+# Samples looked up at once.
+_BLOCK = 2**20
+
+
+class BatchList:
+  """A dataset's batches, as rows of a merge (`units.UnitSequence`)."""
+
+  def __init__(
+    self,
+    buckets: Sequence[Bucket],
+    counts: Sequence[int],
+    batch_sizes: Sequence[int],
+    units: Sequence[int],
+    key: int,
+    *,
+    keeps_partial: bool,
+    epochs: int | None,
+    sample_units: SampleUnits | None = None,
+  ):
+    """Numbers the batches; everything is by bucket.
+
+    Args:
+      buckets: What keys are derived from.
+      counts: Samples of the dataset, at least one batch in all.
+      batch_sizes: Samples of a global batch.
+      units: Of one sample.
+      key: 64 bits.
+      keeps_partial: Whether a last batch of fewer samples is kept.
+      epochs: How often the list is offered; None is without end.
+      sample_units: What single samples consume, in place of `units`; at least
+        1 each.
+    """
+    self._counts = np.asarray(counts, np.int64)
+    self._sizes = np.asarray(batch_sizes, np.int64)
+    self._units = np.asarray(units, np.int64)
+    whole, rest = np.divmod(self._counts, self._sizes)
+    partial = (rest > 0) & keeps_partial
+    self._batches = whole + partial
+    # The order of the mapping numbers buckets and must decide nothing else.
+    names = [str(bucket) for bucket in buckets]
+    self._by_name = np.asarray(
+      sorted(range(len(names)), key=names.__getitem__), np.int32
+    )
+    self._ends = np.cumsum(self._batches[self._by_name])
+    self.num_batches = int(self._ends[-1])
+    first = np.empty_like(self._batches)
+    first[self._by_name] = self._ends - self._batches[self._by_name]
+    self._first = first
+    self.num_rows = None if epochs is None else epochs * self.num_batches
+    # By number, the batches of fewer samples and what they lack.
+    self._partial = np.flatnonzero(partial)
+    self._partial_batch = (first + whole)[partial]
+    self._lack = (self._sizes - rest)[partial]
+    real = self._batches * self._sizes
+    real[self._partial] -= self._lack
+    self._sample_units = sample_units
+    # Short epochs are summed several at a time.
+    self._group = max(1, _GROUP_BATCHES // max(self.num_batches, 1))
+    # Units of a group where all consume the same, and those before each.
+    self._total: int | None = None
+    self._starts = [0]
+    self._each: int | None = None
+    if sample_units is None:
+      self._total = self._group * int((real * self._units).sum())
+      used = (self._sizes * self._units)[self._batches > 0]
+      if not len(self._partial) and len(np.unique(used)) == 1:
+        self._each = int(used[0])
+    self._alike = sample_units is None or bool((real == self._counts).all())
+    self._list_key = hashing.fold_key(key, "list")
+    self._group_keys = [
+      hashing.fold_key(key, "samples", name) for name in names
+    ]
+    most = max(_KEPT_BATCHES, _KEPT_EPOCHS * self.num_batches)
+    self._bucket_tables = window_tables.Kept(most)
+    self._sum_tables = window_tables.Kept(most)
+    self._sample_tables = window_tables.WindowTables()
+
+  @property
+  def batches_by_bucket(self) -> np.ndarray:
+    """Batches of an epoch, int64[num_buckets]."""
+    return self._batches.copy()
+
+  def locate(
+    self, places: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the batches at places of the endless list.
+
+    Args:
+      places: int64[N], from 0.
+
+    Returns:
+      Buckets int32[N], epochs int64[N], and numbers of batches int64[N] within
+      the epoch of their bucket.
+    """
+    epoch, place = np.divmod(places, self.num_batches)
+    number = self._numbers(place, epoch)
+    bucket = self._by_name[np.searchsorted(self._ends, number, "right")]
+    return bucket, epoch, number - self._first[bucket]
+
+  def samples(
+    self, bucket: int, epoch: int, batch: int, rows: np.ndarray
+  ) -> np.ndarray:
+    """Returns int64[R], the samples at rows of a batch; -1 is filler."""
+    count = int(self._counts[bucket])
+    place = batch * int(self._sizes[bucket]) + rows
+    real = place < count
+    samples = np.full(len(rows), -1, np.int64)
+    samples[real] = self._permuted(bucket, epoch, place[real])
+    return samples
+
+  def _permuted(
+    self, bucket: int, epoch: int, places: np.ndarray
+  ) -> np.ndarray:
+    """Returns int64[N], the samples at places int64[N] of a group's order."""
+    count = int(self._counts[bucket])
+    key = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
+    table = self._sample_tables.table(
+      (bucket, epoch),
+      count,
+      len(places),
+      lambda: permutation.permute(np.arange(count), count, key),
+    )
+    if table is None:
+      return permutation.permute(places, count, key)
+    return table[places].astype(np.int64)
+
+  def before(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the units of the batches before places int64[N]."""
+    if self._each is not None:
+      return rows * self._each
+    group, place = np.divmod(rows, self._group * self.num_batches)
+    units = np.empty(len(rows), np.int64)
+    for each in np.unique(group).tolist():
+      own = np.flatnonzero(group == each)
+      units[own] = self._before_group(each)
+      # The place after the last one of a group asks for no table.
+      own = own[place[own] > 0]
+      if len(own):
+        units[own] += self._sums(each)[place[own]]
+    return units
+
+  def rows_below(self, units: int) -> int:
+    """Returns how many places have fewer than `units` before them."""
+    if units <= 0:
+      return 0
+    if self._each is not None:
+      rows = -(-units // self._each)
+    else:
+      group = self._group_of(units)
+      rows = group * self._group * self.num_batches
+      if self.num_rows is None or rows < self.num_rows:
+        left = units - self._before_group(group)
+        rows += int(np.searchsorted(self._sums(group)[:-1], left, "left"))
+    return rows if self.num_rows is None else min(rows, self.num_rows)
+
+  def _group_of(self, units: int) -> int:
+    """Returns the last group with fewer than `units` (at least 1) before it."""
+    if self._alike:
+      return (units - 1) // self._group_units(0)
+    last = None
+    if self.num_rows is not None:
+      last = self.num_rows // (self._group * self.num_batches)
+    group = 0
+    while group != last and self._before_group(group + 1) < units:
+      group += 1
+    return group
+
+  def _before_group(self, group: int) -> int:
+    if self._alike:
+      return group * self._group_units(0) if group else 0
+    while len(self._starts) <= group:
+      number = len(self._starts) - 1
+      self._starts.append(self._starts[-1] + self._group_units(number))
+    return self._starts[group]
+
+  def _group_units(self, group: int) -> int:
+    """Returns what the batches of a group of epochs consume together."""
+    if not self._alike:
+      return int(self._sums(group)[-1])
+    if self._total is None:
+      self._total = int(self._sums(group)[-1])
+    return self._total
+
+  def batches_before(self, place: int) -> np.ndarray:
+    """Returns int64[num_buckets], the batches before a place of the list."""
+    epoch, place = divmod(place, self.num_batches)
+    batches = epoch * self._batches
+    if place:
+      batches += np.bincount(
+        self._bucket_order(epoch)[:place], minlength=len(batches)
+      )
+    return batches
+
+  def samples_before(self, place: int) -> np.ndarray:
+    """Returns int64[num_buckets], the real samples before a place."""
+    samples = self.batches_before(place) * self._sizes
+    epoch, place = divmod(place, self.num_batches)
+    samples[self._partial] -= epoch * self._lack
+    if place and len(self._partial):
+      key = hashing.fold(self._list_key, np.asarray([epoch]))
+      at = permutation.inverse(self._partial_batch, self.num_batches, key)
+      samples[self._partial] -= np.where(at < place, self._lack, 0)
+    return samples
+
+  def passed_at(self, epochs: int) -> int:
+    """Returns the place by which so many epochs are given."""
+    return epochs * self.num_batches
+
+  def _numbers(self, place: np.ndarray, epoch: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the batches at places of epochs, by number."""
+    keys = hashing.fold(self._list_key, epoch)
+    return permutation.permute(place, self.num_batches, keys)
+
+  def _bucket_order(self, epoch: int) -> np.ndarray:
+    """Returns the bucket of each batch in an epoch's list."""
+    found = self._bucket_tables.get(epoch)
+    if found is None:
+      number = self._numbers(np.arange(self.num_batches), np.asarray([epoch]))
+      dtype = np.min_scalar_type(len(self._ends) - 1)
+      order = self._by_name.astype(dtype)
+      found = np.repeat(order, self._batches[self._by_name])[number]
+      self._bucket_tables.put(epoch, found, self.num_batches)
+    return found
+
+  def _sums(self, group: int) -> np.ndarray:
+    """Returns int64[n + 1], the units before places of a group of epochs."""
+    found = self._sum_tables.get(group)
+    if found is None:
+      epochs = group * self._group + np.arange(self._group)
+      used = self._used_by_number(epochs)
+      place = np.tile(np.arange(self.num_batches), len(epochs))
+      number = self._numbers(place, np.repeat(epochs, self.num_batches))
+      first = np.repeat(np.arange(len(epochs)), self.num_batches)
+      in_order = used[first, number]
+      found = np.concatenate([[0], np.cumsum(in_order)])
+      self._sum_tables.put(group, found, len(found))
+    return found
+
+  def _used_by_number(self, epochs: np.ndarray) -> np.ndarray:
+    """Returns int64[E, num_batches], the units of batches by their numbers."""
+    used = np.empty((len(epochs), self.num_batches), np.int64)
+    for bucket in np.flatnonzero(self._batches).tolist():
+      first = int(self._first[bucket])
+      last = first + int(self._batches[bucket])
+      if self._sample_units is None:
+        used[:, first:last] = self._sizes[bucket] * self._units[bucket]
+      elif len(epochs) == 1:
+        used[0, first:last] = self._used_in_epoch(bucket, int(epochs[0]))
+      else:
+        used[:, first:last] = self._used_in_epochs(bucket, epochs)
+    if self._sample_units is None and len(self._partial):
+      lack = self._lack * self._units[self._partial]
+      used[:, self._partial_batch] -= lack
+    return used
+
+  def _used_in_epoch(self, bucket: int, epoch: int) -> np.ndarray:
+    """Returns int64[M], the units of a bucket's batches, sample by sample."""
+    assert self._sample_units is not None
+    size = int(self._sizes[bucket])
+    kept = self._kept(bucket)
+    sums = []
+    step = max(1, _BLOCK // size) * size
+    for low in range(0, kept, step):
+      places = np.arange(low, min(low + step, kept))
+      units = self._sample_units(bucket, self._permuted(bucket, epoch, places))
+      sums.append(np.add.reduceat(units, np.arange(0, len(units), size)))
+    return np.concatenate(sums)
+
+  def _used_in_epochs(self, bucket: int, epochs: np.ndarray) -> np.ndarray:
+    """Returns int64[E, M], the same of several short epochs at once."""
+    assert self._sample_units is not None
+    size, kept = int(self._sizes[bucket]), self._kept(bucket)
+    keys = hashing.fold(self._group_keys[bucket], epochs)
+    samples = permutation.permute(
+      np.tile(np.arange(kept), len(epochs)),
+      int(self._counts[bucket]),
+      np.repeat(keys, kept),
+    )
+    units = self._sample_units(bucket, samples).reshape(len(epochs), kept)
+    return np.add.reduceat(units, np.arange(0, kept, size), axis=1)
+
+  def _kept(self, bucket: int) -> int:
+    """Returns how many samples of a bucket an epoch gives."""
+    whole = int(self._batches[bucket] * self._sizes[bucket])
+    return min(int(self._counts[bucket]), whole)

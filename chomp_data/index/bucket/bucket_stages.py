@@ -1,0 +1,218 @@
+"""A dataset's batches where the shares of its buckets change: a curriculum.
+
+Each bucket gives its own batches, epoch after epoch, and the next batch of the
+dataset is of the bucket that has consumed the least for its weight:
+
+    weights   8: 1, 16: 1       from place 4 on  16: 1, 32: 2
+    list      8 16 8 16         32 16 32 32 16 32 ...
+
+A bucket that has given all its epochs leaves its share to the others of its
+stage, so the dataset keeps its own. Stages are told by places of the list; the
+schedule finds out where a step of the run falls. NumPy only.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.index.bucket import bucket_lists
+from chomp_data.index.mix import interleave
+from chomp_data.index.order import window_tables
+
+# Places whose sums are kept together.
+_BLOCK = interleave.BLOCK
+_KEPT_BLOCKS = 16
+
+# A list without an end is searched up to here, about 10**15 units.
+_MOST_SEARCHED = 2**50
+
+# An interpolation that has not halved its bracket so often gives way.
+_PATIENCE = 3
+
+
+class StagedList:
+  """A dataset's batches in stages, as rows of a merge; see `BatchList`."""
+
+  def __init__(
+    self,
+    lists: Mapping[int, bucket_lists.BatchList],
+    buckets: Sequence[bucket_lists.Bucket],
+    stages: Sequence[tuple[int, Mapping[int, object]]],
+    key: int,
+  ):
+    """Merges the buckets' lists.
+
+    Args:
+      lists: By number of the bucket, a list of that bucket's batches alone.
+      buckets: What keys are derived from, by number.
+      stages: (from_place, weights by number of the bucket), rising from 0.
+      key: 64 bits.
+
+    Raises:
+      ValueError: If a stage weighs no bucket.
+    """
+    self._lists = dict(lists)
+    names = {number: str(buckets[number]) for number in lists}
+    self._merge = interleave.Interleave(
+      {names[number]: own for number, own in lists.items()},
+      [
+        interleave.Stage(
+          place,
+          {names[number]: weight for number, weight in weights.items()},  # pyright: ignore[reportArgumentType]
+        )
+        for place, weights in stages
+      ],
+      hashing.fold_key(key, "stages"),
+    )
+    self._names = names
+    self._stages = [(place, set(weights)) for place, weights in stages]
+    self._numbers = np.asarray(list(lists), np.int32)
+    self.num_rows = self._merge.num_positions
+    self._sums = window_tables.Kept(_KEPT_BLOCKS)
+
+  @property
+  def batches_by_bucket(self) -> np.ndarray:
+    """Batches of an epoch of each bucket, int64[num_buckets]."""
+    return sum(
+      (own.batches_by_bucket for own in self._lists.values()),
+      np.zeros(1, np.int64),
+    )
+
+  def locate(
+    self, places: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the batches at places; see `BatchList`."""
+    lane, row = self._merge.locate(places)
+    epoch, batch = np.empty_like(row), np.empty_like(row)
+    for i, own in enumerate(self._lists.values()):
+      pick = np.flatnonzero(lane == i)
+      if pick.size:
+        _, epoch[pick], batch[pick] = own.locate(row[pick])
+    return self._numbers[lane], epoch, batch
+
+  def samples(
+    self, bucket: int, epoch: int, batch: int, rows: np.ndarray
+  ) -> np.ndarray:
+    """Returns int64[R], the samples at rows of a batch; -1 is filler."""
+    return self._lists[bucket].samples(bucket, epoch, batch, rows)
+
+  def before(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the units of the batches before places int64[N]."""
+    block, inside = np.divmod(rows, _BLOCK)
+    units = np.empty(len(rows), np.int64)
+    for number in np.unique(block).tolist():
+      own = block == number
+      units[own] = self._block_sums(number)[inside[own]]
+    return units
+
+  def rows_below(self, units: int) -> int:
+    """Returns how many places have fewer than `units` before them.
+
+    Beyond units that any run consumes, about so many: no search goes there.
+    """
+    if units <= 0:
+      return 0
+    if self.num_rows is None and units > _MOST_SEARCHED:
+      return self.rows_below(_MOST_SEARCHED) * units // _MOST_SEARCHED
+    block = self._block_below(units)
+    return block * _BLOCK + int(
+      np.searchsorted(self._block_sums(block)[:-1], units, "left")
+    )
+
+  def batches_before(self, place: int) -> np.ndarray:
+    """Returns int64[num_buckets], the batches before a place of the list."""
+    rows = self._merge.consumed(place)[0].tolist()
+    parts = zip(self._lists.values(), rows, strict=True)
+    return np.sum([own.batches_before(row) for own, row in parts], axis=0)
+
+  def samples_before(self, place: int) -> np.ndarray:
+    """Returns int64[num_buckets], the real samples before a place."""
+    rows = self._merge.consumed(place)[0].tolist()
+    parts = zip(self._lists.values(), rows, strict=True)
+    return np.sum([own.samples_before(row) for own, row in parts], axis=0)
+
+  def passed_at(self, epochs: int) -> int | None:
+    """Returns the place by which its buckets have given so many epochs.
+
+    One that a stage leaves out for good counts until then. None is never.
+    """
+    places = []
+    for number, own in self._lists.items():
+      name, last = self._names[number], epochs * own.num_batches - 1
+      place = self._merge.position_of(name, last)
+      if place is None:
+        place = self._left_out_at(number)
+      if place is not None:
+        places.append(place)
+    return max(places) + 1 if places else None
+
+  def _left_out_at(self, bucket: int) -> int | None:
+    """Returns where a bucket is last left out; None where it never is."""
+    weighed = [bucket in own for _, own in self._stages]
+    if not any(weighed) or weighed[-1]:
+      return None
+    after = len(weighed) - weighed[::-1].index(True)
+    return self._stages[after][0]
+
+  def _block_sums(self, block: int) -> np.ndarray:
+    """Returns int64[n + 1], the units before the places of a block."""
+    found = self._sums.get(block)
+    if found is None:
+      first, last = block * _BLOCK, (block + 1) * _BLOCK
+      if self.num_rows is not None:
+        last = min(last, self.num_rows)
+      _, units = self._merge.consumed(first)
+      used = np.zeros(last - first + 1, np.int64)
+      used[0] = units.sum()
+      lane, row = self._merge.locate(np.arange(first, last))
+      for i, own in enumerate(self._lists.values()):
+        pick = np.flatnonzero(lane == i)
+        if pick.size:
+          # A bucket's rows follow each other.
+          ends = np.append(row[pick], row[pick[-1]] + 1)
+          used[pick + 1] = np.diff(own.before(ends))
+      found = np.cumsum(used)
+      self._sums.put(block, found)
+    return found
+
+  def _units_at(self, block: int) -> int:
+    """Returns the units before the first place of a block."""
+    found = self._sums.get(block)
+    if found is not None:
+      return int(found[0])
+    return int(self._merge.consumed(block * _BLOCK)[1].sum())
+
+  def _block_below(self, units: int) -> int:
+    """Returns the last block with fewer than `units` before its first place."""
+    last = None
+    if self.num_rows is not None:
+      last = self.num_rows // _BLOCK
+    low, at_low, high, at_high = 0, 0, last, None
+    # Never slower than doubling, until a block has as many units before it.
+    step = 1
+    while high is None or at_high is None:
+      point = low + step if last is None else min(low + step, last)
+      there = self._units_at(point)
+      if there >= units:
+        high, at_high = point, there
+      elif point == last:
+        return point
+      else:
+        mean = max(1, (there - at_low) // (point - low))
+        low, at_low = point, there
+        step = max(2 * step, (units - there) // mean)
+    slow = 0
+    while high - low > 1:
+      width = high - low
+      ahead = width * (units - 1 - at_low) // max(at_high - at_low, 1)
+      ahead = ahead if slow < _PATIENCE else width // 2
+      point = low + min(max(ahead, 1), width - 1)
+      there = self._units_at(point)
+      if there < units:
+        low, at_low = point, there
+      else:
+        high, at_high = point, there
+      slow = 0 if 2 * (high - low) <= width + 1 else slow + 1
+    return low

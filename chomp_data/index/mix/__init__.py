@@ -1,0 +1,1 @@
+"""Merging several sources by what they have consumed."""

@@ -1,0 +1,313 @@
+"""The merge of a few sources by least consumed, at any place in O(log n).
+
+The next row is that of the source with the least units over weight. Two
+sources of weights 1 and 2 whose rows consume 4 and 6 units:
+
+    level  0    0    6    8    12   16   18
+    row    a 0  b 0  b 1  a 1  b 2  a 2  b 3
+
+A row's *level* is what its source consumed before it, over the weight; the
+rows in order of (level, tie, source, row) are what the greedy rule takes. So
+the rows before a level are counted by one search in each source's prefix sums,
+and the rows from there on are sorted in one piece (`level_order`). One unit of
+level is one unit of the heaviest source, so the levels of one source are at
+least 1 apart. NumPy only.
+
+Source: seed 001, "Interleave Policy".
+"""
+
+from collections.abc import Sequence
+import fractions
+import math
+
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.index.mix import level_order
+from chomp_data.index.mix import unit_sums
+
+# Rows that are walked rather than searched for.
+_WALK = 4_096
+
+# Rows of a source looked at where nothing is known of it yet.
+_PROBE = 64
+
+# A mean of no units would ask for rows without end.
+_LEAST_MEAN = 1e-3
+
+# An interpolation that has not halved its bracket so often gives way.
+_PATIENCE = 3
+
+# A row's place in the order: level, tie, source.
+Key = tuple[fractions.Fraction, int, int]
+
+# Rows below a level, the level, and each source's first row beyond it.
+_Point = tuple[int, int, list[int]]
+
+
+class Merge:
+  """Sources merged by least consumed, from where each of them stands."""
+
+  def __init__(
+    self,
+    sequences: Sequence[unit_sums.UnitSequence],
+    tie_keys: Sequence[int],
+    weights: Sequence[fractions.Fraction],
+    rows: Sequence[int],
+    overshoots: Sequence[fractions.Fraction],
+    limits: Sequence[int | None],
+  ):
+    """Fixes the order; everything is by source.
+
+    Args:
+      sequences: Units of rows.
+      tie_keys: Keys of 64 bits; rows of one level go by their hashes.
+      weights: Positive.
+      rows: The first row that each gives.
+      overshoots: Units that each has consumed beyond its share, at least 0.
+      limits: The rows after which each ends, or None.
+    """
+    self._sequences = list(sequences)
+    self._tie_keys = list(tie_keys)
+    self._first = list(rows)
+    self._limits = list(limits)
+    # Guesses: they decide how much is looked at, never what comes out.
+    self._means: list[float | None] = [None] * len(self._sequences)
+    self._hint: _Point = (0, 0, self._first)
+    heaviest = max(weights)
+    self._scales = []
+    for i, weight in enumerate(weights):
+      gain = heaviest / weight
+      offset = (overshoots[i] - self._units(i, rows[i])) * gain
+      delta = math.lcm(gain.denominator, offset.denominator)
+      self._scales.append(
+        level_order.Scale(int(offset * delta), int(gain * delta), delta)
+      )
+
+  @property
+  def num_rows(self) -> int | None:
+    """Rows that the sources give from here on; None is without end."""
+    limits = [limit for limit in self._limits if limit is not None]
+    if len(limits) < len(self._limits):
+      return None
+    return sum(limits) - sum(self._first)
+
+  def _units(self, source: int, row: int) -> int:
+    return int(self._sequences[source].before(np.asarray([row], np.int64))[0])
+
+  def _clip(self, source: int, row: int) -> int:
+    limit = self._limits[source]
+    row = max(row, self._first[source])
+    return row if limit is None else min(row, limit)
+
+  def _tie(self, source: int, first: int) -> int:
+    keys = np.asarray([self._tie_keys[source]], np.uint64)
+    return int(hashing.fold(keys, np.asarray([first]))[0])
+
+  def key(self, source: int, row: int) -> Key:
+    """Returns what orders a row; rows of one source may share it."""
+    before = self._units(source, row)
+    first = self._sequences[source].rows_below(before)
+    return self._scales[source].level(before), self._tie(source, first), source
+
+  def ended(self, source: int, row: int) -> bool:
+    """Says whether a source has no row left at a row."""
+    return row == self._limits[source]
+
+  def level(self, source: int, row: int) -> fractions.Fraction:
+    """Returns what a source consumed before a row, over the weight.
+
+    In units of the heaviest source, the overshoot included.
+    """
+    return self._scales[source].level(self._units(source, row))
+
+  def overshoot(
+    self, source: int, row: int, level: fractions.Fraction
+  ) -> fractions.Fraction:
+    """Returns by how many units a source at a row is beyond a level."""
+    scale = self._scales[source]
+    gain = fractions.Fraction(scale.beta, scale.delta)
+    return (self.level(source, row) - level) / gain
+
+  def rank(self, source: int, row: int) -> int | None:
+    """Returns how many rows come before a row, from the merge's start on.
+
+    None where the count, or the units of another source, are beyond 2**62.
+    """
+    level, tie, _ = self.key(source, row)
+    count = row - self._first[source]
+    for other, sequence in enumerate(self._sequences):
+      if other == source:
+        continue
+      there, rest = self._scales[other].units(*level.as_integer_ratio())
+      if there >= unit_sums.MOST_UNITS and self._limits[other] is None:
+        return None
+      below = self._rows_below(other, there + (rest > 0))
+      count += self._clip(other, below) - self._first[other]
+      if count >= unit_sums.MOST_UNITS:
+        return None
+      if rest == 0 and 0 <= there < unit_sums.MOST_UNITS:
+        end = sequence.rows_below(there + 1)
+        run = self._clip(other, end) - self._clip(other, below)
+        if run and (self._tie(other, below), other) < (tie, source):
+          count += run
+    return count
+
+  def _rows_below(self, source: int, needed: int) -> int:
+    needed = min(max(needed, 0), unit_sums.MOST_UNITS)
+    return self._sequences[source].rows_below(needed)
+
+  def rows_after(self, count: int) -> list[int]:
+    """Returns each source's next row after `count` rows of the merge.
+
+    Args:
+      count: At least 0, and at most `num_rows`.
+
+    Raises:
+      ValueError: If a source without an end consumes 2**62 units before.
+    """
+    if count == self.num_rows:
+      return [limit or 0 for limit in self._limits]
+    low, high = (0, 0, self._first), None
+    if self._hint[0] <= count:
+      low = self._hint
+    else:
+      high = self._hint
+    step = slow = 0
+    while count - low[0] > _WALK:
+      aim = count - _WALK // 2 - low[0]
+      if high is None:
+        # By the mean so far, and never slower than doubling.
+        mean = aim * low[1] // low[0] if low[0] else self._first_step(count)
+        step = max(2 * step, mean, 1)
+        point = self._point(low[1] + step)
+        if point[0] <= count and self._is_beyond(*point[1:]):
+          raise ValueError(
+            "`stages` must begin before 2**62 units are consumed, got a place"
+            f" {count} rows after one begins. Begin the next one earlier."
+          )
+      else:
+        width = high[1] - low[1]
+        if width == 1:
+          return self._through_runs(count, low, high)
+        ahead = width * aim // (high[0] - low[0])
+        ahead = ahead if slow < _PATIENCE else width // 2
+        point = self._point(low[1] + min(max(ahead, 1), width - 1))
+        left = high[1] - point[1] if point[0] <= count else point[1] - low[1]
+        slow = 0 if 2 * left <= width + 1 else slow + 1
+      low, high = (point, high) if point[0] <= count else (low, point)
+    self._hint = low
+    rows = np.asarray(low[2], np.int64)
+    return self.advance(rows, count - low[0])[2].tolist()
+
+  def _point(self, level: int) -> _Point:
+    rows = []
+    for i, scale in enumerate(self._scales):
+      needed, rest = scale.units(level)
+      rows.append(self._clip(i, self._rows_below(i, needed + (rest > 0))))
+    return sum(rows) - sum(self._first), level, rows
+
+  def _is_beyond(self, level: int, rows: list[int]) -> bool:
+    """Says whether a level is beyond the units that are counted."""
+    return any(
+      scale.units(level)[0] >= unit_sums.MOST_UNITS
+      and not self.ended(i, rows[i])
+      for i, scale in enumerate(self._scales)
+    )
+
+  def _first_step(self, count: int) -> int:
+    """Returns about the level of the row at `count`."""
+    rates = [self._rate(i, row) for i, row in enumerate(self._first)]
+    return int(count / max(math.fsum(rates), 1e-300))
+
+  def _rate(self, source: int, row: int) -> float:
+    """Returns about how many rows a source gives in one unit of level."""
+    mean = self._means[source]
+    if mean is None:
+      end = self._clip(source, row + _PROBE)
+      if end == row:
+        return 0.0
+      rows = np.asarray([row, end], np.int64)
+      first, last = self._sequences[source].before(rows).tolist()
+      mean = self._means[source] = (last - first) / (end - row)
+    return 1 / (max(mean, _LEAST_MEAN) * self._scales[source].gain)
+
+  def _through_runs(self, count: int, low: _Point, high: _Point) -> list[int]:
+    """Walks whole runs where each source has at most one in a bracket."""
+    rows, left = list(low[2]), count - low[0]
+    runs = [i for i, row in enumerate(rows) if row < high[2][i]]
+    for _, _, source in sorted(self.key(i, rows[i]) for i in runs):
+      taken = min(left, high[2][source] - rows[source])
+      rows[source] += taken
+      left -= taken
+    return rows
+
+  def advance(
+    self, rows: np.ndarray, count: int
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the next rows of the merge.
+
+    Args:
+      rows: int64[S], each source's next row.
+      count: How many rows are wanted.
+
+    Returns:
+      Sources int32[N] and their rows int64[N], N = `count` or as many as are
+      left, and int64[S], each source's next row after them.
+    """
+    rows = np.array(rows, np.int64)
+    parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
+    while count > 0:
+      upcoming = self._upcoming(rows.tolist(), count)
+      if not upcoming:
+        break
+      source, row = level_order.first_rows(upcoming, count)
+      rows += np.bincount(source, minlength=len(rows))
+      count -= len(source)
+      parts.append((source, row))
+    sources, taken = zip(*parts, strict=True)
+    return np.concatenate(sources), np.concatenate(taken), rows
+
+  def _upcoming(
+    self, rows: list[int], wanted: int
+  ) -> list[level_order.Upcoming]:
+    """Returns rows of each source that has not ended, about those wanted."""
+    left = [
+      wanted if limit is None else min(limit - row, wanted)
+      for row, limit in zip(rows, self._limits, strict=True)
+    ]
+    rates = [
+      self._rate(i, row) if left[i] else 0.0 for i, row in enumerate(rows)
+    ]
+    span = wanted / max(math.fsum(rates), 1e-300)
+    out = []
+    for i, row in enumerate(rows):
+      if not left[i]:
+        continue
+      # A margin, since the source that runs out first ends the piece.
+      need = min(rates[i] * span, wanted)
+      size = min(left[i], int(need + 4 * math.sqrt(need)) + 4)
+      out.append(self._next(i, row, size))
+    return out
+
+  def _next(self, source: int, row: int, size: int) -> level_order.Upcoming:
+    # One row before, which tells whether a run without units goes on.
+    lead = min(row, 1)
+    before = self._sequences[source].before(
+      np.arange(row - lead, row + size + 1, dtype=np.int64)
+    )
+    run_row = row
+    if lead and before[0] == before[1]:
+      run_row = self._sequences[source].rows_below(int(before[1]))
+    before = before[lead:]
+    self._means[source] = int(before[-1] - before[0]) / size
+    is_all = self.ended(source, row + size)
+    return level_order.Upcoming(
+      source,
+      self._scales[source],
+      self._tie_keys[source],
+      row,
+      run_row,
+      before[:-1] if is_all else before,
+      is_all,
+    )

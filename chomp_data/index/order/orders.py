@@ -1,0 +1,341 @@
+"""Orders of a source's rows: which row stands at each position of an epoch.
+
+    none    0 1 2 3 | 4 5 6 7 | 8 9      blocks of 4, tail of 2
+    era     2 0 3 1 | 5 4 7 6 | 9 8      each era of 4 permuted in itself
+    block   6 1 7 3 0 5 4 2   | 9 8      blocks permuted, then the rows of each
+                                         window of 2 blocks; the tail last
+    full    4 9 0 6 3 1 8 2 7 5          the whole epoch permuted
+
+An order is a pure function of its options, its key and (epoch, position): a
+bijection of 0 .. size - 1 in every epoch, evaluated at any position without
+those before it. Keys fold in the epoch and the window, so no two windows share
+an order. Positions and rows are int64. NumPy only.
+
+Source: seed 002, "Proposed Design".
+"""
+
+import abc
+import dataclasses
+import itertools
+
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.index import permutation
+from chomp_data.index.order import window_tables
+
+PERM_TYPES = tuple(permutation.PERMUTATIONS)
+
+# A call over more windows wants some of them whole, and nothing of them later:
+# then a table is no help.
+_MOST_RUNS = 2
+
+# Positions looked up together: temporaries stay in the second-level cache.
+_CHUNK = 2**15
+
+_Numbers = np.ndarray | int
+
+
+def order_key(seed: int, name: str = "", own_seed: int | None = None) -> int:
+  """Returns the key of a source's order.
+
+  Args:
+    seed: The run's seed.
+    name: The source's name: sources of one run have different orders.
+    own_seed: The seed of this source's order alone, in place of the run's.
+
+  Returns:
+    The key, 0 .. 2**64 - 1.
+  """
+  if own_seed is None:
+    return hashing.fold_key(seed, name, "shuffle")
+  return hashing.fold_key("own", own_seed, name, "shuffle")
+
+
+def check_positive(name: str, value: int, fix: str) -> None:
+  """Raises ValueError unless an argument is an integer of at least 1."""
+  if (
+    isinstance(value, bool)
+    or not isinstance(value, int | np.integer)
+    or value < 1
+  ):
+    raise ValueError(
+      f"`{name}` must be an integer of at least 1, got {value!r}. {fix}"
+    )
+
+
+class Order(abc.ABC):
+  """Maps positions of an epoch to rows of that epoch."""
+
+  _tables: window_tables.WindowTables
+
+  def permute(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> np.ndarray:
+    """Returns the rows at positions of epochs.
+
+    Args:
+      index: int64[N], positions, 0 <= index < size, in any order.
+      epoch: Their epochs, int or int64[N], from 0.
+      size: Rows of those epochs, int or int64[N].
+
+    Returns:
+      int64[N], for each epoch a bijection of 0 .. size - 1.
+    """
+    index = np.asarray(index, np.int64)
+    epoch, size = np.asarray(epoch, np.int64), np.asarray(size, np.int64)
+    rows = np.empty_like(index)
+    for low in range(0, len(index), _CHUNK):
+      own = slice(low, low + _CHUNK)
+      rows[own] = self._in_windows(
+        index[own],
+        epoch[own] if epoch.ndim else epoch,
+        size[own] if size.ndim else size,
+      )
+    return rows
+
+  @abc.abstractmethod
+  def window_bounds(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the shuffle windows that positions lie in.
+
+    The positions first .. last - 1 of an epoch hold the rows of the same
+    blocks: read together, each of these blocks is read once.
+
+    Args:
+      index: int64[N], positions, 0 <= index < size.
+      epoch: Their epochs, int or int64[N].
+      size: Rows of those epochs, int or int64[N].
+
+    Returns:
+      first and last, int64[N] each.
+    """
+
+  @abc.abstractmethod
+  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+    """Returns rows at positions, int64[N], of windows [first, last).
+
+    `epoch` and `size` are arrays of no dimension or [N]; `first` and `last`
+    are [N], or [1] where one window holds all.
+    """
+
+  def _in_windows(self, index, epoch, size) -> np.ndarray:
+    """Returns rows at int64[N] positions, from tables if windows are few."""
+    first, last = self.window_bounds(index, epoch, size)
+    change = first[1:] != first[:-1]
+    if epoch.ndim:
+      change |= epoch[1:] != epoch[:-1]
+    runs = [0, *(np.flatnonzero(change) + 1).tolist(), len(index)]
+    if len(runs) > _MOST_RUNS + 1:
+      return self._evaluate(index, epoch, size, first, last)
+    rows = np.empty_like(index)
+    for low, high in itertools.pairwise(runs):
+      rows[low:high] = self._in_window(
+        index[low:high],
+        epoch[low] if epoch.ndim else epoch,
+        size[low] if size.ndim else size,
+        first[low : low + 1],
+        last[low : low + 1],
+      )
+    return rows
+
+  def _in_window(self, index, epoch, size, first, last) -> np.ndarray:
+    """Returns rows at positions, int64[N], of one window, from its table."""
+    low, high = int(first[0]), int(last[0])
+    table = self._tables.table(
+      (int(epoch), int(size), low),
+      high - low,
+      len(index),
+      lambda: self._evaluate(np.arange(low, high), epoch, size, first, last),
+    )
+    if table is None:
+      return self._evaluate(index, epoch, size, first, last)
+    return table[index - low]
+
+
+@dataclasses.dataclass(frozen=True)
+class NoneOrder(Order):
+  """Rows as they are; every position is a window of its own."""
+
+  def permute(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> np.ndarray:
+    """Returns the positions themselves; see `Order.permute`."""
+    return np.array(index, np.int64)
+
+  def window_bounds(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns [index, index + 1): no row waits for rows of its block."""
+    index = np.asarray(index, np.int64)
+    return index, index + 1
+
+  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+    return index
+
+
+class KeyedOrder(Order):
+  """An order that permutes something under a key."""
+
+  key: int
+  perm_type: str
+
+  def __post_init__(self):
+    if not 0 <= self.key < 2**64:
+      raise ValueError(
+        f"`key` must be in 0 .. 2**64 - 1, got {self.key}. Make it with"
+        " `order_key`."
+      )
+    if self.perm_type not in PERM_TYPES:
+      raise ValueError(
+        f"`perm_type` must be one of {', '.join(PERM_TYPES)}, got"
+        f" {self.perm_type!r}. Use 'feistel'."
+      )
+    # Not a field: tables are no part of what an order is.
+    object.__setattr__(self, "_tables", window_tables.WindowTables())
+
+  def _permuted(self, index, size, key) -> np.ndarray:
+    return permutation.PERMUTATIONS[self.perm_type](index, size, key)
+
+  def epoch_key(self, part: str, epoch: _Numbers) -> np.ndarray:
+    """Returns the keys of a part of epochs, uint64[...]."""
+    return hashing.fold(hashing.fold_key(self.key, part), np.asarray(epoch))
+
+
+@dataclasses.dataclass(frozen=True)
+class FullOrder(KeyedOrder):
+  """Every epoch its own permutation of all rows.
+
+  Attributes:
+    key: See `order_key`.
+    perm_type: 'feistel', or 'linear', which is weak.
+  """
+
+  key: int
+  perm_type: str = "feistel"
+
+  def window_bounds(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the whole epoch; see `Order.window_bounds`."""
+    index = np.asarray(index, np.int64)
+    return np.zeros_like(index), np.broadcast_to(
+      np.asarray(size, np.int64), index.shape
+    )
+
+  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+    return self._permuted(index, size, hashing.fold(self.key, epoch))
+
+
+@dataclasses.dataclass(frozen=True)
+class EraOrder(KeyedOrder):
+  """Consecutive eras, each permuted in itself; the last may be short.
+
+  Attributes:
+    era_length: Rows of an era.
+    key: See `order_key`.
+    perm_type: 'feistel', or 'linear', which is weak.
+  """
+
+  era_length: int
+  key: int
+  perm_type: str = "feistel"
+
+  def __post_init__(self):
+    super().__post_init__()
+    check_positive("era_length", self.era_length, "Give the rows of an era.")
+
+  def window_bounds(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the eras of positions; see `Order.window_bounds`."""
+    first = np.asarray(index, np.int64) // self.era_length * self.era_length
+    return first, np.minimum(first + self.era_length, size)
+
+  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+    era = first // self.era_length
+    key = hashing.fold(self.epoch_key("era", epoch), era)
+    return first + self._permuted(index - first, last - first, key)
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockOrder(KeyedOrder):
+  """Blocks permuted, then the rows of each window of permuted blocks.
+
+  The rows after the last full block are the tail: last in every epoch, and
+  permuted in themselves. The last window may have fewer blocks.
+
+  Attributes:
+    io_block_size: Rows of a block, which are read together.
+    window_blocks: Blocks of a window, whose rows are mixed.
+    key: See `order_key`.
+    perm_type: 'feistel', or 'linear', which is weak.
+  """
+
+  io_block_size: int
+  window_blocks: int
+  key: int
+  perm_type: str = "feistel"
+
+  def __post_init__(self):
+    super().__post_init__()
+    check_positive(
+      "io_block_size", self.io_block_size, "Give the rows read together."
+    )
+    check_positive(
+      "window_blocks", self.window_blocks, "Give the blocks mixed together."
+    )
+
+  def window_bounds(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the windows of positions; see `Order.window_bounds`."""
+    index, size = np.asarray(index, np.int64), np.asarray(size, np.int64)
+    window = self._window_rows
+    full = size // self.io_block_size * self.io_block_size
+    first = index // window * window
+    last = np.minimum(first + window, full)
+    in_tail = index >= full
+    return np.where(in_tail, full, first), np.where(in_tail, size, last)
+
+  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+    blocks = size // self.io_block_size
+    in_tail = first >= blocks * self.io_block_size
+    window = first // self._window_rows
+    key = np.where(
+      in_tail,
+      self.epoch_key("tail", epoch),
+      hashing.fold(self.epoch_key("window", epoch), window),
+    )
+    place = first + self._permuted(index - first, last - first, key)
+    if not in_tail.any():
+      return self._rows(place, epoch, blocks)
+    if not in_tail.all():
+      inside = np.flatnonzero(~in_tail)
+      place[inside] = self._rows(
+        place[inside],
+        epoch[inside] if epoch.ndim else epoch,
+        blocks[inside] if blocks.ndim else blocks,
+      )
+    return place
+
+  @property
+  def _window_rows(self) -> int:
+    # Windows wider than any source must not overflow.
+    return min(self.io_block_size * self.window_blocks, 2**62)
+
+  def _rows(self, place, epoch, blocks) -> np.ndarray:
+    """Returns the rows at places in the permuted blocks."""
+    number = place // self.io_block_size
+    offset = place - number * self.io_block_size
+    low, high = int(number.min()), int(number.max()) + 1
+    if epoch.ndim and (epoch == epoch[0]).all():
+      epoch, blocks = epoch[0], blocks[0] if blocks.ndim else blocks
+    if epoch.ndim or 2 * (high - low) > len(number):
+      block = self._permuted(number, blocks, self.epoch_key("blocks", epoch))
+    else:
+      # Many rows share few blocks: each block is looked up once.
+      key = self.epoch_key("blocks", epoch)
+      block = self._permuted(np.arange(low, high), blocks, key)[number - low]
+    return block * self.io_block_size + offset

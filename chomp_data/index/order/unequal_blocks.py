@@ -1,0 +1,194 @@
+"""Block shuffle where blocks have unequal numbers of rows.
+
+A packed source's rows exist a packing window at a time, and these windows
+differ in rows: its blocks are whole packing windows, which may differ between
+epochs too. Positions are found by bisection among the permuted blocks. With
+equal blocks the order is that of `orders.BlockOrder`. NumPy only.
+"""
+
+from collections.abc import Callable
+import dataclasses
+
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.index.order import orders
+from chomp_data.index.order import window_tables
+
+_LAYOUTS_KEPT = 4
+
+_Numbers = np.ndarray | int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+  """Where the blocks of one epoch stand.
+
+  Attributes:
+    order: int64[nb], the blocks in the epoch's order.
+    rows: int64[nb], the first row of each of them.
+    places: int64[nb + 1], where each of them begins, in positions.
+    edges: int64[nw + 1], where each window begins, in positions.
+    tail: The number of the tail's window, or -1.
+  """
+
+  order: np.ndarray
+  rows: np.ndarray
+  places: np.ndarray
+  edges: np.ndarray
+  tail: int
+
+
+@dataclasses.dataclass(frozen=True)
+class UnequalBlockOrder(orders.KeyedOrder):
+  """Blocks permuted, then the rows of each window of permuted blocks.
+
+  Attributes:
+    boundaries: Returns the first row of each block of an epoch, and the rows
+      of that epoch, int64[nb + 1], from 0, non-decreasing. Called again now
+      and then: it must be cheap or keep what it returns.
+    window_blocks: Blocks of a window, whose rows are mixed.
+    key: See `orders.order_key`.
+    perm_type: 'feistel', or 'linear', which is weak.
+    last_is_tail: Whether the last block stays last and by itself, as what
+      is left after the last full block. It counts as any other otherwise.
+  """
+
+  boundaries: Callable[[int], np.ndarray] = dataclasses.field(repr=False)
+  window_blocks: int
+  key: int
+  perm_type: str = "feistel"
+  last_is_tail: bool = False
+  _layouts: window_tables.Kept = dataclasses.field(
+    default_factory=lambda: window_tables.Kept(_LAYOUTS_KEPT),
+    init=False,
+    repr=False,
+    compare=False,
+  )
+
+  def __post_init__(self):
+    super().__post_init__()
+    orders.check_positive(
+      "window_blocks", self.window_blocks, "Give the blocks mixed together."
+    )
+
+  def window_bounds(
+    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the windows of positions; see `Order.window_bounds`.
+
+    Raises:
+      ValueError: If `size` is not the last boundary of its epoch, or the
+        boundaries are not in order.
+    """
+    index = np.asarray(index, np.int64)
+    first, last = np.empty_like(index), np.empty_like(index)
+    for pick, layout in self._by_epoch(epoch, size):
+      edges = layout.edges
+      window = np.searchsorted(edges, index[pick], side="right") - 1
+      first[pick], last[pick] = edges[window], edges[window + 1]
+    return first, last
+
+  def sums(
+    self, epoch: int, values: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns prefix sums over windows of values of blocks.
+
+    Args:
+      epoch: The epoch.
+      values: int64[nb], one for each block, as `boundaries` lists them.
+
+    Returns:
+      (positions, sums of the blocks before them), int64[nw + 1] each: where
+      windows begin, and the rows of the epoch.
+    """
+    layout = self._layout(epoch, int(self.boundaries(epoch)[-1]))
+    inside = np.zeros(len(layout.order) + 1, np.int64)
+    np.cumsum(np.asarray(values)[layout.order], out=inside[1:])
+    count = len(layout.order) - self.last_is_tail
+    edges = np.append(np.arange(0, count, self.window_blocks), count)
+    if self.last_is_tail:
+      edges = np.append(edges, count + 1)
+    return layout.edges, inside[edges]
+
+  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+    rows = np.empty_like(index)
+    for pick, layout in self._by_epoch(epoch, size):
+      one = len(first) == 1
+      rows[pick] = self._in_epoch(
+        index[pick],
+        epoch[pick][:1] if epoch.ndim else epoch,
+        first if one else first[pick],
+        last if one else last[pick],
+        layout,
+      )
+    return rows
+
+  def _in_epoch(self, index, epoch, first, last, layout) -> np.ndarray:
+    window = np.searchsorted(layout.edges, first, side="right") - 1
+    key = np.where(
+      window == layout.tail,
+      self.epoch_key("tail", epoch),
+      hashing.fold(self.epoch_key("window", epoch), window),
+    )
+    place = first + self._permuted(index - first, last - first, key)
+    # Bisecting only the blocks of these windows: a third of the time.
+    low = min(int(window.min()) * self.window_blocks, len(layout.rows) - 1)
+    high = int(window.max() + 1) * self.window_blocks + 1
+    block = low - 1
+    block += np.searchsorted(layout.places[low:high], place, side="right")
+    return layout.rows[block] + (place - layout.places[block])
+
+  def _by_epoch(self, epoch, size):
+    """Yields which elements each epoch has, and its layout."""
+    epoch, size = np.asarray(epoch), np.asarray(size)
+    if not epoch.ndim or (epoch == epoch[0]).all():
+      one = int(epoch.flat[0]), int(size.flat[0])
+      return [(slice(None), self._layout(*one))]
+    numbers, first = np.unique(epoch, return_index=True)
+    sizes = np.broadcast_to(size, epoch.shape)[first]
+    return [
+      (np.flatnonzero(epoch == number), self._layout(int(number), int(own)))
+      for number, own in zip(numbers, sizes, strict=True)
+    ]
+
+  def _layout(self, epoch: int, size: int) -> _Layout:
+    layout = self._layouts.get(epoch)
+    if layout is None:
+      layout = self._make_layout(epoch)
+      self._layouts.put(epoch, layout)
+    if size != layout.places[-1]:
+      raise ValueError(
+        f"`size` must be the rows of epoch {epoch}, {layout.places[-1]}, got"
+        f" {size}. Take it from the same boundaries."
+      )
+    return layout
+
+  def _make_layout(self, epoch: int) -> _Layout:
+    bounds = np.asarray(self.boundaries(epoch), np.int64)
+    lengths = np.diff(bounds)
+    if not len(lengths) or bounds[0] or (lengths < 0).any():
+      raise ValueError(
+        "`boundaries` must return int64[nb + 1] that begins at 0 and never"
+        f" falls, got {bounds} for epoch {epoch}. Give the prefix sums of the"
+        " rows of its blocks."
+      )
+    count = len(lengths) - self.last_is_tail
+    order = self._permuted(
+      np.arange(count), max(count, 1), self.epoch_key("blocks", epoch)
+    )
+    if self.last_is_tail:
+      order = np.append(order, count)
+    places = np.concatenate([[0], np.cumsum(lengths[order])])
+    firsts = np.arange(0, count, self.window_blocks)
+    windows = len(firsts)
+    edges = places[np.concatenate([firsts, [count]])]
+    if self.last_is_tail:
+      edges = np.append(edges, places[-1])
+    return _Layout(
+      order=order,
+      rows=bounds[order],
+      places=places,
+      edges=edges,
+      tail=windows if self.last_is_tail else -1,
+    )

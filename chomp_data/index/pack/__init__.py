@@ -1,0 +1,1 @@
+"""Packing whole documents into rows."""

@@ -1,0 +1,1 @@
+"""Rows of splices: which part of which document goes where."""

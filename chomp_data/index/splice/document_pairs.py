@@ -1,0 +1,181 @@
+"""The pairs (t, s) of several documents, some with a stride of their own.
+
+Documents that share stride and edge weight share one `PairSpace`; the others
+have one for each such pair of numbers. A sample of a document's quota becomes
+a pair here, and a pair a place. NumPy only.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from chomp_data.index.splice import axes
+from chomp_data.index.splice import axis_order
+from chomp_data.index.splice import edge_weights
+
+# Passes of a ramp read starts between those of the passes before: so many
+# passes in a row have different ones. In the order of bit reversal, so that
+# any few of them are far apart.
+TURNS = np.asarray(
+  [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15], np.int64
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Variant:
+  """Documents of one stride and one edge weight.
+
+  Attributes:
+    order: Their pairs and the order of their axes.
+    edges: Their edge weights; None is uniform.
+  """
+
+  order: axis_order.AxisOrder
+  edges: edge_weights.EdgeWeights | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Samples:
+  """Samples of documents' quotas, int64[N] each.
+
+  Attributes:
+    slot: Index into the documents.
+    k: 0 <= k < quota.
+    quota: Rows of the document in the pass.
+    number: The pass.
+  """
+
+  slot: np.ndarray
+  k: np.ndarray
+  quota: np.ndarray
+  number: np.ndarray
+
+  def take(self, pick: np.ndarray) -> "Samples":
+    """Returns some of them."""
+    return Samples(
+      self.slot[pick], self.k[pick], self.quota[pick], self.number[pick]
+    )
+
+
+class DocumentPairs:
+  """The pairs of documents at one content length."""
+
+  def __init__(
+    self,
+    lengths: np.ndarray,
+    order: axis_order.AxisOrder,
+    alpha: float,
+    balance_mode: str,
+    own: Mapping[int, tuple[int, float]],
+  ):
+    """Sorts documents by stride and edge weight.
+
+    Args:
+      lengths: int64[D], tokens of each document.
+      order: The pairs and the order of their axes, without own strides.
+      alpha: Edge weight; above 0 only in coverage_balanced mode.
+      balance_mode: As in `SpliceSchedule`.
+      own: (content_stride, alpha) by index, where a document has its own.
+    """
+    self._lengths = lengths
+    self._balance_mode = balance_mode
+    self.space = order.space
+    shared = (order.space.content_stride, alpha)
+    numbers = {shared: 0}
+    self._variant_of = np.zeros(len(lengths), np.int64)
+    for slot, values in own.items():
+      self._variant_of[slot] = numbers.setdefault(values, len(numbers))
+    self._variants = [
+      _variant(order, stride, weight) for stride, weight in numbers
+    ]
+    self.num_pairs = np.empty(len(lengths), np.int64)
+    for number, variant in enumerate(self._variants):
+      pick = np.flatnonzero(self._variant_of == number)
+      self.num_pairs[pick] = variant.order.space.num_pairs(lengths[pick])
+    self.num_pairs.setflags(write=False)
+
+  def copy_len(self) -> np.ndarray | None:
+    """Returns int64[D], tokens of every copy of a document; None: they vary."""
+    match self.space.content_start_mode:
+      case "coverage_balanced":
+        return self.space.copy_len(self._lengths)
+      case "slide":
+        return np.minimum(self._lengths, self.space.seq_len)
+      case _:
+        return None
+
+  def place(
+    self, samples: Samples, jitter: np.ndarray, ramp: np.ndarray | bool
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns (t, s, c) of samples, int64[N] each.
+
+    Args:
+      samples: What is placed.
+      jitter: int64[N], columns to the left in coverage_balanced mode.
+      ramp: bool[N], whether the pass lies before the last phase; False: none.
+    """
+    if len(self._variants) == 1:
+      return self._place(self._variants[0], samples, jitter, ramp)
+    out = np.empty((3, len(samples.slot)), np.int64)
+    variant = self._variant_of[samples.slot]
+    for number in np.unique(variant).tolist():
+      pick = np.flatnonzero(variant == number)
+      out[:, pick] = self._place(
+        self._variants[number],
+        samples.take(pick),
+        jitter[pick],
+        ramp if isinstance(ramp, bool) else ramp[pick],
+      )
+    return out[0], out[1], out[2]
+
+  def _place(self, variant: _Variant, samples: Samples, jitter, ramp):
+    order = variant.order
+    lengths = self._lengths[samples.slot]
+    balanced = self.space.content_start_mode == "coverage_balanced"
+    k = samples.k
+    if balanced:
+      k = order.sample(k, samples.quota, samples.slot, samples.number)
+    pair = self._pair(variant, k, samples, lengths, ramp)
+    if balanced:
+      t_index, s_index = pair, jitter
+    else:
+      t_index, s_index = order.decode(
+        lengths, pair, samples.slot, samples.number
+      )
+    return order.space.place(lengths, t_index, s_index)
+
+  def _pair(self, variant, k, samples: Samples, lengths, ramp) -> np.ndarray:
+    if self._balance_mode == "enumerate":
+      return k
+    num_pairs = self.num_pairs[samples.slot]
+    quota = samples.quota
+    if self._balance_mode == "by_document":
+      if ramp is not False:
+        # The starts go on where the pass before left them.
+        k = k + np.where(ramp, samples.number * quota % num_pairs, 0)
+      return k % num_pairs
+    if ramp is not False:
+      # Sample k of Q becomes sample n k + turn of n Q: between the same
+      # neighbours, elsewhere in each of n passes.
+      turn = TURNS[samples.number % len(TURNS)]
+      k = np.where(ramp, k * len(TURNS) + turn, k)
+      quota = np.where(ramp, quota * len(TURNS), quota)
+    if variant.edges is not None:
+      span = lengths - variant.order.space.copy_len(lengths)
+      return variant.edges.select(k, quota, span)
+    return edge_weights.uniform_start(k, quota, num_pairs)
+
+
+def _variant(
+  order: axis_order.AxisOrder, stride: int, alpha: float
+) -> _Variant:
+  space: axes.PairSpace = dataclasses.replace(
+    order.space, content_stride=stride
+  )
+  weights = (
+    edge_weights.EdgeWeights(space.max_copy_len, stride, alpha)
+    if alpha
+    else None
+  )
+  return _Variant(dataclasses.replace(order, space=space), weights)

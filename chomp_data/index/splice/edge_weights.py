@@ -1,0 +1,213 @@
+"""Evenly spaced starts under a weight that is higher near document edges.
+
+A document of `span + 1` possible starts (span = L - K), taken every `stride`
+tokens, has the weight (K / min(d, K)) ** alpha at start t, where d is the
+distance to the nearer edge: min(t + 1, span - t + 1). Sample k of a quota Q is
+the first start j whose cumulative weight exceeds (k + 1/2) / Q of the whole
+(seed 000, "quantile mapping"; alpha 0 is the uniform case).
+
+The comparison is decided exactly. Floats locate the start; where they come
+too close to a tie to be trusted, fractions decide, so the result does not
+depend on the machine. NumPy only.
+"""
+
+import fractions
+import functools
+
+import numpy as np
+
+from chomp_data.index.splice import quotas
+
+# A float sum of n terms is off by at most n times this, relative to the whole.
+_EPSILON = 4 * float(np.finfo(np.float64).eps)
+
+# From here on (2 k + 1) * quota may leave int64.
+_BIG_QUOTA = 2**30
+
+
+def uniform_start(
+  k: np.ndarray, quota: np.ndarray, num_starts: np.ndarray
+) -> np.ndarray:
+  """Returns the evenly spaced start of each sample, in integers.
+
+      5 starts, quota 3: k = 0, 1, 2 -> 0, 2, 4
+
+  Args:
+    k: int64[N], 0 <= k < quota.
+    quota: int64[N], samples of the document.
+    num_starts: int64[N], starts of the document.
+
+  Returns:
+    int64[N], the first j with (j + 1) / num_starts > (k + 1/2) / quota.
+  """
+  if np.any(quota >= _BIG_QUOTA):
+    k, quota, num_starts = (x.astype(object) for x in (k, quota, num_starts))
+    exact = (2 * k + 1) * num_starts // (2 * quota)
+    return exact.astype(np.int64)
+  # num_starts = times * quota + rest keeps every product below 2 * quota**2.
+  times, rest = np.divmod(num_starts, quota)
+  half, odd = np.divmod((2 * k + 1) * times, 2)
+  return half + (odd * quota + (2 * k + 1) * rest) // (2 * quota)
+
+
+class EdgeWeights:
+  """The cumulative edge weights of every document longer than K.
+
+  Only the two ramps near the edges have weights other than 1, and they are
+  the same for all documents, so this holds O(K) numbers in all.
+  """
+
+  def __init__(self, content_length: int, stride: int, alpha: float):
+    """Tabulates the ramps.
+
+    Args:
+      content_length: K, tokens copied from a start.
+      stride: Tokens between starts, at least 1.
+      alpha: Strength of the weight, above 0.
+    """
+    self._content_length = content_length
+    self._stride = stride
+    self._alpha = alpha
+
+  def select(
+    self, k: np.ndarray, quota: np.ndarray, span: np.ndarray
+  ) -> np.ndarray:
+    """Returns the start index j (t = j * stride) of each sample.
+
+    Args:
+      k: int64[N], 0 <= k < quota.
+      quota: int64[N], samples of the document.
+      span: int64[N], L - K of the document, at least 0.
+
+    Returns:
+      int64[N], 0 <= j <= span // stride.
+    """
+    out = np.zeros(len(k), np.int64)
+    residue = span % self._stride
+    if not np.any(span):
+      return out
+    for value in np.unique(residue).tolist():
+      pick = np.flatnonzero(residue == value)
+      out[pick] = self._select_residue(
+        k[pick], quota[pick], span[pick], int(value)
+      )
+    return out
+
+  def _select_residue(self, k, quota, span, residue: int) -> np.ndarray:
+    left, right = self._ramp(1), self._ramp(1 + residue)
+    num_starts = span // self._stride + 1
+    num_left = np.minimum(span // (2 * self._stride) + 1, num_starts)
+    num_right = num_starts - num_left
+    left_sum = _ramp_sum(left, num_left)
+    whole = left_sum + _ramp_sum(right, num_right)
+    target = (2 * k + 1) / (2 * quota) * whole
+    from_left = _first_above(left, target)
+    rest = whole - target
+    # The last start counted from the right whose tail weight stays below.
+    from_right = num_starts - 1 - _last_below(right, rest)
+    j = np.where(target < left_sum, from_left, from_right)
+    j = np.clip(j, 0, num_starts - 1)
+
+    def cumulative(count):
+      counted = np.clip(count, 0, num_starts)
+      return np.where(
+        counted <= num_left,
+        _ramp_sum(left, np.minimum(counted, num_left)),
+        whole - _ramp_sum(right, np.maximum(num_starts - counted, 0)),
+      )
+
+    margin = np.minimum(
+      np.abs(cumulative(j + 1) - target), np.abs(cumulative(j) - target)
+    )
+    tolerance = _EPSILON * (len(left) + len(right) + 8) * whole
+    for i in np.flatnonzero(margin < tolerance).tolist():
+      j[i] = self._exact_start(
+        int(k[i]), int(quota[i]), int(span[i]), int(j[i])
+      )
+    return j
+
+  def _exact_start(self, k: int, quota: int, span: int, guess: int) -> int:
+    """Decides near-ties with fractions, from a guess that is at most 1 off."""
+    num_starts = span // self._stride + 1
+    target = fractions.Fraction(2 * k + 1, 2 * quota) * self._exact_sum(
+      span, num_starts
+    )
+    j = guess
+    while j > 0 and self._exact_sum(span, j) > target:
+      j -= 1
+    while self._exact_sum(span, j + 1) <= target:
+      j += 1
+    return j
+
+  def _exact_sum(self, span: int, count: int) -> fractions.Fraction:
+    """Returns the exact weight of the first `count` starts."""
+    num_starts = span // self._stride + 1
+    num_left = min(span // (2 * self._stride) + 1, num_starts)
+    left = min(count, num_left)
+    total = self._exact_ramp(1, left)
+    if count > num_left:
+      residue = span % self._stride
+      total += self._exact_ramp(1 + residue, num_starts - num_left)
+      total -= self._exact_ramp(1 + residue, num_starts - count)
+    return total
+
+  def _exact_ramp(self, first: int, count: int) -> fractions.Fraction:
+    """Returns the exact weight of `count` starts from distance `first`."""
+    ramp = max(0, -(-(self._content_length - first) // self._stride))
+    steep = min(count, ramp)
+    flat = fractions.Fraction(count - steep)
+    return self._exact_steep(first, 0, steep) + flat
+
+  @functools.lru_cache(maxsize=4096)  # noqa: B019  (one object per source)
+  def _exact_steep(self, first: int, low: int, high: int) -> fractions.Fraction:
+    """Sums weights low .. high - 1 of a ramp, halving to keep terms small."""
+    if high - low <= 0:
+      return fractions.Fraction(0)
+    if high - low == 1:
+      return self._weight(first + low * self._stride)
+    middle = (low + high) // 2
+    return self._exact_steep(first, low, middle) + self._exact_steep(
+      first, middle, high
+    )
+
+  def _weight(self, distance: int) -> fractions.Fraction:
+    ratio = fractions.Fraction(
+      self._content_length, min(distance, self._content_length)
+    )
+    return quotas.power(ratio, self._alpha)
+
+  @functools.lru_cache(maxsize=64)  # noqa: B019  (one object per source)
+  def _ramp(self, first: int) -> np.ndarray:
+    """Returns float64[n + 1], sums of the weights above 1 from an edge."""
+    count = max(0, -(-(self._content_length - first) // self._stride))
+    weights = [
+      float(self._weight(first + i * self._stride)) for i in range(count)
+    ]
+    return np.concatenate([[0.0], np.cumsum(np.asarray(weights, np.float64))])
+
+
+def _ramp_sum(ramp: np.ndarray, count: np.ndarray) -> np.ndarray:
+  """Returns float64[N]: the weight of the first `count` starts of an edge."""
+  steep = np.minimum(count, len(ramp) - 1)
+  return ramp[steep] + (count - steep)
+
+
+def _first_above(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns int64[N]: the first j whose sum of j + 1 weights is > target."""
+  steep = len(ramp) - 1
+  in_ramp = np.searchsorted(ramp[1:], target, side="right")
+  flat = steep + np.floor(_beyond(ramp, target)).astype(np.int64)
+  return np.where(target < ramp[-1], in_ramp, flat)
+
+
+def _last_below(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns int64[N]: the largest m whose sum of m weights is < target."""
+  steep = len(ramp) - 1
+  in_ramp = np.searchsorted(ramp, target, side="left") - 1
+  flat = steep + np.ceil(_beyond(ramp, target)).astype(np.int64) - 1
+  return np.where(target <= ramp[-1], in_ramp, np.maximum(flat, steep))
+
+
+def _beyond(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns float64[N]: the target past the ramp, kept inside int64."""
+  return np.clip(target - ramp[-1], 0, 2.0**60)

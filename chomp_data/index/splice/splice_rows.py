@@ -1,0 +1,238 @@
+"""Rows of splices over documents: row number -> (document, t, s, c).
+
+Rows fall into phases and passes (`phases.py`). In a pass each document has a
+quota of rows (`epoch_shares.py`); the quotas are laid end to end, so a row
+finds its document by binary search in prefix sums and its pair in closed form
+(`document_pairs.py`). Nothing is listed, so an epoch of 10**12 rows costs
+what one of 10 does.
+Sources: seed 000 ("Refined Design", "Internal Structure") and docs/splice.md.
+
+NumPy only.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+import functools
+
+import numpy as np
+
+from chomp_data.index import hashing
+from chomp_data.index.splice import document_pairs
+from chomp_data.index.splice import epoch_shares as shares_lib
+from chomp_data.index.splice import phases as phases_lib
+
+BALANCE_MODES = ("by_temperature", "by_coverage", "by_document", "enumerate")
+JITTER_MODES = ("uniform", "low_discrepancy")
+
+# Row numbers of several epochs stay inside int64.
+_MAX_ROWS = 2**56
+
+
+@dataclasses.dataclass(frozen=True)
+class Splices:
+  """Rows, one entry each.
+
+  Attributes:
+    slot: int64[N], index into the schedule's documents.
+    start: int64[N], t, first token copied.
+    column: int64[N], s, where it goes.
+    length: int64[N], c, tokens copied.
+  """
+
+  slot: np.ndarray
+  start: np.ndarray
+  column: np.ndarray
+  length: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class PhaseTable:
+  """What the phases read; see `phases.cut`.
+
+  Attributes:
+    first_row: int64[P], the first row of each.
+    num_documents: int64[P], how many of the first documents it reads.
+    length: int64[P], which content length it has.
+  """
+
+  first_row: np.ndarray
+  num_documents: np.ndarray
+  length: np.ndarray
+
+
+class SpliceSchedule:
+  """Maps rows to the splices they hold.
+
+  Attributes:
+    phases: The passes.
+  """
+
+  def __init__(
+    self,
+    pairs: Sequence[document_pairs.DocumentPairs],
+    shares: shares_lib.Shares,
+    table: PhaseTable,
+    *,
+    balance_mode: str,
+    epoch_length: int | None,
+    jitter_mode: str,
+    jitter_key: int,
+  ):
+    """Counts the rows of every phase's passes, and the last one's quotas.
+
+    Args:
+      pairs: The documents' pairs at each content length.
+      shares: How documents share the rows of a pass.
+      table: What the phases read.
+      balance_mode: One of BALANCE_MODES.
+      epoch_length: Rows of a pass, or None for the mode's own.
+      jitter_mode: One of JITTER_MODES.
+      jitter_key: Key of the uniform jitter.
+
+    Raises:
+      ValueError: If a pass has no row, or too many to number.
+    """
+    self._pairs = list(pairs)
+    self._shares = shares
+    self._table = table
+    self._balance_mode = balance_mode
+    self._jitter_mode = jitter_mode
+    self._jitter_key = jitter_key
+    pass_rows = np.empty(len(table.first_row), np.int64)
+    for number, own in enumerate(self._pairs):
+      pick = table.length == number
+      pass_rows[pick] = _pass_rows(
+        own.num_pairs, table.num_documents[pick], balance_mode, epoch_length
+      )
+    self._check_served(pass_rows)
+    self.phases = phases_lib.Phases(table.first_row, pass_rows)
+    # Kept for good; those of the ramp come and go.
+    self._last_ends = self._quota_ends(
+      len(table.first_row) - 1, self.phases.last_pass_rows
+    )
+
+  def pairs_at(self, number: int) -> document_pairs.DocumentPairs:
+    """Returns the documents' pairs at the content length of a pass."""
+    phase = int(self.phases.phase_of(np.asarray([number]))[0])
+    return self._pairs[int(self._table.length[phase])]
+
+  def quotas(self, number: int | None = None) -> np.ndarray:
+    """Returns int64[D], rows by document of a pass, or of a last one."""
+    ends = self._last_ends if number is None else self._ends(number)
+    out = np.zeros(len(self._pairs[0].num_pairs), np.int64)
+    out[: len(ends)] = np.diff(ends, prepend=0)
+    return out
+
+  def splices(self, number: np.ndarray, index: np.ndarray) -> Splices:
+    """Returns what the given rows hold.
+
+    Args:
+      number: int64[N], the pass of each.
+      index: int64[N], the row of the pass.
+
+    Returns:
+      One splice for each.
+    """
+    jitter = self._jitter(index, number)
+    if not len(number) or number.min() >= self.phases.ramp_passes:
+      samples = _samples(self._last_ends, number, index)
+      pairs = self._pairs[int(self._table.length[-1])]
+      return Splices(samples.slot, *pairs.place(samples, jitter, False))
+    values = np.empty((3, len(index)), np.int64)
+    known, member = np.unique(number, return_inverse=True)
+    phase = self.phases.phase_of(known)
+    last = len(self._table.first_row) - 1
+    # Passes of the last phase share their quotas.
+    group = np.where(phase == last, self.phases.ramp_passes, known)[member]
+    for one in np.unique(group).tolist():
+      pick = np.flatnonzero(group == one)
+      own = _samples(self._ends(one), number[pick], index[pick])
+      values[:, pick] = own.slot, own.k, own.quota
+    samples = document_pairs.Samples(values[0], values[1], values[2], number)
+    placed = np.empty((3, len(index)), np.int64)
+    ramp = (phase < last)[member]
+    length = self._table.length[phase][member]
+    for one in np.unique(length).tolist():
+      pick = np.flatnonzero(length == one)
+      placed[:, pick] = self._pairs[one].place(
+        samples.take(pick), jitter[pick], ramp[pick]
+      )
+    return Splices(samples.slot, placed[0], placed[1], placed[2])
+
+  def _ends(self, number: int) -> np.ndarray:
+    """Returns int64[M], sums of a pass's quotas."""
+    if number >= self.phases.ramp_passes:
+      return self._last_ends
+    one = np.asarray([number])
+    return self._quota_ends(
+      int(self.phases.phase_of(one)[0]), int(self.phases.sizes(one)[0])
+    )
+
+  @functools.lru_cache(maxsize=64)  # noqa: B019  (one object per source)
+  def _quota_ends(self, phase: int, rows: int) -> np.ndarray:
+    count = int(self._table.num_documents[phase])
+    num_pairs = self._pairs[int(self._table.length[phase])].num_pairs[:count]
+    if self._balance_mode == "enumerate":
+      return np.cumsum(num_pairs)
+    return np.cumsum(self._shares.quotas(num_pairs > 0, rows))
+
+  def _check_served(self, pass_rows: np.ndarray) -> None:
+    """Refuses phases without a row; later ones only read more documents."""
+    if self._balance_mode == "enumerate" and np.all(pass_rows > 0):
+      return
+    for number, own in enumerate(self._pairs):
+      phase = int(np.argmax(self._table.length == number))
+      count = int(self._table.num_documents[phase])
+      usable = own.num_pairs[:count] > 0
+      if not pass_rows[phase] or not self._shares.served(usable).any():
+        raise ValueError(
+          f"must read a document that can be copied and weighs more than 0"
+          f" from row {int(self._table.first_row[phase])} on, got none among"
+          f" the first {count} at content_length"
+          f" {own.space.content_length}. Raise curriculum_start, lower"
+          " content_length, or raise a weight."
+        )
+
+  def _jitter(self, index: np.ndarray, number: np.ndarray) -> np.ndarray:
+    choices = self._pairs[0].space.offset_jitter + 1
+    if choices == 1:
+      return np.zeros(len(index), np.int64)
+    if self._jitter_mode == "low_discrepancy":
+      return (index + number) % choices
+    drawn = hashing.fold(hashing.fold(self._jitter_key, number), index)
+    return (drawn % np.uint64(choices)).astype(np.int64)
+
+
+def _samples(
+  ends: np.ndarray, number: np.ndarray, index: np.ndarray
+) -> document_pairs.Samples:
+  """Returns the documents and samples of rows of passes with equal quotas."""
+  slot = np.searchsorted(ends, index, side="right")
+  first = np.where(slot > 0, ends[slot - 1], 0)
+  return document_pairs.Samples(slot, index - first, ends[slot] - first, number)
+
+
+def _pass_rows(
+  num_pairs: np.ndarray,
+  num_documents: np.ndarray,
+  balance_mode: str,
+  epoch_length: int | None,
+) -> np.ndarray:
+  """Returns int64[P], the rows of a whole pass over the first documents."""
+  if epoch_length is not None:
+    return np.full(len(num_documents), epoch_length, np.int64)
+  usable = num_pairs > 0
+  # In floats, which cannot wrap; 2**53 is far below the limit of int64.
+  expected = float(np.sum(num_pairs, dtype=np.float64))
+  if balance_mode == "by_document":
+    expected = float(np.sum(usable)) * float(num_pairs.max(initial=0))
+  if expected >= _MAX_ROWS:
+    raise ValueError(
+      f"must have fewer than {_MAX_ROWS} rows an epoch, got about"
+      f" {expected:.3g}. Use larger strides, or set epoch_length."
+    )
+  if balance_mode == "by_document":
+    rows = np.cumsum(usable) * np.maximum.accumulate(num_pairs)
+  else:
+    rows = np.cumsum(num_pairs)
+  return rows[num_documents - 1]

@@ -1,0 +1,462 @@
+"""What a source's rows consume, as exact prefix sums by random access.
+
+A mix asks how many tokens (or trained positions, or rows) a source's rows
+before row k consume, in the order in which they come. Sums are kept at edges
+some thousand rows apart; between two edges rows are planned on demand, so
+memory does not grow with rows. Where the edges' sums are known from sums of
+documents, or rows are all alike, nothing is passed over; otherwise an epoch is
+planned once, which is said.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import fractions
+from typing import Any
+
+import numpy as np
+
+from chomp_data.index.mix import unit_sums as units_lib
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_source
+
+UNITS = ("tokens", "rows", "loss_tokens")
+
+# Rows between edges where nothing else says where they lie.
+_EDGE_ROWS = 4_096
+_GROWN_ROWS = 16 * _EDGE_ROWS
+_TABLES_KEPT = 16
+_EPOCHS_KEPT = 3
+# From here on a pass takes a second or so, and is said.
+_LONG_PASS = 1_000_000
+_PASS_RATE = 1.5e6  # rows planned a second, on the slow side
+
+
+@dataclasses.dataclass(frozen=True)
+class Alike:
+  """An epoch whose rows all consume the same, but for a few.
+
+  Attributes:
+    size: Rows of the epoch.
+    each: Units of a row.
+    odd: Positions of rows that consume less, ascending.
+    own: What those consume.
+  """
+
+  size: int
+  each: int
+  odd: tuple[int, ...]
+  own: tuple[int, ...]
+
+  def before(self, index: np.ndarray) -> np.ndarray:
+    """Returns the units before positions, int64[N]."""
+    sums = index * self.each
+    for position, units in zip(self.odd, self.own, strict=True):
+      sums -= np.where(index > position, self.each - units, 0)
+    return sums
+
+  def below(self, units: int) -> int:
+    """Returns how many positions have less before them."""
+    # Odd rows consume less: their lack moves the answer right.
+    rows = -(-units // self.each)
+    while rows < self.size and self.before(np.asarray([rows]))[0] < units:
+      rows += 1
+    return min(rows, self.size)
+
+
+class Summed:
+  """An epoch with sums at edges, and the rows between them on demand."""
+
+  def __init__(
+    self,
+    size: int,
+    units_of: Callable[[int, int], np.ndarray],
+    edges: tuple[np.ndarray, np.ndarray] | None,
+  ):
+    """Keeps the edges that are known.
+
+    Args:
+      size: Rows of the epoch.
+      units_of: Returns the units of positions first .. last - 1.
+      edges: (positions, units of the rows before each), int64[n + 1] each,
+        from 0 to `size`. None: edges are made as far as they are asked for.
+    """
+    zero = np.zeros(1, np.int64)
+    self._positions, self._sums = edges or (zero, zero)
+    self._size = size
+    self._units_of = units_of
+    self._inner = _Kept()
+    self._tables = _Kept()
+
+  def before(self, index: np.ndarray) -> np.ndarray:
+    """Returns the units before positions, int64[N]."""
+    most = int(index.max())
+    while self._positions[-1] < most:
+      self._grow(most - int(self._positions[-1]))
+    block = np.searchsorted(self._positions, index, side="right") - 1
+    out = self._sums[block]
+    inside = np.flatnonzero(self._positions[block] != index)
+    for number in np.unique(block[inside]).tolist():
+      here = inside[block[inside] == number]
+      edges, sums = self._edges_in(number)
+      part = np.searchsorted(edges, index[here], side="right") - 1
+      for low in np.unique(part).tolist():
+        pick = here[part == low]
+        table = self._table(edges, sums, low)
+        out[pick] = table[index[pick] - int(edges[low])]
+    return out
+
+  def below(self, units: int) -> int:
+    """Returns how many positions have less before them."""
+    while self._sums[-1] < units and self._positions[-1] < self._size:
+      self._grow(_GROWN_ROWS)
+    # The last edge with less before it: the answer is right of it.
+    block = int(np.searchsorted(self._sums, units, side="left")) - 1
+    if block < 0:
+      return 0
+    if block == len(self._positions) - 1:
+      return int(self._positions[-1])
+    edges, sums = self._edges_in(block)
+    low = int(np.searchsorted(sums, units, side="left")) - 1
+    if low == len(edges) - 1:
+      return int(edges[-1])
+    table = self._table(edges, sums, low)
+    return int(edges[low]) + int(np.searchsorted(table[:-1], units))
+
+  def _edges_in(self, block: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (positions, sums) in a block, some thousand rows apart."""
+    first, last = self._positions[block : block + 2].tolist()
+    if last - first <= _EDGE_ROWS:
+      return (
+        self._positions[block : block + 2],
+        self._sums[block : block + 2],
+      )
+    return self._inner.get(
+      block,
+      lambda: summed(first, last, int(self._sums[block]), self._units_of),
+    )
+
+  def _table(self, edges: np.ndarray, sums: np.ndarray, low: int) -> np.ndarray:
+    """Returns int64[n + 1], the sums at positions from an edge to the next."""
+    first, last = edges[low : low + 2].tolist()
+
+    def table():
+      own = np.empty(last - first + 1, np.int64)
+      own[0] = 0
+      np.cumsum(self._units_of(first, last), out=own[1:])
+      return own + sums[low]
+
+    return self._tables.get(first, table)
+
+  def _grow(self, rows: int) -> None:
+    first = int(self._positions[-1])
+    last = min(self._size, first + -(-rows // _EDGE_ROWS) * _EDGE_ROWS)
+    positions, sums = summed(first, last, int(self._sums[-1]), self._units_of)
+    self._positions = np.concatenate([self._positions, positions[1:]])
+    self._sums = np.concatenate([self._sums, sums[1:]])
+
+
+def summed(
+  first: int, last: int, base: int, units_of: Callable[[int, int], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns (positions, sums) of a range by planning all of it.
+
+  Args:
+    first: The first position.
+    last: The position after the last.
+    base: Units before the first.
+    units_of: As in `Summed`.
+  """
+  positions = np.append(np.arange(first, last, _EDGE_ROWS), last)
+  sums = np.empty(len(positions), np.int64)
+  sums[0] = base
+  for i in range(len(positions) - 1):
+    units = units_of(int(positions[i]), int(positions[i + 1]))
+    sums[i + 1] = sums[i] + int(units.sum())
+  return positions, sums
+
+
+class _Kept:
+  """A few values, those used longest ago dropped first."""
+
+  def __init__(self, most: int = _TABLES_KEPT):
+    self._most = most
+    self._values: collections.OrderedDict[int, Any] = collections.OrderedDict()
+
+  def get(self, key: int, make: Callable[[], Any]) -> Any:
+    """Returns the value of a key, made if it is not there."""
+    if key in self._values:
+      self._values.move_to_end(key)
+      return self._values[key]
+    value = make()
+    self._values[key] = value
+    if len(self._values) > self._most:
+      self._values.popitem(last=False)
+    return value
+
+
+class SourceUnits(units_lib.UnitSequence):
+  """The units of a source's rows in its order, through all epochs.
+
+  Attributes:
+    unit: What is summed.
+  """
+
+  def __init__(
+    self, source: row_source.RowSource, unit: str, max_epochs: int | None
+  ):
+    """Sums nothing yet.
+
+    Args:
+      source: The rows, in their order.
+      unit: 'tokens', 'rows' or 'loss_tokens'.
+      max_epochs: Epochs offered, or None for ever.
+    """
+    if unit not in UNITS:
+      raise ValueError(
+        f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}. Choose one."
+      )
+    self._source = source
+    self.unit = unit
+    self._max_epochs = max_epochs
+    self._forget()
+
+  def __getstate__(self) -> dict[str, Any]:
+    state = dict(self.__dict__)
+    del state["_epochs"], state["_starts"]
+    return state
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    self.__dict__.update(state)
+    self._forget()
+
+  def cost(self) -> str | None:
+    """Returns what this unit costs in this order, or None if not long."""
+    return None if self._epoch_rows() < _LONG_PASS else self.planned()
+
+  def planned(self) -> str | None:
+    """Returns what must be planned for sums, in words, or None."""
+    if self.unit == "rows" or self._source.knows_units(self.unit):
+      return None
+    size = self._epoch_rows()
+    return (
+      f"summing {self.unit} over rows that vary, in this order, plans all"
+      f" {size} rows of each epoch once, as far as the run gets (about"
+      f" {size / _PASS_RATE:.1g} s); sequential and bin rows with shuffle.kind"
+      " 'none' or 'block' need no such pass"
+    )
+
+  def _epoch_rows(self) -> int:
+    ramp = self._source.ramp_epochs
+    return self._first_row(ramp + 1) - self._first_row(ramp)
+
+  @property
+  def num_rows(self) -> int | None:
+    """Rows offered, or None for ever."""
+    return self._source.total_rows(self._max_epochs)
+
+  def most_tokens(self, rows: int, told: int) -> int:
+    """Returns what so many rows can hold, of any order, at most.
+
+    Args:
+      rows: At most `num_rows`.
+      told: A count of tokens; whether it is possible decides how much is
+        looked at.
+    """
+    most = rows * self._source.seq_len
+    if told > most or self.unit != "tokens":
+      return most
+    if told == int(self.before(np.asarray([rows]))[0]):
+      return most
+    # Of another run's order, or of none. Rows of a ramp may be longer.
+    last = self._first_row(self._source.ramp_epochs + 1)
+    if last > _LONG_PASS:
+      return most
+    longest = 0
+    for first in range(0, last, _GROWN_ROWS):
+      own = np.arange(first, min(first + _GROWN_ROWS, last))
+      spans = self._source.plan(own)
+      longest = max(longest, int(row_units(spans, "tokens").max()))
+    return rows * longest
+
+  def before(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the units of rows 0 .. k - 1; see `UnitSequence`."""
+    rows = np.asarray(rows, np.int64)
+    if self.unit == "rows" or not len(rows):
+      return rows.copy()
+    epoch, index = self._source.locate(rows)
+    out = np.empty(len(rows), np.int64)
+    for number in np.unique(epoch).tolist():
+      own = np.flatnonzero(epoch == number)
+      out[own] = self._units_before_epoch(number)
+      # The first position of an epoch needs no sums of that epoch.
+      own = own[index[own] > 0]
+      if own.size:
+        out[own] += self._epoch(number).before(index[own])
+    return out
+
+  def rows_below(self, units: int) -> int:
+    """Returns how many rows have less before them; see `UnitSequence`."""
+    limit = self.num_rows
+    if units <= 0:
+      return 0
+    if self.unit == "rows":
+      found = units
+    else:
+      epoch = self._epoch_of(units)
+      left = units - self._units_before_epoch(epoch)
+      found = self._first_row(epoch) + self._epoch(epoch).below(left)
+    return found if limit is None else min(found, limit)
+
+  def _epoch_of(self, units: int) -> int:
+    """Returns the last epoch offered with fewer units before it."""
+    alike = self._alike_from()
+    last = None
+    if self._max_epochs is not None:
+      last = self._source.ramp_epochs + self._max_epochs - 1
+    epoch = 0
+    while epoch not in (last, alike):
+      if self._units_before_epoch(epoch + 1) >= units:
+        return epoch
+      epoch += 1
+    if epoch == alike:
+      left = units - 1 - self._units_before_epoch(epoch)
+      epoch += left // max(self._total(epoch), 1)
+    return epoch if last is None else min(epoch, last)
+
+  def _total(self, epoch: int) -> int:
+    size = self._first_row(epoch + 1) - self._first_row(epoch)
+    return int(self._epoch(epoch).before(np.asarray([size]))[0])
+
+  def _units_before_epoch(self, epoch: int) -> int:
+    alike = self._alike_from()
+    if alike is not None and epoch > alike:
+      whole = (epoch - alike) * self._total(alike)
+      return self._units_before_epoch(alike) + whole
+    while len(self._starts) <= epoch:
+      self._starts.append(self._starts[-1] + self._total(len(self._starts) - 1))
+    return self._starts[epoch]
+
+  def _alike_from(self) -> int | None:
+    """Returns the first epoch from which on all consume the same, if any."""
+    if not self._source.epochs_alike(self.unit):
+      return None
+    return self._source.ramp_epochs
+
+  def _first_row(self, epoch: int) -> int:
+    return int(self._source.first_row(np.asarray([epoch]))[0])
+
+  def _epoch(self, epoch: int) -> Alike | Summed:
+    return self._epochs.get(epoch, lambda: self._make(epoch))
+
+  def _make(self, epoch: int) -> Alike | Summed:
+    start = self._first_row(epoch)
+    size = self._first_row(epoch + 1) - start
+    alike = self._source.alike(epoch, self.unit)
+    if alike is not None:
+      each, odd, own = alike
+      return Alike(size, each, tuple(odd), tuple(own))
+
+    def units_of(first: int, last: int) -> np.ndarray:
+      rows = np.arange(start + first, start + last)
+      return row_units(self._source.plan(rows), self.unit)
+
+    edges = self._source.unit_edges(epoch, self.unit)
+    return Summed(size, units_of, edges)
+
+  def _forget(self) -> None:
+    self._epochs = _Kept(_EPOCHS_KEPT)
+    self._starts = [0]
+
+
+def resumed(
+  sums: Mapping[str, SourceUnits],
+  offsets: Iterable[tuple[str, int, int | None]],
+  weights: Mapping[str, fractions.Fraction | int],
+  longest: int,
+) -> tuple[dict[str, tuple[int, int]], bool]:
+  """Returns (rows, units) of sources that go on where another run was.
+
+  Where sources that have rows left are further apart than these weights ever
+  let them be, the offsets are of other weights, or a source joined late: one
+  that has given nothing then starts at the level of the others, or all go on
+  level.
+
+  Args:
+    sums: By source, in one unit.
+    offsets: (source, rows, tokens or None); those of no source are left out.
+    weights: Of the first stage.
+    longest: The most that a row consumes.
+
+  Returns:
+    The starts, and whether all go on level.
+  """
+  out = {}
+  going = set()
+  for name, rows, tokens in offsets:
+    if name in sums:
+      most = sums[name].num_rows
+      if most is None or rows < most:
+        going.add(name)
+      told = tokens if sums[name].unit == "tokens" else None
+      if told is None:
+        told = int(sums[name].before(np.asarray([rows]))[0])
+      out[name] = (rows, told)
+  bound = longest / min(weights.values())
+  for own in (out, {name: taken for name, taken in out.items() if any(taken)}):
+    levels = [
+      own[name][1] / weights[name]
+      for name in weights
+      if name in own and name in going
+    ]
+    if not levels or max(levels) - min(levels) <= bound:
+      return own, False
+  return {name: (rows, 0) for name, (rows, _) in out.items()}, True
+
+
+def impossible(
+  sums: Mapping[str, SourceUnits],
+  offsets: Iterable[tuple[str, int, int | None]],
+) -> list[str]:
+  """Returns a sentence for each offset that no run can have.
+
+  Args:
+    sums: By source.
+    offsets: As in `resumed`.
+  """
+  found = []
+  for name, rows, tokens in offsets:
+    own = sums.get(name)
+    if own is None:
+      continue
+    offered = own.num_rows
+    if offered is not None and rows > offered:
+      found.append(
+        f"must hold offsets that a run can have, got row_offset {rows} of"
+        f" {name!r}, which gives at most {offered} rows. Raise its epochs, or"
+        " take the state of a run over the same store."
+      )
+    elif tokens is not None and tokens > (
+      most := own.most_tokens(rows, tokens)
+    ):
+      found.append(
+        f"must hold offsets that a run can have, got token_offset {tokens} of"
+        f" {name!r} with row_offset {rows}: so many of its rows hold at most"
+        f" {most} tokens. Take both from one state, or leave token_offset out."
+      )
+  return found
+
+
+def row_units(spans: spans_lib.Spans, unit: str) -> np.ndarray:
+  """Returns what each planned row consumes, int64[num_rows].
+
+  Args:
+    spans: The plan.
+    unit: 'tokens' counts positions that are not filler, 'loss_tokens' those
+      whose next token is of the same span, 'rows' is 1.
+  """
+  if unit == "rows":
+    return np.ones(spans.num_rows, np.int64)
+  return spans.row_sums(spans.length - (unit == "loss_tokens"))

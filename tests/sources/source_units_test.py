@@ -1,0 +1,363 @@
+"""Units of rows: prefix sums equal sums over planned rows, in every order."""
+
+import dataclasses
+import pickle
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import sources
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import sequential as sequential_lib
+from chomp_data.sources import shuffled as shuffled_lib
+from chomp_data.sources import source_units
+from tests import laws
+
+SHUFFLES = [
+  {"kind": "none"},
+  {"kind": "full"},
+  {"kind": "full", "perm_type": "linear"},
+  {"kind": "era", "era_length": 7},
+  {"kind": "block", "io_block_size": 4, "window_blocks": 3},
+]
+EPOCHS = 3
+
+
+def slow_units(source, unit, rows):
+  """Counts the positions of batches, one row after the other."""
+  if unit == "rows":
+    return [1] * len(rows)
+  spans = source.plan(np.asarray(rows))
+  batch = source.rows.read(spans, ("attention_mask",))
+  name = "attention_mask" if unit == "tokens" else "loss_mask"
+  return batch[name].sum(axis=1).tolist()
+
+
+def shuffled(rows, options):
+  if isinstance(rows, sources.BinSource):
+    options = {k: v for k, v in options.items() if k != "io_block_size"}
+  return sources.ShuffledSource(rows, sources.ShuffleOptions(**options), 3)
+
+
+def sequential(store, seq_len=16, **options):
+  options = sources.SequentialOptions(**options)
+  return sources.SequentialSource(store, options, seq_len=seq_len, name="text")
+
+
+def bins(store, seq_len=16, **options):
+  options = sources.BinOptions(**{"packing_buffer_docs": 6, **options})
+  return sources.BinSource(store, options, seq_len=seq_len, name="text")
+
+
+def splices(store, seq_len=16, **options):
+  options = sources.MultiSpliceOptions(
+    **{"num_docs": 3, "content_length": seq_len - 3, **options}
+  )
+  return sources.SpliceSource(store, options, seq_len=seq_len, name="text")
+
+
+DOCUMENT_ORDERS = st.sampled_from(["none", "block", "full"])
+ROWS = st.one_of(
+  st.tuples(
+    st.just(sequential),
+    st.fixed_dictionaries(
+      {
+        "shuffle_documents": DOCUMENT_ORDERS,
+        "tail": st.sampled_from(["pad", "drop"]),
+        "add_eos": st.booleans(),
+      }
+    ),
+  ),
+  st.tuples(
+    st.just(bins),
+    st.fixed_dictionaries(
+      {
+        "shuffle_documents": DOCUMENT_ORDERS,
+        "packing_buffer_docs": st.integers(1, 8),
+        "packing_algorithm": st.sampled_from(["ffd", "exact"]),
+        "long_documents": st.sampled_from(["cut", "truncate"]),
+        "add_eos": st.booleans(),
+      }
+    ),
+  ),
+  st.tuples(
+    st.just(splices),
+    st.fixed_dictionaries(
+      {
+        "content_length": st.integers(2, 8),
+        "offset_jitter": st.integers(0, 2),
+        "shuffle_content": st.booleans(),
+        "epoch_length": st.one_of(st.none(), st.integers(5, 60)),
+        "alpha": st.sampled_from([0, 0.8]),
+        "balance_tau": st.sampled_from([0.5, 1.0]),
+        "curriculum_every": st.sampled_from([None, 3, 20]),
+        "content_length_schedule": st.sampled_from([None, [(9, 4), (31, 8)]]),
+      }
+    ),
+  ),
+)
+
+
+@pytest.fixture(scope="module")
+def corpora(make_store):
+  """Stores of short documents, empty ones and all of one token among them."""
+  rng = np.random.default_rng(0)
+  return [
+    make_store([rng.integers(3, 250, n) for n in lengths])
+    for lengths in (
+      [9, 0, 30, 1, 12, 25, 3, 0, 18],
+      rng.integers(0, 40, 30),
+      # Rows at the begin and the end of an epoch train on nothing.
+      [1] * 20 + [20, 25, 30] + [1] * 20,
+    )
+  ]
+
+
+@pytest.mark.parametrize("unit", source_units.UNITS)
+@laws.examples(100)
+@hypothesis.given(
+  corpus=st.integers(0, 2),
+  rows=ROWS,
+  shuffle=st.sampled_from(SHUFFLES),
+  seq_len=st.integers(11, 16),
+  data=st.data(),
+)
+def test_sums_equal_those_of_batches_in_every_order(
+  corpora, corpus, rows, shuffle, unit, seq_len, data
+):
+  make, options = rows
+  source = shuffled(make(corpora[corpus], seq_len, **options), shuffle)
+  end = source.total_rows(EPOCHS)
+  hypothesis.assume(0 < end < 2_000)
+  own = slow_units(source, unit, range(end))
+  expected = np.concatenate([[0], np.cumsum(own)])
+  with pytest.MonkeyPatch.context() as patch:
+    # Several edges an epoch, several blocks between edges.
+    patch.setattr(source_units, "_EDGE_ROWS", 7)
+    patch.setattr(source_units, "_GROWN_ROWS", 14)
+    patch.setattr(sequential_lib, "_SUMMED_ROWS", 7)
+    patch.setattr(shuffled_lib, "_ERA_ROWS", 15)
+    sums = source_units.SourceUnits(source, unit, EPOCHS)
+    assert sums.num_rows == end
+    asked = data.draw(st.lists(st.integers(0, end), max_size=20))
+    for some in (np.asarray(asked, np.int64), np.arange(end + 1)):
+      np.testing.assert_array_equal(sums.before(some), expected[some])
+    epochs = range(source.ramp_epochs + EPOCHS + 1)
+    ends = expected[[source.first_row_of(e) for e in epochs]]
+    drawn = data.draw(st.lists(st.integers(-2, int(ends[-1]) + 9), max_size=20))
+    for most in (*drawn, *ends.tolist(), *(ends + 1).tolist()):
+      assert sums.rows_below(most) == np.count_nonzero(expected[:-1] < most)
+
+
+@pytest.mark.parametrize("unit", source_units.UNITS)
+@pytest.mark.parametrize("make", [sequential, bins, splices])
+def test_searching_first_gives_what_summing_first_does(corpora, make, unit):
+  source = shuffled(make(corpora[1]), {"kind": "full"})
+  one, other = (source_units.SourceUnits(source, unit, None) for _ in range(2))
+  end = source.first_row_of(2)
+  sums = one.before(np.arange(end + 1))
+  for most in [*range(int(sums[-1]), 0, -37), 1]:
+    assert other.rows_below(most) == np.count_nonzero(sums[:-1] < most)
+
+
+def test_rows_without_an_end_go_on_through_all_epochs(corpora):
+  source = shuffled(sequential(corpora[1]), {"kind": "full"})
+  sums = source_units.SourceUnits(source, "tokens", None)
+  assert sums.num_rows is None
+  tokens = corpora[1].num_tokens
+  far = 10**9
+  row = source.first_row_of(far)
+  assert sums.before(np.asarray([row])).tolist() == [far * tokens]
+  assert sums.rows_below(far * tokens + 1) == row + 1
+  assert sums.rows_below(far * tokens) == row
+
+
+def test_units_are_those_of_the_order_and_not_of_the_store(make_store):
+  """A short last row counts where the shuffle puts it."""
+  store = make_store([list(range(3, 3 + 16 * 9 + 5))])
+  source = shuffled(sequential(store), {"kind": "full"})
+  at = source.order(np.arange(10)).tolist().index(9)
+  assert at < 9
+  sums = source_units.SourceUnits(source, "tokens", 1).before(np.arange(11))
+  assert np.diff(sums).tolist() == [5 if i == at else 16 for i in range(10)]
+
+
+@dataclasses.dataclass
+class Counted:
+  """Passes everything on, and counts the rows that are planned."""
+
+  source: sources.ShuffledSource
+  planned: int = 0
+
+  def __getattr__(self, name):
+    return getattr(self.source, name)
+
+  def plan(self, rows):
+    self.planned += len(rows)
+    return self.source.plan(rows)
+
+
+FIXED = {"shuffle_documents": "block", "reshuffle_documents": False}
+
+
+@pytest.mark.parametrize(
+  ("make", "options", "kind", "unit"),
+  [
+    (sequential, {}, "full", "tokens"),
+    (sequential, {"shuffle_documents": "full"}, "block", "tokens"),
+    (sequential, {}, "none", "loss_tokens"),
+    (sequential, {"add_eos": True}, "block", "loss_tokens"),
+    (sequential, FIXED, "era", "loss_tokens"),
+    (bins, {}, "none", "tokens"),
+    (bins, {"packing_algorithm": "exact"}, "block", "tokens"),
+    (bins, {}, "block", "loss_tokens"),
+    (bins, FIXED, "none", "loss_tokens"),
+    (bins, {"packing_algorithm": "exact"}, "block", "loss_tokens"),
+  ],
+)
+def test_where_sums_are_known_no_epoch_is_passed_over(
+  make_store, monkeypatch, make, options, kind, unit
+):
+  monkeypatch.setattr(sequential_lib, "_SUMMED_ROWS", 48)
+  monkeypatch.setattr(shuffled_lib, "_ERA_ROWS", 48)
+  rng = np.random.default_rng(0)
+  store = make_store([rng.integers(3, 250, 20) for _ in range(3_000)])
+  shuffle = {"kind": kind}
+  if kind == "block" and make is sequential:
+    shuffle = {**shuffle, "io_block_size": 12, "window_blocks": 4}
+  if kind == "era":
+    shuffle["era_length"] = 12
+  source = Counted(shuffled(make(store, **options), shuffle))
+  sums = source_units.SourceUnits(source, unit, None)
+  assert sums.planned() is None
+  row = source.first_row_of(50) + 1_234
+  below = int(sums.before(np.asarray([row]))[0])
+  assert sums.rows_below(below + 1) == row + 1
+  # A window of 6 documents, or of 8 times as many, and nothing else.
+  assert source.planned <= 8 * 6 * 2
+
+
+def test_what_is_not_known_is_summed_once_and_as_far_as_asked(make_store):
+  rng = np.random.default_rng(0)
+  store = make_store(
+    [rng.integers(3, 250, n) for n in rng.integers(1, 30, 9_000)]
+  )
+  source = Counted(shuffled(bins(store), {"kind": "full"}))
+  size = source.first_row_of(1)
+  assert size > 5_000
+  sums = source_units.SourceUnits(source, "tokens", None)
+  sums.before(np.arange(100))
+  assert source.planned <= 2 * 4_096
+  source.planned = 0
+  for first in range(0, size - 700, 700):
+    sums.before(np.arange(first, first + 701))
+  # Once for the edges, once for the tables between them.
+  assert source.planned <= 2 * size
+  source.planned = 0
+  # Epochs consume the same: a far one costs its own sums alone.
+  sums.before(np.asarray([source.first_row_of(1_000) + 10]))
+  assert source.planned <= size + 2 * 4_096
+
+
+def test_rows_after_a_ramp_cost_no_passes_between(make_store):
+  """The ramp's passes are summed, one whole epoch is, and no other."""
+  rng = np.random.default_rng(0)
+  store = make_store([rng.integers(3, 250, n) for n in (9, 12, 20, 31)])
+  rows = splices(
+    store,
+    num_docs=4,
+    content_length=12,
+    content_start_mode="slide_within",
+    curriculum_every=10,
+  )
+  source = Counted(shuffled(rows, {"kind": "full"}))
+  ramp = source.first_row_of(source.ramp_epochs)
+  assert ramp == 30
+  whole = int(source.rows.quotas().sum())
+  assert source.total_rows(1) == ramp + whole
+  sums = source_units.SourceUnits(source, "tokens", None)
+  far = source.first_row_of(source.ramp_epochs + 10**6)
+  total = int(sums.before(np.asarray([far]))[0])
+  assert source.planned < 2_000
+  assert sums.rows_below(total) == far
+  own = slow_units(source, "tokens", range(source.total_rows(1)))
+  assert total == sum(own[:ramp]) + 10**6 * sum(own[ramp:])
+
+
+def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
+  rng = np.random.default_rng(0)
+  store = make_store([rng.integers(3, 250, 12) for _ in range(40)])
+  monkeypatch.setattr(source_units, "_LONG_PASS", 30)
+  for kind in ("full", "era"):
+    shuffle = {"kind": kind, **({"era_length": 3} if kind == "era" else {})}
+    sums = source_units.SourceUnits(
+      shuffled(bins(store), shuffle), "tokens", None
+    )
+    assert "plans all 40 rows of each epoch once" in sums.cost()
+  for source, unit in (
+    (shuffled(bins(store), {"kind": "full"}), "rows"),
+    (shuffled(bins(store), {"kind": "block"}), "tokens"),
+    (shuffled(sequential(store), {"kind": "full"}), "tokens"),
+  ):
+    assert source_units.SourceUnits(source, unit, None).cost() is None
+  monkeypatch.setattr(source_units, "_LONG_PASS", 41)
+  source = shuffled(bins(store), {"kind": "full"})
+  sums = source_units.SourceUnits(source, "tokens", None)
+  assert sums.cost() is None
+  # Short passes are part of a mix's summary all the same.
+  assert "plans all 40 rows of each epoch once" in sums.planned()
+
+
+def test_the_summary_of_a_mix_tells_every_pass(make_store):
+  rng = np.random.default_rng(0)
+  store = make_store([rng.integers(3, 250, 12) for _ in range(40)])
+  for kind, told in (("full", 1), ("block", 0)):
+    mix = sources.MixtureSource(
+      {"text": shuffled(bins(store), {"kind": kind})},
+      sources.MixOptions(weights={"text": 1}),
+      seed=0,
+      global_batch_size=4,
+      epochs=None,
+    )
+    said = "  text: summing tokens over rows that vary"
+    assert mix.describe().count(said) == told
+
+
+def test_a_copy_begins_without_what_was_kept(corpora):
+  source = shuffled(bins(corpora[1]), {"kind": "full"})
+  sums = source_units.SourceUnits(source, "tokens", 2)
+  wanted = sums.before(np.arange(20))
+  fresh = pickle.dumps(source_units.SourceUnits(source, "tokens", 2))
+  assert len(pickle.dumps(sums)) <= len(fresh) + 2_000
+  copy = pickle.loads(pickle.dumps(sums))
+  np.testing.assert_array_equal(copy.before(np.arange(20)), wanted)
+
+
+def test_an_unknown_unit_is_refused_with_the_known_ones(corpora):
+  source = shuffled(bins(corpora[1]), {"kind": "full"})
+  with pytest.raises(ValueError, match=r"one of tokens, rows, loss.*'row'"):
+    source_units.SourceUnits(source, "row", 1)
+
+
+def test_units_of_a_plan_count_each_row_by_itself():
+  spans = spans_lib.Spans(
+    num_rows=4,
+    row=np.asarray([0, 0, 2]),
+    source=np.zeros(3, np.int32),
+    document=np.arange(3),
+    start=np.zeros(3, np.int64),
+    offset=np.zeros(3, np.int64),
+    length=np.asarray([5, 1, 3]),
+    column=np.asarray([0, 5, 0]),
+    segment=np.ones(3, np.int32),
+  )
+  found = {
+    u: source_units.row_units(spans, u).tolist() for u in source_units.UNITS
+  }
+  assert found == {
+    "tokens": [6, 0, 3, 0],
+    "loss_tokens": [4, 0, 2, 0],
+    "rows": [1, 1, 1, 1],
+  }
