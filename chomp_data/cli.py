@@ -12,8 +12,17 @@ from typing import NoReturn
 from absl import app
 from absl import flags
 from absl import logging
+from ml_collections import config_flags
 
 import chomp_data
+
+# The experiments that come along, by name.
+SHIPPED = {
+  path.stem: path
+  for path in sorted(
+    pathlib.Path(chomp_data.__file__).with_name("configs").glob("*.py")
+  )
+}
 
 # A flag that is defined here is one of the tool that asks for it, in --help.
 flags.disclaim_key_flags()
@@ -35,10 +44,27 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
       # absl would print all of --help around it.
       _refuse(str(error))
 
+  command = sys.modules[main.__module__]
+  if command.__name__ != "__main__":
+    # What absl takes --help from is then the command's, not its caller's.
+    sys.modules["__main__"].__doc__ = command.__doc__
+    for flag in flags.FLAGS.get_key_flags_for_module(command):
+      flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
   try:
     app.run(checked, flags_parser=_parse)
   except KeyboardInterrupt:
     sys.exit("interrupted; the same command goes on where it was")
+
+
+def define_config() -> flags.FlagHolder:
+  """Defines the flag --config; `config` reads it."""
+  return config_flags.DEFINE_config_file(
+    "config",
+    None,
+    "The experiment: a file, or the name of one that comes along"
+    f" ({', '.join(SHIPPED)}); with an argument as packed:runlocal, which takes"
+    " seconds.",
+  )
 
 
 def define_dataset_mix() -> flags.FlagHolder:
@@ -75,7 +101,7 @@ def config(
   """Returns the config that a flag names.
 
   Args:
-    holder: From `config_flags.DEFINE_config_file`.
+    holder: From `define_config`.
     dataset_mix: From `define_dataset_mix`; set, it is `data.dataset_mix` of
       the config.
 
@@ -107,14 +133,7 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-  for argument in argv[1:]:
-    name, _, value = argument.partition("=")
-    path = value.partition(":")[0]
-    if name.lstrip("-") == "config" and value and not os.path.isfile(path):
-      sys.exit(
-        f"error: `--config` must name a config file, got {path}, which is none."
-        " Correct the path."
-      )
+  argv = [argv[0], *map(_with_path, argv[1:])]
   try:
     return flags.FLAGS(list(argv))
   except flags.Error as error:
@@ -127,3 +146,21 @@ def _parse(argv: Sequence[str]) -> list[str]:
       f" its type, got {' '.join(given)} ({type(error).__name__}: {error})."
       " Correct it: the file shows every field."
     )
+
+
+def _with_path(argument: str) -> str:
+  """Returns an argument; a --config that comes along gets its path.
+
+  Raises:
+    SystemExit: If it is a --config that is neither a file nor such a name.
+  """
+  flag, _, value = argument.partition("=")
+  path, colon, arg = value.partition(":")
+  if flag.lstrip("-") != "config" or not path or os.path.isfile(path):
+    return argument
+  if path not in SHIPPED:
+    sys.exit(
+      f"error: `--config` must name a config file, got {path}, which is none."
+      f" Correct the path, or take one of {', '.join(SHIPPED)}."
+    )
+  return f"{flag}={SHIPPED[path]}{colon}{arg}"

@@ -22,7 +22,6 @@ from absl import logging
 from flax import nnx
 import jax
 import jax.numpy as jnp
-from ml_collections import config_flags
 import numpy as np
 import optax
 import orbax.checkpoint as ocp
@@ -39,7 +38,7 @@ from chomp_data.loading import state as state_lib
 
 _SECTIONS = ("data", "model", "optimizer", "train")
 
-_CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.")
+_CONFIG = cli.define_config()
 _WORKDIR = flags.DEFINE_string("workdir", None, "Where checkpoints go.")
 _DATASET_MIX = cli.define_dataset_mix()
 

@@ -57,4 +57,36 @@ def test_a_process_of_its_own_ends_in_the_same_line(tool, tmp_path):
 @pytest.mark.parametrize("tool", ["train", "inspect_batches", "prepare"])
 def test_help_says_how_to_run_it(tool):
   ran = in_process.run_tool(tool, "--help")
-  assert f"python tools/{tool}.py --" in ran.stdout
+  assert f"tools/{tool}.py --" in ran.stdout
+  assert "%s" not in ran.stdout
+
+
+@pytest.mark.parametrize("tool", ["train", "inspect_batches"])
+def test_a_config_that_comes_along_is_named_without_a_path(tool, tmp_path):
+  flags = ["--config=packed:runlocal", "--config.data.sources.stdlib.store=/no"]
+  flags += [f"--workdir={tmp_path}"] if tool == "train" else []
+  ran = in_process.run_tool(tool, *flags)
+  assert ran.returncode == 1
+  assert "sources.stdlib.store: /no must be a directory" in ran.stderr
+
+
+@pytest.mark.parametrize("tool", ["train", "inspect_batches"])
+def test_help_and_errors_list_the_configs_that_come_along(tool):
+  helped = in_process.run_tool(tool, "--help").stdout
+  refused = in_process.run_tool(tool, "--config=pakced").stderr
+  names = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
+  for text in helped, refused:
+    assert ", ".join(names) in " ".join(text.split())
+
+
+def test_a_file_of_ones_own_comes_before_a_config_that_comes_along(tmp_path):
+  own = tmp_path / "packed"
+  own.write_text("def get_config():\n  raise ValueError('own')\n")
+  ran = subprocess.run(
+    [sys.executable, f"{ROOT}/tools/inspect_batches.py", "--config=packed"],
+    cwd=tmp_path,
+    capture_output=True,
+    text=True,
+  )
+  assert ran.returncode == 1
+  assert "'own'" in ran.stderr or "(ValueError: own)" in ran.stderr

@@ -80,7 +80,7 @@ def test_a_wrong_call_says_what_is_wrong_in_one_line(flags, match):
 
 def test_help_explains_every_flag_in_a_sentence():
   text = in_process.run_tool("prepare", "--help").stdout
-  assert "python tools/prepare.py --input=" in text
+  assert "tools/prepare.py --input=" in text
   flags = re.findall(r"^  --(?:\[no\])?(\w+): (.*(?:\n    .*)*)", text, re.M)
   assert {name for name, _ in flags} == {
     "input", "exclude", "output", "tokenizer", "text_key", "id_key",

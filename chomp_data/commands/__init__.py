@@ -1,0 +1,1 @@
+"""What the console commands do; tools/*.py run the same."""

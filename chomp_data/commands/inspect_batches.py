@@ -1,0 +1,401 @@
+"""Shows what is in a step's rows, made by the real pipeline.
+
+    %s --config=splice_multi --step=9
+    %s --config=... --format=json --count=2
+
+The terminal view prints decoded text: each segment in its colour, text that
+is not trained on dimmed, filler counted. JSON prints one object a row, for
+programs: always the canonical fields, whatever `config.data.batch_format`.
+`--plan_only` answers without reading a token.
+
+Batches of buckets of sizes are shown as pictures: in the terminal, or with
+--output=step.png in a file, where rows of text in buckets of lengths are shown
+too, in a legend's colours, one pixel wide a position.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import itertools
+import json
+import pathlib
+import sys
+from typing import Any
+
+from absl import app
+from absl import flags
+import numpy as np
+import rich.console
+import rich.markup
+import rich.panel
+import rich.text
+
+from chomp_data import cli
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.commands import pictures
+from chomp_data.loading import reads as reads_lib
+from chomp_data.ops import row_layout
+from chomp_data.ops import spans as spans_lib
+from chomp_data.prepare import tokenizers
+
+_CONFIG = cli.define_config()
+_STEP = flags.DEFINE_integer("step", 0, "The first step shown.", 0)
+_COUNT = flags.DEFINE_integer("count", 1, "How many steps are shown.", 1)
+_ROWS = flags.DEFINE_integer(
+  "rows",
+  None,
+  "Rows shown of each step; by default all in JSON, 4 in the terminal, 64 in"
+  " a PNG file.",
+  1,
+)
+_FORMAT = flags.DEFINE_enum(
+  "format", "terminal", ["terminal", "json"], "How rows are printed."
+)
+_PLAN_ONLY = flags.DEFINE_bool(
+  "plan_only", False, "Leave the arrays out and read no token."
+)
+_DATASET_MIX = cli.define_dataset_mix()
+_OUTPUT = flags.DEFINE_string(
+  "output", None, "A PNG file that the steps of buckets are drawn to."
+)
+
+_PNG_ROWS = 64
+_FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
+# Control characters of a document must not reach the terminal.
+_VISIBLE = {
+  code: "\N{REPLACEMENT CHARACTER}"
+  for code in (*range(0x20), *range(0x7F, 0xA0))
+  if chr(code) not in "\n\t"
+}
+_SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
+
+
+def json_samples(
+  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
+) -> Iterator[dict[str, Any]]:
+  """Yields one JSON object for each row of a step of arrays.
+
+  Args:
+    pipe: A run in buckets of sizes.
+    step: The step.
+    plan_only: Whether to read no array: samples then have a `number` within
+      their dataset and bucket, in place of `sample_id`.
+  """
+  source, bucket = pipe.bucket_of(step)
+  samples = pipe.samples(step)
+  batch = {} if plan_only else pipe.batch(step)
+  for row, sample in enumerate(samples.tolist()):
+    record: dict[str, Any] = {
+      "step": step,
+      "row": row,
+      "source": None if sample < 0 else source,
+      "bucket": bucket,
+    }
+    if plan_only:
+      record["number"] = sample
+    for name, value in batch.items():
+      if value.ndim == 1:
+        record[name] = _json_number(value[row])
+      else:
+        own = value[row].astype(np.float64)
+        record[name] = {
+          "dtype": str(value.dtype),
+          "shape": list(value.shape[1:]),
+          "min": _json_number(own.min()) if own.size else None,
+          "max": _json_number(own.max()) if own.size else None,
+          "mean": _json_number(own.mean()) if own.size else None,
+        }
+    yield record
+
+
+def _json_number(value: Any) -> Any:
+  """Returns a number of NumPy, None where JSON has no word for it."""
+  return value.item() if np.isfinite(value) else None
+
+
+def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
+  """Returns a step of a bucketed run as a picture, without its title.
+
+  Args:
+    pipe: The run.
+    step: The step.
+    num_rows: Rows shown, at most.
+
+  Raises:
+    ConfigError: If samples have no array, only numbers.
+  """
+  if pipe.holds_text:
+    real = row_layout.real_tokens(pipe.plan(step), pipe.row_length(step))
+    mask = pipe.canonical(step)["loss_mask"]
+    return pictures.of_text(real[:num_rows], mask[:num_rows])
+  batch = pipe.batch(step)
+  value = _drawable(batch)
+  if value is None:
+    raise schema.ConfigError(
+      [
+        "`config.data.buckets.fields` must name an array of one axis or more"
+        f" to be drawn, got numbers only ({', '.join(batch)}). Use"
+        " --format=json."
+      ]
+    )
+  value = value[:num_rows]
+  columns = int(np.ceil(np.sqrt(len(value))))
+  size = int(batch["height"][0]), int(batch["width"][0])
+  return pictures.grid([pictures.picture(own, size) for own in value], columns)
+
+
+def sheet(pipe: pipeline.Pipeline, steps: range, num_rows: int) -> np.ndarray:
+  """Returns steps below each other, each with its title; a legend of text.
+
+  Args:
+    pipe: The run.
+    steps: The steps.
+    num_rows: Rows shown of each step, at most.
+  """
+  parts = [pictures.legend()] if pipe.holds_text else []
+  for step in steps:
+    source, bucket = pipe.bucket_of(step)
+    parts.append(pictures.title(f"step {step}: {source}, bucket {bucket}"))
+    parts.append(drawn(pipe, step, num_rows))
+  return pictures.stacked(parts)
+
+
+def _drawable(batch: dict[str, np.ndarray]) -> np.ndarray | None:
+  """Returns the first field of more than a number a sample, or None."""
+  return next((own for own in batch.values() if own.ndim > 1), None)
+
+
+def print_pictures(
+  console: rich.console.Console,
+  pipe: pipeline.Pipeline,
+  step: int,
+  num_rows: int,
+) -> None:
+  """Prints a step of arrays for a person.
+
+  Its pictures, where the console has colours, and a line for each: numbers,
+  and of arrays their dtype, shape, least and greatest value.
+  """
+  source, bucket = pipe.bucket_of(step)
+  # Without colours all blocks are the same.
+  if console.is_terminal and _drawable(pipe.batch(step)) is not None:
+    shown = drawn(pipe, step, num_rows)
+    console.print(pictures.half_blocks(shown, console.width))
+  records = itertools.islice(json_samples(pipe, step), num_rows)
+  for record in records:
+    shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
+    console.print(shown, highlight=False, markup=False, soft_wrap=True)
+  count = len(pipe.samples(step))
+  console.print(
+    f"step {step}: {count} samples of {source}, bucket {bucket}",
+    highlight=False,
+  )
+
+
+def _brief(value: Any) -> str:
+  """Returns a value of `json_samples` for a line of text."""
+  if not isinstance(value, dict):
+    return str(value)
+  shape = ", ".join(map(str, value["shape"]))
+  return f"{value['dtype']}[{shape}] {value['min']}..{value['max']}"
+
+
+def json_rows(
+  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
+) -> Iterator[dict[str, Any]]:
+  """Yields one JSON object for each row of a step.
+
+  Args:
+    pipe: The run.
+    step: The step.
+    plan_only: Whether to leave the arrays out and read no token.
+  """
+  spans = pipe.plan(step)
+  batch = {} if plan_only else pipe.canonical(step)
+  source = spans.row_source()
+  in_bucket = {"bucket": pipe.bucket_of(step)[1]} if pipe.in_buckets else {}
+  for row in range(spans.num_rows):
+    record = {
+      "step": step,
+      "row": row,
+      "source": None if source[row] < 0 else pipe.source_names[source[row]],
+      **in_bucket,
+      "spans": [
+        {**own, "source": pipe.source_names[own["source"]]}
+        for own in _single_spans(spans.rows(row, row + 1))
+      ],
+    }
+    record.update(
+      {name: batch[name][row].tolist() for name in _FIELDS if name in batch}
+    )
+    yield record
+
+
+def print_step(
+  console: rich.console.Console,
+  pipe: pipeline.Pipeline,
+  step: int,
+  num_rows: int,
+  plan_only: bool,
+) -> None:
+  """Prints a step for a person: a panel a row, and totals."""
+  spans = pipe.plan(step)
+  batch = {} if plan_only else pipe.canonical(step)
+  seq_len = pipe.row_length(step)
+  real = row_layout.real_tokens(spans, seq_len)
+  decoders = {
+    name: tokenizers.load_tokenizer(source.store)
+    for name, source in pipe.sources.items()
+    if not plan_only
+  }
+  source = spans.row_source()
+  for row in range(min(num_rows, spans.num_rows)):
+    own = spans.rows(row, row + 1)
+    name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
+    body = rich.text.Text()
+    for span in _single_spans(own):
+      document, column, start = (
+        span[k] for k in ("document", "column", "start")
+      )
+      identity = pipe.sources[name].store.document_id(document)
+      last = span["length"] - 1
+      added = [name.upper() for name in ("bos", "eos") if span.get(name)]
+      last_token = start + last - len(added)
+      body.append(
+        f"columns {column}..{column + last} <- document {document}"
+        f" {identity!r} tokens {start}..{last_token}"
+        f"{''.join(f' + {name}' for name in added)}\n",
+        style="bold",
+      )
+    if batch and name in decoders:
+      fields = {field: batch[field][row] for field in _FIELDS}
+      body.append_text(_row_text(fields, real[row], decoders[name]))
+    body.rstrip()
+    console.print(
+      rich.panel.Panel(
+        body,
+        title=f"step {step} row {row} of {spans.num_rows}: {name}",
+        subtitle=f"padding {1 - real[row].mean():.1%}",
+        title_align="left",
+        subtitle_align="right",
+      )
+    )
+  totals = [
+    f"step {step}: {spans.num_rows} rows of {seq_len}, {len(spans)} spans",
+    f"padding {1 - real.mean():.2%}",
+  ]
+  if batch:
+    totals.append(f"trained positions {batch['loss_mask'].mean():.2%}")
+  console.print(", ".join(totals), highlight=False)
+
+
+def _single_spans(spans: spans_lib.Spans) -> Iterator[dict[str, int]]:
+  """Yields the spans of a one-row plan as plain numbers."""
+  names = ("source", "document", "start", "length", "column")
+  columns = [getattr(spans, name).tolist() for name in names]
+  for i, values in enumerate(zip(*columns, strict=True)):
+    span: dict[str, int] = dict(zip(names, values, strict=True))
+    # Tokens that the store lacks, counted in `length`.
+    for added in ("bos", "eos"):
+      where = getattr(spans, added)
+      if where is not None and where[i]:
+        span[added] = 1
+    yield span
+
+
+def _row_text(
+  fields: dict[str, np.ndarray], real: np.ndarray, tokenizer: Any
+) -> rich.text.Text:
+  """Returns a row's text: a colour a segment, dim where it is not trained."""
+  segment, trained = fields["segment_ids"], fields["loss_mask"]
+  # The target of a trained position is the next one, so that is what is lit.
+  target = np.zeros_like(trained)
+  target[1:] = trained[:-1]
+  key = np.stack([real, np.where(real, segment, 0), real & target])
+  change = np.flatnonzero(np.any(key[:, 1:] != key[:, :-1], axis=0)) + 1
+  edges = [0, *change.tolist(), len(segment)]
+  out = rich.text.Text()
+  for low, high in itertools.pairwise(edges):
+    if not real[low]:
+      out.append(f"<filler x {high - low}>", style="dim italic")
+      continue
+    style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
+    text = tokenizer.decode(fields["tokens"][low:high])
+    out.append(
+      text.translate(_VISIBLE),
+      style=style if target[low] else f"dim {style}",
+    )
+  return out
+
+
+def _show(pipe: pipeline.Pipeline, steps: range) -> None:
+  """Prints or draws steps, as the flags say."""
+  if _OUTPUT.value:
+    if not pipe.in_buckets:
+      raise schema.ConfigError(
+        [
+          "`--output` must not be set for runs without `config.data.buckets`,"
+          f" got {_OUTPUT.value}. Leave it out: rows are printed."
+        ]
+      )
+    ignored = [f for f in ("plan_only", "format") if flags.FLAGS[f].present]
+    if ignored:
+      raise schema.ConfigError(
+        [
+          "`--output` must come without flags of what is printed, got"
+          f" {' and '.join(f'--{name}' for name in ignored)} with it. Leave"
+          " them out: a picture is drawn."
+        ]
+      )
+    shown = sheet(pipe, steps, _ROWS.value or _PNG_ROWS)
+    pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
+    print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
+    return
+  if _FORMAT.value == "json":
+    rows_of = json_rows if pipe.holds_text else json_samples
+    for step in steps:
+      for record in rows_of(pipe, step, _PLAN_ONLY.value):
+        if _ROWS.value is None or record["row"] < _ROWS.value:
+          print(json.dumps(record))
+    return
+  console = rich.console.Console()
+  console.print(pipe.describe(), highlight=False, markup=False, soft_wrap=True)
+  for step in steps:
+    if pipe.holds_text:
+      print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
+    elif _PLAN_ONLY.value:
+      source, bucket = pipe.bucket_of(step)
+      console.print(f"step {step}: {source}, bucket {bucket}", highlight=False)
+    else:
+      print_pictures(console, pipe, step, _ROWS.value or 4)
+  if not _PLAN_ONLY.value:
+    for line in reads_lib.lines(pipe.reads):
+      console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the steps asked for."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  try:
+    pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
+    last = _STEP.value + _COUNT.value
+    if pipe.num_steps is not None and last > pipe.num_steps:
+      raise schema.ConfigError(
+        [
+          f"`--step` + `--count` must be at most the run's {pipe.num_steps}"
+          f" steps, got {last}. Lower them."
+        ]
+      )
+    _show(pipe, range(_STEP.value, last))
+  except BrokenPipeError:
+    sys.stderr.close()  # `| head` had enough.
+  except (
+    schema.ConfigError,
+    stores.StoreError,
+    IndexError,
+    ModuleNotFoundError,
+    OSError,
+  ) as error:
+    sys.exit(f"error: {error}")

@@ -1,0 +1,233 @@
+r"""Prepares a store: reads text, tokenizes it, and writes it once.
+
+    %s --input='corpus/**/*.txt' --output=data/corpus
+    %s --input=corpus.jsonl.zst --output=data/corpus \
+        --tokenizer=tokenizer.json --text_key=content --workers=8
+    %s --input=crawl --output=data/crawl \
+        --text_key=doc.body --id_key=doc.url --on_error=skip
+
+Text files are one document each; of a directory all files below it are read.
+JSON lines (.jsonl, .ndjson, .json; also .gz and .zst of these) are one document
+a line. What is neither, by its name or its content, is an error, or is skipped
+and counted. The same inputs, options and tokenizer give the same store for any
+number of workers. An interrupted run goes on where it was when it is started
+again, and a run that has nothing left to do says so. The summary goes to
+stdout.
+"""
+
+from collections.abc import Sequence
+import pathlib
+import sys
+import time
+
+from absl import app
+from absl import flags
+import numpy as np
+import tqdm
+
+from chomp_data import stores
+from chomp_data.prepare import errors
+from chomp_data.prepare import readers
+from chomp_data.prepare import run
+from chomp_data.prepare import tokenizers
+from chomp_data.stores import layout
+
+_INPUT = flags.DEFINE_multi_string(
+  "input",
+  None,
+  "A file, a directory, or a glob in quotes, as 'corpus/**/*.txt', where **"
+  " recurses",  # absl goes on: "; repeat this option ..."
+  required=True,
+)
+_EXCLUDE = flags.DEFINE_multi_string(
+  "exclude",
+  [],
+  "A pattern, as '*/tests/*', of files to leave out; their path below the input"
+  " or their whole path matches it",
+)
+_OUTPUT = flags.DEFINE_string(
+  "output", None, "The directory to create.", required=True
+)
+_TOKENIZER = flags.DEFINE_string(
+  "tokenizer",
+  tokenizers.BYTE,
+  "'byte' (the bytes of UTF-8, 259 ids), or the path of a Hugging Face"
+  " tokenizer.json.",
+)
+_TEXT_KEY = flags.DEFINE_string(
+  "text_key",
+  "text",
+  "The key of the text in a JSON line; 'meta.text' is the text in an object"
+  " 'meta'.",
+)
+_ID_KEY = flags.DEFINE_string(
+  "id_key",
+  "id",
+  "The key of a document's id, a string or an integer, in a JSON line; a"
+  " document without one is called by its file and line.",
+)
+_META_KEY = flags.DEFINE_string(
+  "meta_key",
+  None,
+  "The key of a string or a number in a JSON line that the store keeps of each"
+  " document, for groups of documents (rows.group_by_meta).",
+)
+_META_DEFAULT = flags.DEFINE_string(
+  "meta_default",
+  None,
+  "What the store keeps of documents without --meta_key, which are errors"
+  " otherwise; may be empty.",
+)
+_WORKERS = flags.DEFINE_integer(
+  "workers", 0, "Processes that tokenize; 0 and 1 use this one."
+)
+_COMPRESSION = flags.DEFINE_enum(
+  "compression",
+  "none",
+  layout.COMPRESSIONS,
+  "'none' is read through memory maps; 'zstd' is about half the bytes.",
+)
+_ENCODING_ERRORS = flags.DEFINE_enum(
+  "encoding_errors",
+  "strict",
+  readers.ENCODING_ERRORS,
+  "What text that is not UTF-8 is: an error, or read with U+FFFD for its bad"
+  " bytes (by the byte tokenizer, text files as they are).",
+)
+_ON_ERROR = flags.DEFINE_enum(
+  "on_error",
+  "fail",
+  run.ON_ERROR,
+  "What a file that is no text and a line that is no document do: end the run,"
+  " or be skipped and counted in the summary and in the store's manifest.",
+)
+_SPECIAL_TOKENS = {
+  name: flags.DEFINE_string(
+    name, None, f"The {what} token; by default one of the usual names."
+  )
+  for name, what in (
+    ("pad_token", "padding"),
+    ("eos_token", "end-of-document"),
+    ("bos_token", "begin-of-document"),
+  )
+}
+_OVERWRITE = flags.DEFINE_bool(
+  "overwrite", False, "Replace a store of other inputs or options at --output."
+)
+
+_QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
+_MAX_SAMPLE = 1 << 20
+_LOG_SECONDS = 30.0
+
+
+def summary(store: stores.Store) -> str:
+  """Returns what is in a store, for people; reads lengths only."""
+  manifest = store.manifest
+  lengths = _sampled_lengths(store)
+  quantiles = np.quantile(lengths, _QUANTILES, method="lower").astype(int)
+  num_bytes = sum(entry.size for entry in manifest.files.values())
+  low, high = _extremes(store)
+  rows = [
+    ("documents", f"{store.num_documents:,}"),
+    ("tokens", f"{store.num_tokens:,} ({store.token_dtype.name})"),
+    ("empty documents skipped", f"{manifest.num_empty_skipped:,}"),
+    ("shortest, longest", f"{low:,}, {high:,} tokens"),
+    ("mean length", f"{store.num_tokens / store.num_documents:,.1f} tokens"),
+    *(
+      (f"{q:.0%} of documents", f"<= {length:,} tokens")
+      for q, length in zip(_QUANTILES, quantiles, strict=True)
+    ),
+    ("bytes on disk", f"{num_bytes:,}"),
+    ("hash", store.hash),
+  ]
+  skipped = manifest.prepared.get("skipped")
+  if skipped:
+    rows += [
+      ("skipped files", f"{skipped['files']:,}"),
+      ("skipped lines", f"{skipped['lines']:,}"),
+      *(("skipped", problem) for problem in skipped["first"]),
+    ]
+    if skipped["files"] + skipped["lines"] > len(skipped["first"]):
+      rows.append(("skipped", "..."))
+  return "\n".join(f"{name:24} {value}" for name, value in rows)
+
+
+def _sampled_lengths(store: stores.Store) -> np.ndarray:
+  """Returns int64[N], of every document or of every nth."""
+  step = -(-store.num_documents // _MAX_SAMPLE)
+  return np.concatenate(
+    [lengths[-first % step :: step] for first, lengths in store.iter_lengths()]
+  )
+
+
+def _extremes(store: stores.Store) -> tuple[int, int]:
+  parts = [(int(n.min()), int(n.max())) for _, n in store.iter_lengths()]
+  return min(low for low, _ in parts), max(high for _, high in parts)
+
+
+class _Bar:
+  """Shows progress on stderr: a bar, or a line now and then."""
+
+  def __init__(self):
+    self._bar: tqdm.tqdm | None = None
+    self._last = time.monotonic()
+
+  def __call__(self, progress: run.Progress) -> None:
+    if self._bar is None:
+      # disable=None: no bar where stderr is not a terminal.
+      self._bar = tqdm.tqdm(
+        total=progress.total_bytes, unit="B", unit_scale=True, disable=None
+      )
+    self._bar.set_postfix(documents=progress.documents, refresh=False)
+    self._bar.update(progress.done_bytes - self._bar.n)
+    if self._bar.disable and time.monotonic() > self._last + _LOG_SECONDS:
+      self._last = time.monotonic()
+      print(
+        f"{progress.done_bytes:,} of {progress.total_bytes:,} bytes,"
+        f" {progress.documents:,} documents",
+        file=sys.stderr,
+      )
+
+  def close(self) -> None:
+    if self._bar is not None:
+      self._bar.close()
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prepares the store and prints its summary."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  begin = time.monotonic()
+  special = {name: flag.value for name, flag in _SPECIAL_TOKENS.items()}
+  bar = _Bar()
+  try:
+    store, written = run.prepare(
+      run.Options(
+        inputs=tuple(_INPUT.value),
+        output=_OUTPUT.value,
+        exclude=tuple(_EXCLUDE.value),
+        tokenizer=tokenizers.TokenizerSpec(_TOKENIZER.value, **special),
+        text_key=_TEXT_KEY.value,
+        id_key=_ID_KEY.value,
+        meta_key=_META_KEY.value,
+        meta_default=_META_DEFAULT.value,
+        workers=_WORKERS.value,
+        compression=_COMPRESSION.value,
+        encoding_errors=_ENCODING_ERRORS.value,
+        on_error=_ON_ERROR.value,
+        overwrite=_OVERWRITE.value,
+      ),
+      bar,
+    )
+  except (errors.PrepareError, stores.StoreError, OSError) as error:
+    sys.exit(f"error: {error}")
+  finally:
+    bar.close()
+  if not written:
+    print(
+      f"nothing to do: {pathlib.Path(_OUTPUT.value)} is the store of these"
+      f" inputs and options, hash {store.hash}"
+    )
+    return
+  print(summary(store))
+  print(f"{'seconds':24} {time.monotonic() - begin:.1f}")

@@ -1,0 +1,39 @@
+"""The console commands: each loads its module when it is run."""
+
+import importlib
+import sys
+
+from chomp_data import cli
+
+
+def prepare() -> None:
+  """Prepares a store of text."""
+  _run("prepare")
+
+
+def prepare_images() -> None:
+  """Draws pictures for resolution buckets."""
+  _run("prepare_images")
+
+
+def inspect_batches() -> None:
+  """Shows what is in a step's rows."""
+  _run("inspect_batches")
+
+
+def train() -> None:
+  """Trains the reference decoder."""
+  _run("train")
+
+
+def _run(name: str) -> None:
+  try:
+    command = importlib.import_module(f"chomp_data.commands.{name}")
+  except ModuleNotFoundError as error:
+    if error.name not in ("flax", "optax"):
+      raise
+    sys.exit(
+      f"error: {error.name} must be installed to train, got none. Install"
+      " chomp_data[train]."
+    )
+  cli.run(command.main)

@@ -1,0 +1,441 @@
+"""Trains the reference decoder on a config's input; resumes when run again.
+
+    %s --config=splice_multi --workdir=runs/x
+    %s --config=... --workdir=... --config.train.num_steps=50
+
+One Orbax checkpoint holds model and input, so a killed run goes on with the
+batch it would have read next. SIGTERM and Ctrl-C save first (a second one does
+not) and exit with 143 and 130. On several hosts start it once on each with
+--distributed.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import json
+import math
+import signal
+import sys
+import time
+from typing import Any
+
+from absl import app
+from absl import flags
+from absl import logging
+from etils import epath
+import jax
+from jax.experimental import multihost_utils
+import orbax.checkpoint as ocp
+import rich.console
+import tqdm
+
+import chomp_data
+from chomp_data import cli
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.audit import coverage
+from chomp_data.loading import checkpoint
+from chomp_data.loading import feed
+from chomp_data.loading import reads
+from chomp_data.loading import state as state_lib
+from chomp_data.reference import by_bucket
+from chomp_data.reference import by_source
+from chomp_data.reference import options as options_lib
+from chomp_data.reference import progress
+from chomp_data.reference import report
+from chomp_data.reference import training
+from chomp_data.testing import batches as batches_lib
+
+_CONFIG = cli.define_config()
+_WORKDIR = flags.DEFINE_string(
+  "workdir", None, "Where checkpoints and metrics.json go, and come from."
+)
+_BATCH_HASHES = flags.DEFINE_string(
+  "batch_hashes", None, "A file that gets one JSON line {step, sha256} a step."
+)
+_DATASET_MIX = cli.define_dataset_mix()
+_DISTRIBUTED = flags.DEFINE_bool(
+  "distributed", False, "Several processes; addresses from the cluster."
+)
+_COORDINATOR = flags.DEFINE_string(
+  "coordinator_address", None, "host:port of process 0; implies --distributed."
+)
+_NUM_PROCESSES = flags.DEFINE_integer(
+  "num_processes", None, "Processes of the run, where no cluster says so.", 1
+)
+_PROCESS_ID = flags.DEFINE_integer(
+  "process_id", None, "This process, from 0, where no cluster says so.", 0
+)
+
+# Both save first; a second one ends the run at once.
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Run:
+  """One run: its trainer, input and checkpoints."""
+
+  def __init__(self, options: options_lib.RunOptions, workdir: str):
+    """Prepares; nothing is read or compiled.
+
+    Args:
+      options: The run.
+      workdir: A directory or URL.
+    """
+    self.options = options
+    self.pipe = options.pipe
+    self.workdir = epath.Path(workdir).resolve()
+    self.trainer = training.Trainer(
+      options.model,
+      options.optimizer,
+      num_steps=options.num_steps,
+      mesh=training.data_mesh(),
+      parameter_sharding=options.train.parameter_sharding,
+    )
+    self.input = chomp_data.make_iterator(
+      self.pipe, self.trainer.batch_sharding
+    )
+    self.manager = ocp.CheckpointManager(
+      self.workdir / "checkpoints",
+      options=ocp.CheckpointManagerOptions(max_to_keep=options.checkpoint.keep),
+    )
+    self.documents = progress.DocumentLosses()
+    self.by_source = by_source.SourceLog(self.pipe)
+    self.by_bucket: by_bucket.BucketLog | None = None
+    if self.pipe.in_buckets:
+      self.by_bucket = by_bucket.BucketLog(self.pipe)
+    self.last_window: progress.Window | None = None
+    self.last_sources: dict[str, dict[str, Any]] = {}
+    self.last_buckets: dict[str, dict[str, Any]] = {}
+    self.stopped_by: signal.Signals | None = None
+
+  def restore_or_init(self) -> training.TrainState:
+    """Returns the newest checkpoint's state, or a new run's.
+
+    Raises:
+      ConfigError: If the checkpoint holds another model.
+      StateError: If it is of another input.
+    """
+    step = self.manager.latest_step()
+    if step is None:
+      self.input.start_prefetch()
+      logging.info("starting at step 0")
+      return self.trainer.init(self.options.train.seed)
+    try:
+      # The input first: it names what differs by the fields of config.data.
+      saved = self.manager.restore(
+        step,
+        args=ocp.args.Composite(
+          run=ocp.args.JsonRestore(),
+          input=checkpoint.InputRestore(self.input, step=step),
+        ),
+      )
+    except KeyError as error:
+      raise state_lib.StateError(
+        f"the checkpoint at {self.workdir / 'checkpoints' / str(step)} must"
+        f" hold model, input and run, got {error}. Remove that directory to"
+        " resume from an older step, or use another --workdir."
+      ) from error
+    self._check_same_run(saved["run"])
+    restored = self.manager.restore(
+      step,
+      args=ocp.args.Composite(
+        model=ocp.args.StandardRestore(self.trainer.abstract_state())
+      ),
+    )
+    logging.info("resumed at step %d", step)
+    return restored["model"]
+
+  def save(self, step: int, state: training.TrainState) -> None:
+    """Starts to write a checkpoint, unless the step has one."""
+    if step in self.manager.all_steps():
+      return
+    self.manager.save(
+      step,
+      args=ocp.args.Composite(
+        model=ocp.args.StandardSave(state),
+        input=checkpoint.InputSave(self.input),
+        run=ocp.args.JsonSave(self.options.record()),
+      ),
+    )
+
+  def train(
+    self,
+    state: training.TrainState,
+    stopping: Callable[[int], bool],
+    hashes: Any,
+  ) -> training.TrainState:
+    """Takes the steps that are left, or stops early with a checkpoint.
+
+    Args:
+      state: The state at the input's step.
+      stopping: Whether to stop after a step.
+      hashes: A file for --batch_hashes, or None.
+
+    Returns:
+      The state; `input.step` says how far it is.
+    """
+    options, total = self.options.train, self.options.num_steps
+    meter = progress.Meter()
+    first, compiled = self.input.step, time.perf_counter()
+    shapes: set[tuple[int, ...]] = set()
+    self.by_source.begin(first)
+    if self.by_bucket is not None:
+      self.by_bucket.begin(first)
+    with _bar(first, total) as bar:
+      while (step := self.input.step) < total:
+        batch = next(self.input)
+        if hashes is not None:
+          _write_hash(hashes, step, batch)
+        began = time.perf_counter()
+        state, metrics = self.trainer.step(state, batch)
+        shape = batch["tokens"].shape
+        if shape not in shapes and shapes:
+          # Each bucket has one shape, and its first batch compiles: the call
+          # returns when that is done, before the step is.
+          seconds = time.perf_counter() - began
+          meter.leave_out(seconds)
+          logging.info(
+            "step %d: the first batch of shape %s, compiled in %.1f s",
+            step,
+            shape,
+            seconds,
+          )
+        shapes.add(shape)
+        self._add(meter.add(step, metrics, math.prod(shape)))
+        step += 1
+        bar.update()
+        stop = stopping(step)
+        saves = step % self.options.checkpoint.every_steps == 0
+        logs = step % options.log_every_steps == 0
+        if step == first + 1:
+          # Compiling is not part of the speed.
+          self._add(meter.flush())
+          logging.info(
+            "first step done after %.1f s, compiling included: loss %.4f",
+            time.perf_counter() - compiled,
+            meter.window(self.input.wait_s).loss,
+          )
+        if stop or saves or logs or step == total:
+          self._add(meter.flush())
+        if stop or saves or step == total:
+          self.save(step, state)
+        if logs or step == total:
+          self._log(step, meter.window(self.input.wait_s), bar)
+        if step % options.document_loss_every_steps == 0 and step < total:
+          self._log_documents(step, self.documents.take(), bar)
+        if stop:
+          break
+    self.manager.wait_until_finished()
+    return state
+
+  def finish(self, state: training.TrainState, console) -> None:
+    """Evaluates, and reports for people and for programs."""
+    for line in reads.lines(self.input.reads):
+      logging.info("%s", line)
+    # More than num_steps where the checkpoint is of a longer run.
+    step = self.input.step
+    found = report.scores(
+      self.pipe,
+      self.trainer.model(state),
+      step,
+      self.trainer.batch_sharding,
+    )
+    if jax.process_index() != 0:
+      return
+    losses = self.documents.take()
+    read = coverage.coverage(self.pipe, step)
+    values = report.record(self.pipe, step, found, read)
+    if self.last_window is not None:
+      values |= report.progress_record(self.pipe, self.last_window, losses)
+      values["by_source"] = self.last_sources
+      if self.last_buckets:
+        values["by_bucket"] = self.last_buckets
+    report.write_json(self.workdir / "metrics.json", values)
+    if losses:
+      console.print("loss by document, latest steps", style="bold")
+      for line in report.document_lines(self.pipe, losses):
+        console.print(
+          f"  {line}", markup=False, highlight=False, soft_wrap=True
+        )
+    console.print(
+      coverage.report(self.pipe, read),
+      markup=False,
+      highlight=False,
+      soft_wrap=True,
+    )
+    console.print(report.score_table(found))
+
+  def _check_same_run(self, saved: dict[str, Any]) -> None:
+    changed = state_lib.differences(saved, self.options.record())
+    model = [line for line in changed if line.startswith("model.")]
+    if model:
+      raise schema.ConfigError(
+        [
+          f"`config.{line}. Use the model that"
+          f" {self.workdir / 'checkpoints'} holds, or another --workdir."
+          for line in (
+            line.replace(":", "` must not change:", 1) for line in model
+          )
+        ]
+      )
+    for line in changed:
+      logging.warning("the checkpoint's run was another: %s", line)
+
+  def _add(self, metrics) -> None:
+    self.documents.add(metrics)
+    self.by_source.add(metrics)
+    if self.by_bucket is not None:
+      self.by_bucket.add(metrics)
+
+  def _log(self, step: int, window: progress.Window, bar: tqdm.tqdm) -> None:
+    if not window.steps:
+      return
+    self.last_window = window
+    if bar.disable:
+      logging.info("step %d/%d: %s", step, self.options.num_steps, window)
+    else:
+      bar.set_postfix_str(str(window))
+    self.last_sources = self.by_source.take(step)
+    shown = []
+    if self.pipe.mix is not None:
+      shown += by_source.lines(self.last_sources)
+    if self.by_bucket is not None:
+      shown += self.by_bucket.stages(step)
+      self.last_buckets = self.by_bucket.take(step)
+      shown += by_bucket.lines(self.last_buckets)
+    if shown and jax.process_index() == 0:
+      with bar.external_write_mode(sys.stderr):
+        logging.info("by source up to step %d:\n  %s", step, "\n  ".join(shown))
+
+  def _log_documents(self, step: int, losses, bar: tqdm.tqdm) -> None:
+    if not losses:
+      return
+    lines = "\n  ".join(report.document_lines(self.pipe, losses))
+    with bar.external_write_mode(sys.stderr):
+      logging.info("loss by document up to step %d:\n  %s", step, lines)
+
+
+def _bar(first: int, total: int) -> tqdm.tqdm:
+  """Returns a bar on a terminal, and a silent one in a log."""
+  hidden = not sys.stderr.isatty() or jax.process_index() != 0
+  return tqdm.tqdm(
+    initial=first, total=total, unit="step", disable=hidden, dynamic_ncols=True
+  )
+
+
+def _append_lines(path: str):
+  """Opens a file of lines to append; a line that a kill cut short goes."""
+  with open(path, "a+b") as file:
+    file.seek(0)
+    file.truncate(file.read().rfind(b"\n") + 1)
+  return open(path, "a")
+
+
+def _write_hash(file, step: int, batch) -> None:
+  if jax.process_count() > 1:
+    batch = multihost_utils.process_allgather(batch, tiled=True)
+  if jax.process_index() == 0:
+    line = {"step": step, "sha256": batches_lib.batch_sha256(batch)}
+    file.write(json.dumps(line) + "\n")
+    file.flush()
+
+
+@contextlib.contextmanager
+def _stop_on_signals(run: Run) -> Iterator[Callable[[int], bool]]:
+  """Yields whether a step is the last one before a preemption."""
+  if jax.process_count() > 1:
+    # All processes must stop after the same step: JAX agrees on one.
+    yield run.manager.reached_preemption
+    return
+  before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+
+  def restore() -> None:
+    for number, handler in before.items():
+      signal.signal(number, handler)
+
+  def stop(number: int, _: object) -> None:
+    run.stopped_by = signal.Signals(number)
+    restore()
+
+  for number in _STOP_SIGNALS:
+    signal.signal(number, stop)
+  try:
+    yield lambda step: run.stopped_by is not None
+  finally:
+    restore()
+
+
+def train(options: options_lib.RunOptions, workdir: str) -> int:
+  """Runs what is left of a run; returns the exit status."""
+  console = rich.console.Console()
+  run = Run(options, workdir)
+  logging.info("%s", run.pipe.describe())
+  logging.info(
+    "model: %s parameters on %d devices of %d processes (%s)",
+    f"{run.trainer.num_parameters:,}",
+    jax.device_count(),
+    jax.process_count(),
+    jax.default_backend(),
+  )
+  with contextlib.ExitStack() as stack:
+    stack.callback(run.manager.close)
+    # It tells other processes of an error here.
+    stack.enter_context(run.input)
+    stopping = stack.enter_context(_stop_on_signals(run))
+    hashes = None
+    if _BATCH_HASHES.value:
+      hashes = stack.enter_context(_append_lines(_BATCH_HASHES.value))
+    state = run.restore_or_init()
+    if run.input.step >= options.num_steps:
+      logging.info(
+        "the run was finished before, at step %d: evaluating", run.input.step
+      )
+    if run.input.step > options.num_steps:
+      logging.warning(
+        "config.train.num_steps=%d is less than the steps taken",
+        options.num_steps,
+      )
+    state = run.train(state, stopping, hashes)
+    if run.input.step < options.num_steps:
+      # What a shell reports of a process that the signal ended.
+      number = run.stopped_by or signal.SIGTERM
+      logging.info(
+        "stopped by %s at step %d, saved; the same command resumes",
+        number.name,
+        run.input.step,
+      )
+      return 128 + number
+    run.finish(state, console)
+  logging.info(
+    "finished %d steps; %d shapes were compiled",
+    run.input.step,
+    run.trainer.num_compiled,
+  )
+  return 0
+
+
+def main(argv: Sequence[str]) -> int:
+  """Trains."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  workdir = _WORKDIR.value
+  if not workdir:
+    raise app.UsageError("--config and --workdir must be given.")
+  config = cli.config(_CONFIG, _DATASET_MIX)
+  cli.log_own_messages(__file__)
+  if _DISTRIBUTED.value or _COORDINATOR.value:
+    jax.distributed.initialize(
+      _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
+    )
+  try:
+    return train(options_lib.read(config), workdir)
+  except (
+    schema.ConfigError,
+    stores.StoreError,
+    state_lib.StateError,
+    feed.InputError,
+    progress.DivergedError,
+    OSError,
+  ) as error:
+    sys.exit(f"error: {error}")
