@@ -11,6 +11,7 @@ import atexit
 from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Mapping
 import contextlib
 import json
 import math
@@ -95,9 +96,12 @@ class _Heard:
     self.record = record
 
   @property
+  def has_left(self) -> bool:
+    return self.record.get("state") in ("closed", "ended")
+
+  @property
   def is_dead(self) -> bool:
-    ended = self.record.get("state") in ("closed", "ended")
-    return self.silent >= DEAD_BEATS and not ended
+    return self.silent >= DEAD_BEATS and not self.has_left
 
 
 class Watch:
@@ -123,6 +127,8 @@ class Watch:
     # Beats since another is gone too, after what failed here.
     self._alone = 0
     self._start_error: str | None = None
+    self._leaving = threading.Event()
+    self._settled = threading.Event()
     self._ended = threading.Event()
     self._done = threading.Event()
     self._wake = threading.Event()
@@ -213,9 +219,10 @@ class Watch:
       self._watch()
     finally:
       self._done.set()
-    if self._ended.is_set() and self._failure and self._ends:
+    failed = self._failure and not self._settled.is_set()
+    if self._ended.is_set() and failed and self._ends:
       # JAX's own end waits long for processes that are gone.
-      time.sleep((3 + DEAD_BEATS * self._failure["late"]) * BEAT_S)
+      time.sleep(3 * BEAT_S)
       os._exit(1)
 
   def _watch(self) -> None:
@@ -253,14 +260,38 @@ class Watch:
           causes[process] = heard.record["number"], heard.record["cause"]
       elif heard.is_dead:
         causes[process] = math.inf, _death(process)
-    if not self._failure:
-      for process, (number, cause) in causes.items():
-        self._act(members, process, number, cause)
-    elif self._ends and not self._failure["late"]:
+    if self._failure and not self._failure["late"]:
       # The error is on its way up here; it may meet a collective there.
       self._alone += bool(causes)
-      if self._alone > DEAD_BEATS:
+      if self._ends and self._alone > DEAD_BEATS:
         self._end(self._failure["cause"])
+      return
+    for process, (number, cause) in causes.items():
+      self._act(members, process, number, cause)
+    if self._leaving.is_set():
+      self._settle(causes)
+    elif not self._opened:
+      self._end_early()
+
+  def _settle(self, causes: Mapping[int, tuple[float, str]]) -> None:
+    """Lets this process go, which an error ends, once the cause is known.
+
+    Of an error in a collective the cause may be on another process.
+    """
+    for _, cause in causes.values():
+      self._end(cause)
+    heard = self._heard.values()
+    if all(own.has_left or "cause" in own.record for own in heard):
+      self._settled.set()
+
+  def _end_early(self) -> None:
+    """Ends this process if it can have no iterator: another has ended.
+
+    It may wait for that one in JAX before there are any devices.
+    """
+    for heard in self._heard.values():
+      if heard.failed > DEAD_BEATS and heard.record["state"] == "ended":
+        self._end(heard.record["cause"])
 
   def _act(
     self, members: list[Member], process: int, number: float, cause: str
@@ -298,6 +329,11 @@ class Watch:
     elif isinstance(error, Exception):
       # The others may be ending alike.
       self.report(f"process {self.process} ended: {told(error)}.", late=True)
+    if self._failure.get("late") and self._ends:
+      self._leaving.set()
+      self._wake.set()
+      logging.info("waiting for what other processes say of this error")
+      self._settled.wait((DEAD_BEATS + 3) * BEAT_S)
     self._ended.set()
     self._wake.set()
     # A thread inside JAX would abort the process when the interpreter goes.

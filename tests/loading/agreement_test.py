@@ -122,10 +122,14 @@ def test_a_killed_process_ends_the_others(data):
       {"data": data},
       {"data": {**data, "on_peer_failure": "raise"}, "then": "read"},
       {"data": data, "then": "kill"},
+      # Its error comes first, of a collective, and says less.
+      {"data": data, "then": "raise"},
     ]
   )
   assert all(codes), logs
   assert "ending process 0: process 2 died, or lost its network" in logs[0]
+  assert "ValueError: as of a collective" in logs[3]
+  assert "ending process 3: process 2 died, or lost its network" in logs[3]
   assert "InputError: process 2 died, or lost its network" in logs[1]
   assert "ending process" not in logs[1]
 
@@ -149,7 +153,7 @@ def test_a_pipeline_that_cannot_be_built_ends_the_others(data, tmp_path):
   assert all(codes), logs
   for log in logs:
     assert "/missing must be a directory" in log
-  assert "the input cannot start: process 1 ended: StoreError" in logs[0]
+  assert "ending process 0: process 1 ended: StoreError: config.data" in logs[0]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Run by `agreement_test.py`, never imported by it. Arguments are one JSON object:
 process_id, num_processes, port, data, and optionally tries (`config.data` of
 iterators that cannot start), built (the pipeline is built first) and then, what
 the process does after two steps: 'read' on, 'kill' itself at once, 'linger'
-and then kill itself, or 'end'; else it blocks as in a collective.
+and then kill itself, 'end', or 'raise'; else it blocks as in a collective.
 """
 
 import json
@@ -27,22 +27,23 @@ def main() -> None:
   jax.distributed.initialize(
     f"127.0.0.1:{args['port']}", args["num_processes"], args["process_id"]
   )
+  data, then = args["data"], args.get("then")
+  if args.get("built"):
+    # JAX may wait for all processes before it tells of its devices.
+    data = pipeline.build(data)
   mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
   sharding = jax.sharding.NamedSharding(
     mesh, jax.sharding.PartitionSpec("data")
   )
-  for data in args.get("tries", ()):
+  for other in args.get("tries", ()):
     try:
-      pipeline.make_iterator(data, sharding)
+      pipeline.make_iterator(other, sharding)
     except Exception as error:
       print(f"{type(error).__name__}: {error}", flush=True)
-  data, then = args["data"], args.get("then")
   if args["process_id"] == 0 and not args.get("built"):
     # One process alone may have others.
     with pipeline.make_iterator({**data, "seed": 7}) as it:
       next(it)
-  if args.get("built"):
-    data = pipeline.build(data)
   with (
     pipeline.make_iterator(data, sharding) as other,
     pipeline.make_iterator(data, sharding) as it,
@@ -58,6 +59,9 @@ def main() -> None:
       print("lingered", flush=True)
     if then in ("kill", "linger"):
       os.kill(os.getpid(), signal.SIGKILL)
+    if then == "raise":
+      time.sleep(6 * watching.BEAT_S)
+      raise ValueError("as of a collective")
     while then == "read":
       next(it)
       time.sleep(0.05)
