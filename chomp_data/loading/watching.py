@@ -230,6 +230,7 @@ class Watch:
     while client() is self._client:
       began = time.monotonic()
       self._wake.clear()
+      last = self._ended.is_set()
       try:
         found = self._exchange()
       except Exception as error:
@@ -244,7 +245,7 @@ class Watch:
       else:
         missed = 0
         self._hear(found)
-      if self._ended.is_set():
+      if last:
         return
       self._wake.wait(max(0.0, BEAT_S - (time.monotonic() - began)))
 
@@ -289,9 +290,11 @@ class Watch:
 
     It may wait for that one in JAX before there are any devices.
     """
-    for heard in self._heard.values():
-      if heard.failed > DEAD_BEATS and heard.record["state"] == "ended":
+    for process, heard in self._heard.items():
+      if heard.failed > DEAD_BEATS and heard.has_left:
         self._end(heard.record["cause"])
+      if heard.is_dead and heard.silent > DEAD_BEATS + 3:
+        self._end(_death(process))
 
   def _act(
     self, members: list[Member], process: int, number: float, cause: str
