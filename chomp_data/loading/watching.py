@@ -311,11 +311,8 @@ class Watch:
     """Ends this process; threads in collectives cannot be waited for."""
     if self._ended.is_set():
       return
-    self._failure = {
-      "cause": cause,
-      "late": False,
-      "number": self.failures + 1,
-    }
+    number = self.failures + 1
+    self._failure = {"cause": cause, "late": False, "number": number}
     _within(_LOG_S, lambda: _log_end(self.process, cause))
     with contextlib.suppress(Exception):
       _within(BEAT_S, self._exchange)
@@ -382,10 +379,8 @@ def told(error: BaseException) -> str:
 
 
 def _death(process: int) -> str:
-  return (
-    f"process {process} died, or lost its network: nothing was heard of it for"
-    f" {DEAD_BEATS * BEAT_S:g} s. See its log."
-  )
+  silence = f"nothing was heard of it for {DEAD_BEATS * BEAT_S:g} s"
+  return f"process {process} died, or lost its network: {silence}."
 
 
 def _within(seconds: float, function: Callable[[], Any]) -> None:

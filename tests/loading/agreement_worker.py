@@ -42,7 +42,7 @@ def main() -> None:
       print(f"{type(error).__name__}: {error}", flush=True)
   if args["process_id"] == 0 and not args.get("built"):
     # One process alone may have others.
-    with pipeline.make_iterator({**data, "seed": 7}) as it:
+    with pipeline.make_iterator({**args["data"], "seed": 7}) as it:
       next(it)
   with (
     pipeline.make_iterator(data, sharding) as other,
