@@ -1,7 +1,8 @@
 """chomp_data: a run's whole input as one pure function, plan(step) -> spans.
 
-Names are handed on lazily, so that a spawned loader worker that unpickles a
-row source does not import jax and ml_collections on the way.
+All that is public is named here; docs/api.md says what each is. Names are
+handed on lazily, so that a spawned loader worker that unpickles a row source
+does not import jax and ml_collections on the way.
 """
 
 import importlib
@@ -10,23 +11,138 @@ from typing import TYPE_CHECKING
 from chomp_data.version import __version__ as __version__
 
 if TYPE_CHECKING:
+  from chomp_data.errors import ConfigError as ConfigError
+  from chomp_data.errors import InputError as InputError
+  from chomp_data.errors import PrepareError as PrepareError
+  from chomp_data.errors import StateError as StateError
+  from chomp_data.errors import StoreError as StoreError
+  from chomp_data.loading.checkpoint import InputRestore as InputRestore
+  from chomp_data.loading.checkpoint import InputSave as InputSave
+  from chomp_data.loading.feed import InputIterator as InputIterator
+  from chomp_data.loading.samplers import (
+    BlockShuffleSampler as BlockShuffleSampler,
+  )
+  from chomp_data.loading.samplers import EraShuffleSampler as EraShuffleSampler
+  from chomp_data.loading.samplers import (
+    FullShuffleSampler as FullShuffleSampler,
+  )
+  from chomp_data.loading.samplers import NoShuffleSampler as NoShuffleSampler
+  from chomp_data.ops.spans import Spans as Spans
   from chomp_data.pipeline import build as build
   from chomp_data.pipeline import make_iterator as make_iterator
   from chomp_data.pipeline import Pipeline as Pipeline
+  from chomp_data.sources import BinOptions as BinOptions
+  from chomp_data.sources import BinSource as BinSource
+  from chomp_data.sources import GridSource as GridSource
+  from chomp_data.sources import MixOptions as MixOptions
+  from chomp_data.sources import MixtureSource as MixtureSource
+  from chomp_data.sources import MultiSpliceOptions as MultiSpliceOptions
+  from chomp_data.sources import RowSource as RowSource
+  from chomp_data.sources import SequentialOptions as SequentialOptions
+  from chomp_data.sources import SequentialSource as SequentialSource
+  from chomp_data.sources import ShuffledSource as ShuffledSource
+  from chomp_data.sources import ShuffleOptions as ShuffleOptions
+  from chomp_data.sources import SpliceOptions as SpliceOptions
+  from chomp_data.sources import SpliceSource as SpliceSource
+  from chomp_data.sources import WindowOptions as WindowOptions
+  from chomp_data.stores import ArrayRecordOptions as ArrayRecordOptions
+  from chomp_data.stores import open_array_records as open_array_records
   from chomp_data.stores import open_store as open_store
+  from chomp_data.stores import Store as Store
+  from chomp_data.stores import verify_store as verify_store
+  from chomp_data.stores import write_store as write_store
+  from chomp_data.stores.samples import open_samples as open_samples
+  from chomp_data.stores.samples import SampleStore as SampleStore
 
 _LAZY = {
+  "ConfigError": "chomp_data.errors",
+  "InputError": "chomp_data.errors",
+  "PrepareError": "chomp_data.errors",
+  "StateError": "chomp_data.errors",
+  "StoreError": "chomp_data.errors",
+  "InputRestore": "chomp_data.loading.checkpoint",
+  "InputSave": "chomp_data.loading.checkpoint",
+  "InputIterator": "chomp_data.loading.feed",
+  "BlockShuffleSampler": "chomp_data.loading.samplers",
+  "EraShuffleSampler": "chomp_data.loading.samplers",
+  "FullShuffleSampler": "chomp_data.loading.samplers",
+  "NoShuffleSampler": "chomp_data.loading.samplers",
+  "Spans": "chomp_data.ops.spans",
   "Pipeline": "chomp_data.pipeline",
   "build": "chomp_data.pipeline",
   "make_iterator": "chomp_data.pipeline",
+  "BinOptions": "chomp_data.sources",
+  "BinSource": "chomp_data.sources",
+  "GridSource": "chomp_data.sources",
+  "MixOptions": "chomp_data.sources",
+  "MixtureSource": "chomp_data.sources",
+  "MultiSpliceOptions": "chomp_data.sources",
+  "RowSource": "chomp_data.sources",
+  "SequentialOptions": "chomp_data.sources",
+  "SequentialSource": "chomp_data.sources",
+  "ShuffledSource": "chomp_data.sources",
+  "ShuffleOptions": "chomp_data.sources",
+  "SpliceOptions": "chomp_data.sources",
+  "SpliceSource": "chomp_data.sources",
+  "WindowOptions": "chomp_data.sources",
+  "ArrayRecordOptions": "chomp_data.stores",
+  "open_array_records": "chomp_data.stores",
   "open_store": "chomp_data.stores",
+  "Store": "chomp_data.stores",
+  "verify_store": "chomp_data.stores",
+  "write_store": "chomp_data.stores",
+  "open_samples": "chomp_data.stores.samples",
+  "SampleStore": "chomp_data.stores.samples",
 }
 
+__all__ = [
+  "ArrayRecordOptions",
+  "BinOptions",
+  "BinSource",
+  "BlockShuffleSampler",
+  "ConfigError",
+  "EraShuffleSampler",
+  "FullShuffleSampler",
+  "GridSource",
+  "InputError",
+  "InputIterator",
+  "InputRestore",
+  "InputSave",
+  "MixOptions",
+  "MixtureSource",
+  "MultiSpliceOptions",
+  "NoShuffleSampler",
+  "Pipeline",
+  "PrepareError",
+  "RowSource",
+  "SampleStore",
+  "SequentialOptions",
+  "SequentialSource",
+  "ShuffleOptions",
+  "ShuffledSource",
+  "Spans",
+  "SpliceOptions",
+  "SpliceSource",
+  "StateError",
+  "Store",
+  "StoreError",
+  "WindowOptions",
+  "__version__",
+  "build",
+  "make_iterator",
+  "open_array_records",
+  "open_samples",
+  "open_store",
+  "verify_store",
+  "write_store",
+]
 
-def __getattr__(name: str):
-  if name in _LAZY:
-    return getattr(importlib.import_module(_LAZY[name]), name)
-  raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # Else any name would pass for one of ours.
+
+  def __getattr__(name):
+    if name in _LAZY:
+      return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -15,6 +15,8 @@ import numbers
 from typing import Any
 from typing import TypeVar
 
+from chomp_data import errors
+
 _T = TypeVar("_T")
 _RULE = "rule"
 
@@ -25,26 +27,7 @@ MAX_COUNT = 2**48
 _MOST_SHOWN = 400
 
 
-class ConfigError(ValueError):
-  """One or several bad fields of a config."""
-
-  def __init__(self, problems: Sequence[str]):
-    """Formats the problems, one a line.
-
-    Args:
-      problems: Sentences that name field, rule, value and fix; at least one.
-    """
-    self.problems = list(problems)
-    if len(problems) == 1:
-      text = problems[0]
-    else:
-      lines = "".join(f"\n  - {problem}" for problem in problems)
-      text = f"{len(problems)} fields of the config are wrong:{lines}"
-    super().__init__(text)
-
-  def __reduce__(self):
-    # A worker's error reaches the main process pickled.
-    return type(self), (self.problems,)
+ConfigError = errors.ConfigError
 
 
 @dataclasses.dataclass(frozen=True)

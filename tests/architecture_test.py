@@ -10,7 +10,7 @@ PACKAGE = ROOT / "chomp_data"
 
 # From the bottom up: a room may import its own level and those before it.
 LEVELS = [
-  {"version", "schema", "ops"},
+  {"version", "errors", "schema", "ops"},
   {"index"},
   {"stores"},
   {"prepare"},

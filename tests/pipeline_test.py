@@ -234,6 +234,18 @@ def test_every_row_source_works_in_a_plain_data_loader(store_path, kind):
   np.testing.assert_array_equal(next(iterator)["tokens"], after)
 
 
+def test_pipelines_sources_and_stores_print_what_they_are(config, store_path):
+  pipe = pipeline.build(config)
+  assert repr(pipe).startswith(
+    f"Pipeline({pipe.num_steps} steps, 32: [4, 32], sources text, fingerprint "
+  )
+  source = pipe.sources["text"]
+  assert repr(source).startswith("SpliceSource('text', ")
+  assert repr(source.store) == (
+    f"Store({store_path!r}, hash={source.store.hash[:16]!r})"
+  )
+
+
 def test_windows_read_every_token_of_every_document(config, store_path):
   config.sources.text.rows = {"kind": "windows"}
   config.global_batch_size = 1

@@ -25,8 +25,8 @@ from absl import flags
 import numpy as np
 import tqdm
 
+from chomp_data import errors
 from chomp_data import stores
-from chomp_data.prepare import errors
 from chomp_data.prepare import readers
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers

@@ -29,8 +29,8 @@ from absl import app
 from absl import flags
 import tqdm
 
+from chomp_data import errors
 from chomp_data import stores
-from chomp_data.prepare import errors
 from chomp_data.prepare import images
 from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record

@@ -19,6 +19,7 @@ from absl import logging
 import grain
 import jax
 
+from chomp_data import schema
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
 from chomp_data.loading import reader as reader_lib
@@ -184,6 +185,16 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def fingerprint(self) -> Mapping[str, Any]:
     """What decides the run's rows."""
     return self._fingerprint
+
+  def __repr__(self) -> str:
+    # A run without an end has more steps than can be counted.
+    steps = len(self._source)
+    of = f"of {steps}" if steps <= schema.MAX_COUNT else "of an endless run"
+    return (
+      f"InputIterator(step {self._step} {of}, {self._placer},"
+      f" {self._worker_count} workers,"
+      f" fingerprint {state_lib.digest(self._fingerprint)[:16]})"
+    )
 
   def described(self) -> dict[str, Any]:
     """Returns what must be equal on all processes, as JSON values."""

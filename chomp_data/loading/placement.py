@@ -327,6 +327,10 @@ class Placer:
       ConfigError: If as many rows here are of different global batches.
     """
     self._placers: dict[int, _BucketPlacer] = {}
+    own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+    kinds = sorted({type(each).__name__ for each in own})
+    shapes = "; ".join(map(str, buckets))
+    self._text = f"{shapes}, on devices by {' and '.join(kinds)}"
     known: dict[int, buckets_lib.Bucket] = {}
     for bucket in buckets:
       own = rows[bucket.name]
@@ -355,6 +359,9 @@ class Placer:
       bits unless JAX has 64-bit types enabled.
     """
     return self._placers[len(next(iter(batch.values())))](batch)
+
+  def __repr__(self) -> str:
+    return self._text
 
 
 def _device_dtype(value: np.ndarray) -> np.ndarray:

@@ -16,6 +16,8 @@ import re
 from typing import Any
 from typing import Self
 
+from chomp_data import errors
+
 SCHEMA = 1
 
 _MISSING = "(absent)"
@@ -25,8 +27,7 @@ _MISSING = "(absent)"
 _DEFAULTS = {r"sources\..+\.max_epochs": None}
 
 
-class StateError(ValueError):
-  """A state that is damaged, or of another run."""
+StateError = errors.StateError
 
 
 def encode(

@@ -24,12 +24,11 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.loading import reads as reads_lib
 from chomp_data.stores import heartbeat
 
-
-class InputError(RuntimeError):
-  """The input failed; the iterator stays failed."""
+InputError = errors.InputError
 
 
 class SentToWorkers:

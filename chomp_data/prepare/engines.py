@@ -16,7 +16,7 @@ import signal
 import sys
 from typing import TypeVar
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")

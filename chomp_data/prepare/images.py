@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.index import hashing
-from chomp_data.prepare import errors
 
 DIGITS = "0123456789"
 PLOTS = ("line", "points", "bars", "steps", "area", "pie")

@@ -13,7 +13,7 @@ import fnmatch
 import glob
 import os
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 
 SHARD_BYTES = 32 * 2**20
 
@@ -87,7 +87,7 @@ def discover(
         f"`--input` must match a file, got {pattern!r}, which matches none."
         " Correct it, and quote it so that the shell leaves it alone."
       )
-  errors.raise_if(problems)
+  errors.PrepareError.raise_if(problems)
   if patterns and not found:
     raise errors.PrepareError(
       "`--exclude` must leave a file, got none left. Exclude less."

@@ -17,7 +17,7 @@ from typing import Any
 import google_crc32c
 import numpy as np
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
 from chomp_data.prepare import skips

@@ -18,7 +18,7 @@ import zlib
 
 import zstandard
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import skips
 

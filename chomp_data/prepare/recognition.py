@@ -13,7 +13,7 @@ import contextlib
 import json
 import os
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
 

@@ -15,9 +15,9 @@ import pathlib
 import shutil
 from typing import Any
 
+from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import engines
-from chomp_data.prepare import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import parts
 from chomp_data.prepare import readers
@@ -185,7 +185,7 @@ def _check(
       options.encoding_errors,
     )
     if options.on_error != "skip":
-      errors.raise_if([str(error) for _, error in refused])
+      errors.PrepareError.raise_if([str(error) for _, error in refused])
   except errors.PrepareError as error:
     problems.append(str(error))
   try:

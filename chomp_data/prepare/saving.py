@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.stores import array_record_files
 from chomp_data.stores import publish
 from chomp_data.stores import samples_columns

@@ -6,7 +6,7 @@ for any number of workers.
 
 import dataclasses
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 
 _MOST_NAMED = 10
 

@@ -15,8 +15,8 @@ from typing import Protocol
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data import stores
-from chomp_data.prepare import errors
 
 BYTE = "byte"
 BOS_ID, EOS_ID, PAD_ID = 256, 257, 258
@@ -218,7 +218,7 @@ def make_tokenizer(spec: TokenizerSpec) -> Tokenizer:
         f" tokenizer.json, got {spec.source!r}: {error.strerror}. Correct it."
       ) from None
     return HuggingFaceTokenizer(file, spec)
-  errors.raise_if(
+  errors.PrepareError.raise_if(
     [
       f"`--{kind}_token` must not be given for the byte tokenizer, whose"
       f" special ids are fixed, got {name!r}. Leave it out."
@@ -276,5 +276,5 @@ def _special_ids(
     names = usual if name is None else (name,)
     known = [vocabulary[n] for n in names if n in vocabulary]
     ids[kind] = known[0] if known else None
-  errors.raise_if(problems)
+  errors.PrepareError.raise_if(problems)
   return ids

@@ -13,11 +13,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from chomp_data import errors
+
 Document = tuple[int, int]
 
 
-class DivergedError(RuntimeError):
-  """The loss is no longer a finite number."""
+DivergedError = errors.DivergedError
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data import schema
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import dataset
-from chomp_data.stores import errors
 from chomp_data.stores import samples as samples_lib
 
 _MAX_INT32 = 2**31 - 1

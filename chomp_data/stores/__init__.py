@@ -1,5 +1,6 @@
 """Stores: tokenized corpora on disk, opened, read, checked and written."""
 
+from chomp_data.errors import StoreError as StoreError
 from chomp_data.stores.array_record import (
   ArrayRecordOptions as ArrayRecordOptions,
 )
@@ -7,7 +8,6 @@ from chomp_data.stores.array_record import (
   open_array_records as open_array_records,
 )
 from chomp_data.stores.arrays import Counters as Counters
-from chomp_data.stores.errors import StoreError as StoreError
 from chomp_data.stores.manifest import Manifest as Manifest
 from chomp_data.stores.manifest import TokenizerInfo as TokenizerInfo
 from chomp_data.stores.store import open_store as open_store

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data import schema
 from chomp_data.stores import array_record_files
 from chomp_data.stores import array_record_index
 from chomp_data.stores import array_record_tokens
 from chomp_data.stores import arrays
-from chomp_data.stores import errors
 from chomp_data.stores import layout
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import store as store_lib

@@ -19,7 +19,7 @@ import threading
 
 from array_record.python import array_record_module  # pyright: ignore
 
-from chomp_data.stores import errors
+from chomp_data import errors
 from chomp_data.stores import layout
 from chomp_data.stores import publish
 

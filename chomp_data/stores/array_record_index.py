@@ -20,8 +20,8 @@ import time
 from absl import logging
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import array_record_files
-from chomp_data.stores import errors
 from chomp_data.stores import layout
 from chomp_data.stores import samples_indexing
 from chomp_data.stores import side_index

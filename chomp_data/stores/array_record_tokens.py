@@ -14,10 +14,10 @@ import threading
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import array_record_files
 from chomp_data.stores import array_record_index
 from chomp_data.stores import arrays
-from chomp_data.stores import errors
 from chomp_data.stores import layout
 
 # Rows of 2,048 then touch few blocks, and one short document costs little more

@@ -13,7 +13,7 @@ import pathlib
 
 import numpy as np
 
-from chomp_data.stores import errors
+from chomp_data import errors
 from chomp_data.stores import layout
 from chomp_data.stores import manifest as manifest_lib
 

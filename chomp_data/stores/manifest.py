@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.stores import errors
+from chomp_data import errors
 from chomp_data.stores import layout
 
 FORMAT = "chomp_data store"

@@ -11,9 +11,9 @@ import pathlib
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import array_record_files
 from chomp_data.stores import arrays
-from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import mapped
 from chomp_data.stores import publish

@@ -14,7 +14,7 @@ import shutil
 import stat
 from typing import BinaryIO
 
-from chomp_data.stores import errors
+from chomp_data import errors
 from chomp_data.stores import manifest as manifest_lib
 
 # Linux's renameat2: relative to the working directory; swap the two names.

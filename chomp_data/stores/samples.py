@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.stores import errors
+from chomp_data import errors
 from chomp_data.stores import publish
 from chomp_data.stores import samples_array_record
 from chomp_data.stores import samples_arrow

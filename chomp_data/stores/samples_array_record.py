@@ -29,8 +29,8 @@ from absl import logging
 from array_record.python import array_record_module  # pyright: ignore
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import array_record_files
-from chomp_data.stores import errors
 from chomp_data.stores import layout
 from chomp_data.stores import publish
 from chomp_data.stores import samples_fields

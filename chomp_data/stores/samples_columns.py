@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import array_record_files
-from chomp_data.stores import errors
 from chomp_data.stores import layout
 
 PAGE_BYTES = 1 << 20

@@ -9,8 +9,8 @@ from typing import Any
 
 import tqdm
 
+from chomp_data import errors
 from chomp_data.stores import array_record_files
-from chomp_data.stores import errors
 from chomp_data.stores import side_index
 
 # Below this a pass takes a second or less.

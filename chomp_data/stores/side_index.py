@@ -24,7 +24,7 @@ from absl import logging
 import numpy as np
 import tqdm
 
-from chomp_data.stores import errors
+from chomp_data import errors
 from chomp_data.stores import heartbeat
 from chomp_data.stores import layout
 from chomp_data.stores import publish

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import arrays
-from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import opening
 from chomp_data.stores import publish

@@ -5,8 +5,8 @@ import dataclasses
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import arrays
-from chomp_data.stores import errors
 
 _BATCH = 1 << 16
 

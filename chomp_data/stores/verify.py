@@ -6,8 +6,8 @@ import pathlib
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import arrays
-from chomp_data.stores import errors
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import opening
 from chomp_data.stores import store as store_lib

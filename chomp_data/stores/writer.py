@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.stores import array_writer
-from chomp_data.stores import errors
 from chomp_data.stores import layout
 from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import publish

@@ -21,6 +21,7 @@ from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import placement
 from chomp_data.loading import reader
+from chomp_data.loading import state
 from chomp_data.loading import workers
 from chomp_data.testing import batches as testing_batches
 
@@ -119,6 +120,38 @@ def test_a_plain_grain_loader_gives_the_same_stream(data):
   loader = pipeline.build(data).data_loader()
   assert isinstance(loader, grain.DataLoader)
   assert hashes(loader) == reference(data)
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_an_iterator_starts_at_any_step(data, worker_count):
+  wanted = reference(data)
+  pipe = pipeline.build({**data, "worker_count": worker_count})
+  for step in (0, 1, 11, 25, 26) if worker_count == 0 else (9, 26):
+    with pipeline.make_iterator(pipe, step=step) as iterator:
+      assert iterator.step == step
+      assert json.loads(iterator.get_state())["step"] == step
+      assert hashes(iterator) == wanted[step:]
+      assert iterator.step == 26
+  for step in (27, -1, 10**9):
+    with pytest.raises(
+      IndexError, match=rf"`step` must be in 0 \.\. 26.*got {step}\."
+    ):
+      pipeline.make_iterator(pipe, step=step)
+
+
+def test_an_iterator_prints_what_it_is(data):
+  pipe = pipeline.build({**data, "worker_count": 2})
+  mesh = jax.make_mesh((1,), ("data",))
+  sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  with pipeline.make_iterator(pipe, sharding, step=7) as iterator:
+    digest = state.digest(pipe.fingerprint)[:16]
+    assert repr(iterator) == (
+      "InputIterator(step 7 of 26, 32: [8, 32], on devices by NamedSharding,"
+      f" 2 workers, fingerprint {digest})"
+    )
+  endless = {**data, "epochs": None}
+  with pipeline.make_iterator(endless) as iterator:
+    assert "step 0 of an endless run, " in str(iterator)
 
 
 def test_restore_at_every_step_equals_going_on(data):

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 import pytest
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.prepare import images
 from chomp_data.stores import samples
 from tests import in_process

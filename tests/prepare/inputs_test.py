@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.prepare import inputs
 
 

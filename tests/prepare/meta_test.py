@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
+from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.prepare import errors
 from chomp_data.prepare import parts
 from tests import in_process
 

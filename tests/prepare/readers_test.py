@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import pytest
 import zstandard
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
 from chomp_data.prepare import skips

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import zstandard
 
-from chomp_data.prepare import errors
+from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import recognition
 from chomp_data.testing import stores as testing_stores

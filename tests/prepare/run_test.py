@@ -14,9 +14,9 @@ import time
 
 import pytest
 
+from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import engines
-from chomp_data.prepare import errors
 from chomp_data.prepare import parts
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import tokenizers as hf
 
+from chomp_data import errors
 from chomp_data import stores
-from chomp_data.prepare import errors
 from chomp_data.prepare import tokenizers
 from chomp_data.testing import stores as testing_stores
 

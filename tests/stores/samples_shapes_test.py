@@ -5,8 +5,8 @@ import re
 import numpy as np
 import pytest
 
+from chomp_data import errors
 from chomp_data import stores
-from chomp_data.prepare import errors
 from chomp_data.prepare import saving
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record

@@ -1,0 +1,78 @@
+"""Every error that a user can meet, with what to do in its message."""
+
+from collections.abc import Sequence
+
+_MOST = 10
+
+
+class ConfigError(ValueError):
+  """One or several bad fields of a config."""
+
+  def __init__(self, problems: Sequence[str]):
+    """Formats the problems, one a line.
+
+    Args:
+      problems: Sentences that name field, rule, value and fix; at least one.
+    """
+    self.problems = list(problems)
+    if len(problems) == 1:
+      text = problems[0]
+    else:
+      lines = "".join(f"\n  - {problem}" for problem in problems)
+      text = f"{len(problems)} fields of the config are wrong:{lines}"
+    super().__init__(text)
+
+  def __reduce__(self):
+    # A worker's error reaches the main process pickled.
+    return type(self), (self.problems,)
+
+
+class StoreError(ValueError):
+  """A store cannot be opened, read or written; the message names the file."""
+
+
+class StateError(ValueError):
+  """A state that is damaged, or of another run."""
+
+
+class InputError(RuntimeError):
+  """The input failed; the iterator stays failed."""
+
+
+class PrepareError(ValueError):
+  """Inputs, options or output do not allow a store to be made."""
+
+  @classmethod
+  def raise_if(cls, problems: Sequence[str]) -> None:
+    """Raises one error of all problems, if there are any."""
+    if problems:
+      more = len(problems) - _MOST
+      rest = [f"... and {more} more."] if more > 0 else []
+      raise cls("\n".join([*problems[:_MOST], *rest]))
+
+
+class BadInput(PrepareError):
+  """A file or a line that no document can be made of.
+
+  Attributes:
+    problem: What it must be, and what it is, without its place.
+  """
+
+  def __init__(self, where: str, problem: str, advice: str):
+    """Names what is wrong.
+
+    Args:
+      where: The file's path, or that and the line.
+      problem: What it must be, and what it is.
+      advice: What to do.
+    """
+    # All of them: an exception is pickled as its arguments.
+    super().__init__(where, problem, advice)
+    self.problem = problem
+
+  def __str__(self) -> str:
+    return " ".join(self.args)
+
+
+class DivergedError(RuntimeError):
+  """The loss is no longer a finite number."""
