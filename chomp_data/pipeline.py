@@ -427,6 +427,7 @@ def _iterator(
 ) -> "feed.InputIterator":
   """Returns this process's iterator, whatever the others do."""
   from chomp_data.loading import feed
+  from chomp_data.loading import in_flight
   from chomp_data.loading import placement
 
   pipe = data if isinstance(data, Pipeline) else build(data)
@@ -443,5 +444,6 @@ def _iterator(
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
     on_peer_failure=pipe.options.on_peer_failure,
+    batch_bytes=in_flight.smallest_batch(pipe, rows, operations),
     step=step,
   )

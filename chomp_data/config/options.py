@@ -56,7 +56,8 @@ class RunFields:
       names it; where none is called so, of the declared sources, which must
       then have the same.
     prefetch: Batches kept ready on devices.
-    timeout_s: Longest wait for one batch, in seconds.
+    timeout_s: Longest wait for one batch, in seconds; packing an epoch and
+      the like do not count.
     on_peer_failure: Where another process fails or dies, 'exit', or let the
       next `next` of the iterator 'raise'.
   """

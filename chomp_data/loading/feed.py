@@ -22,6 +22,7 @@ import jax
 from chomp_data import schema
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
+from chomp_data.loading import in_flight
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
@@ -119,6 +120,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     timeout_s: float = 600.0,
     accounts: Accounting | None = None,
     on_peer_failure: str = "exit",
+    batch_bytes: int = 0,
     step: int = 0,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
@@ -135,6 +137,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       accounts: What the run consumes, kept in every state.
       on_peer_failure: Whether this process should 'exit' where another one
         fails that shares its batches, or the next `next` should 'raise'.
+      batch_bytes: Shared memory of the smallest batch, where workers read.
       step: The step of the first batch.
 
     Raises:
@@ -147,6 +150,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
     self._accounts = accounts
     self._on_peer_failure = on_peer_failure
+    self._batch_bytes = batch_bytes
     self._peers: agreement.Peers | None = None
     self._source = source
     self._placer = placer
@@ -213,10 +217,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         f"the input failed at step {self._step} and stays failed; restore"
         " from a checkpoint in a new process."
       ) from self._failure
-    self.start_prefetch()
-    assert self._reader is not None
     began = time.perf_counter()
     try:
+      self.start_prefetch()
+      assert self._reader is not None
       batch = self._reader.get(self._step, self._timeout_s)
     except StopIteration:
       raise
@@ -232,12 +236,20 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return batch
 
   def start_prefetch(self) -> None:
-    """Begins to read ahead, if it has not begun."""
+    """Begins to read ahead, if it has not begun.
+
+    Raises:
+      InputError: If shared memory is too small for the workers' batches.
+    """
     if self._reader is None and self._failure is None:
       if self._peers is not None:
         self.join(self._peers)
       board = None
       if self._worker_count:
+        # On CPUs JAX takes the memory that a batch came in for its own.
+        alias = jax.default_backend() == "cpu"
+        held = self._prefetch + 1 if alias else 0
+        in_flight.check(self._batch_bytes, self._worker_count, held)
         told = len(reads_lib.counts(self._source.reads.by_source()))
         board = workers.Board(self._worker_count, told)
         self._boards.append(board)

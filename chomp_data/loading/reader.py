@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import multiprocessing
 import os
 import queue
+import signal
 import threading
 import time
 from typing import Any
@@ -18,13 +19,15 @@ import weakref
 import grain
 import jax
 
+from chomp_data.loading import in_flight
 from chomp_data.loading import workers
 from chomp_data.stores import heartbeat
 
 # A live worker is silent only while it reads; a dead one for ever.
 _DEAD_WORKER_GRACE_S = 5.0
 _POLL_S = 0.25
-# Longest start of a worker, whatever `timeout_s`: it imports what it needs.
+# Longest start of workers before the first batch, whatever `timeout_s`: they
+# import what they need.
 _START_S = 60.0
 # A thread that waits for a stopped worker is left behind.
 _STOP_THREAD_S = 5.0
@@ -108,7 +111,7 @@ class Reader:
     self._workers: list[Any] = []
     self._ended: _End | None = None
     self._process = os.getpid()
-    self._begun = time.monotonic()
+    self._starts_until = time.monotonic() + _START_S
     self._thread = threading.Thread(
       target=self._run, args=(loader, place), daemon=True, name="chomp_data"
     )
@@ -138,6 +141,8 @@ class Reader:
         # of other workers take.
         lost = self._board is not None and len(dead) > self._board.ended()
         dead_since = (dead_since or now) if lost else None
+        if dead_since:
+          self._check_bus(step)
         if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
           raise InputError(
             f"a loader worker died before step {step} (exit codes"
@@ -152,9 +157,11 @@ class Reader:
           ) from None
         continue
       if not isinstance(item, _End):
+        self._starts_until = 0.0
         return item
       self._ended = item
     if self._ended.error is not None:
+      self._check_bus(step)
       raise self._ended.error
     raise StopIteration
 
@@ -207,10 +214,21 @@ class Reader:
     board = self._board
     return heartbeat.beats() if board is None else board.beats()
 
+  def _check_bus(self, step: int) -> None:
+    """Says what a worker died of where its own words would say nothing."""
+    codes = [worker.exitcode for worker in self._known_workers()]
+    if -signal.SIGBUS in codes:
+      raise InputError(
+        f"a loader worker died of SIGBUS before step {step}: {in_flight.PATH}"
+        " is too small for the batches in flight, or a file of a store was cut"
+        " while it was read. Enlarge it, or lower `config.data.worker_count`"
+        " or the batch size; resume from a checkpoint."
+      )
+
   def _workers_start(self, now: float) -> bool:
     board = self._board
     waits = board is not None and not board.begun()
-    return waits and now - self._begun < _START_S
+    return waits and now < self._starts_until
 
   def _batches(self, iterator: grain.DataLoaderIterator) -> Iterator[Any]:
     """Yields batches; Grain starts its workers at the first one."""
