@@ -24,6 +24,9 @@ SHIPPED = {
   )
 }
 
+# Which of them it is where a mix in one line comes without one.
+_MIXED = "packed"
+
 # A flag that is defined here is one of the tool that asks for it, in --help.
 flags.disclaim_key_flags()
 
@@ -73,7 +76,8 @@ def define_dataset_mix() -> flags.FlagHolder:
     "dataset_mix",
     None,
     "Sources in one line, 'pathA:0.9 alias=pathB:0.1', in place of the"
-    " config's weights and stages; sets --config.data.dataset_mix.",
+    " config's weights and stages; sets --config.data.dataset_mix. Without"
+    f" --config it is {_MIXED}.",
   )
 
 
@@ -133,7 +137,7 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-  argv = [argv[0], *map(_with_path, argv[1:])]
+  argv = [argv[0], *map(_with_path, _with_config(argv[1:]))]
   try:
     return flags.FLAGS(list(argv))
   except flags.Error as error:
@@ -164,3 +168,12 @@ def _with_path(argument: str) -> str:
       f" Correct the path, or take one of {', '.join(SHIPPED)}."
     )
   return f"{flag}={SHIPPED[path]}{colon}{arg}"
+
+
+def _with_config(arguments: Sequence[str]) -> list[str]:
+  """Returns arguments with a --config, where a mix in one line has none."""
+  names = {argument.partition("=")[0].lstrip("-") for argument in arguments}
+  takes_both = "config" in flags.FLAGS and "dataset_mix" in flags.FLAGS
+  if not takes_both or "dataset_mix" not in names or "config" in names:
+    return list(arguments)
+  return [f"--config={_MIXED}", *arguments]

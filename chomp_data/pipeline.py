@@ -88,6 +88,9 @@ class Pipeline:
     if self.mix is not None and self.num_steps is not None:
       for line in self.mix.unserved(self.num_steps):
         logging.warning("%s", line)
+    if self.num_steps is not None:
+      for line in self.repeats(self.num_steps):
+        logging.warning("%s", line)
 
   @property
   def num_steps(self) -> int | None:
@@ -198,6 +201,18 @@ class Pipeline:
   def passes(self, step: int) -> dict[str, dict[str, float]]:
     """Returns how often each bucket of each source was given before a step."""
     return self._plan.bucket_passes(step)
+
+  def repeats(self, num_steps: int) -> list[str]:
+    """Returns a sentence for each source that comes more often than asked.
+
+    Args:
+      num_steps: At most the steps of the run.
+    """
+    asked = {
+      name: own.max_epochs or self.options.epochs
+      for name, own in self._run.sources.items()
+    }
+    return self._plan.repeats(num_steps, asked)
 
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.

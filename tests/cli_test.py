@@ -1,5 +1,6 @@
 """Tools end in one clear line, whatever is wrong with flags or config."""
 
+import json
 import pathlib
 import subprocess
 import sys
@@ -90,3 +91,33 @@ def test_a_file_of_ones_own_comes_before_a_config_that_comes_along(tmp_path):
   )
   assert ran.returncode == 1
   assert "'own'" in ran.stderr or "(ValueError: own)" in ran.stderr
+
+
+def test_a_mix_in_one_line_needs_no_config(stdlib_store, tmp_path):
+  mix = f"--dataset_mix=one={stdlib_store}:3 two={stdlib_store}:1"
+  ran = in_process.run_tool(
+    "inspect_batches",
+    mix,
+    "--config.data.sources.stdlib.rows.packing_buffer_docs=16",
+    "--format=json",
+    "--plan_only",
+  )
+  assert ran.returncode == 0, ran.stderr
+  rows = [json.loads(line) for line in ran.stdout.splitlines()]
+  assert {row["source"] for row in rows} == {"one", "two"}
+  # As with the config that it is.
+  given = in_process.run_tool(
+    "inspect_batches", "--config=packed", *ran.args[-4:]
+  )
+  assert given.stdout == ran.stdout
+  trained = in_process.run_tool(
+    "train",
+    mix,
+    f"--workdir={tmp_path}",
+    "--config.train.num_steps=1",
+    "--config.data.seq_len=32",
+    "--config.model.d_model=16",
+  )
+  assert trained.returncode == 0, trained.stderr
+  assert "config.data.mix" not in trained.stderr
+  assert in_process.run_tool("inspect_batches").returncode != 0

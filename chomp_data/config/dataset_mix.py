@@ -152,9 +152,9 @@ def replaced(
   """Puts the entries of a mix in the place of sources and weights.
 
   An entry whose alias is a declared source is that source at another path. Any
-  other takes rows and shuffle, without its seed, of the source `default`, else
-  of the declared sources where they have the same. What weighs sources
-  elsewhere in the config is dropped, and said.
+  other takes rows, shuffle, without its seed, and array_record of the source
+  `default`, else of the declared sources where they have the same. What
+  weighs sources elsewhere in the config is dropped, and said.
 
   Args:
     text: The mix.
@@ -205,7 +205,10 @@ def replaced(
 
 
 def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
-  """Returns rows and shuffle of entries that name no declared source."""
+  """Returns rows and shuffle of entries that name no declared source.
+
+  And what is said of ArrayRecord files, where it is said of all templates.
+  """
   declared = list(sources.values())
   if "default" in sources:
     declared = [sources["default"]]
@@ -218,7 +221,12 @@ def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
       shuffle.pop("seed", None)
       template["shuffle"] = shuffle
     found.append(template)
-  return found[0] if all(own == found[0] for own in found) else None
+  if any(own != found[0] for own in found):
+    return None
+  records = [own.get("array_record") for own in declared]
+  if records[0] is not None and all(own == records[0] for own in records):
+    found[0]["array_record"] = records[0]
+  return found[0]
 
 
 def _is_set(value: Any) -> bool:

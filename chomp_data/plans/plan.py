@@ -18,6 +18,7 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import token_sums
+from chomp_data.sources import mix_options
 from chomp_data.sources import row_source
 
 # By bucket, int64[R], ascending rows of its global batch.
@@ -194,6 +195,26 @@ class Plan(abc.ABC):
   def warnings(self) -> list[str]:
     """Returns what a user may not have meant, a sentence each."""
     return []
+
+  def repeats(
+    self, num_steps: int, max_epochs: Mapping[str, int | None]
+  ) -> list[str]:
+    """Returns a sentence for each source that comes more often than asked.
+
+    Args:
+      num_steps: At most the steps of the run.
+      max_epochs: Passes that were asked for by source; None is for ever.
+    """
+    found = []
+    for name, counts in self.taken(num_steps).items():
+      passes = self.passes(name, sum(counts.values()))
+      asked = max_epochs[name] or 1
+      if passes > max(mix_options.MANY_PASSES, asked):
+        found.append(
+          f"{num_steps} steps give source {name!r} {passes:.1f} times over."
+          " Take fewer steps, lower its weight, or add data."
+        )
+    return found
 
   def stages(self) -> list[tuple[int, str]]:
     """Returns where each stage of a curriculum begins, and what it weighs."""

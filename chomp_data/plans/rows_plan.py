@@ -204,7 +204,8 @@ class RowsPlan(plan_lib.Plan):
 
   def describe(self) -> list[str]:
     """Returns the summary for the log; see `Plan`."""
-    return [
-      f"[{self.global_batch_size}, {self.rows.seq_len}]",
-      self.rows.describe(),
-    ]
+    lines = [f"[{self.global_batch_size}, {self.rows.seq_len}]"]
+    if self.num_rows is not None and self._remainder == "drop":
+      lost = self.num_rows % self.global_batch_size
+      lines.append(f"  remainder drop: {lost} rows at the end fill no step")
+    return [*lines, self.rows.describe()]

@@ -9,6 +9,7 @@ from typing import Protocol
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.sources import dataset as dataset_lib
+from chomp_data.sources import mix_options
 
 Weights = Mapping[str, fractions.Fraction]
 Stages = Sequence[tuple[int, Weights]]
@@ -24,10 +25,6 @@ class Batches(Protocol):
   def num_steps(self) -> int | None: ...
 
   def bucket_passes(self, step: int) -> dict[str, dict[str, float]]: ...
-
-
-# A bucket that comes so often in a stage is said.
-_MANY_PASSES = 2.0
 
 
 def bucket_lines(
@@ -52,6 +49,13 @@ def bucket_lines(
         text += f" ({1 - tokens * kept / positions:.1%} padding)"
       parts.append(text)
     lines.append(f"  bucket {bucket}, an epoch: {', '.join(parts)}")
+  whole = sum(sum(own.counts.values()) for own in datasets.values())
+  sizes = [bucket.batch_size for bucket in buckets]
+  lost = whole - int((batches * sizes).sum())
+  if lost > 0:
+    lines.append(
+      f"  remainder drop: {lost} of {whole} samples of an epoch fill no batch"
+    )
   return lines
 
 
@@ -102,7 +106,7 @@ def repeats(plan: Batches, stages: Stages | None) -> list[str]:
     for name, own in plan.bucket_passes(last).items():
       for bucket, number in own.items():
         times = number - before[name][bucket]
-        if times > _MANY_PASSES:
+        if times > mix_options.MANY_PASSES:
           found.append(
             f"the stage from step {first} gives bucket {bucket} of {name}"
             f" {times:.1f} times over until step {last}: it has"

@@ -180,7 +180,10 @@ def _input_problems(
       f" {train.num_steps} > {pipe.num_steps}. Lower it, or raise"
       " `config.data.epochs`."
     )
-  elif train.num_steps is not None and pipe.mix is not None:
-    for line in pipe.mix.unserved(train.num_steps):
+  elif train.num_steps is not None:
+    if pipe.mix is not None:
+      for line in pipe.mix.unserved(train.num_steps):
+        logging.warning("%s", line)
+    for line in pipe.repeats(train.num_steps):
       logging.warning("%s", line)
   return found

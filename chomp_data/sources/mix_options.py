@@ -19,6 +19,9 @@ _UNIT_OF_KIND = {"token_balanced": "tokens", "weighted": "rows"}
 # It is `drop` that has an end.
 _ONCE = "all_exhausted_without_replacement"
 
+# What comes more often than so within a run, or a stage, is said.
+MANY_PASSES = 2.0
+
 # Rows of a step and tokens of a row leave room for so many in int64.
 _MOST_STEPS = 2**40
 _MOST_OFFSET = 2**56

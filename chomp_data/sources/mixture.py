@@ -20,6 +20,7 @@ from chomp_data.index.mix import interleave
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_options
+from chomp_data.sources import resuming
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffled
 from chomp_data.sources import source_units
@@ -354,15 +355,15 @@ class MixtureSource(row_source.RowSource):
   def _starts(self) -> dict[str, tuple[int, int]]:
     """Returns (rows, units) of sources that go on from `resume_state`.
 
-    See `source_units.resumed`.
+    See `resuming.resumed`.
     """
     offsets = self.options.resume_state or ()
-    problems = source_units.impossible(self._units, offsets)
+    problems = resuming.impossible(self._units, offsets)
     if problems:
       raise schema.ConfigError(
         [f"`{self._path}.resume_state` {problem}" for problem in problems]
       )
-    found, level = source_units.resumed(
+    found, level = resuming.resumed(
       self._units,
       offsets,
       self.stages[0][1],

@@ -252,6 +252,9 @@ class SpliceSource(row_source.RowSource):
       ),
       (
         f"  seq_len={self.seq_len} K={self.space.max_copy_len}"
+        f"{self._whole_rows_text()} adaptive_k={self.options.adaptive_k}"
+        f" content_stride={self.options.content_stride}"
+        f" offset_stride={self.options.offset_stride}"
         f" mode={self.space.content_start_mode}"
         f" offsets={self._offsets_text()}"
         f" alpha={self.options.alpha:g}"
@@ -275,6 +278,13 @@ class SpliceSource(row_source.RowSource):
       )
     ]
     return "\n".join(lines)
+
+  def _whole_rows_text(self) -> str:
+    """Returns why K is what it is, where no `content_length` says so."""
+    if self.space.content_length is not None:
+      return ""
+    less = " - offset_jitter" * bool(self.options.offset_jitter)
+    return f" (content_length None: seq_len{less})"
 
   def _offsets_text(self) -> str:
     match self.space.content_start_mode:

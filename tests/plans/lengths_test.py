@@ -478,3 +478,13 @@ def test_without_replacement_every_document_comes_once_an_epoch(
   drop = conftest.changed(data, epochs=1, mix__exhaustion="drop")
   assert pipeline.build(drop).fingerprint == pipe.fingerprint
   assert pipeline.build({**drop, "epochs": None}).num_steps is None
+
+
+@pytest.mark.parametrize("remainder", ["drop", "pad"])
+def test_the_summary_counts_the_samples_that_are_dropped(text, remainder):
+  pipe = pipeline.build(conftest.changed(text, epochs=1, remainder=remainder))
+  given = sum(own.rows for own in pipe.accounts.at(pipe.num_steps).values())
+  whole = pipeline.build(conftest.changed(text, epochs=1, remainder="pad"))
+  count = sum(own.rows for own in whole.accounts.at(whole.num_steps).values())
+  said = f"{count - given} of {count} samples of an epoch fill no batch"
+  assert (said in pipe.describe()) == (remainder == "drop")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from chomp_data import schema
+from chomp_data.config import dataset_mix
 from chomp_data.config import options as options_lib
 from chomp_data.sources import mix_options
 
@@ -445,3 +446,27 @@ def test_a_mix_in_one_line_that_replaces_nothing_is_silent(caplog):
 def test_a_wrong_mix_in_one_line_is_refused_with_its_path(text, mix, message):
   with pytest.raises(schema.ConfigError, match=message):
     run(text, mix=mix)
+
+
+RECORDS = {"token_dtype": "uint16", "vocab_size": 9}
+
+
+@pytest.mark.parametrize("others", [{}, {"array_record": RECORDS}])
+def test_an_entry_takes_the_array_record_of_its_template(others):
+  rows = {"kind": "bin"}
+  sources = {
+    "default": {"store": "", "rows": rows, "array_record": RECORDS},
+    "b": {"store": "x", "rows": rows, **others},
+  }
+  found, _, problems = dataset_mix.replaced("data/a:1", sources, None, "data")
+  assert not problems
+  assert found["a"] == {
+    "store": "data/a",
+    "rows": rows,
+    "array_record": RECORDS,
+  }
+  # Without a template by name, what all of them have.
+  sources["c"] = sources.pop("default")
+  found, _, problems = dataset_mix.replaced("data/a:1", sources, None, "data")
+  assert not problems
+  assert ("array_record" in found["a"]) == bool(others)

@@ -16,6 +16,7 @@ from chomp_data.index import hashing
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import least_consumed
 from chomp_data.index.mix import unit_sums as units_index
+from chomp_data.sources import resuming
 from chomp_data.sources import source_units
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -321,7 +322,7 @@ def test_offsets_at_any_row_start_a_run_that_goes_on_as_a_greedy_loop(case):
       (name, given[name], int(sums[name].before(np.asarray([given[name]]))[0]))
       for name in stage.weights
     ]
-    start, level = source_units.resumed(sums, offsets, stage.weights, longest)
+    start, level = resuming.resumed(sums, offsets, stage.weights, longest)
     assert not level
     after = greedy.closed_form(case, start=start)
     assert greedy.located(after, range(len(rows) - count)) == rows[count:]
@@ -861,3 +862,32 @@ def test_sources_of_one_run_are_of_one_tokenizer(
   assert len(warned) == bool(unknown)
   if unknown:
     assert f"made the tokens of {unknown} is not known" in warned[0]
+
+
+def test_the_summary_counts_the_rows_that_are_dropped(paths):
+  data = config(paths, ["bins", "stream"], epochs=1, global_batch_size=7)
+  pipe = pipeline.build(data)
+  lost = len(pipe.mix) - 7 * pipe.num_steps
+  assert lost
+  said = f"\n  remainder drop: {lost} rows at the end fill no step\n"
+  assert said in pipe.describe()
+  padded = pipeline.build({**data, "remainder": "pad"})
+  assert "fill no step" not in padded.describe()
+
+
+def test_a_source_that_is_given_more_often_than_asked_for_is_said(
+  paths, caplog
+):
+  mix = {"exhaustion": "all_exhausted", "weights": {"bins": 1, "stream": 40}}
+  data = config(paths, ["bins", "stream"], mix, epochs=1)
+  pipe = pipeline.build(data)
+  (line,) = [own for own in caplog.messages if "times over" in own]
+  passes = pipe.accounts.at(pipe.num_steps)["stream"].epochs
+  assert passes > 10
+  assert f"steps give source 'stream' {passes:.1f} times over. Take" in line
+  assert not pipe.repeats(2)
+  assert len(pipe.repeats(pipe.num_steps)) == 1
+  # What is asked for is no surprise.
+  caplog.clear()
+  pipeline.build(config(paths, ["bins", "stream"], epochs=5))
+  assert "times over" not in caplog.text

@@ -503,3 +503,20 @@ def test_negative_rows_are_refused(make):
   source = make(LETTERS, multi(content_length=4), 8)
   with pytest.raises(IndexError, match="got -1"):
     source.plan(np.array([0, -1]))
+
+
+@pytest.mark.parametrize("adaptive_k", [True, False])
+def test_the_summary_says_strides_and_what_no_content_length_means(
+  make_store, adaptive_k
+):
+  store = make_store([[5] * 40, [6] * 30])
+  options = sources.MultiSpliceOptions(
+    num_docs=2, content_stride=3, adaptive_k=adaptive_k, offset_jitter=2
+  )
+  text = sources.SpliceSource(
+    store, options, seq_len=16, name="text"
+  ).describe()
+  assert (
+    "K=14 (content_length None: seq_len - offset_jitter)"
+    f" adaptive_k={adaptive_k} content_stride=3 offset_stride=1" in text
+  )
