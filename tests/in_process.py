@@ -44,13 +44,14 @@ def run_tool(
   command = [str(path), *arguments]
   out, err = io.StringIO(), io.StringIO()
   with (
+    # Put back last: the flag --verbosity sets levels when it is put back.
+    _own_logging(err),
     _own_flags(),
     mock.patch.object(sys, "argv", command),
     mock.patch.dict(os.environ, env or {}),
     contextlib.chdir(ROOT),
     contextlib.redirect_stdout(out),
     contextlib.redirect_stderr(err),
-    _own_logging(err),
     warnings.catch_warnings(),
   ):
     status = _status(path)
