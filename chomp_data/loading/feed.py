@@ -202,7 +202,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def described(self) -> dict[str, Any]:
     """Returns what must be equal on all processes, as JSON values."""
-    return {**self._fingerprint, "num_steps": len(self._source)}
+    return {
+      **self._fingerprint,
+      "num_steps": len(self._source),
+      "step": self._step,
+    }
 
   def join(self, peers: agreement.Peers) -> None:
     """Watches the processes that share its batches, as they do this one."""
