@@ -3,8 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
-WORKDIR ?= runs/splice_multi
-CONFIG ?= configs/splice_multi.py
+WORKDIR ?= runs/packed
+CONFIG ?= configs/packed.py
 ARGS ?=
 PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
@@ -16,7 +16,7 @@ STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdl
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-train: data/stdlib/manifest.json  ## Prepare a corpus and train on splices; resumes when run again.
+train: data/stdlib/manifest.json  ## Prepare a corpus and train on packed rows; resumes when run again.
 	$(BIN)/python tools/train.py --config=$(CONFIG) --workdir=$(WORKDIR) $(ARGS)
 
 test: $(BIN)/.test  ## Run the tests, two at once, but not the slow ones.

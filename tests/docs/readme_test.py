@@ -35,9 +35,7 @@ def test_every_python_block_of_the_readme_runs(
   names: dict = {}
   exec(get_config, names)
   config = ml_collections.ConfigDict(names["get_config"]())
-  config.data.sources.stdlib.rows.max_doc_length = 6_000
   config.data.epochs = 1
-  config.data.sources.stdlib.rows.epoch_length = 40
   steps = []
 
   def train_step(state, batch):
@@ -51,9 +49,10 @@ def test_every_python_block_of_the_readme_runs(
     "state": {"w": jnp.zeros(3)},
   }
   exec(own, names)
-  assert steps == [(16, 256)] * 2
+  assert len(steps) > 100
+  assert set(steps) == {(16, 256)}
   exec(save.replace("/tmp/checkpoints", str(tmp_path / "checkpoints")), names)
-  assert names["batches"].step == 2
+  assert names["batches"].step == len(steps)
   names["manager"].close()
   exec(grain_block, names)
   assert names["dataset"][0]["tokens"].shape == (8, 2048)
@@ -77,7 +76,8 @@ def test_the_readmes_mix_and_array_records_make_batches(
       "code": {"store": stdlib_store, **packed},
       "math": {"store": stdlib_store, **packed},
     },
-    "mix": names["mix"],
+    # The records were made with no tokenizer at all.
+    "mix": {**names["mix"], "allow_tokenizer_differences": True},
   }
   pipe = pipeline.build(data)
   assert pipe.source_names == ["code", "web", "math"]
