@@ -166,7 +166,7 @@ class Pipeline:
       "schema": FINGERPRINT_SCHEMA,
       **self.options.fingerprint(),
       **({} if section is None else section.fingerprint()),
-      **self._plan.fingerprint(),
+      **self._plan.fingerprint,
     }
 
   def fingerprint_with(

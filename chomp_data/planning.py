@@ -26,6 +26,7 @@ from chomp_data.sources import array_dataset
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import document_pieces
 from chomp_data.sources import mix_options
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
 from chomp_data.sources import source_opening
 from chomp_data.stores import samples as samples_lib
@@ -127,7 +128,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
   """Returns the plan of a run of rows."""
   options, mix = run.data, None
   if run.mix is None:
-    (rows,) = row_sources(run, list(run.sources)).values()
+    ordered = row_sources(run, list(run.sources))
   else:
     names = mix_options.in_order_of_joining(
       run.sources, run.mix.all_stages(run.weights)
@@ -138,7 +139,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       PATH,
       run.mix.allow_tokenizer_differences,
     )
-    rows = mix = sources_lib.MixtureSource(
+    mix = sources_lib.MixtureSource(
       ordered,
       run.mix,
       seed=options.seed,
@@ -149,7 +150,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       path=f"{PATH}.mix",
     )
   plan = rows_plan.RowsPlan(
-    rows=rows,
+    ordered,
     global_batch_size=options.global_batch_size,
     epochs=options.epochs,
     remainder=options.remainder,
@@ -189,13 +190,14 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
   datasets, buckets = _DATASETS[run.kind](run, names)
   bucket_stages = run.bucket_stages()
   by_tokens = run.kind == "length" and run.unit == "tokens"
+  unit = mix_units.UNITS[run.unit].of_bucket[run.kind]
   seeds = {name: own.shuffle.seed for name, own in run.sources.items()}
   limits = {name: own.max_epochs for name, own in run.sources.items()}
   try:
     schedule = schedule_lib.BucketSchedule(
       {name: {**own.counts} for name, own in datasets.items()},
       batch_sizes={own.name: own.batch_size for own in buckets},
-      units={own.name: _units(own, run) for own in buckets},
+      units={own.name: unit(own, run.buckets) for own in buckets},
       stages=[interleave.Stage(step, weights) for step, weights in stages],
       key=hashing.fold_key(run.data.seed, "buckets"),
       remainder=run.data.remainder,
@@ -323,19 +325,6 @@ def _fields_of(path: str) -> Iterator[None]:
     raise
   except ValueError as error:
     raise schema.ConfigError([f"`{path}`: {error}"]) from error
-
-
-def _units(bucket: buckets_lib.Bucket, run: options_lib.RunOptions) -> int:
-  """Returns what one sample of a bucket consumes."""
-  if run.unit == "samples":
-    return 1
-  if run.kind == "length":
-    return bucket.shape[0]
-  height, width = bucket.shape
-  if run.unit == "pixels":
-    return height * width
-  patch = run.buckets.patch_size
-  return -(-height // patch) * -(-width // patch)
 
 
 _PLANS: Mapping[str, Callable[[options_lib.RunOptions], plan_lib.Plan]] = {

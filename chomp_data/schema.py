@@ -6,6 +6,7 @@ with its value and what to do.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -109,7 +110,7 @@ def text() -> Rule:
   return Rule("text that is not empty", convert)
 
 
-def choice(choices: Sequence[str]) -> Rule:
+def choice(choices: Collection[str]) -> Rule:
   """Accepts one of some names."""
 
   def convert(value):

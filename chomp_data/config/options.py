@@ -24,6 +24,7 @@ from chomp_data.sources import array_dataset
 from chomp_data.sources import document_pieces
 from chomp_data.sources import fillers
 from chomp_data.sources import mix_options
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
 from chomp_data.sources import row_source
 from chomp_data.transforms import formats
@@ -120,9 +121,7 @@ class TextFields(RunFields):
     document_id: Whether batches carry `document_id`.
   """
 
-  batch_format: str = schema.option(
-    "canonical", schema.choice(tuple(formats.FORMATS))
-  )
+  batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
   train_on_eos: bool = schema.option(True, schema.boolean())
   lookahead: bool = schema.option(False, schema.boolean())
   document_id: bool = schema.option(False, schema.boolean())
@@ -263,7 +262,7 @@ class BucketMixOptions(mix_options.MixFields):
   """
 
   unit: str | None = schema.option(
-    None, schema.optional(schema.choice(("samples", "pixels", "tokens")))
+    None, schema.optional(mix_units.rule("resolution", "length"))
   )
 
 
@@ -345,7 +344,7 @@ class RunOptions:
     """What a mix of buckets balances."""
     if self.mix.unit is None and self.mix.kind == "weighted":
       return "samples"
-    return self.mix.unit or KINDS[self.kind].units[0]
+    return self.mix.unit or KINDS[self.kind].unit
 
   def bucket_stages(
     self,
@@ -369,7 +368,7 @@ class Kind:
     rows: Reads the section `rows` of a source.
     shuffle: Of the section `shuffle` of a source.
     mix: Of `config.data.mix`.
-    units: What a mix may balance; the first is the default.
+    unit: What a mix of buckets balances, unless said; '' for rows.
     array_record: Whether sources may be ArrayRecord files of tokens.
   """
 
@@ -378,7 +377,7 @@ class Kind:
   rows: Callable[[str, Any, int | None], tuple[Any, list[str]]]
   shuffle: type
   mix: type[mix_options.MixFields]
-  units: tuple[str, ...]
+  unit: str
   array_record: bool = True
 
 
@@ -399,7 +398,7 @@ KINDS: dict[str, Kind] = {
     row_kinds.read,
     sources_lib.ShuffleOptions,
     sources_lib.MixOptions,
-    (),
+    "",
   ),
   "length": Kind(
     TextFields,
@@ -407,7 +406,7 @@ KINDS: dict[str, Kind] = {
     _rows_of(document_pieces.DocumentOptions),
     OrderOptions,
     BucketMixOptions,
-    ("tokens", "samples"),
+    "tokens",
   ),
   "resolution": Kind(
     ArrayFields,
@@ -415,7 +414,7 @@ KINDS: dict[str, Kind] = {
     _rows_of(array_dataset.SampleOptions),
     OrderOptions,
     BucketMixOptions,
-    ("samples", "pixels", "tokens"),
+    "samples",
     array_record=False,
   ),
 }
@@ -511,10 +510,11 @@ def _checked_mix(
   if not failed:
     weights = {name: source.weight for name, source in sources.items()}
     problems += mix.problems(path, weights)
+  units = mix_units.of_kind(kind)
   unit = getattr(mix, "unit", None)
-  if unit is not None and own.units and unit not in own.units:
+  if unit is not None and unit not in units:
     problems.append(
-      f"`{path}.unit` must be one of {', '.join(map(repr, own.units))} with"
+      f"`{path}.unit` must be one of {', '.join(map(repr, units))} with"
       f" buckets of kind {kind!r}, got {unit!r}. Choose one."
     )
   return mix, problems

@@ -175,8 +175,9 @@ class BatchesPlan(plan_lib.Plan):
     """True: checkpoints tell samples by bucket."""
     return True
 
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns buckets, mix and datasets, as JSON values."""
+    """buckets, mix and datasets, as JSON values."""
     stages = self._bucket_stages
     return {
       "buckets": {
@@ -186,7 +187,7 @@ class BatchesPlan(plan_lib.Plan):
       },
       "mix": {**self._fingerprints["mix"], "stages": _as_json(self._stages)},
       "sources": {
-        name: {**own.fingerprint(), **self._fingerprints["sources"][name]}
+        name: {**own.fingerprint, **self._fingerprints["sources"][name]}
         for name, own in self.datasets.items()
       },
     }

@@ -184,9 +184,10 @@ class Plan(abc.ABC):
     del step
     return {}
 
+  @property
   @abc.abstractmethod
   def fingerprint(self) -> dict[str, Any]:
-    """Returns sources and mix as what decides batches, as JSON values."""
+    """Sources and mix as what decides batches, as JSON values."""
 
   @abc.abstractmethod
   def describe(self) -> list[str]:

@@ -4,22 +4,66 @@ Step n holds rows n * B .. (n + 1) * B - 1 of the run's order of rows, whatever
 their sources and epochs.
 """
 
+from collections.abc import Collection
 from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
 import functools
 from typing import Any
+from typing import Protocol
 
 import numpy as np
 
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
-from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
+from chomp_data.sources import mixture
 from chomp_data.sources import row_source
+from chomp_data.sources import shuffled
 
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
+
+
+class RunRows(Protocol):
+  """The rows of a run: of one source in its order, or of a mix."""
+
+  @property
+  def seq_len(self) -> int:
+    """Positions of a row."""
+    ...
+
+  @property
+  def document_slots(self) -> int:
+    """Most documents a row can hold."""
+    ...
+
+  def total_rows(self, epochs: int | None) -> int | None:
+    """Returns the rows of a run; see `RowSource`."""
+    ...
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; `source` is their source's number; see `RowSource`."""
+    ...
+
+  def read_group(self, row: int) -> tuple[int, int]:
+    """Returns rows that are best read together; see `RowSource`."""
+    ...
+
+  def prefetch(self, spans: spans_lib.Spans) -> None:
+    """Fetches what a plan will need; see `RowSource`."""
+    ...
+
+  def read(
+    self, spans: spans_lib.Spans, extra: Collection[str] = ()
+  ) -> dict[str, np.ndarray]:
+    """Reads and places planned rows; see `RowSource`."""
+    ...
+
+  def describe(self) -> str:
+    """Returns a summary for the log."""
+    ...
 
 
 class RowsPlan(plan_lib.Plan):
@@ -30,38 +74,44 @@ class RowsPlan(plan_lib.Plan):
     global_batch_size: Rows of a step over all processes.
   """
 
+  rows: RunRows
+
   reader_name = "BatchSource"
 
   def __init__(
     self,
-    rows: row_source.RowSource,
+    ordered: Mapping[str, row_source.RowSource],
     global_batch_size: int,
     epochs: int | None,
     *,
     remainder: str = "drop",
     document_id: bool = False,
     extra: tuple[str, ...] = (),
-    mix: mix_lib.Mix | None = None,
+    mix: mixture.MixtureSource | None = None,
   ):
     """Binds rows to steps.
 
     Args:
-      rows: The run's rows in order.
+      ordered: The run's sources in their orders, in that of their numbers.
       global_batch_size: Rows of a step over all processes.
-      epochs: Passes over `rows`, or None for ever.
+      epochs: Passes over one source alone, or None for ever.
       remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
       document_id: Whether batches carry `document_id`.
       extra: Optional fields that batches carry, of `OPTIONAL_FIELDS`.
-      mix: How sources share the run, or None for one alone.
+      mix: Of the sources, or None for one alone.
     """
-    self.rows = rows
+    if mix is None:
+      (self.rows,) = ordered.values()
+    else:
+      self.rows = mix
     self.global_batch_size = global_batch_size
-    self.mix = mix
-    self.sources = rows.parts()
+    self.mix = self._mix = mix
+    self._ordered = dict(ordered)
+    self.sources = {n: shuffled.unordered(own) for n, own in ordered.items()}
     self.source_names = list(self.sources)
-    shape = (rows.seq_len,)
+    seq_len = self.rows.seq_len
     self.buckets = (
-      buckets_lib.Bucket(str(rows.seq_len), global_batch_size, shape),
+      buckets_lib.Bucket(str(seq_len), global_batch_size, (seq_len,)),
     )
     self._epochs = epochs
     self._remainder = remainder
@@ -173,28 +223,32 @@ class RowsPlan(plan_lib.Plan):
     first = step * self.global_batch_size
     if self.num_rows is not None:
       first = min(first, self.num_rows)
+    if self._mix is None:
+      taken = dict.fromkeys(self._ordered, first)
+    else:
+      taken = self._mix.taken(first)
     name = self.buckets[0].name
-    return {n: {name: count} for n, count in self.rows.taken(first).items()}
+    return {n: {name: count} for n, count in taken.items()}
 
   def passes(self, source: str, samples: int) -> float:
     """Returns how often a source was passed; see `Plan`."""
-    return self.rows.ordered()[source].passes(samples)
+    return self._ordered[source].passes(samples)
 
   def token_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""
-    return token_sums.RowSums(self.rows.ordered())
+    return token_sums.RowSums(self._ordered)
 
   def foreign_offsets(self) -> list[dict[str, Any]] | None:
     """Returns entries of `resume_state` that name no source; see `Plan`."""
-    return self.rows.foreign_specs()
+    return [] if self._mix is None else self._mix.foreign_specs()
 
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns sources and mix, as JSON values."""
-    if self.mix is not None:
-      found = self.rows.fingerprint()
+    """Sources and mix, as JSON values."""
+    if self._mix is not None:
+      found = self._mix.fingerprint
     else:
-      (name,) = self.sources
-      found = {"sources": {name: self.rows.fingerprint()}}
+      found = {"sources": {n: s.fingerprint for n, s in self._ordered.items()}}
     # These two are the run's own.
     found["sources"] = {
       name: {k: v for k, v in own.items() if k not in ("seed", "seq_len")}

@@ -107,7 +107,7 @@ class _SourceSums:
   @functools.cached_property
   def known(self) -> bool:
     """Whether sums need no planning of whole epochs."""
-    return self._source.knows_units(self._unit)
+    return self._source.sums.known(self._unit)
 
   @functools.cached_property
   def _prefix(self) -> source_units.SourceUnits:
@@ -127,9 +127,8 @@ class _SourceSums:
     if total is None:
       return None
     source = self._source
-    ramp = source.ramp_epochs
-    epoch = source.first_row_of(ramp + 1) - source.first_row_of(ramp)
-    if rows - done > epoch and source.epochs_alike(self._unit):
+    epoch = source.epoch_rows(source.ramp_epochs)
+    if rows - done > epoch and source.sums.epochs_repeat(self._unit):
       total = self._by_prefix(rows)
     else:
       total += self._planned(done, rows)

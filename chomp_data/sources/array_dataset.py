@@ -144,8 +144,9 @@ class ArrayDataset(dataset.Dataset):
       "sample_id": sample_id,
     }
 
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides the samples; see `Dataset`."""
+    """What what decides the samples; see `Dataset`."""
     height_field, width_field = self.store.size_fields
     sizes = hashlib.sha256()
     for side in self.store.sizes():

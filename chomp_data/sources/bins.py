@@ -24,10 +24,10 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
 from chomp_data.sources import epoch_starts
 from chomp_data.sources import fillers
-from chomp_data.sources import grid
 from chomp_data.sources import packed_windows
 from chomp_data.sources import packing_report
 from chomp_data.sources import row_source
+from chomp_data.sources import row_sums
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources.packing_options import BinOptions
 from chomp_data.stores import side_index
@@ -145,12 +145,13 @@ class BinSource(row_source.RowSource):
     """Returns the first row of each packing window; see `RowSource`."""
     return self.row_starts(epoch)
 
-  def epochs_alike(self, unit: str) -> bool:
-    """Returns whether epochs consume the same; see `RowSource`."""
-    return unit != "loss_tokens" or not self.options.orders_differ
+  @property
+  def sums(self) -> row_sums.Sums:
+    """What windows consume; see `RowSource`."""
+    return _BinSums(self)
 
-  def block_units(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the units before each packing window; see `RowSource`.
+  def window_units(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the units before each packing window, where they are known.
 
     Trained tokens are tokens less pieces: First-Fit-Decreasing's index counts
     those, and 'exact' packs everything once, in one order.
@@ -176,9 +177,7 @@ class BinSource(row_source.RowSource):
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
-    rows = np.asarray(rows, np.int64)
-    if len(rows) and int(rows.min()) < 0:
-      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
+    rows = row_source.checked_rows(rows)
     epoch, index = self.locate(rows)
     epochs = np.unique(epoch) if self.options.orders_differ else epoch[:1]
     if len(epochs) <= 1:
@@ -212,12 +211,9 @@ class BinSource(row_source.RowSource):
       seq_len=self.seq_len,
     )
 
-  def validation(self, num_starts: int = 4, num_docs: int = 10):
-    """Returns the first documents, each from a few evenly spaced starts."""
-    return grid.of_documents(self, num_starts, num_docs)
-
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides this source's rows, as JSON values."""
+    """What decides this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
@@ -381,3 +377,25 @@ class BinSource(row_source.RowSource):
         total,
         time.monotonic() - began,
       )
+
+
+class _BinSums(row_sums.Sums):
+  """Sums of windows."""
+
+  def __init__(self, source: BinSource):
+    self._source = source
+
+  def epochs_repeat(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `Sums`."""
+    return unit != "loss_tokens" or not self._source.options.orders_differ
+
+  def before_blocks(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the units before each packing window; see `Sums`."""
+    return self._source.window_units(epoch, unit)
+
+  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
+    """Returns the edges of windows; see `Sums`."""
+    before = self.before_blocks(epoch, unit)
+    if before is None:
+      return None
+    return row_sums.Edges(self._source.row_starts(epoch), before)

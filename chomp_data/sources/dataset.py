@@ -57,9 +57,10 @@ class Dataset(abc.ABC):
     """Returns tokens by bucket, padding apart, or None for arrays."""
     return None
 
+  @property
   @abc.abstractmethod
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides the samples, as JSON values."""
+    """What decides the samples, as JSON values."""
 
   @abc.abstractmethod
   def describe(self) -> str:

@@ -16,7 +16,6 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import dataset
 from chomp_data.sources import fillers
-from chomp_data.sources import grid
 from chomp_data.sources import packing_options
 from chomp_data.sources import piece_index
 from chomp_data.sources import row_source
@@ -126,12 +125,9 @@ class PieceRows(row_source.RowSource):
     whole = stored + self.options.add_bos + self.options.add_eos
     return np.minimum(begin + self.seq_len, whole) - begin
 
-  def validation(self, num_starts: int = 4, num_docs: int = 10):
-    """Returns the first documents, each from a few evenly spaced starts."""
-    return grid.of_documents(self, num_starts, num_docs)
-
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides this source's rows, as JSON values."""
+    """What decides this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "kind": "documents",
@@ -239,9 +235,10 @@ class DocumentDataset(dataset.Dataset):
     """Returns the tokens of each bucket; see `Dataset`."""
     return dict(zip(self.counts, self._index.tokens, strict=True))
 
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides the samples; see `Dataset`."""
-    return self.text.fingerprint()
+    """What decides the samples; see `Dataset`."""
+    return self.text.fingerprint
 
   def describe(self) -> str:
     """Returns the summary for the log; see `Dataset`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from collections.abc import Mapping
+from typing import Any
 
 from chomp_data import schema
 from chomp_data import stores
@@ -83,11 +84,9 @@ def packed_layout(
   )
 
 
-def eos_id(
-  store: stores.Store, options: options_lib.FillerOptions
-) -> int | None:
+def eos_id(store: stores.Store, options: Any) -> int | None:
   """Returns the id of a source's EOS: its options', else the tokenizer's."""
-  own = options.eos_token_id
+  own = getattr(options, "eos_token_id", None)
   return store.tokenizer_info.eos_id if own is None else own
 
 

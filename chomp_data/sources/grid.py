@@ -109,8 +109,9 @@ class GridSource(row_source.RowSource):
       segment=np.ones(count, np.int32),
     )
 
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides this source's rows, as JSON values."""
+    """What decides this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,

@@ -10,14 +10,12 @@ import numbers
 from typing import Any
 
 from chomp_data import schema
+from chomp_data.index.mix import exhaustion as policies
 from chomp_data.index.mix import interleave
-from chomp_data.sources import source_units
+from chomp_data.sources import mix_units
 
-MIX_KINDS = ("token_balanced", "weighted")
-_UNIT_OF_KIND = {"token_balanced": "tokens", "weighted": "rows"}
-
-# It is `drop` that has an end.
-_ONCE = "all_exhausted_without_replacement"
+# What each balances in a run of rows, unless said.
+MIX_KINDS = {"token_balanced": "tokens", "weighted": "rows"}
 
 # What comes more often than so within a run, or a stage, is said.
 MANY_PASSES = 2.0
@@ -195,21 +193,26 @@ class MixFields:
   kind: str = schema.option("token_balanced", schema.choice(MIX_KINDS))
   weights: tuple[Any, ...] | None = schema.option(None, WEIGHTS)
   stages: tuple[Any, ...] | None = schema.option(None, STAGES)
-  exhaustion: str = schema.option("drop", schema.choice(interleave.EXHAUSTIONS))
+  exhaustion: str = schema.option("drop", schema.choice(policies.EXHAUSTIONS))
   allow_tokenizer_differences: bool = schema.option(False, schema.boolean())
+
+  @property
+  def policy(self) -> policies.Exhaustion:
+    """What `exhaustion` names."""
+    return policies.EXHAUSTIONS[self.exhaustion]
 
   @property
   def canonical_exhaustion(self) -> str:
     """The policy, by one name where two give the same rows."""
-    return "drop" if self.exhaustion == _ONCE else self.exhaustion
+    return self.policy.canonical or self.exhaustion
 
   def passes(self, epochs: int | None) -> int | None:
-    """Returns passes over each source: without replacement one, unless said.
+    """Returns passes over each source: the policy's, unless said.
 
     Args:
       epochs: The run's `epochs`.
     """
-    return epochs or 1 if self.exhaustion == _ONCE else epochs
+    return epochs or self.policy.passes
 
   def all_stages(
     self, own_weights: Mapping[str, float | None]
@@ -295,14 +298,14 @@ class MixOptions(MixFields):
   """
 
   unit: str | None = schema.option(
-    None, schema.optional(schema.choice(source_units.UNITS))
+    None, schema.optional(mix_units.rule("rows"))
   )
   resume_state: tuple[Any, ...] | None = schema.option(None, _STATE)
 
   @property
   def balanced_unit(self) -> str:
     """The unit that is balanced."""
-    return self.unit or _UNIT_OF_KIND[self.kind]
+    return self.unit or MIX_KINDS[self.kind]
 
 
 def exact(weight: float) -> fractions.Fraction:

@@ -17,10 +17,11 @@ from chomp_data import schema
 from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index.mix import interleave
-from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_options
+from chomp_data.sources import mix_units
 from chomp_data.sources import resuming
+from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffled
 from chomp_data.sources import source_units
@@ -45,8 +46,8 @@ class Consumed:
   epochs: float
 
 
-class MixtureSource(row_source.RowSource):
-  """Rows of several sources, merged."""
+class MixtureSource:
+  """Rows of several sources, merged; see `rows_plan.RunRows`."""
 
   def __init__(
     self,
@@ -84,14 +85,14 @@ class MixtureSource(row_source.RowSource):
     self.stages = options.all_stages(own_weights)
     names = mix_options.in_order_of_joining(parts, self.stages)
     self._parts = {name: parts[name] for name in names}
-    self.layout = self._parts[names[0]].layout
+    self._layout = self._parts[names[0]].layout
     self.document_slots = max(p.document_slots for p in parts.values())
     self._one_layout = all(
-      own.layout == self.layout for own in self._parts.values()
+      own.layout == self._layout for own in self._parts.values()
     )
     epochs = options.passes(epochs)
     limits = {n: (max_epochs or {}).get(n) or epochs for n in names}
-    repeats = options.exhaustion in ("first_exhausted", "all_exhausted")
+    repeats = options.policy.repeats
     # Only where they decide a row.
     self._own_epochs = {
       name: {"max_epochs": own}
@@ -160,9 +161,10 @@ class MixtureSource(row_source.RowSource):
     del epochs
     return self._end
 
-  def parts(self) -> dict[str, row_source.RowSource]:
-    """Returns the sources, in the order in which they join."""
-    return {name: own.rows for name, own in self._parts.items()}
+  @property
+  def seq_len(self) -> int:
+    """Positions of a row."""
+    return self._layout.seq_len
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
@@ -187,32 +189,9 @@ class MixtureSource(row_source.RowSource):
     """Reads and places planned rows; see `RowSource.read`."""
     if not self._one_layout:
       return self._read_apart(spans, extra)
-    present = np.flatnonzero(np.bincount(spans.source)).tolist()
+    present = np.flatnonzero(np.bincount(spans.source)).tolist() or [0]
     parts = list(self._parts.values())
-    if len(present) < 2:
-      return parts[present[0] if present else 0].read(spans, extra)
-    tokens = row_layout.token_grid(spans, self.layout)
-    length, column = spans.stored()
-    position = spans.row * self.seq_len + column
-    for number in present:
-      pick = np.flatnonzero(spans.source == number)
-      parts[number].copy_into(
-        tokens, spans.offset[pick], length[pick], position[pick]
-      )
-    batch = {"tokens": tokens, **row_layout.span_fields(spans, self.layout)}
-    if "attention_mask" in extra:
-      batch["attention_mask"] = row_layout.real_tokens(spans, self.seq_len)
-    if "next_token" in extra:
-      batch["next_token"] = np.full(
-        spans.num_rows, self.layout.filler_id, np.int32
-      )
-      for number in present:
-        pick = np.flatnonzero(spans.source == number)
-        own = spans.take(pick, spans.row[pick], spans.num_rows)
-        known, token = parts[number].next_tokens(own)
-        batch["next_token"][known] = token[known]
-        batch["loss_mask"][:, -1] |= known
-    return batch
+    return row_reading.read({n: parts[n] for n in present}, spans, extra)
 
   def prefetch(self, spans: spans_lib.Spans) -> None:
     """Fetches what a plan will need; see `RowSource`."""
@@ -220,6 +199,10 @@ class MixtureSource(row_source.RowSource):
       pick = np.flatnonzero(spans.source == number)
       if pick.size:
         part.prefetch(spans.take(pick, spans.row[pick], spans.num_rows))
+
+  def read_group(self, row: int) -> tuple[int, int]:
+    """Returns rows that are best read together; see `RowSource`."""
+    return row_source.group_of(row)
 
   def consumed(self, step: int) -> dict[str, Consumed]:
     """Returns what the steps before `step` have taken, by source.
@@ -285,8 +268,9 @@ class MixtureSource(row_source.RowSource):
       self._batch,
     )
 
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns the mix and its sources, as JSON values."""
+    """The mix and its sources, as JSON values."""
     return {
       "mix": {
         "unit": self.options.balanced_unit,
@@ -298,7 +282,7 @@ class MixtureSource(row_source.RowSource):
         "start": {name: list(taken) for name, taken in self._start.items()},
       },
       "sources": {
-        name: {**own.fingerprint(), **self._own_epochs[name]}
+        name: {**own.fingerprint, **self._own_epochs[name]}
         for name, own in self._parts.items()
       },
     }
@@ -367,7 +351,7 @@ class MixtureSource(row_source.RowSource):
       self._units,
       offsets,
       self.stages[0][1],
-      1 if self.options.balanced_unit == "rows" else self.seq_len,
+      mix_units.UNITS[self.options.balanced_unit].each or self.seq_len,
     )
     if level:
       logging.info(

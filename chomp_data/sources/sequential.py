@@ -17,9 +17,9 @@ from chomp_data.index.pack import document_order
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
 from chomp_data.sources import fillers
-from chomp_data.sources import grid
 from chomp_data.sources import packing_options
 from chomp_data.sources import row_source
+from chomp_data.sources import row_sums
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources.packing_options import SequentialOptions
 
@@ -106,42 +106,24 @@ class SequentialSource(row_source.RowSource):
     whole, rest = divmod(self._num_tokens, self.seq_len)
     return whole + (rest > 0 and self.options.tail == "pad")
 
-  def epochs_alike(self, unit: str) -> bool:
-    """Returns whether epochs consume the same; see `RowSource`."""
-    return unit != "loss_tokens" or not self.options.orders_differ
-
-  def alike(
-    self, epoch: int, unit: str
-  ) -> tuple[int, list[int], list[int]] | None:
-    """Returns whole rows and the tail; see `RowSource`."""
-    del epoch
-    if unit != "tokens":
-      return None
+  @property
+  def tail_tokens(self) -> int:
+    """Tokens of a last row that holds filler too, or 0."""
     rest = self._num_tokens % self.seq_len
-    padded = rest > 0 and self.options.tail == "pad"
-    return (
-      (self.seq_len, [len(self) - 1], [rest])
-      if padded
-      else (self.seq_len, [], [])
-    )
+    return rest if self.options.tail == "pad" else 0
 
-  def unit_edges(
-    self, epoch: int, unit: str
-  ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns sums some thousand rows apart; see `RowSource`."""
-    sums = self.units_every(epoch, unit, _SUMMED_ROWS)
-    if sums is None:
-      return None
-    return self._every(_SUMMED_ROWS), sums
+  @property
+  def sums(self) -> row_sums.Sums:
+    """What rows of one stream consume; see `RowSource`."""
+    return _StreamSums(self)
 
-  def units_every(self, epoch: int, unit: str, rows: int) -> np.ndarray | None:
-    """Returns tokens less spans; see `RowSource`.
+  def loss_tokens_every(self, rows: int) -> np.ndarray | None:
+    """Returns the trained tokens before every so many rows, if known.
 
     A row has one span at its first column, and one for each document that
     begins inside it. Known from a pass over lengths, in one order.
     """
-    del epoch
-    if unit != "loss_tokens" or self.options.orders_differ:
+    if self.options.orders_differ:
       return None
     begins = self._begins.get(rows)
     if begins is None:
@@ -152,30 +134,18 @@ class SequentialSource(row_source.RowSource):
       begins = self._documents.begins_inside(rows, len(self), {"order": order})
       kept = list(self._begins.items())[-1:]
       self._begins = {**dict(kept), rows: begins}
-    row = self._every(rows)
+    row = self.every(rows)
     sums = np.minimum(row * self.seq_len, self._num_tokens) - row
     sums[1:] -= np.cumsum(begins)
     return sums
 
-  def _every(self, rows: int) -> np.ndarray:
+  def every(self, rows: int) -> np.ndarray:
+    """Returns every so many rows of an epoch, and its end."""
     return np.append(np.arange(0, len(self), rows), len(self))
-
-  def block_chunks(self, block_rows: float) -> int:
-    """Returns how many chunks a block touches; see `RowSource`."""
-    chunks, rest = divmod(block_rows * self.seq_len, self.store.chunk_tokens)
-    aligned = (
-      not rest
-      and not self.options.add_bos
-      and not self.options.add_eos
-      and self.options.shuffle_documents == "none"
-    )
-    return int(chunks) if aligned else super().block_chunks(block_rows)
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
-    rows = np.asarray(rows, np.int64)
-    if len(rows) and int(rows.min()) < 0:
-      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
+    rows = row_source.checked_rows(rows)
     epoch, index = self.locate(rows)
     if not self.options.orders_differ:
       return self._plan(index, 0)
@@ -189,12 +159,9 @@ class SequentialSource(row_source.RowSource):
     ]
     return spans_lib.merged(parts, picks)
 
-  def validation(self, num_starts: int = 4, num_docs: int = 10):
-    """Returns the first documents, each from a few evenly spaced starts."""
-    return grid.of_documents(self, num_starts, num_docs)
-
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides this source's rows, as JSON values."""
+    """What decides this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
@@ -272,3 +239,38 @@ class SequentialSource(row_source.RowSource):
       segment=nth + 1,
       num_rows=len(index),
     )
+
+
+class _StreamSums(row_sums.Sums):
+  """Sums of whole rows and the tail."""
+
+  def __init__(self, source: SequentialSource):
+    self._source = source
+
+  def epochs_repeat(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `Sums`."""
+    return unit != "loss_tokens" or not self._source.options.orders_differ
+
+  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
+    """Returns whole rows and the tail; see `Sums`."""
+    del epoch
+    if unit != "tokens":
+      return None
+    tail = self._source.tail_tokens
+    return row_sums.Uniform(
+      self._source.seq_len, {len(self._source) - 1: tail} if tail else {}
+    )
+
+  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
+    """Returns sums some thousand rows apart; see `Sums`."""
+    before = self.before_every(epoch, unit, _SUMMED_ROWS)
+    if before is None:
+      return None
+    return row_sums.Edges(self._source.every(_SUMMED_ROWS), before)
+
+  def before_every(self, epoch: int, unit: str, rows: int) -> np.ndarray | None:
+    """Returns tokens less spans; see `Sums`."""
+    del epoch
+    if unit != "loss_tokens":
+      return None
+    return self._source.loss_tokens_every(rows)

@@ -1,6 +1,7 @@
 """A row source in another order, each epoch its own (`index/order/`)."""
 
 import dataclasses
+import math
 from typing import Any
 
 from absl import logging
@@ -12,6 +13,7 @@ from chomp_data.index.order import row_finding
 from chomp_data.index.order import unequal_blocks
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
+from chomp_data.sources import row_sums
 from chomp_data.sources import shuffle_options
 from chomp_data.sources import source_opening
 from chomp_data.sources.shuffle_options import ShuffleOptions
@@ -87,9 +89,7 @@ class ShuffledSource(row_source.RowSource):
     Args:
       rows: int64[N], positions through all epochs.
     """
-    rows = np.asarray(rows, np.int64)
-    if len(rows) and int(rows.min()) < 0:
-      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
+    rows = row_source.checked_rows(rows)
     if self.options.kind == "none" or not len(rows):
       return rows
     epoch, index = self.rows.locate(rows)
@@ -119,17 +119,9 @@ class ShuffledSource(row_source.RowSource):
       self.windows = self.windows.kept_within(cache_bytes)
       self.store.set_cache_bytes(self.windows.total_bytes)
 
-  def parts(self) -> dict[str, row_source.RowSource]:
-    """Returns the wrapped source; see `RowSource`."""
-    return self.rows.parts()
-
-  def epochs_alike(self, unit: str) -> bool:
-    """Returns whether epochs consume the same; see `RowSource`."""
-    return self.rows.epochs_alike(unit)
-
-  def prefetch(self, spans: spans_lib.Spans) -> None:
-    """Fetches what a plan will need; see `RowSource`."""
-    self.rows.prefetch(spans)
+  def validation(self) -> row_source.RowSource:
+    """Returns that of the wrapped source; see `RowSource`."""
+    return self.rows.validation()
 
   def read_group(self, row: int) -> tuple[int, int]:
     """Returns the rows of the shuffle window that a row lies in."""
@@ -142,49 +134,14 @@ class ShuffledSource(row_source.RowSource):
     first, last = self._order.window_bounds(index, epoch, size)
     return int((start + first)[0]), int((start + last)[0])
 
-  def alike(
-    self, epoch: int, unit: str
-  ) -> tuple[int, list[int], list[int]] | None:
-    """Returns what rows consume, in the order; see `RowSource`."""
-    alike = self.rows.alike(epoch, unit)
-    if alike is None:
-      return None
-    each, odd, own = alike
-    size = self._size(epoch)
-    placed = sorted(
-      (row_finding.find(self._order, row, epoch, size), units)
-      for row, units in zip(odd, own, strict=True)
-    )
-    return each, [p for p, _ in placed], [units for _, units in placed]
+  @property
+  def sums(self) -> row_sums.Sums:
+    """What rows consume, in the order; see `RowSource`."""
+    return _OrderedSums(self.rows, self._order)
 
-  def unit_edges(
-    self, epoch: int, unit: str
-  ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns where units are known, in the order; see `RowSource`."""
-    order = self._order
-    match order:
-      case orders.NoneOrder():
-        return self.rows.unit_edges(epoch, unit)
-      case unequal_blocks.UnequalBlockOrder():
-        units = self.rows.block_units(epoch, unit)
-        return None if units is None else order.sums(epoch, np.diff(units))
-      case orders.BlockOrder():
-        units = self.rows.units_every(epoch, unit, order.io_block_size)
-        if units is None:
-          return None
-        return self._as_unequal(order).sums(epoch, np.diff(units))
-      case orders.EraOrder():
-        # Eras stand in the order of rows.
-        rows = order.era_length * max(1, _ERA_ROWS // order.era_length)
-        units = self.rows.units_every(epoch, unit, rows)
-        if units is None:
-          return None
-        size = self._size(epoch)
-        return np.append(np.arange(0, size, rows), size), units
-    return None
-
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides this source's rows, as JSON values."""
+    """What decides this source's rows, as JSON values."""
     shuffle = dataclasses.asdict(self.options)
     # What is kept in memory decides nothing; how wide windows are does.
     del shuffle["cache_windows"]
@@ -192,7 +149,7 @@ class ShuffledSource(row_source.RowSource):
       shuffle["window_blocks"] = self.windows.window_blocks
       if isinstance(self._order, orders.BlockOrder):
         shuffle["io_block_size"] = self._order.io_block_size
-    return {**self.rows.fingerprint(), "shuffle": shuffle}
+    return {**self.rows.fingerprint, "shuffle": shuffle}
 
   def describe(self) -> str:
     """Returns the summary of the rows and how they are shuffled."""
@@ -214,31 +171,22 @@ class ShuffledSource(row_source.RowSource):
       f"\n  tokenizer {source_opening.tokenizer_text(self.store)}"
     )
 
-  def _as_unequal(
-    self, order: orders.BlockOrder
-  ) -> unequal_blocks.UnequalBlockOrder:
-    """Returns the same order as one of blocks that happen to be equal."""
-
-    def boundaries(epoch: int) -> np.ndarray:
-      size = self._size(epoch)
-      return np.append(np.arange(0, size, order.io_block_size), size)
-
-    return unequal_blocks.UnequalBlockOrder(
-      boundaries=boundaries,
-      window_blocks=order.window_blocks,
-      key=order.key,
-      perm_type=order.perm_type,
-      last_is_tail=len(self) % order.io_block_size > 0,
-    )
-
-  def _size(self, epoch: int) -> int:
-    return self.first_row_of(epoch + 1) - self.first_row_of(epoch)
-
   def _block_starts(self, epoch: int) -> np.ndarray:
     starts = self.rows.block_starts(epoch)
     if starts is None:
       raise TypeError(f"{self.rows!r} has no blocks in epoch {epoch}.")
     return starts
+
+  def _block_chunks(self, block_rows: float) -> int:
+    """Returns how many chunks of the store a block of rows touches, at most.
+
+    Args:
+      block_rows: Rows of a block; a mean where blocks differ.
+    """
+    tokens = block_rows * self.seq_len
+    chunks = math.ceil(tokens / self.store.chunk_tokens)
+    aligned = self.documents_follow and not tokens % self.store.chunk_tokens
+    return chunks if aligned else chunks + 1
 
   def _make_order(
     self, key: int, own_blocks: bool, cache_bytes: int, path: str
@@ -252,7 +200,9 @@ class ShuffledSource(row_source.RowSource):
           options.era_length or 1, key, perm_type=options.perm_type
         )
       case "block":
-        block = options.io_block_size or self.rows.chunk_rows()
+        block = options.io_block_size or max(
+          1, self.store.chunk_tokens // self.seq_len
+        )
         if own_blocks:
           # Of the longest that may meet: a cache too small for one window
           # fetches its chunks again and again.
@@ -264,7 +214,7 @@ class ShuffledSource(row_source.RowSource):
           block_rows = block
         self.windows = shuffle_options.windows_within(
           options,
-          self.rows.block_chunks(block_rows)
+          self._block_chunks(block_rows)
           * self.store.chunk_tokens
           * self.store.token_dtype.itemsize,
           cache_bytes,
@@ -286,3 +236,77 @@ class ShuffledSource(row_source.RowSource):
           perm_type=options.perm_type,
         )
     return orders.NoneOrder()
+
+
+class _OrderedSums(row_sums.Sums):
+  """What a source knows, of its rows in another order."""
+
+  def __init__(self, rows: row_source.RowSource, order: orders.Order):
+    self._rows = rows
+    self._sums = rows.sums
+    self._order = order
+
+  def epochs_repeat(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `Sums`."""
+    return self._sums.epochs_repeat(unit)
+
+  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
+    """Returns what rows consume, exceptions in the order; see `Sums`."""
+    uniform = self._sums.uniform(epoch, unit)
+    if uniform is None:
+      return None
+    size = self._rows.epoch_rows(epoch)
+    return row_sums.Uniform(
+      uniform.each,
+      {
+        row_finding.find(self._order, row, epoch, size): units
+        for row, units in uniform.exceptions.items()
+      },
+    )
+
+  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
+    """Returns where units are known, in the order; see `Sums`."""
+    order = self._order
+    match order:
+      case orders.NoneOrder():
+        return self._sums.edges(epoch, unit)
+      case unequal_blocks.UnequalBlockOrder():
+        before = self._sums.before_blocks(epoch, unit)
+        if before is None:
+          return None
+        return row_sums.Edges(*order.sums(epoch, np.diff(before)))
+      case orders.BlockOrder():
+        before = self._sums.before_every(epoch, unit, order.io_block_size)
+        if before is None:
+          return None
+        unequal = self._as_unequal(order)
+        return row_sums.Edges(*unequal.sums(epoch, np.diff(before)))
+      case orders.EraOrder():
+        # Eras stand in the order of rows.
+        rows = order.era_length * max(1, _ERA_ROWS // order.era_length)
+        before = self._sums.before_every(epoch, unit, rows)
+        if before is None:
+          return None
+        return row_sums.Edges(self._every(epoch, rows), before)
+    return None
+
+  def _every(self, epoch: int, rows: int) -> np.ndarray:
+    size = self._rows.epoch_rows(epoch)
+    return np.append(np.arange(0, size, rows), size)
+
+  def _as_unequal(
+    self, order: orders.BlockOrder
+  ) -> unequal_blocks.UnequalBlockOrder:
+    """Returns the same order as one of blocks that happen to be equal."""
+    return unequal_blocks.UnequalBlockOrder(
+      boundaries=lambda epoch: self._every(epoch, order.io_block_size),
+      window_blocks=order.window_blocks,
+      key=order.key,
+      perm_type=order.perm_type,
+      last_is_tail=len(self._rows) % order.io_block_size > 0,
+    )
+
+
+def unordered(source: row_source.RowSource) -> row_source.RowSource:
+  """Returns the source that an order was put over, or the source itself."""
+  return source.rows if isinstance(source, ShuffledSource) else source

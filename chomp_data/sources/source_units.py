@@ -10,16 +10,15 @@ planned once, which is said.
 
 import collections
 from collections.abc import Callable
-import dataclasses
 from typing import Any
 
 import numpy as np
 
 from chomp_data.index.mix import unit_sums as units_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
-
-UNITS = ("tokens", "rows", "loss_tokens")
+from chomp_data.sources import row_sums
 
 # Rows between edges where nothing else says where they lie.
 _EDGE_ROWS = 4_096
@@ -31,36 +30,34 @@ _LONG_PASS = 1_000_000
 _PASS_RATE = 1.5e6  # rows planned a second, on the slow side
 
 
-@dataclasses.dataclass(frozen=True)
 class Alike:
-  """An epoch whose rows all consume the same, but for a few.
+  """An epoch whose rows all consume the same, but for a few."""
 
-  Attributes:
-    size: Rows of the epoch.
-    each: Units of a row.
-    odd: Positions of rows that consume less, ascending.
-    own: What those consume.
-  """
+  def __init__(self, size: int, uniform: row_sums.Uniform):
+    """Binds what rows consume.
 
-  size: int
-  each: int
-  odd: tuple[int, ...]
-  own: tuple[int, ...]
+    Args:
+      size: Rows of the epoch.
+      uniform: What they consume.
+    """
+    self._size = size
+    self._each = uniform.each
+    self._exceptions = uniform.exceptions
 
   def before(self, index: np.ndarray) -> np.ndarray:
     """Returns the units before positions, int64[N]."""
-    sums = index * self.each
-    for position, units in zip(self.odd, self.own, strict=True):
-      sums -= np.where(index > position, self.each - units, 0)
+    sums = index * self._each
+    for position, units in self._exceptions.items():
+      sums -= np.where(index > position, self._each - units, 0)
     return sums
 
   def below(self, units: int) -> int:
     """Returns how many positions have less before them."""
-    # Odd rows consume less: their lack moves the answer right.
-    rows = -(-units // self.each)
-    while rows < self.size and self.before(np.asarray([rows]))[0] < units:
+    # Exceptions consume less: their lack moves the answer right.
+    rows = -(-units // self._each)
+    while rows < self._size and self.before(np.asarray([rows]))[0] < units:
       rows += 1
-    return min(rows, self.size)
+    return min(rows, self._size)
 
 
 class Summed:
@@ -70,18 +67,19 @@ class Summed:
     self,
     size: int,
     units_of: Callable[[int, int], np.ndarray],
-    edges: tuple[np.ndarray, np.ndarray] | None,
+    edges: row_sums.Edges | None,
   ):
     """Keeps the edges that are known.
 
     Args:
       size: Rows of the epoch.
       units_of: Returns the units of positions first .. last - 1.
-      edges: (positions, units of the rows before each), int64[n + 1] each,
-        from 0 to `size`. None: edges are made as far as they are asked for.
+      edges: Where units are known; None: they are made as far as they are
+        asked for.
     """
     zero = np.zeros(1, np.int64)
-    self._positions, self._sums = edges or (zero, zero)
+    edges = edges or row_sums.Edges(zero, zero)
+    self._positions, self._sums = edges.positions, edges.before
     self._size = size
     self._units_of = units_of
     self._inner = _Kept()
@@ -208,14 +206,17 @@ class SourceUnits(units_lib.UnitSequence):
 
     Args:
       source: The rows, in their order.
-      unit: 'tokens', 'rows' or 'loss_tokens'.
+      unit: One of `mix_units.UNITS` for rows.
       max_epochs: Epochs offered, or None for ever.
     """
-    if unit not in UNITS:
+    if unit not in mix_units.of_kind("rows"):
       raise ValueError(
-        f"`unit` must be one of {', '.join(UNITS)}, got {unit!r}. Choose one."
+        f"`unit` must be one of {', '.join(mix_units.of_kind('rows'))}, got"
+        f" {unit!r}. Choose one."
       )
     self._source = source
+    known = mix_units.UNITS[unit].known_to_sources
+    self._known = source.sums if known else row_sums.Sums()
     self.unit = unit
     self._max_epochs = max_epochs
     self._forget()
@@ -235,7 +236,7 @@ class SourceUnits(units_lib.UnitSequence):
 
   def planned(self) -> str | None:
     """Returns what must be planned for sums, in words, or None."""
-    if self.unit == "rows" or self._source.knows_units(self.unit):
+    if self.unit == "rows" or self._known.known(self.unit):
       return None
     size = self._epoch_rows()
     return (
@@ -338,7 +339,7 @@ class SourceUnits(units_lib.UnitSequence):
 
   def _alike_from(self) -> int | None:
     """Returns the first epoch from which on all consume the same, if any."""
-    if not self._source.epochs_alike(self.unit):
+    if not self._known.epochs_repeat(self.unit):
       return None
     return self._source.ramp_epochs
 
@@ -351,17 +352,15 @@ class SourceUnits(units_lib.UnitSequence):
   def _make(self, epoch: int) -> Alike | Summed:
     start = self._first_row(epoch)
     size = self._first_row(epoch + 1) - start
-    alike = self._source.alike(epoch, self.unit)
-    if alike is not None:
-      each, odd, own = alike
-      return Alike(size, each, tuple(odd), tuple(own))
+    uniform = self._known.uniform(epoch, self.unit)
+    if uniform is not None:
+      return Alike(size, uniform)
 
     def units_of(first: int, last: int) -> np.ndarray:
       rows = np.arange(start + first, start + last)
       return row_units(self._source.plan(rows), self.unit)
 
-    edges = self._source.unit_edges(epoch, self.unit)
-    return Summed(size, units_of, edges)
+    return Summed(size, units_of, self._known.edges(epoch, self.unit))
 
   def _forget(self) -> None:
     self._epochs = _Kept(_EPOCHS_KEPT)
@@ -373,9 +372,8 @@ def row_units(spans: spans_lib.Spans, unit: str) -> np.ndarray:
 
   Args:
     spans: The plan.
-    unit: 'tokens' counts positions that are not filler, 'loss_tokens' those
-      whose next token is of the same span, 'rows' is 1.
+    unit: One of `mix_units.UNITS` for rows.
   """
-  if unit == "rows":
-    return np.ones(spans.num_rows, np.int64)
-  return spans.row_sums(spans.length - (unit == "loss_tokens"))
+  of_rows = mix_units.UNITS[unit].of_rows
+  assert of_rows is not None
+  return of_rows(spans)

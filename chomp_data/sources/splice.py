@@ -17,6 +17,7 @@ from chomp_data.sources import document_shares
 from chomp_data.sources import fillers
 from chomp_data.sources import grid
 from chomp_data.sources import row_source
+from chomp_data.sources import row_sums
 from chomp_data.sources import share_options
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import splice_schedule
@@ -94,9 +95,7 @@ class SpliceSource(row_source.RowSource):
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
-    rows = np.asarray(rows, np.int64)
-    if len(rows) and int(rows.min()) < 0:
-      raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
+    rows = row_source.checked_rows(rows)
     splices = self._schedule.splices(*self.locate(rows))
     count = len(rows)
     row = np.arange(count)
@@ -128,42 +127,16 @@ class SpliceSource(row_source.RowSource):
       segment=np.ones(len(row), np.int32),
     )
 
-  def epochs_alike(self, unit: str) -> bool:
-    """Returns whether epochs consume the same; see `RowSource`.
-
-    Jitter moves copies and never shortens them. Axes in another order each
-    epoch may leave other pairs out, which matters where copies of one
-    document differ.
-    """
-    del unit
+  @property
+  def sums(self) -> row_sums.Sums:
+    """What copies consume; see `RowSource`."""
     shuffled = bool(
       self.options.shuffle_content or self.options.shuffle_offsets
     )
     whole = self.options.balance()["balance_mode"] == "enumerate"
-    pairs = self._schedule.pairs_at(self.ramp_epochs)
-    return pairs.copy_len() is not None or whole or not shuffled
-
-  def alike(
-    self, epoch: int, unit: str
-  ) -> tuple[int, list[int], list[int]] | None:
-    """Returns the copy that all rows hold, if they do; see `RowSource`."""
-    copied = self._schedule.pairs_at(epoch).copy_len()
-    if copied is None:
-      return None
-    known = np.unique(copied[self._schedule.quotas(epoch) > 0])
-    if len(known) > 1:
-      return None
-    return int(known[0]) - (unit == "loss_tokens"), [], []
-
-  def unit_edges(
-    self, epoch: int, unit: str
-  ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Returns sums that follow from the quotas; see `RowSource`."""
-    copied = self._schedule.pairs_at(epoch).copy_len()
-    if copied is None:
-      return None
-    each = copied - (unit == "loss_tokens")
-    return splice_schedule.unit_edges(self._schedule.quotas(epoch), each)
+    return splice_schedule.SpliceSums(
+      self._schedule, self.ramp_epochs, all_pairs=whole or not shuffled
+    )
 
   def quotas(self, row: int | None = None) -> np.ndarray:
     """Returns rows of an epoch by selected document.
@@ -207,8 +180,9 @@ class SpliceSource(row_source.RowSource):
       name=f"{self.name}/validation",
     )
 
+  @property
   def fingerprint(self) -> dict[str, Any]:
-    """Returns what decides this source's rows, as JSON values."""
+    """What decides this source's rows, as JSON values."""
     rows = dataclasses.asdict(self.options)
     if isinstance(self.options, share_options.ShareOptions):
       # Runs that began before these options were there go on.

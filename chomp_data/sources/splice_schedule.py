@@ -12,6 +12,7 @@ from chomp_data.index.splice import epoch_shares as shares_lib
 from chomp_data.index.splice import phases as phases_lib
 from chomp_data.index.splice import splice_rows as schedule_lib
 from chomp_data.sources import document_shares
+from chomp_data.sources import row_sums
 from chomp_data.sources import share_options
 from chomp_data.sources.splice_options import MultiSpliceOptions
 from chomp_data.sources.splice_options import SpliceOptions
@@ -89,31 +90,54 @@ def make_schedule(
     raise schema.ConfigError([f"`{path}` {error}"]) from error
 
 
-def unit_edges(
-  rows: np.ndarray, each: np.ndarray
-) -> tuple[np.ndarray, np.ndarray] | None:
-  """Returns sums over documents' rows, one document after the other.
+class SpliceSums(row_sums.Sums):
+  """What copies consume, from the quotas of documents."""
 
-  Args:
-    rows: int64[D], rows of each document.
-    each: int64[D], what each row of a document adds.
+  def __init__(
+    self,
+    schedule: schedule_lib.SpliceSchedule,
+    ramp_epochs: int,
+    all_pairs: bool,
+  ):
+    """Binds a schedule.
 
-  Returns:
-    (positions, sums before them), int64[n + 1] each, no two positions more
-    than some thousand rows apart; None where they would be too many.
-  """
-  blocks = -(-rows // _EDGE_ROWS)
-  count = int(blocks.sum())
-  if count > _MOST_EDGES:
-    return None
-  sizes = np.full(count, _EDGE_ROWS, np.int64)
-  own = np.flatnonzero(rows)
-  # The last block of a document is what is left of its rows.
-  sizes[np.cumsum(blocks[own]) - 1] -= blocks[own] * _EDGE_ROWS - rows[own]
-  edges = np.zeros((2, count + 1), np.int64)
-  np.cumsum(sizes, out=edges[0, 1:])
-  np.cumsum(sizes * np.repeat(each, blocks), out=edges[1, 1:])
-  return edges[0], edges[1]
+    Args:
+      schedule: Of the rows.
+      ramp_epochs: Epochs of its ramp.
+      all_pairs: Whether epochs hold the same pairs.
+    """
+    self._schedule = schedule
+    self._ramp_epochs = ramp_epochs
+    self._all_pairs = all_pairs
+
+  def epochs_repeat(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `Sums`.
+
+    Jitter moves copies and never shortens them. Axes in another order each
+    epoch may leave other pairs out, which matters where copies of one
+    document differ.
+    """
+    del unit
+    pairs = self._schedule.pairs_at(self._ramp_epochs)
+    return pairs.copy_len() is not None or self._all_pairs
+
+  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
+    """Returns the copy that all rows hold, if they do; see `Sums`."""
+    copied = self._schedule.pairs_at(epoch).copy_len()
+    if copied is None:
+      return None
+    known = np.unique(copied[self._schedule.quotas(epoch) > 0])
+    if len(known) > 1:
+      return None
+    return row_sums.Uniform(int(known[0]) - (unit == "loss_tokens"))
+
+  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
+    """Returns sums that follow from the quotas; see `Sums`."""
+    copied = self._schedule.pairs_at(epoch).copy_len()
+    if copied is None:
+      return None
+    each = copied - (unit == "loss_tokens")
+    return _edges(self._schedule.quotas(epoch), each)
 
 
 def describe(
@@ -202,3 +226,28 @@ def _some(texts: Sequence[str]) -> str:
   more = len(texts) - _SHOWN
   text = ", ".join(texts[:_SHOWN])
   return text if more <= 0 else f"{text} ... {more} more"
+
+
+def _edges(rows: np.ndarray, each: np.ndarray) -> row_sums.Edges | None:
+  """Returns sums over documents' rows, one document after the other.
+
+  Args:
+    rows: int64[D], rows of each document.
+    each: int64[D], what each row of a document adds.
+
+  Returns:
+    Positions no more than some thousand rows apart; None where they would be
+    too many.
+  """
+  blocks = -(-rows // _EDGE_ROWS)
+  count = int(blocks.sum())
+  if count > _MOST_EDGES:
+    return None
+  sizes = np.full(count, _EDGE_ROWS, np.int64)
+  own = np.flatnonzero(rows)
+  # The last block of a document is what is left of its rows.
+  sizes[np.cumsum(blocks[own]) - 1] -= blocks[own] * _EDGE_ROWS - rows[own]
+  edges = np.zeros((2, count + 1), np.int64)
+  np.cumsum(sizes, out=edges[0, 1:])
+  np.cumsum(sizes * np.repeat(each, blocks), out=edges[1, 1:])
+  return row_sums.Edges(edges[0], edges[1])

@@ -185,18 +185,18 @@ def test_a_narrowed_window_is_said_and_is_part_of_the_fingerprint(
   wide = sources.ShuffledSource(rows, options, 3)
   narrow = sources.ShuffledSource(rows, options, 3, cache_bytes=900)
   assert "narrowed to 1 block" in caplog.text
-  assert wide.fingerprint() != narrow.fingerprint()
+  assert wide.fingerprint != narrow.fingerprint
   fewer = sources.ShuffledSource(
     rows,
     sources.ShuffleOptions(kind="block", io_block_size=16, cache_windows=1),
     3,
   )
-  assert wide.fingerprint() == fewer.fingerprint()
+  assert wide.fingerprint == fewer.fingerprint
 
 
 def test_blocks_default_to_a_chunk_of_the_store(store):
   source = shuffled(sequential(store), kind="block")
-  assert source.fingerprint()["shuffle"]["io_block_size"] == 256 // 16
+  assert source.fingerprint["shuffle"]["io_block_size"] == 256 // 16
   # Aligned blocks touch one chunk, others two.
   assert source.windows.block_bytes == 256 * 2
   with_eos = shuffled(sequential(store, add_eos=True), kind="block")
@@ -214,7 +214,7 @@ def test_the_seeds_defaults_are_blocks_of_128_rows_in_windows_of_1024(
     store, sources.SequentialOptions(), seq_len=2_048
   )
   source = shuffled(rows, kind="block")
-  shuffle = source.fingerprint()["shuffle"]
+  shuffle = source.fingerprint["shuffle"]
   assert shuffle["io_block_size"] == 128
   assert shuffle["window_blocks"] == 8
   assert shuffle["io_block_size"] * shuffle["window_blocks"] == 1_024

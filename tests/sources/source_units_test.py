@@ -10,6 +10,7 @@ import pytest
 
 from chomp_data import sources
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import mix_units
 from chomp_data.sources import sequential as sequential_lib
 from chomp_data.sources import shuffled as shuffled_lib
 from chomp_data.sources import source_units
@@ -115,7 +116,7 @@ def corpora(make_store):
   ]
 
 
-@pytest.mark.parametrize("unit", source_units.UNITS)
+@pytest.mark.parametrize("unit", mix_units.of_kind("rows"))
 @laws.examples(100)
 @hypothesis.given(
   corpus=st.integers(0, 2),
@@ -151,7 +152,7 @@ def test_sums_equal_those_of_batches_in_every_order(
       assert sums.rows_below(most) == np.count_nonzero(expected[:-1] < most)
 
 
-@pytest.mark.parametrize("unit", source_units.UNITS)
+@pytest.mark.parametrize("unit", mix_units.of_kind("rows"))
 @pytest.mark.parametrize("make", [sequential, bins, splices])
 def test_searching_first_gives_what_summing_first_does(corpora, make, unit):
   source = shuffled(make(corpora[1]), {"kind": "full"})
@@ -354,7 +355,8 @@ def test_units_of_a_plan_count_each_row_by_itself():
     segment=np.ones(3, np.int32),
   )
   found = {
-    u: source_units.row_units(spans, u).tolist() for u in source_units.UNITS
+    u: source_units.row_units(spans, u).tolist()
+    for u in mix_units.of_kind("rows")
   }
   assert found == {
     "tokens": [6, 0, 3, 0],

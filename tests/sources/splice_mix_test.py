@@ -15,6 +15,7 @@ import pytest
 from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
+from chomp_data.sources import row_sums
 from chomp_data.sources import source_units
 from tests import laws
 
@@ -606,25 +607,24 @@ def test_sums_of_units_are_those_of_the_rows(make, kind, unit, options):
 
 def test_rows_that_copy_the_same_need_no_planning(make):
   same = shuffled(make([50, 60], content_length=6, curriculum_every=9))
-  assert same.alike(0, "tokens") == (6, [], [])
-  assert same.alike(1, "loss_tokens") == (5, [], [])
-  assert same.knows_units("tokens")
+  assert same.sums.uniform(0, "tokens") == row_sums.Uniform(6)
+  assert same.sums.uniform(1, "loss_tokens") == row_sums.Uniform(5)
+  assert same.sums.known("tokens")
   grown = make([50, 60], content_length=6, content_length_schedule=[(9, 7)])
-  assert [grown.alike(e, "tokens") for e in (0, 1)] == [
-    (6, [], []),
-    (7, [], []),
-  ]
+  assert [grown.sums.uniform(e, "tokens").each for e in (0, 1)] == [6, 7]
   # Shorter documents differ, but lie one after the other.
   mixed = make([50, 5], content_length=6)
-  assert mixed.alike(0, "tokens") is None
-  edges = mixed.unit_edges(0, "tokens")
-  assert [part.tolist() for part in edges] == [[0, 42, 46], [0, 252, 272]]
+  assert mixed.sums.uniform(0, "tokens") is None
+  edges = mixed.sums.edges(0, "tokens")
+  assert edges.positions.tolist() == [0, 42, 46]
+  assert edges.before.tolist() == [0, 252, 272]
 
 
 def test_edges_of_sums_lie_close_together(make):
   # 8,192 starts, a multiple of what lies between two edges, and one.
   source = make([8_199, 7], content_length=8, balance_mode="enumerate")
-  positions, sums = source.unit_edges(0, "tokens")
+  edges = source.sums.edges(0, "tokens")
+  positions, sums = edges.positions, edges.before
   assert np.diff(positions).max() <= 4_096
   assert positions[-1] == len(source)
   spans = source.plan(np.arange(len(source)))
@@ -636,7 +636,7 @@ def test_edges_of_sums_lie_close_together(make):
 
 
 def test_the_fingerprint_tells_what_is_set_and_nothing_else(make):
-  plain = make(LENGTHS, content_length=4).fingerprint()["rows"]
+  plain = make(LENGTHS, content_length=4).fingerprint["rows"]
   assert not set(plain) & {
     "curriculum_start", "curriculum_every", "content_length_schedule",
     "groups", "group_by_meta", "group_weights", "doc_overrides",
@@ -655,7 +655,7 @@ def test_the_fingerprint_tells_what_is_set_and_nothing_else(make):
   )
   other = make(LENGTHS, content_length=4, groups={"b": ["0"], "a": ["2"]})
   assert repr(one) == repr(same) != repr(other)
-  assert one.fingerprint()["rows"]["groups"]
+  assert one.fingerprint["rows"]["groups"]
 
 
 def test_the_summary_tells_the_ramp(make):

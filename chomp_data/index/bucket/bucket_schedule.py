@@ -34,6 +34,7 @@ from chomp_data.index import hashing
 from chomp_data.index.bucket import bucket_checks
 from chomp_data.index.bucket import bucket_curriculum
 from chomp_data.index.bucket import bucket_lists
+from chomp_data.index.mix import exhaustion as policies
 from chomp_data.index.mix import interleave
 
 REMAINDERS = bucket_checks.REMAINDERS
@@ -103,7 +104,7 @@ class BucketSchedule:
     self._buckets = tuple(batch_sizes)
     self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
     self._lists: list[bucket_curriculum.List] = []
-    repeats = exhaustion in ("first_exhausted", "all_exhausted")
+    repeats = policies.named(exhaustion).repeats
     passes = {name: max_epochs.get(name, epochs) for name in groups}
     makers = {
       name: bucket_curriculum.ListMaker(

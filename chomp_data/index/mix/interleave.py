@@ -40,7 +40,6 @@ from chomp_data.index.mix import merge_stages
 from chomp_data.index.mix import unit_sums
 from chomp_data.index.order import window_tables
 
-EXHAUSTIONS = merge_stages.EXHAUSTIONS
 Stage = merge_stages.Stage
 
 # Positions worked out and kept together: 48 KiB.
@@ -89,7 +88,7 @@ class Interleave:
         and decides nothing else.
       stages: In order of their positions.
       key: 64 bits; ties go by it and the source's name.
-      exhaustion: One of `EXHAUSTIONS`.
+      exhaustion: One of `exhaustion.EXHAUSTIONS`.
       exhausted_at: Rows after which a source counts as exhausted; its
         `num_rows` where left out or None. Where no row is repeated ('drop'), a
         source ends there, else it goes on to its `num_rows`.

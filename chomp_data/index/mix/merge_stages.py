@@ -17,16 +17,9 @@ import itertools
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index.mix import exhaustion as policies
 from chomp_data.index.mix import least_consumed
 from chomp_data.index.mix import unit_sums
-
-EXHAUSTIONS = (
-  "drop",
-  "first_exhausted",
-  "all_exhausted",
-  "all_exhausted_without_replacement",
-)
-_FINITE = ("drop", "all_exhausted_without_replacement")
 
 # Weights further apart would never be served: no run is that long.
 _MOST_RATIO = 10**15
@@ -96,11 +89,7 @@ class StageChain:
     self._sequences = tuple(sequences.values())
     self._stages = tuple(stages)
     self._key = key
-    if exhaustion not in EXHAUSTIONS:
-      raise ValueError(
-        f"`exhaustion` must be one of {', '.join(EXHAUSTIONS)}, got"
-        f" {exhaustion!r}. Choose one."
-      )
+    policies.named(exhaustion)
     self._exhaustion = exhaustion
     self._check_stages()
     self._starts = [stage.from_position for stage in self._stages]
@@ -171,7 +160,7 @@ class StageChain:
         f"`exhausted_at[{name!r}]` must be at least 1 row{most}, got {at}."
         " Leave out a source without rows."
       )
-    limit = at if self._exhaustion in _FINITE else offered
+    limit = offered if self._policy.repeats else at
     if limit is None and at is not None:
       consumed = sequence.before(np.asarray([at], np.int64))
       if not consumed[0]:
@@ -192,6 +181,11 @@ class StageChain:
           f"`start[{name!r}]` must be at least 0 rows and units{most}, got"
           f" {(row, consumed)}. Take them from the run to go on from."
         )
+
+  @property
+  def _policy(self) -> policies.Exhaustion:
+    # By its name, which workers know too: a policy may hold functions.
+    return policies.named(self._exhaustion)
 
   def start_row(self, name: str) -> int:
     """Returns a source's first row in this run."""
@@ -315,32 +309,31 @@ class StageChain:
 
   def _exhausted(self, stage: Begun) -> int | None:
     """Returns where the policy ends the mix if no other stage comes."""
-    if self._exhaustion in _FINITE:
+    ends = self._policy.ends
+    if ends is None:
       return None
-    first = self._exhaustion == "first_exhausted"
-    counted = set(stage.lanes.tolist())
-    if not first:
-      later = self._stages[stage.index :]
-      names = {name for own in later for name in own.weights}
-      counted = {self._names.index(name) for name in names}
-    # The rows still to come that exhaust a source.
-    last_rows = []
-    for source in counted:
-      at, lane = self._exhausted_at[source], stage.lane_of(source)
-      if at is not None and stage.rows[source] >= at:
-        if first:
-          return stage.position
-      elif at is not None and lane is not None:
-        last_rows.append((lane, at - 1))
-      elif not first:
-        return None
-    if not last_rows:
-      return None if first else stage.position
-    choose = min if first else max
-    row = choose(last_rows, key=lambda own: stage.merge.key(*own))
-    rank = stage.merge.rank(*row)
+    weighted = {
+      name for own in self._stages[stage.index :] for name in own.weights
+    }
+    sources = [self._seen(stage, name) for name in sorted(weighted)]
+    last = ends(sources, lambda own: stage.merge.key(*(own.last or (0, 0))))
+    if last is None:
+      return None
+    if last.last is None:
+      return stage.position
+    rank = stage.merge.rank(*last.last)
     # Beyond 2**62 rows or units there is no end that a run could meet.
     return None if rank is None else stage.position + rank + 1
+
+  def _seen(self, stage: Begun, name: str) -> policies.Source:
+    """Returns a source as a policy sees it where a stage begins."""
+    number = self._names.index(name)
+    at, lane = self._exhausted_at[number], stage.lane_of(number)
+    exhausted = at is not None and bool(stage.rows[number] >= at)
+    last = None
+    if at is not None and lane is not None and not exhausted:
+      last = (lane, at - 1)
+    return policies.Source(lane is not None, exhausted, last)
 
 
 def _decimal(weight: fractions.Fraction | int) -> str:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index.mix import exhaustion as policies
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import unit_sums
 
@@ -129,7 +130,7 @@ LENGTHS = st.sampled_from([
 
 
 @st.composite
-def cases(draw, exhaustions=interleave.EXHAUSTIONS, most_stages=5):
+def cases(draw, exhaustions=tuple(policies.EXHAUSTIONS), most_stages=5):
   """Draws sources of all lengths, and stages that they join and leave."""
   names = draw(st.permutations(NAMES))[: draw(st.integers(1, 4))]
   exhaustion = draw(st.sampled_from(exhaustions))

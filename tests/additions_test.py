@@ -1,0 +1,267 @@
+"""What is added from outside: one class or function, and one entry."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data import sources
+from chomp_data.index.mix import exhaustion
+from chomp_data.ops import row_layout
+from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import mix_units
+from chomp_data.sources import row_kinds
+from chomp_data.testing import stores as testing_stores
+from chomp_data.transforms import formats
+from tests import in_process
+
+SEQ_LEN = 16
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class HeadOptions:
+  """The first tokens of every document, one a row."""
+
+  skip: int = schema.option(0, schema.integer(0))
+
+  def problems(self, path, seq_len):
+    del path, seq_len
+    return []
+
+
+class HeadSource(sources.RowSource):
+  """Has what `RowSource` requires, and nothing else."""
+
+  document_slots = 1
+
+  def __init__(self, store, options, *, seq_len, seed, name, path):
+    del seed, path
+    self.name, self.store, self.skip = name, store, options.skip
+    self.layout = row_layout.RowLayout(seq_len=seq_len, filler_id=0)
+
+  def __len__(self):
+    return self.store.num_documents
+
+  def plan(self, rows):
+    document = rows % len(self)
+    first, length = self.store.bounds(document)
+    return spans_lib.Spans(
+      num_rows=len(rows),
+      row=np.arange(len(rows)),
+      source=np.zeros(len(rows), np.int32),
+      document=document,
+      start=np.full(len(rows), self.skip),
+      offset=first + self.skip,
+      length=np.minimum(length - self.skip, self.seq_len),
+      column=np.zeros(len(rows), np.int64),
+      segment=np.ones(len(rows), np.int32),
+    )
+
+  @property
+  def fingerprint(self):
+    return {"store": self.store.hash, "kind": "head", "skip": self.skip}
+
+
+@pytest.fixture
+def head(monkeypatch):
+  monkeypatch.setitem(
+    row_kinds.ROW_KINDS, "head", row_kinds.RowKind(HeadOptions, HeadSource)
+  )
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  return testing_stores.make_store(
+    tmp_path_factory.mktemp("store") / "text",
+    [rng.integers(3, 60, n) for n in (40, 9, 25, 30, 12, 33)],
+    ids=[f"{i}.txt" for i in range(6)],
+    vocab_size=64,
+  )
+
+
+def data(store, rows, names=("a",), **changes):
+  return {
+    "seq_len": SEQ_LEN,
+    "global_batch_size": 2,
+    "seed": 1,
+    "sources": {
+      name: {"store": str(store.path), "rows": rows} for name in names
+    },
+    **changes,
+  }
+
+
+def test_a_row_source_has_ten_methods_to_override_at_most():
+  members = {
+    name: getattr(member, "fget", member)
+    for name, member in vars(sources.RowSource).items()
+    if callable(member) or isinstance(member, property)
+  }
+  free = {
+    name
+    for name, member in members.items()
+    if not getattr(member, "__final__", False) and name not in dir(object)
+  } | {"__len__"}
+  assert len(free) <= 10, free
+  assert sources.RowSource.__abstractmethods__ == {
+    "__len__", "plan", "fingerprint"
+  }  # fmt: skip
+
+
+def test_a_mix_is_no_row_source():
+  assert not issubclass(sources.MixtureSource, sources.RowSource)
+
+
+def test_a_row_kind_is_a_class_and_an_entry(head, store):
+  pipe = pipeline.build(data(store, {"kind": "head", "skip": 2}, epochs=2))
+  assert pipe.num_steps == 6
+  batch = pipe.batch(0)
+  first = store.bounds(np.arange(2))[0] + 2
+  wanted = store.read_tokens(first, np.asarray([SEQ_LEN, 7]))
+  kept = batch["tokens"][batch["segment_ids"] > 0][: len(wanted)]
+  assert batch["tokens"][0].tolist() == wanted[:SEQ_LEN].tolist()
+  assert batch["tokens"][1, :7].tolist() == wanted[SEQ_LEN:].tolist()
+  assert len(kept) == len(wanted)
+  assert pipe.accounts.at(3)["a"].tokens == int(pipe.plan(0, 3).length.sum())
+  assert len(pipe.validation()["a"])
+
+
+@pytest.mark.parametrize("kind", ["none", "full", "era", "block"])
+def test_an_added_row_kind_is_shuffled_and_mixed(head, store, kind):
+  shuffle = {"kind": kind, **({"era_length": 4} if kind == "era" else {})}
+  config = data(store, {"kind": "head"}, names=("a", "b"), mix={}, epochs=3)
+  for source in config["sources"].values():
+    source["shuffle"] = shuffle
+  config["train_on_eos"] = False
+  pipe = pipeline.build(config)
+  spans = pipe.plan(0, pipe.num_steps)
+  taken = np.bincount(spans.source, spans.length)
+  accounts = pipe.accounts.at(pipe.num_steps)
+  assert [accounts[n].tokens for n in ("a", "b")] == taken.tolist()
+  assert abs(taken[0] - taken[1]) <= SEQ_LEN
+
+
+def test_an_added_row_kind_trains_to_the_report(head, store, tmp_path):
+  config = tmp_path / "config.py"
+  section = data(store, {"kind": "head"}, train_on_eos=False)
+  config.write_text(f"""
+import ml_collections
+
+
+def get_config():
+  return ml_collections.ConfigDict({{
+    "data": {section!r},
+    "model": {{"d_model": 16, "num_layers": 1, "num_heads": 2, "mlp_dim": 16}},
+    "optimizer": {{"warmup_steps": 2}},
+    "train": {{"num_steps": 12, "log_every_steps": 4}},
+    "checkpoint": {{"every_steps": 6, "keep": 2}},
+  }})
+""")
+  done = in_process.run_tool(
+    "train", f"--config={config}", f"--workdir={tmp_path / 'run'}", check=True
+  )
+  assert "perplexity by question" in done.stdout + done.stderr
+  assert "coverage of a: 6 documents" in done.stdout + done.stderr
+
+
+def two_exhausted(given, order):
+  """Ends the mix when a second source is exhausted."""
+  coming = sorted((own for own in given if own.last is not None), key=order)
+  over = [own for own in given if own.exhausted]
+  return [*over, *coming][1] if len(over) + len(coming) > 1 else None
+
+
+def test_a_policy_is_a_function_and_an_entry(head, store, monkeypatch):
+  monkeypatch.setitem(
+    exhaustion.EXHAUSTIONS,
+    "two_exhausted",
+    exhaustion.Exhaustion(two_exhausted),
+  )
+
+  def rows(policy):
+    pipe = pipeline.build(
+      data(
+        store,
+        {"kind": "head"},
+        names=("a", "b", "c"),
+        mix={
+          "kind": "weighted",
+          "weights": {"a": 4, "b": 2, "c": 1},
+          "exhaustion": policy,
+        },
+        epochs=1,
+        global_batch_size=1,
+      )
+    )
+    assert pipe.fingerprint["mix"]["exhaustion"] == policy
+    return pipe.accounts.rows(pipe.num_steps)
+
+  assert rows("first_exhausted")["a"] == 6
+  assert rows("all_exhausted")["c"] == 6
+  taken = rows("two_exhausted")
+  assert taken["b"] == 6
+  assert taken["a"] > 6 > taken["c"]
+
+
+def test_a_unit_of_rows_is_a_function_and_an_entry(head, store, monkeypatch):
+  monkeypatch.setitem(
+    mix_units.UNITS,
+    "squares",
+    mix_units.Unit(lambda spans: spans.row_sums(spans.length**2 // SEQ_LEN)),
+  )
+  pipe = pipeline.build(
+    data(
+      store,
+      {"kind": "sequential", "tail": "pad"},
+      names=("a", "b"),
+      mix={"unit": "squares", "weights": {"a": 3, "b": 1}},
+      epochs=4,
+    )
+  )
+  step = pipe.num_steps // 4
+  spans = pipe.plan(0, step)
+  rows = spans.row_sums(spans.length**2 // SEQ_LEN)
+  given = np.bincount(spans.row_source(), rows)
+  assert pipe.mix.consumed(step)["a"].units == given[0]
+  assert abs(given[0] / 3 - given[1]) <= SEQ_LEN
+
+
+def test_a_unit_of_buckets_is_a_function_and_an_entry(store, monkeypatch):
+  config = data(store, {}, names=("a", "b"), mix={"unit": "squares"}, epochs=4)
+  config["remainder"] = "pad"
+  del config["seq_len"], config["global_batch_size"]
+  config["buckets"] = {
+    "kind": "length",
+    "lengths": [8, 16],
+    "tokens_per_batch": 32,
+  }
+  for source in config["sources"].values():
+    del source["rows"]
+  with pytest.raises(schema.ConfigError, match="squares"):
+    pipeline.build(config)
+  monkeypatch.setitem(
+    mix_units.UNITS,
+    "squares",
+    mix_units.Unit(
+      of_bucket={"length": lambda bucket, _: bucket.shape[0] ** 2}
+    ),
+  )
+  pipe = pipeline.build(config)
+  assert pipe.fingerprint["mix"]["unit"] == "squares"
+  shares = pipe.mix.consumed(pipe.num_steps // 2)
+  assert shares["a"].units % 64 == 0 < shares["a"].units
+
+
+def test_a_batch_format_is_a_transform_and_an_entry(store, monkeypatch):
+  class Doubled(formats.grain.transforms.Map):
+    def map(self, batch):
+      return {**batch, "tokens": batch["tokens"] * 2}
+
+  rows = {"kind": "sequential"}
+  plain = pipeline.build(data(store, rows)).batch(0)
+  monkeypatch.setitem(formats.FORMATS, "doubled", formats.Format(Doubled))
+  pipe = pipeline.build(data(store, rows, batch_format="doubled"))
+  np.testing.assert_array_equal(pipe.batch(0)["tokens"], plain["tokens"] * 2)
