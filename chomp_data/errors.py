@@ -1,6 +1,7 @@
 """Every error that a user can meet, with what to do in its message."""
 
 from collections.abc import Sequence
+from typing import Self
 
 _MOST = 10
 
@@ -14,7 +15,7 @@ class ConfigError(ValueError):
     Args:
       problems: Sentences that name field, rule, value and fix; at least one.
     """
-    self.problems = list(problems)
+    self.problems: list[str] = list(problems)
     if len(problems) == 1:
       text = problems[0]
     else:
@@ -22,7 +23,7 @@ class ConfigError(ValueError):
       text = f"{len(problems)} fields of the config are wrong:{lines}"
     super().__init__(text)
 
-  def __reduce__(self):
+  def __reduce__(self) -> tuple[type[Self], tuple[list[str]]]:
     # A worker's error reaches the main process pickled.
     return type(self), (self.problems,)
 

@@ -219,7 +219,7 @@ def read(
   return cls(**values), []
 
 
-def name_problems(path: str, section: Mapping) -> list[str]:
+def name_problems(path: str, section: Mapping[Any, Any]) -> list[str]:
   """Returns which names of a section's entries are no text."""
   return [
     bad_value(path, "entries by names of text", name, "Give it another name.")

@@ -229,7 +229,9 @@ class Run:
     self.manager.wait_until_finished()
     return state
 
-  def finish(self, state: training.TrainState, console) -> None:
+  def finish(
+    self, state: training.TrainState, console: rich.console.Console
+  ) -> None:
     """Evaluates, and reports for people and for programs."""
     for line in reads.lines(self.input.reads):
       logging.info("%s", line)

@@ -84,7 +84,7 @@ class BatchSource(workers.SentToWorkers):
     self._ready: dict[int, dict[str, np.ndarray]] = {}
     self._step, self._stride = -1, 0
     self._logged = time.monotonic()
-    self.reads = reads_lib.Reads(plan.sources)
+    self.reads: reads_lib.Reads = reads_lib.Reads(plan.sources)
     # Until a larger array was freed once, glibc gives the pages of each batch
     # of 1 MiB and more back, and the next one pays for them again: 3.6 times
     # the time at [128, 2048]. The pages of this one are never touched.

@@ -120,7 +120,7 @@ class Watch:
     self._opened = False
     self._heard: dict[int, _Heard] = {}
     self._beats = 0
-    self.failures = 0
+    self.failures: int = 0
     # {"cause", "late", "number"} of this process.
     self._failure: dict[str, Any] = {}
     self._ends = True
@@ -153,7 +153,9 @@ class Watch:
     """Remembers why there may be no iterator, to tell it at the end."""
     self._start_error = None if error is None else told(error)
 
-  def report(self, cause: str, *, late: bool = False, ends: bool = True):
+  def report(
+    self, cause: str, *, late: bool = False, ends: bool = True
+  ) -> None:
     """Tells the others that this process has failed.
 
     Args:

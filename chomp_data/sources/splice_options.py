@@ -9,6 +9,7 @@ import dataclasses
 from typing import Any
 
 from chomp_data import schema
+from chomp_data import stores
 from chomp_data.index.splice import axes
 from chomp_data.index.splice import splice_rows as schedule_lib
 from chomp_data.sources import selecting
@@ -172,7 +173,9 @@ class SpliceOptions(ScheduleOptions):
       )
     return found
 
-  def select(self, store, seq_len: int, path: str) -> selecting.Documents:
+  def select(
+    self, store: stores.Store, seq_len: int, path: str
+  ) -> selecting.Documents:
     """Returns (documents, lengths), int64[1] each."""
     return selecting.select_single(
       store, self, self.doc_index, self.doc_key, seq_len, path
@@ -232,7 +235,9 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
       )
     return found
 
-  def select(self, store, seq_len: int, path: str) -> selecting.Documents:
+  def select(
+    self, store: stores.Store, seq_len: int, path: str
+  ) -> selecting.Documents:
     """Returns (documents, lengths), int64[D] each."""
     return selecting.select_several(
       store, self, self.num_docs, self.strict_num_docs, seq_len, path

@@ -9,6 +9,7 @@ and its `sharding_indexed`, `bytes`, `zstd` and `crc32c` codecs.
 
 import dataclasses
 import json
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -127,7 +128,7 @@ def shard_file(shard: int) -> str:
   return f"c/{shard}"
 
 
-def crc32c(data) -> int:
+def crc32c(data: Any) -> int:
   """Returns the CRC-32C of a contiguous read-only buffer."""
   return google_crc32c.value(data)
 

@@ -53,7 +53,7 @@ class SampleStore:
   ):
     """Opens nothing yet; see `open_samples`."""
     self._path = os.fspath(path)
-    self.fields = dict(fields)
+    self.fields: dict[str, ArrayField] = dict(fields)
     self._sides = height_field, width_field
     self._index_dir = None if index_dir is None else os.fspath(index_dir)
     self._expected_hash: str | None = None

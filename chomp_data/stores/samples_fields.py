@@ -46,7 +46,7 @@ class ArrayField:
   shape: tuple[int | str, ...] | None = None
   dtype: str | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Checks the fields.
 
     Raises:

@@ -105,7 +105,7 @@ class StoreWriter:
   def __enter__(self) -> "StoreWriter":
     return self
 
-  def __exit__(self, *unused) -> None:
+  def __exit__(self, *unused: object) -> None:
     for array in self._arrays.values():
       array.close()
 

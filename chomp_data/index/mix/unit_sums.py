@@ -58,7 +58,7 @@ class ConstantUnits:
   units: int = 1
   num_rows: int | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     """Checks the fields.
 
     Raises:

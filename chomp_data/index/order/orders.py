@@ -181,7 +181,7 @@ class KeyedOrder(Order):
   key: int
   perm_type: str
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if not 0 <= self.key < 2**64:
       raise ValueError(
         f"`key` must be in 0 .. 2**64 - 1, got {self.key}. Make it with"
@@ -242,7 +242,7 @@ class EraOrder(KeyedOrder):
   key: int
   perm_type: str = "feistel"
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     check_positive("era_length", self.era_length, "Give the rows of an era.")
 
@@ -278,7 +278,7 @@ class BlockOrder(KeyedOrder):
   key: int
   perm_type: str = "feistel"
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     check_positive(
       "io_block_size", self.io_block_size, "Give the rows read together."

@@ -66,7 +66,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
     compare=False,
   )
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     super().__post_init__()
     orders.check_positive(
       "window_blocks", self.window_blocks, "Give the blocks mixed together."
