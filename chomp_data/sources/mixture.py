@@ -47,7 +47,7 @@ class Consumed:
 
 
 class MixtureSource:
-  """Rows of several sources, merged; see `rows_plan.RunRows`."""
+  """Rows of several sources, merged."""
 
   def __init__(
     self,
