@@ -1,6 +1,7 @@
 """What the command-line tools share: flags and configs with clear errors."""
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import os
 import pathlib
@@ -15,6 +16,8 @@ from absl import logging
 from ml_collections import config_flags
 
 import chomp_data
+from chomp_data import schema
+from chomp_data.config import flags as config_options
 
 # The experiments that come along, by name.
 SHIPPED = {
@@ -29,6 +32,10 @@ _MIXED = "packed"
 
 # A flag that is defined here is one of the tool that asks for it, in --help.
 flags.disclaim_key_flags()
+
+# Of an option on the command line: switched off, path, value.
+_OPTION = re.compile(r"--?(no)?config\.([^=]+)(?:=(.*))?", re.DOTALL)
+_SET = "config_set"
 
 _NOT_GIVEN = re.compile(r"flag --(\w+)=None: Flag --\1 must have .* None\.")
 
@@ -59,14 +66,27 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     sys.exit("interrupted; the same command goes on where it was")
 
 
-def define_config() -> flags.FlagHolder:
-  """Defines the flag --config; `config` reads it."""
+def define_config(default: str | None = None) -> flags.FlagHolder:
+  """Defines the flag --config; `config` reads it.
+
+  Args:
+    default: A config's path.
+  """
+  flags.DEFINE_multi_string(
+    _SET,
+    [],
+    "An option of the experiment and its value, path=value; written"
+    " --config.<path>=<value>. docs/options.md lists all of them, and a wrong"
+    " path is told which there are.",
+  )
   return config_flags.DEFINE_config_file(
     "config",
-    None,
+    default,
     "The experiment: a file, or the name of one that comes along"
     f" ({', '.join(SHIPPED)}); with an argument as packed:runlocal, which takes"
     " seconds.",
+    # Options are not left to it: it knows only those that a file lists.
+    sys_argv=[],
   )
 
 
@@ -100,18 +120,21 @@ def log_own_messages(tool: str) -> None:
 
 
 def config(
-  holder: flags.FlagHolder, dataset_mix: flags.FlagHolder | None = None
+  holder: flags.FlagHolder,
+  dataset_mix: flags.FlagHolder | None = None,
+  sections: Mapping[str, type] | None = None,
 ) -> Any:
-  """Returns the config that a flag names.
+  """Returns the config that a flag names, with the options of other flags.
 
   Args:
     holder: From `define_config`.
     dataset_mix: From `define_dataset_mix`; set, it is `data.dataset_mix` of
       the config.
+    sections: Dataclasses of the tool's sections beside `data`, by name.
 
   Raises:
     UsageError: If the flag is missing.
-    SystemExit: If the file does not load.
+    SystemExit: If the file does not load, or an option is wrong.
   """
   try:
     value = holder.value
@@ -124,6 +147,12 @@ def config(
     )
   if value is None:
     raise app.UsageError(f"--{holder.name} must name a config file.")
+  given = flags.FLAGS[_SET].value
+  if given:
+    try:
+      config_options.apply(value, given, sections or {})
+    except schema.ConfigError as error:
+      sys.exit(f"error: {error}")
   mix = None if dataset_mix is None else dataset_mix.value
   # A config without data is an error of whoever reads it.
   if mix is not None and value.get("data") is not None:
@@ -137,18 +166,17 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
-  argv = [argv[0], *map(_with_path, _with_config(argv[1:]))]
   try:
-    return flags.FLAGS(list(argv))
+    own = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
+    own = [_with_path(own) for own in _with_config(_with_options(own))]
+    return flags.FLAGS([argv[0], *own])
   except flags.Error as error:
     _refuse(_NOT_GIVEN.sub(r"`--\1` must be given.", str(error)))
   except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-    given = [a for a in argv[1:] if a.startswith("--config")]
+    given = [a for a in argv[1:] if re.match("--?config(=|$)", a)]
     sys.exit(
-      "error: `--config` must name a config file that loads, and each"
-      " `--config.<path>=<value>` a field that the file lists, with a value of"
-      f" its type, got {' '.join(given)} ({type(error).__name__}: {error})."
-      " Correct it: the file shows every field."
+      "error: `--config` must name a config file that loads, got"
+      f" {' '.join(given)} ({type(error).__name__}: {error}). Correct it."
     )
 
 
@@ -177,3 +205,30 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
   if not takes_both or "dataset_mix" not in names or "config" in names:
     return list(arguments)
   return [f"--config={_MIXED}", *arguments]
+
+
+def _with_options(arguments: Sequence[str]) -> list[str]:
+  """Returns arguments; those that set an option are of the flag for them."""
+  if _SET not in flags.FLAGS:
+    return list(arguments)
+  left, found = list(arguments), []
+  while left:
+    argument = left.pop(0)
+    if argument == "--":
+      return [*found, argument, *left]
+    option = _OPTION.fullmatch(argument)
+    if option is None:
+      found.append(argument)
+      continue
+    off, path, value = option.groups()
+    if value is None and not off and left and _is_value(left[0]):
+      value = left.pop(0)
+    elif value is None:
+      value = str(not off)
+    found.append(f"--{_SET}={path}={value}")
+  return found
+
+
+def _is_value(argument: str) -> bool:
+  """Whether an argument is no flag; numbers may be negative."""
+  return not re.match(r"-(?![\d.])", argument)

@@ -11,8 +11,11 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import difflib
+import functools
+import inspect
 import math
 import numbers
+import re
 from typing import Any
 from typing import TypeVar
 
@@ -20,6 +23,10 @@ from chomp_data import errors
 
 _T = TypeVar("_T")
 _RULE = "rule"
+_KINDS = "kinds"
+
+# The indentation of a field in the section `Attributes:` of a docstring.
+_ATTRIBUTE = re.compile(r"  (\w+): +(.*)")
 
 # Sizes and counts stay far inside int64 products; seeds may use all of it.
 MAX_COUNT = 2**48
@@ -44,14 +51,108 @@ class Rule:
   convert: Callable[[Any], Any]
 
 
-def option(default: Any, rule: Rule) -> Any:
-  """Declares a dataclass field with a default and a rule."""
-  return dataclasses.field(default=default, metadata={_RULE: rule})
+@dataclasses.dataclass(frozen=True)
+class Option:
+  """One field that a section of a config may have.
+
+  Attributes:
+    name: Of the field.
+    rule: What it accepts.
+    default: Its value where it is left out; MISSING of `dataclasses` where
+      it has none.
+    kinds: The section's `kind` must be one of these, or the field has no
+      meaning and must be left out; None has a meaning for all of them.
+    sentence: What it means.
+  """
+
+  name: str
+  rule: Rule
+  default: Any
+  kinds: tuple[str, ...] | None = None
+  sentence: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Section:
+  """What a config may have at one path.
+
+  Attributes:
+    options: Its fields, by name.
+    sections: What lies deeper, by name.
+  """
+
+  options: Mapping[str, Option]
+  sections: Mapping[str, "Section"] = dataclasses.field(default_factory=dict)
+
+
+def option(
+  default: Any, rule: Rule, kinds: tuple[str, ...] | None = None
+) -> Any:
+  """Declares a dataclass field with a default and a rule.
+
+  Args:
+    default: Its value where it is left out.
+    rule: What it accepts.
+    kinds: Of the dataclass's field `kind`: for others the field must have its
+      default; `kind_problems` tells. None is all.
+  """
+  return dataclasses.field(
+    default=default, metadata={_RULE: rule, _KINDS: kinds}
+  )
 
 
 def required(rule: Rule) -> Any:
   """Declares a dataclass field without a default."""
   return dataclasses.field(metadata={_RULE: rule})
+
+
+@functools.cache
+def options_of(cls: type) -> Mapping[str, Option]:
+  """Returns the fields of an options dataclass, in order.
+
+  Their sentences are those of the classes' docstrings, under `Attributes:`.
+  """
+  sentences = {}
+  for base in reversed(cls.__mro__):
+    sentences |= _sentences(base.__dict__.get("__doc__") or "")
+  return {
+    field.name: Option(
+      field.name,
+      field.metadata[_RULE],
+      field.default,
+      field.metadata.get(_KINDS),
+      sentences.get(field.name, ""),
+    )
+    for field in dataclasses.fields(cls)
+  }
+
+
+def _sentences(docstring: str) -> dict[str, str]:
+  """Returns what a class's docstring says of its attributes, by name."""
+  _, _, text = inspect.cleandoc(docstring).partition("\nAttributes:\n")
+  found: dict[str, str] = {}
+  name = ""
+  for line in text.split("\n"):
+    if not line.startswith("  "):
+      break
+    if match := _ATTRIBUTE.fullmatch(line):
+      name, found[match[1]] = match[1], match[2]
+    else:
+      found[name] += f" {line.strip()}"
+  return found
+
+
+def kind_problems(path: str, options: Any) -> list[str]:
+  """Returns which fields have no meaning for the `kind` of their options."""
+  return [
+    f"`{path}.{own.name}` must be {own.default} where kind is"
+    f" {options.kind!r}, got {getattr(options, own.name)}. Unset it, or set"
+    f" kind to {own.kinds[0]!r}."
+    for own in options_of(type(options)).values()
+    if own.kinds is not None
+    and options.kind not in own.kinds
+    and getattr(options, own.name) != own.default
+  ]
 
 
 def integer(minimum: int = 0, maximum: int = MAX_COUNT) -> Rule:

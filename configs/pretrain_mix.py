@@ -13,7 +13,6 @@ cores: 300 steps of [8, 512] at 0.46 M parameters.
 """
 
 import ml_collections
-from ml_collections import config_dict
 
 
 def _packed(store: str, buffer_docs: int) -> ml_collections.ConfigDict:
@@ -22,37 +21,12 @@ def _packed(store: str, buffer_docs: int) -> ml_collections.ConfigDict:
   source.store = store
   source.rows = ml_collections.ConfigDict()
   source.rows.kind = "bin"
-  # How documents are packed.
-  source.rows.packing_algorithm = "ffd"  # or 'exact': the fewest rows
   source.rows.packing_buffer_docs = buffer_docs  # documents of a window
-  source.rows.packing_max_docs_per_bin = config_dict.placeholder(int)
-  source.rows.long_documents = "cut"  # or 'truncate', 'drop'
-  source.rows.shuffle_rows = True  # of a window, anew in every epoch
-  # Added tokens.
-  source.rows.add_bos = False
   source.rows.add_eos = True
-  source.rows.bos_token_id = config_dict.placeholder(int)
-  source.rows.eos_token_id = config_dict.placeholder(int)
-  # In which order documents are packed.
-  source.rows.shuffle_documents = "none"  # or 'block', 'full'
-  source.rows.reshuffle_documents = True  # each epoch its own order
-  source.rows.document_block = config_dict.placeholder(int)  # documents
-  # What rows look like.
-  source.rows.reset_positions = True  # at each document
-  source.rows.filler = "pad"
-  source.rows.trailing_filler_in_segment = False
-  source.rows.pad_token_id = config_dict.placeholder(int)
   source.rows.document_slots = 16  # documents of a row in document_id
   source.shuffle = ml_collections.ConfigDict()
   source.shuffle.kind = "block"  # blocks are packing windows
-  source.shuffle.io_block_size = config_dict.placeholder(int)  # rows
   source.shuffle.window_blocks = 4
-  source.shuffle.cache_windows = config_dict.placeholder(int)
-  source.shuffle.perm_type = "feistel"  # or 'linear'
-  source.shuffle.era_length = config_dict.placeholder(int)  # rows
-  source.shuffle.seed = config_dict.placeholder(int)
-  source.weight = config_dict.placeholder(float)  # where the mix has none
-  source.max_epochs = config_dict.placeholder(int)
   return source
 
 
@@ -63,20 +37,8 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   config.data = ml_collections.ConfigDict()
   config.data.seq_len = 512  # tokens
   config.data.global_batch_size = 8  # rows over all processes
-  config.data.seed = 0
-  config.data.epochs = config_dict.placeholder(int)  # None: for ever
-  config.data.remainder = "drop"  # or 'pad'
-  config.data.worker_count = 0  # child processes that read
-  config.data.dataset_mix = config_dict.placeholder(str)  # "a:0.9 b:0.1"
-  config.data.prefetch = 2  # batches kept ready on devices
-  config.data.timeout_s = 600.0  # seconds
-  config.data.on_peer_failure = "exit"  # or 'raise'
-  config.data.batch_format = "canonical"
-  config.data.mask_boundary_loss = True  # no label across documents
-  config.data.train_on_eos = True
   config.data.lookahead = True  # the token after the last column
   config.data.document_id = True  # for loss by document
-  config.data.shuffle_cache_bytes = 2 * 2**30  # windows of block shuffles
 
   documents = 16 if arg == "runlocal" else 64  # of a packing window
   config.data.sources = ml_collections.ConfigDict(
@@ -86,37 +48,17 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     }
   )
   config.data.mix = ml_collections.ConfigDict()
-  config.data.mix.kind = "token_balanced"  # or 'weighted', by rows
-  config.data.mix.unit = config_dict.placeholder(str)  # or 'loss_tokens'
-  config.data.mix.weights = config_dict.placeholder(tuple)
   config.data.mix.stages = (  # (from step, weights): others from there on
     (0, (("stdlib", 0.5), ("packages", 0.5))),
     (150, (("stdlib", 0.3), ("packages", 0.4), ("notes", 0.3))),
   )
-  config.data.mix.exhaustion = "drop"
-  config.data.mix.allow_tokenizer_differences = False
-  config.data.mix.resume_state = config_dict.placeholder(dict)
 
   config.model = ml_collections.ConfigDict()
-  config.model.d_model = 128
   config.model.num_layers = 2
   config.model.num_heads = 2
-  config.model.mlp_dim = 384
-  config.model.position_embedding = "rope"  # or 'learned'
-  config.model.attention = "segment"  # or 'stream'
-
-  config.optimizer = ml_collections.ConfigDict()
-  config.optimizer.learning_rate = 3e-3
-  config.optimizer.warmup_steps = 30
 
   config.train = ml_collections.ConfigDict()
   config.train.num_steps = 300
-  config.train.log_every_steps = 25
-  config.train.seed = 0
-
-  config.checkpoint = ml_collections.ConfigDict()
-  config.checkpoint.every_steps = 100
-  config.checkpoint.keep = 2
 
   if arg == "runlocal":
     config.data.seq_len = 64
@@ -124,13 +66,10 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
       (0, (("stdlib", 0.5), ("packages", 0.5))),
       (3, (("stdlib", 0.3), ("packages", 0.4), ("notes", 0.3))),
     )
-    config.model.d_model = 32
-    config.model.num_layers = 1
-    config.model.mlp_dim = 64
-    config.optimizer.warmup_steps = 2
-    config.train.num_steps = 6
-    config.train.log_every_steps = 2
-    config.checkpoint.every_steps = 3
+    config.model.update(d_model=32, num_layers=1, mlp_dim=64)
+    config.optimizer = ml_collections.ConfigDict({"warmup_steps": 2})
+    config.train.update(num_steps=6, log_every_steps=2)
+    config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
   elif arg:
     raise ValueError(f"`arg` must be 'runlocal' or absent, got {arg!r}.")
   return config

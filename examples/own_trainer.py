@@ -7,18 +7,15 @@ uncommented: `jax.devices()` is then the whole pod, and each host reads only
 the rows that its own devices hold. Nothing else changes.
 """
 
-from absl import app
 import jax
 import jax.numpy as jnp
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec
-from ml_collections import config_flags
 
 import chomp_data
+from chomp_data import cli
 
-_CONFIG = config_flags.DEFINE_config_file(
-  "config", "configs/splice_multi.py:runlocal"
-)
+_CONFIG = cli.define_config("configs/splice_multi.py:runlocal")
 
 
 @jax.jit
@@ -40,7 +37,7 @@ def main(_):
   # jax.distributed.initialize()
   mesh = jax.sharding.Mesh(jax.devices(), ("data",))
   sharding = NamedSharding(mesh, PartitionSpec("data"))
-  pipe = chomp_data.build(_CONFIG.value.data)
+  pipe = chomp_data.build(cli.config(_CONFIG).data)
   weights = jnp.zeros((pipe.vocab_size, pipe.vocab_size))
   with chomp_data.make_iterator(pipe, sharding) as batches:
     for _, batch in zip(range(20), batches, strict=False):
@@ -49,4 +46,4 @@ def main(_):
 
 
 if __name__ == "__main__":
-  app.run(main)
+  cli.run(main)

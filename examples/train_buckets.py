@@ -36,8 +36,6 @@ from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import state as state_lib
 
-_SECTIONS = ("data", "model", "optimizer", "train")
-
 _CONFIG = cli.define_config()
 _WORKDIR = flags.DEFINE_string("workdir", None, "Where checkpoints go.")
 _DATASET_MIX = cli.define_dataset_mix()
@@ -92,6 +90,13 @@ class TrainOptions:
   checkpoint_every_steps: int = schema.option(100, schema.integer(1))
 
 
+_SECTIONS: dict[str, type] = {
+  "model": ModelOptions,
+  "optimizer": OptimizerOptions,
+  "train": TrainOptions,
+}
+
+
 @dataclasses.dataclass(frozen=True)
 class RunOptions:
   """A whole run, checked.
@@ -130,10 +135,11 @@ def read(config: Any) -> RunOptions:
   except stores.StoreError as error:
     unopened = error
   sections = config.to_dict()
+  known = ("data", *_SECTIONS)
   problems += [
-    schema.unknown_key("config", str(name), _SECTIONS)
+    schema.unknown_key("config", str(name), known)
     for name in sections
-    if name not in _SECTIONS
+    if name not in known
   ]
   if pipe is not None and pipe.holds_text:
     raise schema.ConfigError(
@@ -143,11 +149,7 @@ def read(config: Any) -> RunOptions:
         " tools/train.py."
       ]
     )
-  for name, cls in (
-    ("model", ModelOptions),
-    ("optimizer", OptimizerOptions),
-    ("train", TrainOptions),
-  ):
+  for name, cls in _SECTIONS.items():
     parts[name], found = schema.read(
       cls, sections.get(name) or {}, f"config.{name}"
     )
@@ -409,7 +411,7 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   if not _WORKDIR.value:
     raise app.UsageError("--config and --workdir must be given.")
-  config = cli.config(_CONFIG, _DATASET_MIX)
+  config = cli.config(_CONFIG, _DATASET_MIX, _SECTIONS)
   cli.log_own_messages(__file__)
   try:
     train(read(config), pathlib.Path(_WORKDIR.value))

@@ -52,7 +52,9 @@ def test_a_process_of_its_own_ends_in_the_same_line(tool, tmp_path):
   assert here.returncode == there.returncode == 1
   last = [done.stderr.strip().splitlines()[-1] for done in (here, there)]
   assert last[0] == last[1]
-  assert last[0].startswith("error: `config.data.global_batch_size`")
+  assert last[0].startswith(
+    "error: `--config.data.global_batch_size` must be a whole number of 1 .."
+  )
 
 
 @pytest.mark.parametrize("tool", ["train", "inspect_batches", "prepare"])

@@ -1,6 +1,5 @@
 """Every config: builds, round-trips through JSON, and gives a batch."""
 
-import dataclasses
 import importlib
 import json
 import pathlib
@@ -9,21 +8,15 @@ import ml_collections
 import pytest
 
 from chomp_data import pipeline
-from chomp_data import sources
+from chomp_data import schema
 from chomp_data.config import options
 from chomp_data.prepare import images
-from chomp_data.sources import array_dataset
-from chomp_data.sources import document_pieces
-from chomp_data.sources import row_kinds
+from chomp_data.reference import options as reference_options
 from chomp_data.stores import samples_array_record
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
 BUCKETED = ["length_buckets", "resolution_buckets"]
-ROWS_IN_BUCKETS = {
-  "length": document_pieces.DocumentOptions,
-  "resolution": array_dataset.SampleOptions,
-}
 IN_ROWS = [name for name in NAMES if name not in BUCKETED]
 
 
@@ -33,10 +26,6 @@ def pictures_store(tmp_path_factory):
   path = tmp_path_factory.mktemp("pictures") / "digits"
   samples_array_record.write_samples(path, images.samples("digits", 450))
   return str(path)
-
-
-def fields_of(options_class):
-  return {field.name for field in dataclasses.fields(options_class)}
 
 
 def get(name, arg, store):
@@ -96,38 +85,26 @@ def test_runlocal_is_smaller(name):
     module.get_config("runlocul")
 
 
-@pytest.mark.parametrize("name", BUCKETED)
-def test_every_option_of_a_bucketed_config_is_listed(name):
-  data = importlib.import_module(f"configs.{name}").get_config().data
-  kind = options.KINDS[data.buckets.kind]
-  sections = {"buckets", "mix", "sources"}
-  assert set(data) == fields_of(kind.fields) | sections
-  assert set(data.buckets) == fields_of(kind.section) | {"kind"}
-  assert set(data.mix) == fields_of(options.BucketMixOptions)
-  for source in data.sources.values():
-    assert set(source) == fields_of(options.SourceFields) | {"rows", "shuffle"}
-    assert set(source.rows) == fields_of(ROWS_IN_BUCKETS[data.buckets.kind])
-    assert set(source.shuffle) == fields_of(options.OrderOptions)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_config_states_no_default(name):
+  config = importlib.import_module(f"configs.{name}").get_config()
+  known = options.known(config.data.to_dict())
+  stated = list(stated_defaults(known, config.data.to_dict(), "data"))
+  if name != "resolution_buckets":
+    for section, cls in reference_options.SECTIONS.items():
+      of_class = schema.Section(schema.options_of(cls))
+      held = config.to_dict().get(section, {})
+      stated += stated_defaults(of_class, held, section)
+  assert stated == []
 
 
-@pytest.mark.parametrize("name", IN_ROWS)
-def test_every_option_is_listed_so_that_flags_can_change_it(name):
-  data = importlib.import_module(f"configs.{name}").get_config().data
-  own = {f.name for f in dataclasses.fields(options.RowFields)}
-  mixed = len(data.sources) > 1
-  assert set(data) == own | {"sources"} | ({"mix"} if mixed else set())
-  if mixed:
-    mix = sources.MixOptions
-    assert set(data.mix) == {f.name for f in dataclasses.fields(mix)}
-  for source in data.sources.values():
-    of_mix = {"weight", "max_epochs"} if mixed else set()
-    assert set(source) == {"store", "rows", "shuffle"} | of_mix
-    rows = row_kinds.ROW_KINDS[source.rows.kind].options
-    assert set(source.rows) == {f.name for f in dataclasses.fields(rows)} | {
-      "kind"
-    }
-    shuffle = sources.ShuffleOptions
-    assert set(source.shuffle) == {f.name for f in dataclasses.fields(shuffle)}
+def stated_defaults(known, held, path):
+  for name, value in held.items():
+    if name in known.options:
+      if value == known.options[name].default:
+        yield f"{path}.{name}"
+    else:
+      yield from stated_defaults(known.sections[name], value, f"{path}.{name}")
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -424,7 +424,7 @@ def main(argv: Sequence[str]) -> int:
   workdir = _WORKDIR.value
   if not workdir:
     raise app.UsageError("--config and --workdir must be given.")
-  config = cli.config(_CONFIG, _DATASET_MIX)
+  config = cli.config(_CONFIG, _DATASET_MIX, options_lib.SECTIONS)
   cli.log_own_messages(__file__)
   if _DISTRIBUTED.value or _COORDINATOR.value:
     jax.distributed.initialize(

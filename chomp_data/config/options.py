@@ -7,7 +7,7 @@ text in rows of a few lengths or arrays of a few sizes. Each kind is one entry
 of `KINDS`; what kinds share is declared once.
 """
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import fractions
@@ -365,7 +365,8 @@ class Kind:
   Attributes:
     fields: Of `config.data` itself.
     section: Of `config.data.buckets`; None where there is none.
-    rows: Reads the section `rows` of a source.
+    rows: Of the section `rows` of a source; None where its `kind` is one of
+      `row_kinds`.
     shuffle: Of the section `shuffle` of a source.
     mix: Of `config.data.mix`.
     unit: What a mix of buckets balances, unless said; '' for rows.
@@ -374,28 +375,18 @@ class Kind:
 
   fields: type[RunFields]
   section: type | None
-  rows: Callable[[str, Any, int | None], tuple[Any, list[str]]]
+  rows: type | None
   shuffle: type
   mix: type[mix_options.MixFields]
   unit: str
   array_record: bool = True
 
 
-def _rows_of(cls: type) -> Callable[..., tuple[Any, list[str]]]:
-  """Returns a reader of `rows` where there is one kind of them."""
-
-  def read_rows(path: str, section: Any, seq_len: int | None):
-    del seq_len
-    return schema.read(cls, {} if section is None else section, path)
-
-  return read_rows
-
-
 KINDS: dict[str, Kind] = {
   "rows": Kind(
     RowFields,
     None,
-    row_kinds.read,
+    None,
     sources_lib.ShuffleOptions,
     sources_lib.MixOptions,
     "",
@@ -403,7 +394,7 @@ KINDS: dict[str, Kind] = {
   "length": Kind(
     TextFields,
     bucket_sections.LengthBuckets,
-    _rows_of(document_pieces.DocumentOptions),
+    document_pieces.DocumentOptions,
     OrderOptions,
     BucketMixOptions,
     "tokens",
@@ -411,7 +402,7 @@ KINDS: dict[str, Kind] = {
   "resolution": Kind(
     ArrayFields,
     bucket_sections.ResolutionBuckets,
-    _rows_of(array_dataset.SampleOptions),
+    array_dataset.SampleOptions,
     OrderOptions,
     BucketMixOptions,
     "samples",
@@ -466,6 +457,74 @@ def read(data: Any) -> RunOptions:
   return RunOptions(name, fields, buckets, sources, mix)
 
 
+def known(data: Any) -> schema.Section:
+  """Returns every option that `config.data` may have.
+
+  Which they are depends on the kinds that it names; where one is missing or
+  wrong, `kind` is the only option there.
+
+  Args:
+    data: A mapping that may be wrong or incomplete.
+  """
+  data = data if isinstance(data, Mapping) else {}
+  buckets = data.get("buckets")
+  name = "rows" if buckets is None else _named_kind(buckets)
+  kind, inner = KINDS.get(name or ""), {}
+  of_buckets = _kind_option(
+    [own for own in KINDS if KINDS[own].section],
+    "Whether batches are of text in rows of a few lengths or of arrays of a"
+    " few sizes; without the section `buckets` all rows have one length.",
+  )
+  inner["buckets"] = schema.Section(of_buckets)
+  if kind is None:
+    return schema.Section({}, inner)
+  if kind.section is not None:
+    fields = schema.options_of(kind.section)
+    inner["buckets"] = schema.Section({**of_buckets, **fields})
+  inner["mix"] = schema.Section(schema.options_of(kind.mix))
+  entries = data.get("sources")
+  entries = entries if isinstance(entries, Mapping) else {}
+  inner["sources"] = schema.Section(
+    {}, {str(own): _known_of(entries[own], kind) for own in entries}
+  )
+  return schema.Section(schema.options_of(kind.fields), inner)
+
+
+def _known_of(entry: Any, kind: Kind) -> schema.Section:
+  """Returns every option of a source."""
+  entry = entry if isinstance(entry, Mapping) else {}
+  if kind.rows is not None:
+    rows = schema.options_of(kind.rows)
+  else:
+    rows = _kind_option(
+      row_kinds.ROW_KINDS, "How rows are made of the store's documents."
+    )
+    own = row_kinds.ROW_KINDS.get(_named_kind(entry.get("rows")) or "")
+    rows |= schema.options_of(own.options) if own else {}
+  inner = {
+    "rows": schema.Section(rows),
+    "shuffle": schema.Section(schema.options_of(kind.shuffle)),
+  }
+  if kind.array_record:
+    inner["array_record"] = schema.Section(
+      schema.options_of(stores.ArrayRecordOptions)
+    )
+  return schema.Section(schema.options_of(SourceFields), inner)
+
+
+def _kind_option(
+  kinds: Iterable[str], sentence: str
+) -> dict[str, schema.Option]:
+  rule = schema.choice(tuple(kinds))
+  none = dataclasses.MISSING
+  return {"kind": schema.Option("kind", rule, none, sentence=sentence)}
+
+
+def _named_kind(section: Any) -> str | None:
+  kind = section.get("kind") if isinstance(section, Mapping) else None
+  return kind if isinstance(kind, str) else None
+
+
 def _plain(data: Any) -> Any:
   """Returns a config as plain dictionaries, references resolved."""
   to_dict = getattr(data, "to_dict", None)
@@ -489,9 +548,9 @@ def _kind_of(buckets: Any) -> tuple[str, dict[str, Any]]:
   if buckets is None:
     return "rows", {}
   kind = buckets.get("kind") if isinstance(buckets, Mapping) else None
-  known = [name for name, own in KINDS.items() if own.section is not None]
-  if not isinstance(kind, str) or kind not in known:
-    kinds = " or ".join(map(repr, known))
+  names = [name for name, own in KINDS.items() if own.section is not None]
+  if not isinstance(kind, str) or kind not in names:
+    kinds = " or ".join(map(repr, names))
     raise schema.ConfigError(
       [schema.bad_value(f"{PATH}.buckets.kind", kinds, kind, "Choose one.")]
     )
@@ -560,7 +619,7 @@ def _checked_source(
       stores.ArrayRecordOptions, entry["array_record"], where
     )
     problems += found + (records.problems(where) if records else [])
-  rows, found = kind.rows(f"{path}.rows", entry.get("rows"), seq_len)
+  rows, found = _checked_rows(f"{path}.rows", entry.get("rows"), kind, seq_len)
   problems += found
   given = entry.get("shuffle")
   where = f"{path}.shuffle"
@@ -577,6 +636,14 @@ def _checked_source(
   return SourceOptions(
     fields.store, rows, shuffle, records, fields.weight, fields.max_epochs
   ), []
+
+
+def _checked_rows(
+  path: str, section: Any, kind: Kind, seq_len: int | None
+) -> tuple[Any, list[str]]:
+  if kind.rows is None:
+    return row_kinds.read(path, section, seq_len)
+  return schema.read(kind.rows, {} if section is None else section, path)
 
 
 def _subset_problems(path: str, shuffle: Any) -> list[str]:

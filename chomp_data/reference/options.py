@@ -11,8 +11,6 @@ from chomp_data import schema
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
 
-_SECTIONS = ("checkpoint", "data", "model", "optimizer", "train")
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrainOptions:
@@ -48,6 +46,15 @@ class CheckpointOptions:
 
   every_steps: int = schema.option(100, schema.integer(1))
   keep: int | None = schema.option(2, schema.optional(schema.integer(1)))
+
+
+# What a config has beside `data`.
+SECTIONS: dict[str, type] = {
+  "model": decoder_lib.DecoderConfig,
+  "optimizer": training.OptimizerOptions,
+  "train": TrainOptions,
+  "checkpoint": CheckpointOptions,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,10 +102,11 @@ def read(config: Any) -> RunOptions:
     StoreError: If a store cannot be opened.
   """
   config = config.to_dict() if hasattr(config, "to_dict") else config
+  known = ("data", *SECTIONS)
   problems = [
-    schema.unknown_key("config", str(name), _SECTIONS)
+    schema.unknown_key("config", str(name), known)
     for name in config
-    if name not in _SECTIONS
+    if name not in known
   ]
   pipe: pipeline.Pipeline | None = None
   try:
@@ -113,22 +121,17 @@ def read(config: Any) -> RunOptions:
       )
   except schema.ConfigError as error:
     problems += error.problems
-  section = config.get("model") or {}
-  if isinstance(section, Mapping):
-    # Sizes that the input knows; 1 stands in where the input is wrong.
-    section = {
-      "vocab_size": pipe.vocab_size if pipe else 1,
-      "max_positions": pipe.seq_len if pipe else 1,
-      **section,
-    }
   parts: dict[str, Any] = {}
-  for name, cls, fields in (
-    ("model", decoder_lib.DecoderConfig, section),
-    ("optimizer", training.OptimizerOptions, config.get("optimizer") or {}),
-    ("train", TrainOptions, config.get("train") or {}),
-    ("checkpoint", CheckpointOptions, config.get("checkpoint") or {}),
-  ):
-    parts[name], found = schema.read(cls, fields, f"config.{name}")
+  for name, cls in SECTIONS.items():
+    section = config.get(name) or {}
+    if name == "model" and isinstance(section, Mapping):
+      # Sizes that the input knows; 1 stands in where the input is wrong.
+      section = {
+        "vocab_size": pipe.vocab_size if pipe else 1,
+        "max_positions": pipe.seq_len if pipe else 1,
+        **section,
+      }
+    parts[name], found = schema.read(cls, section, f"config.{name}")
     problems += found
   if parts["model"]:
     problems += parts["model"].problems("config.model")

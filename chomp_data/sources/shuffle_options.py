@@ -10,14 +10,6 @@ DEFAULT_WINDOW_BLOCKS = 8
 DEFAULT_CACHE_WINDOWS = 8
 _COUNT = schema.optional(schema.integer(1, 2**40))
 
-# Which options have a meaning for which kinds.
-_OF_KIND = {
-  "io_block_size": ("block",),
-  "window_blocks": ("block",),
-  "cache_windows": ("block",),
-  "era_length": ("era",),
-}
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShuffleOptions:
@@ -38,11 +30,11 @@ class ShuffleOptions:
   """
 
   kind: str = schema.option("none", schema.choice(SHUFFLE_KINDS))
-  io_block_size: int | None = schema.option(None, _COUNT)
-  window_blocks: int | None = schema.option(None, _COUNT)
-  cache_windows: int | None = schema.option(None, _COUNT)
+  io_block_size: int | None = schema.option(None, _COUNT, ("block",))
+  window_blocks: int | None = schema.option(None, _COUNT, ("block",))
+  cache_windows: int | None = schema.option(None, _COUNT, ("block",))
   perm_type: str = schema.option("feistel", schema.choice(orders.PERM_TYPES))
-  era_length: int | None = schema.option(None, _COUNT)
+  era_length: int | None = schema.option(None, _COUNT, ("era",))
   seed: int | None = schema.option(
     None, schema.optional(schema.integer(0, 2**63 - 1))
   )
@@ -55,12 +47,7 @@ class ShuffleOptions:
       has_own_blocks: Whether the rows come in blocks of their own (packing
         windows).
     """
-    found = [
-      f"`{path}.{name}` must be None where kind is {self.kind!r}, got"
-      f" {getattr(self, name)}. Unset it, or set kind to {kinds[0]!r}."
-      for name, kinds in _OF_KIND.items()
-      if getattr(self, name) is not None and self.kind not in kinds
-    ]
+    found = schema.kind_problems(path, self)
     if self.kind == "era" and self.era_length is None:
       found.append(
         f"`{path}.era_length` must be set where kind is 'era', got None. Give"

@@ -94,7 +94,9 @@ def test_errors_are_one_line_and_exit_1(stdlib_store):
   )
   assert ran.returncode == 1
   last = ran.stderr.strip().splitlines()[-1]
-  assert last.startswith("error: `config.data.sources.stdlib.rows.content_str")
+  assert last.startswith(
+    "error: `--config.data.sources.stdlib.rows.content_stride` must be"
+  )
   assert "got 0" in last
 
 

@@ -1,0 +1,263 @@
+"""Options on the command line: `--config.<path>=<value>` sets any of them.
+
+Which there are is known from the dataclasses of options, whatever a config's
+file lists; a value is read by its option's own rule.
+"""
+
+import ast
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+import warnings
+
+from absl import logging
+import ml_collections
+from ml_collections import config_dict
+
+from chomp_data import schema
+from chomp_data.config import options
+
+_Path = tuple[str, ...]
+
+# What absl takes for truth values.
+_BOOLEANS = {"true": True, "t": True, "1": True}
+_BOOLEANS |= {"false": False, "f": False, "0": False}
+
+
+def apply(
+  config: ml_collections.ConfigDict,
+  given: Sequence[str],
+  sections: Mapping[str, type],
+) -> None:
+  """Sets options of a config; references to them follow.
+
+      data.seed=3  data.mix.weights={'a': 0.9, 'b': 0.1}  data.epochs=None
+
+  A whole section is set by a mapping, or by None. Where a `kind` is set,
+  options of the file that have no meaning with it are left out, and the log
+  says so.
+
+  Args:
+    config: Is changed.
+    given: `path=value`; paths begin at the config's top, and the last value
+      of a path counts.
+    sections: Dataclasses of the sections beside `data`, by name. In sections
+      of the file that are not among them anything can be set.
+
+  Raises:
+    ConfigError: If paths or values are wrong; all of them are listed.
+  """
+  values: dict[_Path, str] = {}
+  for one in given:
+    path, _, text = one.partition("=")
+    values[tuple(path.split("."))] = text
+  problems: list[str] = []
+  known = _known(config, sections)
+  before = dict(_listed(known, _plain(config)))
+  with config.unlocked(), config.ignore_type():
+    # These decide which other options there are, outer ones first.
+    deciding = [path for path in values if _decides(known, path)]
+    for path in sorted(deciding, key=len):
+      problems += _set(config, known, path, values[path])
+      known = _known(config, sections)
+    if deciding:
+      after = dict(_listed(known, _plain(config)))
+      lost = [own for own in before if before[own] > after.get(own, -1)]
+      _leave_out(config, lost, list(values))
+    for path in values:
+      if path not in deciding:
+        problems += _set(config, known, path, values[path])
+  if problems:
+    raise schema.ConfigError(problems)
+
+
+def _known(
+  config: ml_collections.ConfigDict, sections: Mapping[str, type]
+) -> schema.Section:
+  """Returns every option that a config may have."""
+  data = options.known(_plain(config).get("data"))
+  others = {
+    name: schema.Section(schema.options_of(cls))
+    for name, cls in sections.items()
+  }
+  return schema.Section({}, {"data": data, **others})
+
+
+def _plain(section: Any) -> dict[str, Any]:
+  """Returns a section as dictionaries; placeholders are None."""
+  if isinstance(section, ml_collections.ConfigDict):
+    items = section.items(preserve_field_references=True)
+  else:
+    items = section.items()
+  out = {}
+  for name, value in items:
+    if isinstance(value, config_dict.FieldReference):
+      try:
+        value = value.get()
+      except config_dict.RequiredValueError:
+        value = None
+    is_section = isinstance(value, Mapping | ml_collections.ConfigDict)
+    out[name] = _plain(value) if is_section else value
+  return out
+
+
+def _listed(
+  known: schema.Section, held: Mapping[str, Any], path: _Path = ()
+) -> Iterator[tuple[_Path, bool]]:
+  """Yields known options that a config holds, and whether they mean a thing."""
+  kind = held.get("kind")
+  if kind is None and "kind" in known.options:
+    kind = known.options["kind"].default
+  for name, value in held.items():
+    own = known.options.get(name)
+    if own is not None:
+      yield (*path, name), own.kinds is None or kind in own.kinds
+    elif name in known.sections and isinstance(value, Mapping):
+      yield from _listed(known.sections[name], value, (*path, name))
+
+
+def _decides(known: schema.Section, path: _Path) -> bool:
+  """Whether a path is of a kind or of a whole section."""
+  section: schema.Section | None = known
+  for name in path:
+    section = section.sections.get(name) if section else None
+  return path[-1] == "kind" or section is not None
+
+
+def _leave_out(
+  config: ml_collections.ConfigDict,
+  paths: Sequence[_Path],
+  given: Sequence[_Path],
+) -> None:
+  """Removes options that a kind on the command line took the meaning of."""
+  told = []
+  for path in paths:
+    if any(own[: len(path)] == path for own in given):
+      continue  # To be refused where the options are read.
+    section: Any = config
+    for name in path[:-1]:
+      section = section.get(name) or {}
+    if path[-1] not in section:
+      continue  # Its section was replaced.
+    if _plain(section)[path[-1]] is not None:
+      told.append(f"config.{'.'.join(path)}")
+    del section[path[-1]]
+  if told:
+    kinds = [_flag(path) for path in given if path[-1] == "kind"]
+    logging.warning(
+      "%s: left out of the file, as they have no meaning with it: %s.",
+      ", ".join(kinds),
+      ", ".join(told),
+    )
+
+
+def _set(
+  config: ml_collections.ConfigDict,
+  known: schema.Section,
+  path: _Path,
+  text: str,
+) -> list[str]:
+  """Sets one option or section; returns what is wrong with it."""
+  try:
+    found = _find(known, _plain(config), path)
+    value = _value(found, path, text)
+    section: Any = config
+    for name in path[:-1]:
+      if not isinstance(section.get(name), ml_collections.ConfigDict):
+        section[name] = ml_collections.ConfigDict()
+      section = section[name]
+    section[path[-1]] = value
+  except schema.ConfigError as error:
+    return error.problems
+  except ValueError as error:  # Of a ConfigDict, whose names hold no dots.
+    return [f"`{_flag(path)}`: {error}"]
+  return []
+
+
+def _find(
+  known: schema.Section, held: Mapping[str, Any], path: _Path
+) -> schema.Option | schema.Section | None:
+  """Returns what there is at a path; None is what only the file knows.
+
+  Raises:
+    ConfigError: If there is nothing; it lists what there is.
+  """
+  for i, name in enumerate(path):
+    value = held.get(name)
+    below = i + 1 < len(path)
+    if name in known.options and not below:
+      return known.options[name]
+    if name in known.options and not isinstance(value, Mapping):
+      where, names, name = path[: i + 1], [], path[i + 1]
+    elif name in known.sections:
+      known, held = known.sections[name], value or {}
+      continue
+    elif name in held:
+      return None
+    else:
+      where = path[:i]
+      names = [*known.options, *known.sections]
+    raise schema.ConfigError(
+      [schema.unknown_key(_flag(where), name, names, names)]
+    )
+  return known
+
+
+def _value(
+  found: schema.Option | schema.Section | None, path: _Path, text: str
+) -> Any:
+  """Returns what a text means at its place.
+
+  Raises:
+    ConfigError: If it means nothing there.
+  """
+  if found is None:
+    return _literal(text)
+  if isinstance(found, schema.Section):
+    own = _literal(text)
+    if own is None or isinstance(own, Mapping):
+      return own
+    rule = "a mapping, as Python writes it, or None: it is a section"
+    names = ", ".join([*found.options, *found.sections])
+    fix = f"Set one of its fields: {names}."
+  else:
+    for own in _readings(text):
+      try:
+        found.rule.convert(own)
+      except (TypeError, ValueError, OverflowError):
+        continue
+      return own
+    rule, fix = found.rule.text, "Correct it."
+  got = _literal(text)
+  raise schema.ConfigError([schema.bad_value(_flag(path), rule, got, fix)])
+
+
+def _literal(text: str) -> Any:
+  """Returns what a text means in Python; what means nothing is text."""
+  if text in ("true", "false"):
+    return text == "true"
+  try:
+    with warnings.catch_warnings():
+      warnings.simplefilter("ignore")  # Of escapes in a path.
+      return ast.literal_eval(text.strip())
+  except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+    return text
+
+
+def _readings(text: str) -> list[Any]:
+  """Returns what a text may mean, the likeliest first."""
+  literal = _literal(text)
+  if literal is None:
+    return [None]
+  found = [literal, text]
+  if isinstance(literal, Mapping):
+    # Names may hold dots, which those of a ConfigDict may not.
+    found.insert(0, tuple(literal.items()))
+  if text.lower() in _BOOLEANS:
+    found.append(_BOOLEANS[text.lower()])
+  return [*found, (literal,)]
+
+
+def _flag(path: _Path) -> str:
+  return ".".join(("--config", *path))
