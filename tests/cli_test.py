@@ -41,6 +41,44 @@ def test_a_bad_flag_is_an_error_without_a_traceback(
   assert message in ran.stderr
 
 
+@pytest.mark.parametrize(
+  ("flags", "value"),
+  [
+    (["--config.data.global_batch_size=0x3", CONFIG], 3),
+    ([CONFIG, "--config.data.global_batch_size", "3"], 3),
+    ([CONFIG, "-config.data.global_batch_size=3"], 3),
+    ([CONFIG, "--config.data.lookahead"], 8),
+    ([CONFIG, "--config.data.lookahead", "--noconfig.data.train_on_eos"], 8),
+    ([CONFIG, "--config.model.dtype=bfloat16"], 8),
+  ],
+)
+def test_an_option_is_set_however_a_flag_is_written(
+  flags, value, stdlib_store, tmp_path
+):
+  file = tmp_path / "flags"
+  store = "--config.data.sources.stdlib.store"
+  file.write_text(f"{store}={stdlib_store}\n--format=json\n")
+  ran = in_process.run_tool(
+    "inspect_batches", *flags, f"--flagfile={file}", check=True
+  )
+  assert len(ran.stdout.splitlines()) == value
+
+
+def test_what_a_new_kind_leaves_out_is_told(stdlib_store):
+  source = "--config.data.sources.stdlib"
+  ran = in_process.run_tool(
+    "inspect_batches",
+    f"--config={ROOT}/configs/packed.py:runlocal",
+    f"{source}.store={stdlib_store}",
+    f"{source}.shuffle.kind=full",
+    "--plan_only",
+    check=True,
+  )
+  (line,) = [own for own in ran.stderr.splitlines() if "left out" in own]
+  assert f"{source}.shuffle.kind: left out of the file" in line
+  assert line.endswith("config.data.sources.stdlib.shuffle.window_blocks.")
+
+
 @pytest.mark.parametrize("tool", ["train", "inspect_batches"])
 def test_a_process_of_its_own_ends_in_the_same_line(tool, tmp_path):
   flags = [CONFIG, "--config.data.global_batch_size=0"]
@@ -62,6 +100,8 @@ def test_help_says_how_to_run_it(tool):
   ran = in_process.run_tool(tool, "--help")
   assert f"tools/{tool}.py --" in ran.stdout
   assert "%s" not in ran.stdout
+  if tool != "prepare":
+    assert "docs/options.md" in ran.stdout
 
 
 @pytest.mark.parametrize("tool", ["train", "inspect_batches"])

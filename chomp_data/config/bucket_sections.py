@@ -125,13 +125,15 @@ class LengthBuckets:
   """`buckets.kind='length'`: rows of one document, in a few lengths.
 
   Attributes:
-    lengths: Positions of the rows of each bucket, rising.
-    tokens_per_batch: Rows times positions of every batch.
-    assign: 'least_waste' puts a document into the smallest bucket that holds
-      it, cutting those that no bucket holds; 'powers_of_two' cuts documents
-      into pieces that fill their buckets.
-    stages: Pairs (from_step, weights of buckets), a curriculum; None takes
-      buckets as often as they fill batches.
+    lengths: Length of the rows of each bucket in tokens, rising.
+    tokens_per_batch: Tokens of every batch, padding included, over all
+      processes: rows times length.
+    assign: Which bucket a document is in: with 'least_waste' the smallest that
+      holds it, and those that none holds are cut; with 'powers_of_two' it is
+      cut into pieces that fill their buckets.
+    stages: How often buckets come, as pairs (from_step, weights by bucket),
+      each until the next begins; None takes buckets as often as they fill
+      batches.
   """
 
   lengths: tuple[int, ...] = schema.required(
@@ -175,15 +177,20 @@ class ResolutionBuckets:
   """`buckets.kind='resolution'`: precomputed arrays of a few sizes.
 
   Attributes:
-    sizes: (height, width) of each bucket; None takes those that occur.
-    fields: Arrays of every sample that batches carry: their names, or what
-      the data does not say of them by name.
-    metadata: Numbers of every sample that batches carry.
-    unbucketed: What becomes of samples of another size: 'error' or 'drop'.
-    patch_size: Height and width of one token, for the unit 'tokens'.
-    batch_sizes: Rows of a global batch by bucket ('48x32'), where it is not
+    sizes: (height, width) of each bucket; None takes those that occur in the
+      data.
+    fields: Which arrays of a sample batches hold, by name; shape and dtype
+      are given where the data does not say them.
+    metadata: Which numbers of a sample batches hold, by name.
+    unbucketed: What happens when a sample is of no bucket's size: an 'error',
+      or 'drop' leaves it out.
+    patch_size: Height and width of a patch, which counts as one token for
+      `mix.unit='tokens'`.
+    batch_sizes: Samples of a step by bucket ('48x32'), where they are not
       `global_batch_size`.
-    stages: As in `LengthBuckets`.
+    stages: How often buckets come, as pairs (from_step, weights by bucket),
+      each until the next begins; None takes buckets as often as they fill
+      batches.
   """
 
   sizes: tuple[tuple[int, int], ...] | None = schema.option(

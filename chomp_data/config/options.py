@@ -44,11 +44,13 @@ class RunFields:
   """The fields of `config.data` that all kinds of runs share.
 
   Attributes:
-    seed: Seed of every random choice; sources fold their names into it.
-    epochs: Passes over each source, or None for ever.
-    remainder: 'drop' the rows (or the samples of a source and bucket) that
-      fill no batch, or 'pad' them with filler.
-    worker_count: Child processes that read; 0 reads in the main process.
+    seed: Seed of every random choice; each source makes its own of it and of
+      its name.
+    epochs: Passes over each source; None goes on for ever.
+    remainder: What happens to the last rows of an epoch where they fill no
+      batch (in buckets, to those of each source and bucket): 'drop' leaves
+      them out, 'pad' adds filler.
+    worker_count: How many child processes read; with 0 the main process does.
     dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", in
       place of `mix.weights`, `mix.stages` and `sources.<name>.weight`. An
       entry whose alias is a declared source is that source at another path.
@@ -56,11 +58,11 @@ class RunFields:
       `default`, which is a template and no part of the run unless an entry
       names it; where none is called so, of the declared sources, which must
       then have the same.
-    prefetch: Batches kept ready on devices.
-    timeout_s: Longest wait for one batch, in seconds; packing an epoch and
-      the like do not count.
-    on_peer_failure: Where another process fails or dies, 'exit', or let the
-      next `next` of the iterator 'raise'.
+    prefetch: How many batches are kept ready on devices.
+    timeout_s: Longest wait for one batch, in seconds, until the run ends in an
+      error; packing an epoch and the like do not count.
+    on_peer_failure: What a process does when another one of the run fails or
+      dies: 'exit', or 'raise' an error where the next batch is asked for.
   """
 
   seed: int = schema.option(0, _SEED)
@@ -114,11 +116,13 @@ class TextFields(RunFields):
   """The fields of `config.data` of a run of text.
 
   Attributes:
-    batch_format: Names and meanings of a batch's fields.
-    train_on_eos: Whether EOS is a label.
-    lookahead: Whether batches know the token after their last column where a
-      document continues, so that no label is lost there.
-    document_id: Whether batches carry `document_id`.
+    batch_format: Names and meanings of a batch's fields; docs/formats.md
+      lists them.
+    train_on_eos: Whether the end-of-document token (EOS) is a label.
+    lookahead: Whether batches hold the token after their last column where a
+      document goes on there, so that the last column has a label too.
+    document_id: Whether batches hold `document_id`, which names the documents
+      of each row.
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
@@ -173,12 +177,12 @@ class RowFields(TextFields):
   """The fields of `config.data` of a run in rows of one length.
 
   Attributes:
-    seq_len: Positions of a row, S.
-    global_batch_size: Rows of a step over all processes, B.
-    mask_boundary_loss: Whether the first token of a document is no label of
-      the document before it in the row.
-    shuffle_cache_bytes: Most bytes of the windows of block shuffles, over all
-      sources; wider windows are narrowed.
+    seq_len: Length of a row in tokens.
+    global_batch_size: Rows of a step over all processes.
+    mask_boundary_loss: Whether a document's last token is kept from being
+      trained to predict the first token of the next document in its row.
+    shuffle_cache_bytes: Most bytes that block shuffles keep in memory, over
+      all sources; windows that need more are narrowed.
   """
 
   seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
@@ -228,7 +232,7 @@ class ArrayFields(RunFields):
   """The fields of `config.data` with buckets of sizes.
 
   Attributes:
-    global_batch_size: Samples of a step over all processes, in buckets that
+    global_batch_size: Samples of a step over all processes, of buckets that
       `buckets.batch_sizes` does not name.
   """
 
@@ -240,7 +244,7 @@ class OrderOptions:
   """`shuffle` of a source in buckets: it is permuted in every epoch.
 
   Attributes:
-    seed: Seed of the order; None derives it from the run's.
+    seed: Seed of this order; None derives one from the run's seed.
   """
 
   seed: int | None = schema.option(None, schema.optional(_SEED))
@@ -256,9 +260,10 @@ class BucketMixOptions(mix_options.MixFields):
   """How several sources share a bucketed run.
 
   Attributes:
-    unit: 'samples', 'pixels' (height times width) or 'tokens': of text what a
-      row holds without padding, of arrays patches of `patch_size`. None is
-      tokens for lengths, and samples for resolutions and kind 'weighted'.
+    unit: What weights are shares of: 'samples', 'pixels' (height times width)
+      or 'tokens' (of text without padding; of arrays patches of
+      `buckets.patch_size`). None is tokens for lengths, and samples for
+      resolutions and kind 'weighted'.
   """
 
   unit: str | None = schema.option(
@@ -280,9 +285,9 @@ class SourceFields:
   """The fields of a source beside its sections.
 
   Attributes:
-    store: Path of the store.
-    weight: Its weight in a mix that has no weights of its own.
-    max_epochs: Passes over it in a mix; None is the run's `epochs`.
+    store: Path of the data.
+    weight: Share of the source in a mix that sets no `mix.weights`; None is 1.
+    max_epochs: Passes over the source in a mix; None takes the run's `epochs`.
   """
 
   store: str = schema.required(

@@ -26,18 +26,20 @@ class DecoderConfig:
   """The fields of `config.model`.
 
   Attributes:
-    vocab_size: Token ids are below this.
-    max_positions: Position ids are below this; learned positions need it.
+    vocab_size: All token ids are below it; tools/train.py takes the stores'
+      where a config has none.
+    max_positions: All positions are below it; tools/train.py takes the length
+      of the longest row where a config has none.
     d_model: Width of the residual stream.
-    num_layers: Blocks.
-    num_heads: Attention heads of each block.
+    num_layers: How many blocks the decoder has.
+    num_heads: How many attention heads each block has.
     mlp_dim: Width of each block's gated MLP.
-    position_embedding: 'rope' sees differences of positions only, 'learned'
-      adds one vector for each position id.
-    attention: 'segment' attends to earlier columns of the same segment,
-      'stream' to every earlier column of the row, filler included.
+    position_embedding: How positions enter: 'rope' sees only differences of
+      positions, 'learned' adds one vector for each position.
+    attention: What a token attends to: with 'segment' earlier columns of its
+      segment, with 'stream' every earlier column of the row, filler included.
     tie_embeddings: Whether the output layer is the embedding, transposed.
-    dtype: Of activations; parameters and logits stay float32.
+    dtype: Type of activations; parameters and logits stay float32.
   """
 
   vocab_size: int = schema.required(schema.integer(1, 2**31 - 1))

@@ -17,11 +17,13 @@ class TrainOptions:
   """The fields of `config.train`.
 
   Attributes:
-    num_steps: Steps of the run, or None for all steps of the input.
-    log_every_steps: Steps between progress lines.
-    document_loss_every_steps: Steps between tables of loss by document.
-    seed: Seed of the parameters.
-    parameter_sharding: 'replicated' or 'fsdp' over all devices.
+    num_steps: Steps of the run; None is all steps of the input.
+    log_every_steps: Steps from one line of progress to the next.
+    document_loss_every_steps: Steps from one table of losses by document to
+      the next.
+    seed: Seed of the model's first parameters.
+    parameter_sharding: Whether every device holds all parameters
+      ('replicated'), or each a part of them ('fsdp').
   """
 
   num_steps: int | None = schema.option(
@@ -40,8 +42,9 @@ class CheckpointOptions:
   """The fields of `config.checkpoint`.
 
   Attributes:
-    every_steps: Steps between checkpoints; the last step always has one.
-    keep: Newest checkpoints kept, or None for all.
+    every_steps: Steps from one checkpoint to the next; the last step always
+      has one.
+    keep: How many of the newest checkpoints are kept; None keeps all.
   """
 
   every_steps: int = schema.option(100, schema.integer(1))

@@ -33,14 +33,15 @@ class OptimizerOptions:
   """The fields of `config.optimizer`.
 
   Attributes:
-    learning_rate: At the end of the warm-up.
-    warmup_steps: Steps of a linear rise from 0.
-    final_fraction: The rate at the last step as a fraction of
+    learning_rate: Learning rate of AdamW at the end of the warm-up.
+    warmup_steps: Steps in which the learning rate rises from 0, linearly.
+    final_fraction: Learning rate of the last step as a fraction of
       `learning_rate`, reached along a cosine.
-    weight_decay: Of AdamW, on matrices only.
-    b1: Decay of the first moment.
-    b2: Decay of the second moment.
-    clip_norm: Greatest global norm of a gradient.
+    weight_decay: Weight decay of AdamW, on matrices only.
+    b1: Decay of AdamW's first moment.
+    b2: Decay of AdamW's second moment.
+    clip_norm: Greatest global norm of a gradient; greater ones are scaled
+      down.
   """
 
   learning_rate: float = schema.option(3e-3, schema.number(0))

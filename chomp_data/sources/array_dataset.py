@@ -26,8 +26,8 @@ class SampleOptions:
   """`rows` of a source in buckets of sizes: one sample a row.
 
   Attributes:
-    height_field: Which of its numbers is the height.
-    width_field: Which of its numbers is the width.
+    height_field: Which number of a sample is its height.
+    width_field: Which number of a sample is its width.
   """
 
   height_field: str = schema.option("height", schema.text())

@@ -30,11 +30,12 @@ class DocumentOptions(options_lib.FillerOptions):
   """`rows` of a source in buckets of lengths: one document (or piece) a row.
 
   Attributes:
-    add_bos: Whether each document gets a BOS first; refused where the store
-      has them.
-    add_eos: Whether each document gets an EOS last; refused likewise.
-    bos_token_id: Overrides the tokenizer's.
-    trailing_filler_in_segment: Filler is in no segment.
+    add_bos: Whether a begin-of-document token is put before each document; an
+      error where the stored documents have one.
+    add_eos: Whether an end-of-document token is put after each document; an
+      error where the stored documents have one.
+    bos_token_id: Id of the begin-of-document token; None takes the
+      tokenizer's.
   """
 
   add_bos: bool = schema.option(False, schema.boolean())

@@ -179,15 +179,18 @@ class MixFields:
   """What every mix has, of rows or of buckets.
 
   Attributes:
-    kind: 'token_balanced' or 'weighted': one rule, two defaults of `unit`.
-    weights: By source name; None takes `sources.<name>.weight`, else 1 each.
-    stages: Pairs (from_step, weights): from there on other weights hold; a
-      source that a stage leaves out rests. The first may begin at step 0, in
-      place of `weights`.
-    exhaustion: What happens when a source has given its `max_epochs`; as
-      Hugging Face's stopping strategies, or 'drop': the rest goes on.
-    allow_tokenizer_differences: Whether sources of text may be of several
-      tokenizers.
+    kind: Whether weights are shares of tokens ('token_balanced') or of rows
+      ('weighted'), unless `unit` says otherwise.
+    weights: Share of each source, by name; None takes
+      `sources.<name>.weight`.
+    stages: Other weights from some steps on, as pairs (from_step, weights); a
+      source that a stage does not name rests. The first may begin at step 0,
+      in place of `weights`.
+    exhaustion: What happens when a source has given all its passes: 'drop'
+      goes on with the others, the rest are the stopping strategies of Hugging
+      Face's `interleave_datasets`.
+    allow_tokenizer_differences: Whether sources whose tokens were made by
+      different tokenizers may be mixed.
   """
 
   kind: str = schema.option("token_balanced", schema.choice(MIX_KINDS))
@@ -291,10 +294,12 @@ class MixOptions(MixFields):
   """How several sources share a run of rows.
 
   Attributes:
-    unit: What is balanced: 'tokens', 'rows' or 'loss_tokens'; None is tokens
-      for 'token_balanced' and rows for 'weighted'.
-    resume_state: Row and token offsets to start from, as a checkpoint has
-      them; specs that name no source are kept and left alone.
+    unit: What weights are shares of: 'tokens', 'rows' or 'loss_tokens' (tokens
+      that are trained on); None is tokens for 'token_balanced' and rows for
+      'weighted'.
+    resume_state: How far each source was read by an earlier run, as its
+      `resume_state` tells, to go on from there; names of no source are kept
+      and left alone.
   """
 
   unit: str | None = schema.option(

@@ -22,19 +22,21 @@ class PackingOptions(options_lib.FillerOptions):
   """What both packers share.
 
   Attributes:
-    add_bos: Whether each document gets a BOS first; refused where the store
-      has them.
-    add_eos: Whether each document gets an EOS last; refused likewise.
-    bos_token_id: Overrides the tokenizer's.
-    trailing_filler_in_segment: Filler of packed rows is in no segment.
-    reset_positions: Whether positions restart at each document's first column.
-    shuffle_documents: 'none' packs documents as they are stored, 'block'
-      moves blocks of documents and shuffles them by windows, 'full' permutes
-      them all, which costs a pass over all lengths.
-    reshuffle_documents: Whether each epoch has an order of its own.
-    document_block: Documents of a block that moves as one, or None for about
-      128.
-    document_slots: Most documents of a row that `document_id` names.
+    add_bos: Whether a begin-of-document token is put before each document; an
+      error where the stored documents have one.
+    add_eos: Whether an end-of-document token is put after each document; an
+      error where the stored documents have one.
+    bos_token_id: Id of the begin-of-document token; None takes the
+      tokenizer's.
+    reset_positions: Whether positions start again from 0 at each document.
+    shuffle_documents: In which order documents are packed: 'none' as they are
+      stored, 'block' mixed by blocks of neighbours, 'full' in any order, which
+      costs a pass over all lengths.
+    reshuffle_documents: Whether `shuffle_documents` gives each epoch another
+      order.
+    document_block: Documents of a block of `shuffle_documents='block'`; None
+      is about 128.
+    document_slots: How many documents of a row `document_id` names at most.
   """
 
   add_bos: bool = schema.option(False, schema.boolean())
@@ -75,16 +77,17 @@ class BinOptions(PackingOptions):
   """`rows.kind='bin'`: whole documents packed into rows by windows.
 
   Attributes:
-    packing_algorithm: 'ffd' is First-Fit-Decreasing and cuts no document that
-      fits a row; 'exact' gives each window exactly ceil(tokens / seq_len)
-      rows and cuts the few documents that then fit nowhere.
-    packing_buffer_docs: Documents packed together, a window.
-    packing_max_docs_per_bin: Most documents of a row, or None; only with
-      'ffd'.
-    long_documents: What becomes of documents longer than a row: 'cut' into
+    packing_algorithm: How documents share rows: 'ffd' (First-Fit-Decreasing)
+      cuts no document that fits a row; 'exact' makes the fewest rows,
+      ceil(tokens / seq_len) a window, and cuts the few documents that then fit
+      nowhere.
+    packing_buffer_docs: Documents that are packed together, a window.
+    packing_max_docs_per_bin: Most documents of a row; None is any number, and
+      'exact' needs None.
+    long_documents: What happens to documents longer than a row: 'cut' into
       rows and a rest, 'truncate' to one row, or 'drop'.
-    shuffle_rows: Whether a window's rows are in a seeded order, new in every
-      epoch; First-Fit-Decreasing leaves them longest document first.
+    shuffle_rows: Whether the rows of a window come in random order, another
+      one in every epoch; else those of the longest documents come first.
   """
 
   packing_algorithm: str = schema.option("ffd", schema.choice(("ffd", "exact")))

@@ -99,20 +99,20 @@ class ShareOptions:
   """What is read when, and how often.
 
   Attributes:
-    curriculum_start: Documents read from row 0 on, in the order of selection;
-      None is 1 where there is a curriculum.
-    curriculum_every: Rows of the source until one document more is read;
-      None reads all from the first row on.
-    content_length_schedule: (from_row, content_length) pairs: the length from
-      that row of the source on. Before the first of them `content_length`
-      holds.
-    groups: Document ids by the name of their group. Rows are divided over
-      groups first, then over the documents of each. Documents in no group
-      form the group 'rest'.
-    group_by_meta: Take the groups from what tools/prepare.py --meta_key kept
-      of each document; those without a value form the group 'rest'.
-    group_weights: Weights by group; the others weigh 1.
-    doc_overrides: `content_stride` and `alpha` of single documents, by id.
+    curriculum_start: With how many documents the run begins where
+      `curriculum_every` is set; None is 1.
+    curriculum_every: After how many rows of the source one more document
+      joins; None reads all from the first row on.
+    content_length_schedule: Other values of `content_length` from some rows of
+      the source on, as pairs (from_row, content_length).
+    groups: Ids of documents by the name of their group; rows are shared by
+      groups first, then by the documents of each. Documents in no group form
+      the group 'rest'.
+    group_by_meta: Whether groups are what tools/prepare.py --meta_key kept of
+      each document; those without a value form the group 'rest'.
+    group_weights: Shares of groups, by name; others weigh 1.
+    doc_overrides: Other `content_stride` and `alpha` for single documents, by
+      their ids.
   """
 
   curriculum_start: int | None = schema.option(

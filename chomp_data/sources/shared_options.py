@@ -18,14 +18,14 @@ class SelectionOptions:
   """Which documents of a store are read.
 
   Attributes:
-    doc_select_mode: 'first', 'longest', 'shortest' or 'random'.
-    min_doc_length: Fewest tokens of a candidate.
-    max_doc_length: Most tokens of a candidate.
-    restrict_to_training_subset: Only documents whose last token lies before
-      seq_len * initial_batch_size * max_train_batches, the tokens that an
-      unshuffled run over the same store consumes.
-    initial_batch_size: Rows of that run's batches.
-    max_train_batches: Number of that run's batches.
+    doc_select_mode: Which documents are taken first.
+    min_doc_length: Shorter documents are left out, in tokens.
+    max_doc_length: Longer documents are left out, in tokens.
+    restrict_to_training_subset: Whether only documents are taken that another,
+      unshuffled run over the same store reads: the first seq_len *
+      `initial_batch_size` * `max_train_batches` tokens.
+    initial_batch_size: Rows of a batch of that other run.
+    max_train_batches: Batches of that other run.
   """
 
   doc_select_mode: str = schema.option(
@@ -73,11 +73,11 @@ class FillerOptions:
   """What stands where no document does.
 
   Attributes:
-    filler: 'pad' or 'eos': which token fills.
-    trailing_filler_in_segment: Whether filler after the document keeps its
-      segment id (seed 000's default) or gets 0.
-    pad_token_id: Overrides the tokenizer's.
-    eos_token_id: Overrides the tokenizer's.
+    filler: Which token fills what no document does.
+    trailing_filler_in_segment: Whether filler after a document keeps the
+      document's segment id, or gets 0.
+    pad_token_id: Id of the padding token; None takes the tokenizer's.
+    eos_token_id: Id of the end-of-document token; None takes the tokenizer's.
   """
 
   filler: str = schema.option("pad", schema.choice(("pad", "eos")))

@@ -16,17 +16,19 @@ class ShuffleOptions:
   """How a source's rows are ordered.
 
   Attributes:
-    kind: 'none', 'block' for permuted blocks of rows mixed by windows, 'era'
-      for a permutation in each run of `era_length` rows, or 'full' for one of
-      the whole epoch.
-    io_block_size: Rows of a block, or None for those of one chunk of the
-      store. Bin-packed sources take whole packing windows as blocks.
-    window_blocks: Blocks whose rows are mixed; None for 8.
-    cache_windows: Windows whose chunks are kept in memory where the store is
-      not read through memory maps; None for 8, within a budget of bytes.
-    perm_type: 'feistel', or 'linear', which is fast to explain and weak.
-    era_length: Rows of an era.
-    seed: Seed of the order; None derives it from the run's.
+    kind: In which order rows come: 'none' as they are made, 'full' in any
+      order of the whole epoch, 'era' in any order within each `era_length`
+      rows, 'block' as blocks in any order, the rows of some blocks mixed.
+    io_block_size: Rows of a block; None is what one chunk of the store holds.
+      Rows of kind 'bin' have packing windows for blocks, and need None.
+    window_blocks: How many blocks have their rows mixed; None is 8.
+    cache_windows: How many such groups of blocks are kept in memory where the
+      store is not read through memory maps; None is 8, or what
+      `shuffle_cache_bytes` allows.
+    perm_type: Which permutation is used: 'feistel', or 'linear', which mixes
+      badly and is there for comparison.
+    era_length: Rows that are mixed together.
+    seed: Seed of this order; None derives one from the run's seed.
   """
 
   kind: str = schema.option("none", schema.choice(SHUFFLE_KINDS))

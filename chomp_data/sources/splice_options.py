@@ -25,28 +25,38 @@ class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
   """Where in a document copying starts, and where in the row it lands.
 
   Attributes:
-    mode: 'splice', or 'slide' for windows of seq_len tokens at column 0.
-    content_start_mode: Which starts t there are: 'coverage_balanced' (t with
-      the copy right-aligned), 'slide_within' (every t at every offset),
-      'anchor_start' (t = 0), 'cyclic_roll' (the document as a ring).
-    content_length: K, tokens copied, or None for as many as fit.
-    content_stride: Tokens between starts.
-    offset_stride: Columns between offsets (unused in coverage_balanced).
-    offset_domain: 'tight' (what is left of the document fits), 'grid' (K
-      fits) or 'frame' (the row may cut it). None: 'tight', or 'frame' where
-      K is None or at least seq_len.
-    min_copy_len: Fewest tokens worth copying.
-    alpha: Strength of the weight towards document edges; 0 is uniform.
-    adaptive_k: Whether K shrinks to documents shorter than K.
-    offset_jitter: J: a copy lands 0 .. J columns left of right-aligned.
-    jitter_mode: 'uniform' (hashed) or 'low_discrepancy' (cycling).
-    epoch_length: Rows of an epoch, or None for one for each pair.
-    shuffle_content: Permute the starts each epoch; a number permutes within
-      eras of that many.
-    shuffle_offsets: The same for the offsets of each start.
-    content_seed: Seed of the starts' order; None derives it from the run's.
-    offset_seed: Seed of the offsets' order; None derives it from the run's.
-    eos_before_document: Put EOS just left of a copy that is not at column 0.
+    mode: Whether a row holds a copy of part of a document, at some column
+      ('splice'), or a window of seq_len tokens that fills it ('slide').
+    content_start_mode: Where in a document copies start, and where in the row
+      they land: 'coverage_balanced' anywhere, at the row's end; 'slide_within'
+      anywhere, at every column; 'anchor_start' at the document's start;
+      'cyclic_roll' anywhere, the document taken as a ring.
+    content_length: Most tokens of a copy, K; None is as many as fit.
+    content_stride: Tokens between one start and the next.
+    offset_stride: Columns between one place of a copy and the next; not for
+      'coverage_balanced', which has one place.
+    offset_domain: Which columns a copy may begin at: 'tight' so that what is
+      left of the document fits, 'grid' so that K tokens fit, 'frame' any,
+      where the row may cut it. None is 'tight', or 'frame' where K is None or
+      at least seq_len.
+    min_copy_len: Shorter copies are not made, in tokens.
+    alpha: How much more often the edges of a document are copied; 0 is evenly.
+    adaptive_k: Whether documents shorter than K are copied whole.
+    offset_jitter: How many columns left of the row's end a copy may end, at
+      most.
+    jitter_mode: How `offset_jitter` is drawn: 'uniform' at random, or
+      'low_discrepancy' each in turn.
+    epoch_length: Rows of an epoch; None is one row for each start and place.
+    shuffle_content: Whether starts come in random order, another one each
+      epoch; a number mixes only within groups of that many.
+    shuffle_offsets: Whether the places of each start come in random order; a
+      number mixes only within groups of that many.
+    content_seed: Seed of `shuffle_content`; None derives one from the run's
+      seed.
+    offset_seed: Seed of `shuffle_offsets`; None derives one from the run's
+      seed.
+    eos_before_document: Whether an end-of-document token stands left of a copy
+      that does not begin at the row's start.
   """
 
   mode: str = schema.option("splice", schema.choice(("splice", "slide")))
@@ -149,10 +159,11 @@ class SpliceOptions(ScheduleOptions):
   """One document.
 
   Attributes:
-    doc_select_mode: The policy where neither index nor key decides.
-    doc_index: The document's index; outside the length limits the policy
-      decides instead, with a warning.
-    doc_key: The document's id.
+    doc_select_mode: Which document is read where neither `doc_index` nor
+      `doc_key` says it.
+    doc_index: Number of the document in the store; where its length is outside
+      the limits `doc_select_mode` decides instead, with a warning.
+    doc_key: Id of the document.
   """
 
   doc_select_mode: str = schema.option(
@@ -191,14 +202,17 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
   """Several documents and the balance between them; see `ShareOptions` too.
 
   Attributes:
-    num_docs: How many documents, or None for every candidate.
-    strict_num_docs: Whether too few candidates is an error; otherwise the
-      longest other documents fill up.
-    balance_mode: 'by_temperature' (quotas by length ** balance_tau),
-      'by_coverage' (tau 1), 'by_document' (each brought to the largest count
-      by repeating its starts in order) or 'enumerate' (every pair once).
-    balance_tau: Temperature of by_temperature.
-    doc_weights: Extra weights by document id; others weigh 1.
+    num_docs: How many documents are read; None is all within the limits.
+    strict_num_docs: Whether it is an error where fewer documents are within
+      the limits; else the longest of the others fill up.
+    balance_mode: How often each document comes: 'by_temperature' by its
+      length to the power of `balance_tau`, 'by_coverage' by its length,
+      'by_document' all equally often, 'enumerate' once for each start and
+      place.
+    balance_tau: Power of the length for 'by_temperature': 1 is by length, 0
+      equally often.
+    doc_weights: How much more often single documents come, by their ids;
+      others weigh 1.
   """
 
   num_docs: int | None = schema.option(10, schema.optional(schema.integer(1)))
@@ -263,13 +277,14 @@ class WindowOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
   """Windows of seq_len tokens at column 0 over each document.
 
   Attributes:
-    doc_select_mode: The order of documents, and the choice where `num_docs`
-      is set.
-    num_docs: How many documents, or None for every candidate.
-    strict_num_docs: As in MultiSpliceOptions.
-    stride: Tokens between windows, or None for seq_len. The last window of a
-      document is right-aligned.
-    min_copy_len: Documents shorter than this are left out.
+    doc_select_mode: In which order documents are read, and which of them where
+      `num_docs` is set.
+    num_docs: How many documents are read; None is all within the limits.
+    strict_num_docs: Whether it is an error where fewer documents are within
+      the limits; else the longest of the others fill up.
+    stride: Tokens from one window to the next; None is seq_len. The last
+      window ends with the document.
+    min_copy_len: Shorter documents are left out, in tokens.
   """
 
   doc_select_mode: str = schema.option(

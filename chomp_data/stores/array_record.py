@@ -38,14 +38,14 @@ class ArrayRecordOptions:
   """What an ArrayRecord corpus does not say of itself.
 
   Attributes:
-    token_dtype: 'uint16', 'uint32' or 'int32', little-endian.
-    vocab_size: Token ids are below it, special ones included.
-    pad_id: Padding, or None.
-    eos_id: End of a document, or None.
-    bos_id: Begin of a document, or None.
-    adds_bos: Whether the records already start with `bos_id`.
-    adds_eos: Whether the records already end with `eos_id`.
-    tokenizer: Which tokenizer made the ids, for the record; part of the
+    token_dtype: Type of a record's tokens, little-endian.
+    vocab_size: All token ids are below it, special ones included.
+    pad_id: Id of the padding token; None says that there is none.
+    eos_id: Id of the end-of-document token; None says that there is none.
+    bos_id: Id of the begin-of-document token; None says that there is none.
+    adds_bos: Whether records begin with `bos_id`.
+    adds_eos: Whether records end with `eos_id`.
+    tokenizer: Name of the tokenizer that made the ids; it is part of the
       store's hash.
   """
 

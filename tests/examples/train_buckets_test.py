@@ -127,7 +127,9 @@ def test_a_mix_in_one_line_takes_the_place_of_the_configs(tmp_path, drawn):
 
 def test_wrong_options_and_stores_are_told_together(tmp_path, drawn):
   stores = {name: tmp_path / name for name in drawn}
-  out = told(tmp_path, stores, "--config.model.num_labels=0")
+  out = told(
+    tmp_path, stores, "--config.model={'num_labels': 0, 'widths': (8,)}"
+  )
   assert "3 fields of the config are wrong" in out
   assert "`config.model.num_labels` must be" in out
   for name, path in stores.items():
@@ -190,7 +192,10 @@ def test_a_weight_that_the_run_would_hardly_see_is_said(drawn, caplog):
     ({"model__num_labels": 0}, ["`config.model.num_labels` must be"]),
     ({"model__depth": 3}, ["`config.model.depth` is not a known field"]),
     ({"model": {}}, ["config.model.widths", "config.model.num_labels"]),
-    ({"optimizer__learning_rate": "x"}, ["`config.optimizer.learning_rate`"]),
+    (
+      {"optimizer": {"learning_rate": "x"}},
+      ["`config.optimizer.learning_rate`"],
+    ),
     (
       {"train__checkpoint_every_steps": 0},
       ["`config.train.checkpoint_every_steps` must"],

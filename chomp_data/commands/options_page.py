@@ -1,0 +1,130 @@
+"""Prints the page of all options: docs/options.md is what it says.
+
+    python -m chomp_data.commands.options_page > docs/options.md
+
+Options, rules, defaults and sentences are those of the dataclasses.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import textwrap
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.config import options
+from chomp_data.reference import options as reference_options
+from chomp_data.sources import row_kinds
+
+_HEAD = """\
+# Options
+
+Every option of a config, with its rule and default. Any of them can be set on
+the command line, whether or not the config's file names it:
+
+    --config.data.seed=3
+    --config.data.epochs=None
+    --config.data.mix.weights="{'web': 0.9, 'code': 0.1}"
+    --config.data.sources.web.shuffle.kind=full
+
+Lists, mappings and None are written as in Python, and `--config.x.y` alone is
+True. What a section holds depends on its `kind`: when a `kind` is set on the
+command line, options of the file that have no meaning with it are left out,
+and the log says which. A path that does not exist is answered with those that
+do. What batches hold stands in [formats.md](formats.md).
+
+This page is made by `python -m chomp_data.commands.options_page`.
+"""
+
+_NAME = "<name>"
+_WIDTH = 79
+_RUNS = {
+  "rows": "rows of one length",
+  "length": "`buckets.kind='length'`",
+  "resolution": "`buckets.kind='resolution'`",
+}
+
+# Of a section: item of the page -> the kinds that have it.
+_Items = dict[str, list[str]]
+
+
+def page() -> str:
+  """Returns the page as Markdown."""
+  found: dict[str, _Items] = {}
+  for run, kind in options.KINDS.items():
+    for rows in [None] if kind.rows else row_kinds.ROW_KINDS:
+      data: dict[str, Any] = {"sources": {_NAME: {"rows": {"kind": rows}}}}
+      if kind.section is not None:
+        data["buckets"] = {"kind": run}
+      for path, option in _options(options.known(data), "config.data"):
+        name = _RUNS.get(run, f"`buckets.kind={run!r}`")
+        if rows is not None and path.endswith(".rows"):
+          name = f"`rows.kind={rows!r}`"
+        kinds = found.setdefault(path, {}).setdefault(_item(option), [])
+        kinds += [name] * (name not in kinds)
+  lines = [_HEAD]
+  for path, items in found.items():
+    lines += [f"## `{path}`", "", *_grouped(items)]
+  lines += ["# Options of tools/train.py", ""]
+  for name, cls in reference_options.SECTIONS.items():
+    lines += [f"## `config.{name}`", ""]
+    lines += map(_item, schema.options_of(cls).values())
+    lines.append("")
+  return "\n".join(lines).rstrip() + "\n"
+
+
+def _options(
+  section: schema.Section, path: str
+) -> Iterator[tuple[str, schema.Option]]:
+  """Yields (path of a section, option) of a section and those in it."""
+  for option in section.options.values():
+    yield path, option
+  for name, inner in section.sections.items():
+    yield from _options(inner, f"{path}.{name}")
+
+
+def _grouped(items: _Items) -> list[str]:
+  """Returns a section's items, by the kinds that have them."""
+  every = {kind for kinds in items.values() for kind in kinds}
+  lines = []
+  groups = dict.fromkeys(tuple(kinds) for kinds in items.values())
+  for kinds in sorted(groups, key=lambda kinds: -len(kinds)):
+    if every - set(kinds) or every < set(_RUNS.values()):
+      lines += [_filled(f"With {_listed(kinds)}:"), ""]
+    lines += [item for item, own in items.items() if tuple(own) == kinds]
+    lines.append("")
+  return lines
+
+
+def _listed(kinds: Sequence[str]) -> str:
+  *first, last = kinds
+  return f"{', '.join(first)} or {last}" if first else last
+
+
+def _item(option: schema.Option) -> str:
+  """Returns an item of a list: name, default, sentence and rule."""
+  default = "no default"
+  if option.default is not dataclasses.MISSING:
+    default = f"`{option.default!r}`"
+  only = ""
+  if option.kinds is not None:
+    only = f"; only with kind {_listed([repr(own) for own in option.kinds])}"
+  return _filled(
+    f"- **`{option.name}`** ({default}): {option.sentence} *Must be"
+    f" {option.rule.text}{only}.*",
+    indent="  ",
+  )
+
+
+def _filled(text: str, indent: str = "") -> str:
+  return textwrap.fill(
+    text,
+    _WIDTH,
+    subsequent_indent=indent,
+    break_long_words=False,
+    break_on_hyphens=False,
+  )
+
+
+if __name__ == "__main__":
+  print(page(), end="")
