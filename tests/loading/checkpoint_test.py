@@ -36,7 +36,7 @@ def test_model_and_input_share_one_manager(data, tmp_path):
       wanted = rest(it)
       manager.wait_until_finished()
   with (
-    pipeline.make_iterator({**data, "worker_count": 2}) as it,
+    pipeline.make_iterator({**data, "worker_count": 1}) as it,
     ocp.CheckpointManager(tmp_path / "c") as manager,
   ):
     restored = manager.restore(
@@ -163,8 +163,15 @@ def test_a_checkpoint_may_lie_in_any_directory(data, tmp_path):
     assert it.step == 5
 
 
-@pytest.mark.parametrize("ours", [True, False])
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize(
+  ("worker_count", "ours"),
+  [
+    (0, True),
+    (0, False),
+    (2, True),
+    pytest.param(2, False, marks=pytest.mark.slow),
+  ],
+)
 def test_stock_grain_checkpoints_work(data, tmp_path, ours, worker_count):
   """With our iterator, and with the plain `grain.DataLoader`'s own."""
 

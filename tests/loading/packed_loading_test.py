@@ -43,6 +43,17 @@ def packed(request, data):
   return {**data, "lookahead": True, "sources": {"text": source}}
 
 
+# The hardest kind; of the others what workers do is a slow test.
+WITH_WORKERS = pytest.mark.parametrize(
+  "packed",
+  [
+    kind if kind == "reshuffled" else pytest.param(kind, marks=pytest.mark.slow)
+    for kind in KINDS
+  ],
+  indirect=True,
+)
+
+
 def hashes(iterator):
   return [testing_batches.batch_sha256(batch) for batch in iterator]
 
@@ -52,10 +63,19 @@ def every_batch(pipe):
   return [testing_batches.batch_sha256(pipe.batch(step)) for step in steps]
 
 
-@pytest.mark.parametrize("workers", [0, 1, 3])
-def test_batches_do_not_depend_on_workers(packed, workers):
+def test_the_stream_is_every_batch_in_turn(packed):
   pipe = pipeline.build(packed)
   assert pipe.num_steps > 20
+  with pipeline.make_iterator(packed) as it:
+    assert hashes(it) == every_batch(pipe)
+
+
+@WITH_WORKERS
+@pytest.mark.parametrize(
+  "workers", [pytest.param(1, marks=pytest.mark.slow), 3]
+)
+def test_batches_do_not_depend_on_workers(packed, workers):
+  pipe = pipeline.build(packed)
   with pipeline.make_iterator({**packed, "worker_count": workers}) as it:
     assert hashes(it) == every_batch(pipe)
 
@@ -96,6 +116,7 @@ def test_stock_grain_restores_at_every_step(packed):
     assert hashes(again) == wanted[step:]
 
 
+@WITH_WORKERS
 def test_orbax_restores_ours_and_grains_own_handler(packed, tmp_path):
   pipe = pipeline.build(packed)
   wanted = every_batch(pipe)

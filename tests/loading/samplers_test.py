@@ -131,7 +131,10 @@ def test_a_state_of_every_step_goes_on_where_it_was(kind):
     assert remainder_after(fresh, state) == keys[step + 1 :]
 
 
-def test_two_workers_hand_out_the_same_order_and_resume_in_it():
+@pytest.mark.parametrize(
+  "step", [SIZE - 1, pytest.param(5, marks=pytest.mark.slow)]
+)
+def test_two_workers_hand_out_the_same_order_and_resume_in_it(step):
   whole = expected_keys("block", 2)
   batches = iter(loader(make("block", num_epochs=2), 2))
   keys, states = [], []
@@ -139,11 +142,11 @@ def test_two_workers_hand_out_the_same_order_and_resume_in_it():
     keys.append(int(key))
     states.append(batches.get_state())
   assert keys == whole
-  for step in (5, SIZE - 1):
-    fresh = iter(loader(make("block", num_epochs=2), 2))
-    assert remainder_after(fresh, states[step]) == whole[step + 1 :]
+  fresh = iter(loader(make("block", num_epochs=2), 2))
+  assert remainder_after(fresh, states[step]) == whole[step + 1 :]
 
 
+@pytest.mark.slow
 def test_two_workers_and_two_shards_hand_out_the_same_order():
   whole = expected_keys("full", 2)
   for i in range(2):

@@ -215,7 +215,9 @@ def test_the_next_batch_after_restoring_at_any_step_is_the_same(text):
       assert hashes([next(it)]) == [wanted[step]]
 
 
-@pytest.mark.parametrize("worker_count", [1, 2])
+@pytest.mark.parametrize(
+  "worker_count", [pytest.param(1, marks=pytest.mark.slow), 2]
+)
 def test_the_stream_does_not_depend_on_workers(text, worker_count):
   pipe = pipeline.build(text)
   wanted = hashes(pipe.batch(step) for step in range(pipe.num_steps))
