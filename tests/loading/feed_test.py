@@ -377,7 +377,8 @@ def test_a_stopped_worker_is_an_error_after_the_timeout(data):
   endless = {**data, "epochs": None, "worker_count": 2, "timeout_s": 8.0}
   before = set(multiprocessing.active_children())
   with pipeline.make_iterator(endless) as it:
-    next(it)
+    for _ in range(2):  # One of each: both have begun, which may take long.
+      next(it)
     workers = [p for p in multiprocessing.active_children() if p not in before]
     for worker in workers:
       os.kill(worker.pid, signals.SIGSTOP)
