@@ -29,7 +29,6 @@ from chomp_data.sources import document_pieces
 from chomp_data.sources import row_kinds
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
-from tests import laws
 
 # What a slip, a flag or another program may leave in the place of a value.
 VALUES = [
@@ -198,7 +197,6 @@ JUNK = SLIPS | st.recursive(
 )
 
 
-@laws.examples(250)
 @hypothesis.given(data=st.data())
 def test_no_config_ends_in_an_error_from_inside(configs, data):
   config = configs[data.draw(st.sampled_from(sorted(configs)))]

@@ -15,7 +15,7 @@ from tests import in_process
 
 for name, once, derandomize in (
   ("default", 100, True),
-  ("full", 500, True),
+  ("full", 1_000, True),
   ("nightly", 5_000, False),
 ):
   hypothesis.settings.register_profile(

@@ -17,8 +17,6 @@ from chomp_data import pipeline
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 
-datasets = pytest.importorskip("datasets", exc_type=ImportError)
-
 NAMES = "abc"
 STRATEGIES = st.sampled_from(
   ["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]
@@ -47,6 +45,8 @@ def stores(tmp_path_factory):
 
 def theirs(lengths, strategy, **options):
   """Returns (source, row) in the order of `interleave_datasets`."""
+  # Not above: its import takes as long as all these tests.
+  datasets = pytest.importorskip("datasets", exc_type=ImportError)
   sources = [
     datasets.Dataset.from_dict({"source": [name] * n, "row": list(range(n))})
     for name, n in lengths.items()

@@ -2,7 +2,7 @@
 
 A profile (tests/conftest.py) says by its `max_examples` how thorough a run is,
 where 100 is once: `default` takes each law's number as it is written, `full`
-five times as many, `nightly` fifty times. A law that says nothing has 100.
+ten times as many, `nightly` fifty times. A law that says nothing has 100.
 """
 
 from typing import Any

@@ -23,7 +23,7 @@ def test_no_law_fixes_how_many_examples_it_is_tried_on():
 
 
 @pytest.mark.parametrize(
-  ("profile", "factor"), [("default", 1), ("full", 5), ("nightly", 50)]
+  ("profile", "factor"), [("default", 1), ("full", 10), ("nightly", 50)]
 )
 def test_a_profile_multiplies_the_examples_of_a_law(profile, factor):
   before = hypothesis.settings.get_current_profile_name()

@@ -123,7 +123,11 @@ def every_batch(pipe):
 
 @pytest.mark.parametrize(
   ("name", "workers"),
-  [*((name, 0) for name in MIXES), ("staged", 1), ("weighted", 2)],
+  [
+    *((name, 0) for name in MIXES),
+    ("staged", 1),
+    pytest.param("weighted", 2, marks=pytest.mark.slow),
+  ],
 )
 def test_batches_do_not_depend_on_workers(paths, name, workers):
   data = config(paths, **MIXES[name], worker_count=workers)

@@ -7,7 +7,6 @@ import pytest
 
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
-from tests import laws
 
 
 def plan(rows):
@@ -71,7 +70,6 @@ def rows_of_spans(draw):
   return seq_len, rows
 
 
-@laws.examples(400)
 @hypothesis.given(
   case=rows_of_spans(),
   trailing=st.booleans(),

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from chomp_data.ops import row_masks
-from tests import laws
 
 SHAPES = st.one_of(
   st.tuples(st.integers(1, 9)),
@@ -56,7 +55,6 @@ def loop_positions(row):
     (row_masks.segment_positions, loop_positions, np.int32),
   ],
 )
-@laws.examples(150)
 @hypothesis.given(segment_ids=SEGMENTS)
 def test_segments_of_any_shape_equal_a_loop_over_rows(
   function, loop, dtype, segment_ids

@@ -114,13 +114,16 @@ def test_restoring_at_any_step_is_going_on(pictures):
   assert json.loads(states[7])["histogram"] == counts
 
 
-def test_the_stream_does_not_depend_on_workers(pictures):
+@pytest.mark.parametrize(
+  "worker_count", [1, pytest.param(2, marks=pytest.mark.slow)]
+)
+def test_the_stream_does_not_depend_on_workers(pictures, worker_count):
   pipe = pipeline.build(pictures)
   wanted = [
     testing_batches.batch_sha256(pipe.batch(step))
     for step in range(pipe.num_steps)
   ]
-  loader = pipe.data_loader(worker_count=2)
+  loader = pipe.data_loader(worker_count=worker_count)
   assert [testing_batches.batch_sha256(own) for own in loader] == wanted
 
 

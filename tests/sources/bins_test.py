@@ -19,7 +19,6 @@ from chomp_data.index.pack import packing
 from chomp_data.sources import packed_windows as packed_windows_lib
 from chomp_data.sources import row_source
 from chomp_data.testing import packed
-from tests import laws
 
 PAD, EOS, BOS = 0, 1, 2
 
@@ -196,7 +195,6 @@ def kept_of(full, seq_len, policy):
 
 
 @hypothesis.given(data=st.data(), corpus=corpora(), seed=st.integers(0, 3))
-@laws.examples(200)
 def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   lengths, seq_len, window = corpus
   options = data.draw(options_for(window))

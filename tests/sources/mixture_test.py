@@ -278,7 +278,7 @@ def runs(draw):
   }
 
 
-@laws.examples(80)
+@laws.examples(30)
 @hypothesis.given(runs())
 def test_the_stream_equals_a_greedy_loop_over_real_stores(paths, run):
   max_epochs = run.pop("max_epochs")
@@ -304,7 +304,6 @@ class Listed(units_index.ArrayUnits):
   unit = "tokens"
 
 
-@laws.examples(150)
 @hypothesis.given(
   greedy.cases(("drop", "all_exhausted_without_replacement"), most_stages=1)
 )

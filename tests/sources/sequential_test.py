@@ -14,7 +14,6 @@ from chomp_data import stores
 from chomp_data.sources import documents as documents_lib
 from chomp_data.sources import row_source
 from chomp_data.testing import packed
-from tests import laws
 
 PAD, EOS, BOS = 0, 1, 2
 
@@ -141,7 +140,6 @@ OPTIONS = st.fixed_dictionaries(
 @hypothesis.given(
   corpus=corpora(), options=OPTIONS, seed=st.integers(0, 3), data=st.data()
 )
-@laws.examples(200)
 def test_every_epoch_is_the_stream_of_its_documents(
   make_store, corpus, options, seed, data
 ):

@@ -14,7 +14,6 @@ from chomp_data.sources import mix_units
 from chomp_data.sources import sequential as sequential_lib
 from chomp_data.sources import shuffled as shuffled_lib
 from chomp_data.sources import source_units
-from tests import laws
 
 SHUFFLES = [
   {"kind": "none"},
@@ -117,7 +116,6 @@ def corpora(make_store):
 
 
 @pytest.mark.parametrize("unit", mix_units.of_kind("rows"))
-@laws.examples(100)
 @hypothesis.given(
   corpus=st.integers(0, 2),
   rows=ROWS,

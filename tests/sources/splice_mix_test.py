@@ -269,7 +269,7 @@ def drawn_model(data):
 
 
 @laws.examples(
-  200,
+  100,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(data=st.data())

@@ -312,7 +312,7 @@ def test_unused_documents_get_no_row(make):
   assert {d for d, _, _ in triples(source)} == {0, 1}
 
 
-@laws.examples(150)
+@laws.examples(50)
 @hypothesis.given(data=st.data())
 def test_laws_of_quotas_and_coverage(tmp_path_factory, data):
   """Quotas sum to the epoch; with one row a start, each comes once."""

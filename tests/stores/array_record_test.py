@@ -135,7 +135,6 @@ def spans_within(size):
   )
 
 
-@laws.examples(150)
 @hypothesis.given(spans=spans_within(sum(LENGTHS)))
 def test_any_spans_are_those_of_the_equal_store(pair, spans):
   corpus, store = pair

@@ -13,7 +13,6 @@ from chomp_data import stores
 from chomp_data.stores import arrays
 from chomp_data.stores import mapped
 from chomp_data.testing import stores as testing_stores
-from tests import laws
 
 CHUNK = 16
 CHUNK_BYTES = 2 * CHUNK
@@ -101,7 +100,6 @@ SPANS = st.lists(
 )
 
 
-@laws.examples(150)
 @hypothesis.given(
   spans=SPANS,
   compression=st.sampled_from(["none", "zstd"]),
@@ -177,7 +175,6 @@ def test_rows_that_touch_are_one_range():
   assert lengths.tolist() == [2_048, 3 * 2_048, 2_048]
 
 
-@laws.examples(300)
 @hypothesis.given(
   st.lists(st.tuples(st.integers(0, 40), st.integers(0, 8)), max_size=12),
   st.sampled_from([0, 2**40]),

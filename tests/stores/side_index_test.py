@@ -20,7 +20,6 @@ import pytest
 from chomp_data import stores
 from chomp_data.stores import heartbeat
 from chomp_data.stores import side_index
-from tests import laws
 
 KEY = {"store": "abc", "seq_len": 8, "order": None}
 
@@ -118,7 +117,6 @@ def test_a_key_says_what_it_says_in_any_order(store):
   page=st.sampled_from([8, 16, 64]),
   data=st.data(),
 )
-@laws.examples(100)
 def test_every_slice_is_read_whatever_the_pages(
   tmp_path_factory, sizes, page, data
 ):

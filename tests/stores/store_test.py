@@ -125,7 +125,7 @@ def cases(draw):
 
 
 @laws.examples(
-  60,
+  30,
   suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture],
 )
 @hypothesis.given(case=cases())

@@ -138,7 +138,7 @@ def test_a_flag_unsets_the_stages_of_a_config(corpora):
     "unset",
     "configs/pretrain_mix.py:runlocal",
     "--config.data.mix.stages=None",
-    "--config.train.num_steps=2",
+    "--config.train.num_steps=4",
     *stores,
   )
   assert status == 0, log[-3000:]

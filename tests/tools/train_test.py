@@ -169,7 +169,11 @@ def test_a_finished_run_run_again_only_evaluates(corpus, finished):
 
 @pytest.mark.parametrize(
   ("number", "status"),
-  [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGKILL, -9)],
+  [
+    (signal.SIGTERM, 143),
+    pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
+    (signal.SIGKILL, -9),
+  ],
   ids=["SIGTERM", "SIGINT", "SIGKILL"],
 )
 def test_a_run_stopped_at_any_time_resumes_as_if_it_had_not_been(

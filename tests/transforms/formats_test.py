@@ -99,7 +99,6 @@ def wanted(case, boundary, eos, lookahead):
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
-@laws.examples(150)
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_only_what_spans_allow_has_weight_whatever_the_options(name, case):
   for boundary, eos, reset in itertools.product(ON_OFF, repeat=3):

@@ -1,15 +1,18 @@
-"""Bucketed schedules: 400 random cases of datasets, buckets and processes."""
+"""Bucketed schedules: random cases of datasets, buckets and processes."""
 
 import collections
 import fractions
 import itertools
 
+import hypothesis
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
 from chomp_data.index import hashing
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.index.mix import interleave
+from tests import laws
 
 F = fractions.Fraction
 
@@ -70,33 +73,33 @@ def random_case(seed):
   )
 
 
-@pytest.mark.parametrize("block", range(4))
-def test_400_random_cases_keep_the_laws(block):
-  for seed in range(100 * block, 100 * block + 100):
-    processes, groups, args = random_case(seed)
-    schedule = make(groups, **args)
-    seen = collections.Counter()
-    datasets, buckets, *_ = schedule.locate(np.arange(schedule.num_steps))
-    for step in range(schedule.num_steps):
-      dataset, bucket = int(datasets[step]), int(buckets[step])
-      assert schedule.at(step) == (dataset, bucket)
-      size = schedule.batch_sizes[bucket]
-      whole = schedule.samples(step)
-      assert len(whole) == size
-      # In step: each process takes its rows of the same batch.
-      held = [
-        schedule.samples(step, np.arange(p, size, processes))
-        for p in range(processes)
-      ]
-      assert len({len(own) for own in held}) == 1
-      np.testing.assert_array_equal(np.stack(held, 1).reshape(-1), whole)
-      real = whole[whole >= 0]
-      assert len(np.unique(real)) == len(real)
-      seen.update((dataset, bucket, int(own)) for own in real)
-      assert (whole >= 0).all() or args["remainder"] == "pad"
-    check_epochs(groups, args, schedule, seen)
-    check_histogram(args, schedule, datasets, buckets)
-    check_shares(args, schedule)
+@laws.examples(40)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_random_cases_keep_the_laws(seed):
+  processes, groups, args = random_case(seed)
+  schedule = make(groups, **args)
+  seen = collections.Counter()
+  datasets, buckets, *_ = schedule.locate(np.arange(schedule.num_steps))
+  for step in range(schedule.num_steps):
+    dataset, bucket = int(datasets[step]), int(buckets[step])
+    assert schedule.at(step) == (dataset, bucket)
+    size = schedule.batch_sizes[bucket]
+    whole = schedule.samples(step)
+    assert len(whole) == size
+    # In step: each process takes its rows of the same batch.
+    held = [
+      schedule.samples(step, np.arange(p, size, processes))
+      for p in range(processes)
+    ]
+    assert len({len(own) for own in held}) == 1
+    np.testing.assert_array_equal(np.stack(held, 1).reshape(-1), whole)
+    real = whole[whole >= 0]
+    assert len(np.unique(real)) == len(real)
+    seen.update((dataset, bucket, int(own)) for own in real)
+    assert (whole >= 0).all() or args["remainder"] == "pad"
+  check_epochs(groups, args, schedule, seen)
+  check_histogram(args, schedule, datasets, buckets)
+  check_shares(args, schedule)
 
 
 def check_shares(args, schedule):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from chomp_data.index.bucket import pieces
-from tests import laws
 
 ASSIGNS = ["least_waste", "powers_of_two"]
 
@@ -47,7 +46,6 @@ def test_the_documented_examples(length, assign, expected):
   st.lists(st.integers(1, 100), min_size=1, max_size=5, unique=True),
   st.sampled_from(ASSIGNS),
 )
-@laws.examples(300)
 def test_pieces_tile_every_document_and_fit_their_buckets(
   lengths, buckets, assign
 ):

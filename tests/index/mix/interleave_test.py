@@ -13,7 +13,6 @@ import pytest
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import least_consumed
 from chomp_data.index.mix import unit_sums
-from tests import laws
 from tests.index.mix import greedy
 
 KEY = greedy.KEY
@@ -87,7 +86,6 @@ def test_the_seeds_rule_takes_the_source_with_the_fewest_tokens():
 # The greedy rule.
 
 
-@laws.examples(200)
 @hypothesis.given(greedy.cases())
 def test_the_closed_form_takes_the_rows_of_the_greedy_loop(case):
   taken = greedy.Greedy(case).run(400)
@@ -99,7 +97,6 @@ def test_the_closed_form_takes_the_rows_of_the_greedy_loop(case):
   assert located(mix, range(len(taken))) == taken
 
 
-@laws.examples(150)
 @hypothesis.given(
   greedy.cases(most_stages=8),
   st.sampled_from([1, 3, 20]),
@@ -460,7 +457,6 @@ def unserved(mix, end):
   ]
 
 
-@laws.examples(200)
 @hypothesis.given(greedy.cases(), st.integers(1, 120))
 def test_weights_of_less_than_a_row_are_those_of_a_loop(case, most):
   rows = greedy.Greedy(case).run(most)

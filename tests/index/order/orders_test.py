@@ -14,7 +14,6 @@ from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index.order import orders
 from chomp_data.index.order import unequal_blocks
-from tests import laws
 
 KEY = orders.order_key(0, "text")
 
@@ -112,7 +111,6 @@ def test_blocks_windows_and_tail_are_where_they_should_be(
   last_is_tail=st.booleans(),
   perm_type=st.sampled_from(orders.PERM_TYPES),
 )
-@laws.examples(150)
 def test_unequal_blocks_are_bijections_of_whole_blocks(
   epochs, window_blocks, last_is_tail, perm_type
 ):
@@ -177,7 +175,6 @@ def test_a_last_block_that_is_no_tail_moves_like_any_other():
 
 
 @hypothesis.given(data=st.data(), perm_type=st.sampled_from(orders.PERM_TYPES))
-@laws.examples(150)
 def test_any_positions_in_any_order_equal_the_whole_epochs(data, perm_type):
   order = data.draw(
     st.sampled_from(
@@ -278,7 +275,6 @@ def test_every_order_of_a_few_blocks_comes_up_equally_often(size):
   key=st.integers(0, 2**64 - 1),
   data=st.data(),
 )
-@laws.examples(300)
 def test_linear_is_an_exact_affine_map_with_its_inverse(size, key, data):
   index = np.asarray(
     [

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from chomp_data.index.pack import packing
-from tests import laws
 
 
 def naive_first_fit(lengths, capacity, max_items=None, max_bins=None):
@@ -155,7 +154,6 @@ def windows(draw):
   max_items=st.none() | st.integers(1, 5),
   max_bins=st.none() | st.integers(1, 20),
 )
-@laws.examples(200)
 def test_first_fit_decreasing_equals_a_loop_over_items(
   window, max_items, max_bins
 ):
@@ -183,7 +181,6 @@ def test_large_windows_pack_as_a_loop_does(count, max_items):
   kept=st.lists(st.integers(0, 30), max_size=30).filter(any),
   seq_len=st.integers(1, 12),
 )
-@laws.examples(500)
 def test_pieces_hold_every_token_once_and_fit_in_a_row(kept, seq_len):
   pieces = packing.cut_pieces(np.asarray(kept), seq_len)
   assert tokens_of(pieces) == {
@@ -200,7 +197,6 @@ def test_pieces_hold_every_token_once_and_fit_in_a_row(kept, seq_len):
   kept=st.lists(st.integers(0, 40), max_size=60).filter(any),
   seq_len=st.integers(1, 20),
 )
-@laws.examples(200)
 def test_exact_rows_are_as_few_as_tokens_allow_and_lose_none(kept, seq_len):
   pieces, rows = exact(kept, seq_len)
   assert rows.num_rows == -(-sum(kept) // seq_len)
@@ -220,7 +216,6 @@ def test_exact_rows_are_as_few_as_tokens_allow_and_lose_none(kept, seq_len):
   kept=st.lists(st.integers(0, 40), max_size=60).filter(any),
   seq_len=st.integers(1, 20),
 )
-@laws.examples(500)
 def test_exact_rows_cut_only_pieces_that_do_not_fit(kept, seq_len):
   pieces, rows = exact(kept, seq_len)
   bins, _ = naive_first_fit(
@@ -240,7 +235,6 @@ def test_exact_rows_cut_only_pieces_that_do_not_fit(kept, seq_len):
 
 
 @hypothesis.given(window=windows(), max_items=st.none() | st.integers(1, 5))
-@laws.examples(300)
 def test_rows_of_bins_hold_the_pieces_of_their_bins(window, max_items):
   capacity, lengths = window
   pieces = packing.cut_pieces(lengths, capacity)

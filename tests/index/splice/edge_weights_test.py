@@ -9,7 +9,6 @@ import pytest
 
 from chomp_data.index.splice import edge_weights
 from chomp_data.index.splice import quotas
-from tests import laws
 
 
 def slow_start(k, quota, span, content_length, stride, alpha):
@@ -34,7 +33,6 @@ def slow_start(k, quota, span, content_length, stride, alpha):
   raise AssertionError
 
 
-@laws.examples(400)
 @hypothesis.given(
   content_length=st.integers(2, 9),
   stride=st.integers(1, 4),
