@@ -8,12 +8,12 @@ documents, or rows are all alike, nothing is passed over; otherwise an epoch is
 planned once, which is said.
 """
 
-import collections
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from chomp_data.index import memo
 from chomp_data.index.mix import unit_sums as units_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_units
@@ -82,8 +82,8 @@ class Summed:
     self._positions, self._sums = edges.positions, edges.before
     self._size = size
     self._units_of = units_of
-    self._inner = _Kept()
-    self._tables = _Kept()
+    self._inner = memo.Memo(_TABLES_KEPT)
+    self._tables = memo.Memo(_TABLES_KEPT)
 
   def before(self, index: np.ndarray) -> np.ndarray:
     """Returns the units before positions, int64[N]."""
@@ -171,25 +171,6 @@ def summed(
     units = units_of(int(positions[i]), int(positions[i + 1]))
     sums[i + 1] = sums[i] + int(units.sum())
   return positions, sums
-
-
-class _Kept:
-  """A few values, those used longest ago dropped first."""
-
-  def __init__(self, most: int = _TABLES_KEPT):
-    self._most = most
-    self._values: collections.OrderedDict[int, Any] = collections.OrderedDict()
-
-  def get(self, key: int, make: Callable[[], Any]) -> Any:
-    """Returns the value of a key, made if it is not there."""
-    if key in self._values:
-      self._values.move_to_end(key)
-      return self._values[key]
-    value = make()
-    self._values[key] = value
-    if len(self._values) > self._most:
-      self._values.popitem(last=False)
-    return value
 
 
 class SourceUnits(units_lib.UnitSequence):
@@ -363,7 +344,7 @@ class SourceUnits(units_lib.UnitSequence):
     return Summed(size, units_of, self._known.edges(epoch, self.unit))
 
   def _forget(self) -> None:
-    self._epochs = _Kept(_EPOCHS_KEPT)
+    self._epochs = memo.Memo(_EPOCHS_KEPT)
     self._starts = [0]
 
 

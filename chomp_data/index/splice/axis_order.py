@@ -6,11 +6,11 @@ still found from its number alone. NumPy only.
 """
 
 import dataclasses
-import functools
 
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.index.splice import axes
 
@@ -162,7 +162,7 @@ class AxisOrder:
     size = self.space.num_starts(np.asarray([length]))
     return size, self._content_keys(np.asarray([document]), np.asarray([epoch]))
 
-  @functools.lru_cache(maxsize=64)  # noqa: B019  (one object per source)
+  @memo.remembered(64)
   def _tail_positions(self, document: int, epoch: int, length: int):
     """Finds where the starts with more offsets fall in the epoch's order.
 

@@ -12,10 +12,10 @@ depend on the machine. NumPy only.
 """
 
 import fractions
-import functools
 
 import numpy as np
 
+from chomp_data.index import memo
 from chomp_data.index.splice import quotas
 
 # A float sum of n terms is off by at most n times this, relative to the whole.
@@ -158,7 +158,7 @@ class EdgeWeights:
     flat = fractions.Fraction(count - steep)
     return self._exact_steep(first, 0, steep) + flat
 
-  @functools.lru_cache(maxsize=4096)  # noqa: B019  (one object per source)
+  @memo.remembered(4096)
   def _exact_steep(self, first: int, low: int, high: int) -> fractions.Fraction:
     """Sums weights low .. high - 1 of a ramp, halving to keep terms small."""
     if high - low <= 0:
@@ -176,7 +176,7 @@ class EdgeWeights:
     )
     return quotas.power(ratio, self._alpha)
 
-  @functools.lru_cache(maxsize=64)  # noqa: B019  (one object per source)
+  @memo.remembered(64)
   def _ramp(self, first: int) -> np.ndarray:
     """Returns float64[n + 1], sums of the weights above 1 from an edge."""
     count = max(0, -(-(self._content_length - first) // self._stride))

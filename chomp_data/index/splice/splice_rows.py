@@ -12,11 +12,11 @@ NumPy only.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index.splice import document_pairs
 from chomp_data.index.splice import epoch_shares as shares_lib
 from chomp_data.index.splice import phases as phases_lib
@@ -168,7 +168,7 @@ class SpliceSchedule:
       int(self.phases.phase_of(one)[0]), int(self.phases.sizes(one)[0])
     )
 
-  @functools.lru_cache(maxsize=64)  # noqa: B019  (one object per source)
+  @memo.remembered(64)
   def _quota_ends(self, phase: int, rows: int) -> np.ndarray:
     count = int(self._table.num_documents[phase])
     num_pairs = self._pairs[int(self._table.length[phase])].num_pairs[:count]

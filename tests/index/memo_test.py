@@ -1,0 +1,46 @@
+"""Bounded memories: what is used stays, and dropped objects go."""
+
+import dataclasses
+import gc
+import pickle
+import weakref
+
+from chomp_data.index import memo
+from chomp_data.index.splice import edge_weights
+
+
+@dataclasses.dataclass(frozen=True)
+class Squares:
+  factor: int
+
+  @memo.remembered(2)
+  def square(self, value):
+    return [self.factor * value**2]
+
+
+def test_what_was_used_last_stays():
+  own = Squares(2)
+  first = own.square(1)
+  own.square(2)
+  assert own.square(1) is first
+  own.square(3)
+  assert own.square(1) is first
+  assert len(own.__dict__["_memo_of_square"]) == 2
+
+
+def test_objects_remember_their_own_and_forget_on_the_way():
+  own, other = Squares(2), Squares(3)
+  assert (own.square(2), other.square(2)) == ([8], [12])
+  assert own == Squares(2)
+  sent = pickle.loads(pickle.dumps(own))
+  assert sent.square(2) == [8]
+  assert sent.square(2) is not own.square(2)
+
+
+def test_a_dropped_object_is_not_kept_alive():
+  weights = edge_weights.EdgeWeights(9, 1, 0.5)
+  weights._ramp(1)
+  gone = weakref.ref(weights)
+  del weights
+  gc.collect()
+  assert gone() is None
