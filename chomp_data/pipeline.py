@@ -442,12 +442,11 @@ def _iterator(
 ) -> "feed.InputIterator":
   """Returns this process's iterator, whatever the others do."""
   from chomp_data.loading import feed
-  from chomp_data.loading import in_flight
   from chomp_data.loading import placement
 
   pipe = data if isinstance(data, Pipeline) else build(data)
   fingerprint = pipe.fingerprint_with(operations)
-  rows = placement.process_rows(pipe, sharding, operations)
+  rows, batch_bytes = placement.process_batches(pipe, sharding, operations)
   return feed.InputIterator(
     pipe.batch_source(rows, fingerprint),
     placement.Placer(sharding, rows, pipe.buckets),
@@ -459,6 +458,6 @@ def _iterator(
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
     on_peer_failure=pipe.options.on_peer_failure,
-    batch_bytes=in_flight.smallest_batch(pipe, rows, operations),
+    batch_bytes=batch_bytes,
     step=step,
   )

@@ -5,18 +5,14 @@ it kills the worker without a word (SIGBUS), so it is looked at beforehand.
 """
 
 from collections.abc import Mapping
-from collections.abc import Sequence
 import mmap
 import os
 from typing import Any
 
 from absl import logging
-import grain
 import numpy as np
 
-from chomp_data.loading import placement
 from chomp_data.loading import workers
-from chomp_data.transforms import applying
 
 # Where Linux keeps shared memory.
 PATH = "/dev/shm"
@@ -36,27 +32,6 @@ def batch_bytes(example: Mapping[str, Any], num_rows: int) -> int:
     if row and value.strides[0] == row:
       size += -(-num_rows * row // mmap.PAGESIZE) * mmap.PAGESIZE
   return size
-
-
-def smallest_batch(
-  pipe: placement.Run,
-  rows: Mapping[str, np.ndarray],
-  transforms: Sequence[grain.transforms.Map] = (),
-) -> int:
-  """Returns the shared memory of a run's smallest batch; 0 without workers.
-
-  Args:
-    pipe: The run.
-    rows: By bucket, its rows that this process holds.
-    transforms: More transforms over batches, after the run's.
-  """
-  if not pipe.options.worker_count:
-    return 0
-  return min(
-    batch_bytes(applying.applied(example, transforms), len(rows[bucket.name]))
-    for number, bucket in enumerate(pipe.buckets)
-    for example in pipe.examples(number).values()
-  )
 
 
 def least_batches(worker_count: int) -> int:

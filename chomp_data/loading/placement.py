@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.loading import in_flight
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.transforms import applying
 
@@ -76,6 +77,15 @@ def process_rows(
   sharding: ShardingTree,
   transforms: Sequence[grain.transforms.Map] = (),
 ) -> dict[str, np.ndarray]:
+  """Returns the rows alone of `process_batches`."""
+  return process_batches(pipe, sharding, transforms)[0]
+
+
+def process_batches(
+  pipe: Run,
+  sharding: ShardingTree,
+  transforms: Sequence[grain.transforms.Map] = (),
+) -> tuple[dict[str, np.ndarray], int]:
   """Returns the rows of each bucket's batches that this process holds.
 
   Args:
@@ -84,31 +94,35 @@ def process_rows(
     transforms: More transforms over batches, after the pipeline's.
 
   Returns:
-    By bucket, int64[R], ascending.
+    By bucket, int64[R], ascending; and the shared memory of the smallest
+    batch of them, if a worker hands it over.
 
   Raises:
     ConfigError: If fields do not divide over the sharding, or it lacks one, or
       datasets give different fields; every such bucket is named.
     StoreError: If the first sample of a bucket does not fit its size.
   """
-  rows, problems, shown = {}, [], []
+  rows, sizes, problems, shown = {}, [], [], []
   for number, bucket in enumerate(pipe.buckets):
-    fields = _fields(pipe, number, transforms, problems)
+    example = _example(pipe, number, transforms, problems)
     shapes = {
-      name: (bucket.batch_size, *shape) for name, (shape, _) in fields.items()
+      name: (bucket.batch_size, *np.shape(value)[1:])
+      for name, value in example.items()
     }
     found = _uneven(pipe, bucket, shapes, sharding)
     if found:
       problems += found
       continue
     rows[bucket.name] = _held_rows(shapes, sharding)
-    shown.append(f"{bucket} ({len(rows[bucket.name])} rows here)")
+    here = len(rows[bucket.name])
+    sizes.append(in_flight.batch_bytes(example, here))
+    shown.append(f"{bucket} ({here} rows here)")
   if problems:
     # What is wrong in every bucket alike is told once.
     raise schema.ConfigError(list(dict.fromkeys(problems)))
   if len(rows) > 1:
     logging.info("static shapes that will come: %s", "; ".join(shown))
-  return rows
+  return rows, min(sizes)
 
 
 def _uneven(
@@ -191,15 +205,15 @@ def _rows_field(pipe: Run, bucket: buckets_lib.Bucket) -> str:
   return "config.data.buckets.batch_sizes"
 
 
-def _fields(
+def _example(
   pipe: Run,
   bucket: int,
   transforms: Sequence[grain.transforms.Map],
   problems: list[str],
-) -> dict[str, tuple[tuple[int, ...], np.dtype]]:
-  """Returns shape (without rows) and dtype of a bucket's fields."""
+) -> dict[str, Any]:
+  """Returns a batch of one row of a bucket; all sources have its fields."""
   found: dict[str, tuple[tuple[int, ...], np.dtype]] = {}
-  first = ""
+  first, shown = "", {}
   for name, example in pipe.examples(bucket).items():
     example = applying.applied(example, transforms)
     own = {
@@ -207,7 +221,7 @@ def _fields(
       for field, value in example.items()
     }
     if not found:
-      found, first = own, name
+      found, first, shown = own, name, example
     elif own != found:
       differ = sorted(
         field for field in own | found if own.get(field) != found.get(field)
@@ -218,7 +232,7 @@ def _fields(
         f" {_told(own.get(differ))} in {name!r}. Prepare them alike, or give"
         " `config.data.buckets.fields` a shape and a dtype."
       )
-  return found
+  return shown
 
 
 def _told(field: tuple[tuple[int, ...], np.dtype] | None) -> str:
