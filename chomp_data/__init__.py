@@ -35,7 +35,6 @@ if TYPE_CHECKING:
   from chomp_data.sources import BinSource as BinSource
   from chomp_data.sources import GridSource as GridSource
   from chomp_data.sources import MixOptions as MixOptions
-  from chomp_data.sources import MixtureSource as MixtureSource
   from chomp_data.sources import MultiSpliceOptions as MultiSpliceOptions
   from chomp_data.sources import RowSource as RowSource
   from chomp_data.sources import SequentialOptions as SequentialOptions
@@ -75,7 +74,6 @@ _LAZY = {
   "BinSource": "chomp_data.sources",
   "GridSource": "chomp_data.sources",
   "MixOptions": "chomp_data.sources",
-  "MixtureSource": "chomp_data.sources",
   "MultiSpliceOptions": "chomp_data.sources",
   "RowSource": "chomp_data.sources",
   "SequentialOptions": "chomp_data.sources",
@@ -109,7 +107,6 @@ __all__ = [
   "InputRestore",
   "InputSave",
   "MixOptions",
-  "MixtureSource",
   "MultiSpliceOptions",
   "NoShuffleSampler",
   "Pipeline",

@@ -428,9 +428,9 @@ def make_iterator(
     return _iterator(data, sharding, operations, step)
   iterator = peers.start(
     lambda: _iterator(data, sharding, operations, step),
-    lambda own: own.described(),
+    lambda own: own._described(),
   )
-  iterator.join(peers)
+  iterator._join(peers)
   return iterator
 
 

@@ -11,7 +11,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.config import options
 from chomp_data.prepare import images
-from chomp_data.reference import options as reference_options
+from chomp_data.reference import train_options
 from chomp_data.stores import samples_array_record
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -91,7 +91,7 @@ def test_a_config_states_no_default(name):
   known = options.known(config.data.to_dict())
   stated = list(stated_defaults(known, config.data.to_dict(), "data"))
   if name != "resolution_buckets":
-    for section, cls in reference_options.SECTIONS.items():
+    for section, cls in train_options.SECTIONS.items():
       of_class = schema.Section(schema.options_of(cls))
       held = config.to_dict().get(section, {})
       stated += stated_defaults(of_class, held, section)

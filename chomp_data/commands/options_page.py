@@ -13,7 +13,7 @@ from typing import Any
 
 from chomp_data import schema
 from chomp_data.config import options
-from chomp_data.reference import options as reference_options
+from chomp_data.reference import train_options
 from chomp_data.sources import row_kinds
 
 _HEAD = """\
@@ -66,7 +66,7 @@ def page() -> str:
   for path, items in found.items():
     lines += [f"## `{path}`", "", *_grouped(items)]
   lines += ["# Options of tools/train.py", ""]
-  for name, cls in reference_options.SECTIONS.items():
+  for name, cls in train_options.SECTIONS.items():
     lines += [f"## `config.{name}`", ""]
     lines += map(_item, schema.options_of(cls).values())
     lines.append("")

@@ -41,11 +41,11 @@ from chomp_data.loading import reads
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import by_bucket
 from chomp_data.reference import by_source
-from chomp_data.reference import options as options_lib
 from chomp_data.reference import progress
 from chomp_data.reference import report
+from chomp_data.reference import train_options
 from chomp_data.reference import training
-from chomp_data.testing import batches as batches_lib
+from chomp_data.testing import batch_hashes
 
 _CONFIG = cli.define_config()
 _WORKDIR = flags.DEFINE_string(
@@ -75,7 +75,7 @@ _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Run:
   """One run: its trainer, input and checkpoints."""
 
-  def __init__(self, options: options_lib.RunOptions, workdir: str):
+  def __init__(self, options: train_options.RunOptions, workdir: str):
     """Prepares; nothing is read or compiled.
 
     Args:
@@ -338,7 +338,7 @@ def _write_hash(file, step: int, batch) -> None:
   if jax.process_count() > 1:
     batch = multihost_utils.process_allgather(batch, tiled=True)
   if jax.process_index() == 0:
-    line = {"step": step, "sha256": batches_lib.batch_sha256(batch)}
+    line = {"step": step, "sha256": batch_hashes.batch_sha256(batch)}
     file.write(json.dumps(line) + "\n")
     file.flush()
 
@@ -368,7 +368,7 @@ def _stop_on_signals(run: Run) -> Iterator[Callable[[int], bool]]:
     restore()
 
 
-def train(options: options_lib.RunOptions, workdir: str) -> int:
+def train(options: train_options.RunOptions, workdir: str) -> int:
   """Runs what is left of a run; returns the exit status."""
   console = rich.console.Console()
   run = Run(options, workdir)
@@ -424,14 +424,14 @@ def main(argv: Sequence[str]) -> int:
   workdir = _WORKDIR.value
   if not workdir:
     raise app.UsageError("--config and --workdir must be given.")
-  config = cli.config(_CONFIG, _DATASET_MIX, options_lib.SECTIONS)
+  config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   cli.log_own_messages(__file__)
   if _DISTRIBUTED.value or _COORDINATOR.value:
     jax.distributed.initialize(
       _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
     )
   try:
-    return train(options_lib.read(config), workdir)
+    return train(train_options.read(config), workdir)
   except (
     schema.ConfigError,
     stores.StoreError,

@@ -200,7 +200,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       f" fingerprint {state_lib.digest(self._fingerprint)[:16]})"
     )
 
-  def described(self) -> dict[str, Any]:
+  def _described(self) -> dict[str, Any]:
     """Returns what must be equal on all processes, as JSON values."""
     return {
       **self._fingerprint,
@@ -208,7 +208,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       "step": self._step,
     }
 
-  def join(self, peers: agreement.Peers) -> None:
+  def _join(self, peers: agreement.Peers) -> None:
     """Watches the processes that share its batches, as they do this one."""
     self._peers = peers
     peers.open(ends=self._on_peer_failure == "exit")
@@ -247,7 +247,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """
     if self._reader is None and self._failure is None:
       if self._peers is not None:
-        self.join(self._peers)
+        self._join(self._peers)
       board = None
       if self._worker_count:
         # On CPUs JAX takes the memory that a batch came in for its own.

@@ -10,7 +10,7 @@ import pytest
 from chomp_data import schema
 from chomp_data.config import flags
 from chomp_data.config import options
-from chomp_data.reference import options as reference_options
+from chomp_data.reference import train_options
 
 ROOT = pathlib.Path(__file__).parents[2]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
@@ -24,7 +24,7 @@ def config_of(name, arg=None):
 
 def changed(name, *given):
   config = config_of(name)
-  flags.apply(config, given, reference_options.SECTIONS)
+  flags.apply(config, given, train_options.SECTIONS)
   return config
 
 
@@ -44,7 +44,7 @@ def options_under(section, path=()):
 def all_options(config):
   known = options.known(config.data.to_dict())
   yield from options_under(known, ("data",))
-  for name, cls in reference_options.SECTIONS.items():
+  for name, cls in train_options.SECTIONS.items():
     yield from options_under(schema.Section(schema.options_of(cls)), (name,))
 
 

@@ -33,7 +33,7 @@ SECTIONS = (
     " own is a `RowSource` with the methods below.",
     (
       "RowSource", "Spans", "BinSource", "SequentialSource", "SpliceSource",
-      "ShuffledSource", "MixtureSource", "GridSource",
+      "ShuffledSource", "GridSource",
     ),
   ),
   (

@@ -9,13 +9,13 @@ import pytest
 from chomp_data import schema
 from chomp_data.commands import options_page
 from chomp_data.config import options
-from chomp_data.reference import options as reference_options
+from chomp_data.reference import train_options
 from chomp_data.sources import row_kinds
 from chomp_data.stores import array_record
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "options.md"
 CLASSES = [
-  *reference_options.SECTIONS.values(),
+  *train_options.SECTIONS.values(),
   *(kind.options for kind in row_kinds.ROW_KINDS.values()),
   *(kind.fields for kind in options.KINDS.values()),
   *(kind.mix for kind in options.KINDS.values()),

@@ -12,11 +12,11 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 
 
 def rest(iterator):
-  return [testing_batches.batch_sha256(batch) for batch in iterator]
+  return [batch_hashes.batch_sha256(batch) for batch in iterator]
 
 
 def test_model_and_input_share_one_manager(data, tmp_path):

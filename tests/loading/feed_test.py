@@ -23,7 +23,7 @@ from chomp_data.loading import placement
 from chomp_data.loading import reader
 from chomp_data.loading import state
 from chomp_data.loading import workers
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 
 
 def slow(value):
@@ -31,13 +31,13 @@ def slow(value):
 
 
 def hashes(iterator):
-  return [testing_batches.batch_sha256(batch) for batch in iterator]
+  return [batch_hashes.batch_sha256(batch) for batch in iterator]
 
 
 def reference(data):
   pipe = pipeline.build(data)
   return [
-    testing_batches.batch_sha256(pipe.batch(step))
+    batch_hashes.batch_sha256(pipe.batch(step))
     for step in range(pipe.num_steps)
   ]
 
@@ -115,7 +115,7 @@ def test_the_stream_does_not_depend_on_workers(data, worker_count):
   found, kept = [], []
   with pipeline.make_iterator({**data, "worker_count": worker_count}) as it:
     for batch in it:
-      found.append(testing_batches.batch_sha256(batch))
+      found.append(batch_hashes.batch_sha256(batch))
       kept.append(batch)
     assert found == wanted
     # Nor is a batch overwritten by later ones.
@@ -176,7 +176,7 @@ def test_restore_at_every_step_equals_going_on(data):
       it.set_state(state)
       assert it.step == step
       got = [
-        testing_batches.batch_sha256(next(it))
+        batch_hashes.batch_sha256(next(it))
         for _ in range(min(3, len(wanted) - step))
       ]
       assert got == wanted[step : step + 3]
@@ -204,9 +204,9 @@ def test_an_endless_run_goes_on_and_resumes_far_out(data, worker_count):
   with pipeline.make_iterator({**endless, "worker_count": worker_count}) as it:
     it.set_state(far)
     for offset in range(3):
-      assert testing_batches.batch_sha256(
-        next(it)
-      ) == testing_batches.batch_sha256(pipe.batch(step + offset))
+      assert batch_hashes.batch_sha256(next(it)) == batch_hashes.batch_sha256(
+        pipe.batch(step + offset)
+      )
 
 
 class Double(grain.transforms.Map):
@@ -295,8 +295,8 @@ def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
     with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
       for _ in range(10_000):
         step = it.step
-        got = testing_batches.batch_sha256(next(it))
-        assert got == testing_batches.batch_sha256(wanted.batch(step))
+        got = batch_hashes.batch_sha256(next(it))
+        assert got == batch_hashes.batch_sha256(wanted.batch(step))
     assert not isinstance(caught.value, AssertionError)
     with pytest.raises(feed.InputError):
       next(it)

@@ -11,7 +11,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
 # Token ids of each source; 0 is padding and 1 the end of a document.
@@ -54,16 +54,14 @@ def data(request, mix_paths):
 
 def hashes(iterator, count):
   return [
-    testing_batches.batch_sha256(batch)
+    batch_hashes.batch_sha256(batch)
     for batch, _ in zip(iterator, range(count), strict=False)
   ]
 
 
 def every_batch(data):
   pipe = pipeline.build(data)
-  return [
-    testing_batches.batch_sha256(pipe.batch(step)) for step in range(STEPS)
-  ]
+  return [batch_hashes.batch_sha256(pipe.batch(step)) for step in range(STEPS)]
 
 
 def test_every_row_is_of_the_store_that_its_source_names(data):

@@ -15,7 +15,7 @@ from chomp_data import schema
 from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import by_source
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 from tests.loading import sharding_test
 
@@ -107,7 +107,7 @@ def mixed(request, paths):
 
 def hashes(iterator, count):
   return [
-    testing_batches.batch_sha256(batch)
+    batch_hashes.batch_sha256(batch)
     for batch, _ in zip(iterator, range(count), strict=False)
   ]
 
@@ -118,7 +118,7 @@ def num_steps(pipe):
 
 def every_batch(pipe):
   steps = range(num_steps(pipe))
-  return [testing_batches.batch_sha256(pipe.batch(step)) for step in steps]
+  return [batch_hashes.batch_sha256(pipe.batch(step)) for step in steps]
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_state_restores_at_every_step(mixed):
       next(it)
     for step, state in enumerate(states):
       it.set_state(state)
-      assert testing_batches.batch_sha256(next(it)) == wanted[step]
+      assert batch_hashes.batch_sha256(next(it)) == wanted[step]
       if step % 7 == 0:  # A second resume, later in the resumed run.
         again = it.get_state()
         rest = hashes(it, len(wanted) - step - 1)
@@ -487,7 +487,7 @@ def test_a_state_goes_on_under_another_future(paths, what):
   with pipeline.make_iterator(data) as it:
     it.set_state(state)
     assert hashes(it, 10) == [
-      testing_batches.batch_sha256(pipe.batch(step)) for step in range(8, 18)
+      batch_hashes.batch_sha256(pipe.batch(step)) for step in range(8, 18)
     ]
 
 

@@ -13,7 +13,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.loading import batches
 from chomp_data.loading import checkpoint
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 from tests.loading import sharding_test
 
@@ -55,12 +55,12 @@ WITH_WORKERS = pytest.mark.parametrize(
 
 
 def hashes(iterator):
-  return [testing_batches.batch_sha256(batch) for batch in iterator]
+  return [batch_hashes.batch_sha256(batch) for batch in iterator]
 
 
 def every_batch(pipe):
   steps = range(pipe.num_steps)
-  return [testing_batches.batch_sha256(pipe.batch(step)) for step in steps]
+  return [batch_hashes.batch_sha256(pipe.batch(step)) for step in steps]
 
 
 def test_the_stream_is_every_batch_in_turn(packed):
@@ -94,7 +94,7 @@ def test_a_state_restores_at_every_step(packed):
       next(it)
     for step, state in enumerate(states):
       it.set_state(state)
-      assert testing_batches.batch_sha256(next(it)) == wanted[step]
+      assert batch_hashes.batch_sha256(next(it)) == wanted[step]
       if step % 5 == 0:  # A second resume, later in the resumed run.
         again = it.get_state()
         rest = hashes(it)

@@ -11,7 +11,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import state as state_lib
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
 
@@ -300,7 +300,7 @@ def grown(data, other_path, stages, **mix):
 
 
 def hashes(it, count):
-  return [testing_batches.batch_sha256(next(it)) for _ in range(count)]
+  return [batch_hashes.batch_sha256(next(it)) for _ in range(count)]
 
 
 ALONE = {"text": 0.3}

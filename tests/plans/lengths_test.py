@@ -12,7 +12,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import state as state_lib
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 from tests.plans import conftest
 
@@ -20,7 +20,7 @@ LENGTHS = (8, 16, 32, 64)
 
 
 def hashes(batches):
-  return [testing_batches.batch_sha256(batch) for batch in batches]
+  return [batch_hashes.batch_sha256(batch) for batch in batches]
 
 
 def cells(data, pipe, text_stores):
@@ -200,13 +200,13 @@ def test_the_summary_tells_padding_stages_and_what_repeats(text, caplog):
 def test_the_next_batch_after_restoring_at_any_step_is_the_same(text):
   pipe = pipeline.build(text)
   wanted = [
-    testing_batches.batch_sha256(pipe.batch(step))
+    batch_hashes.batch_sha256(pipe.batch(step))
     for step in range(pipe.num_steps)
   ]
   with chomp_data.make_iterator(text) as it:
     states = [it.get_state()]
     for batch in it:
-      assert testing_batches.batch_sha256(batch) == wanted[it.step - 1]
+      assert batch_hashes.batch_sha256(batch) == wanted[it.step - 1]
       states.append(it.get_state())
     assert it.step == pipe.num_steps
   with chomp_data.make_iterator(text) as it:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from chomp_data import schema
-from chomp_data.reference import options as options_lib
+from chomp_data.reference import train_options
 from chomp_data.testing import stores as testing_stores
 
 
@@ -28,7 +28,7 @@ def _config(store_path: str, **sections):
 
 
 def test_sizes_that_the_input_knows_need_not_be_given(store_path):
-  run = options_lib.read(_config(store_path))
+  run = train_options.read(_config(store_path))
   assert run.model.vocab_size == 100
   assert run.model.max_positions == 16
   assert run.num_steps == run.pipe.num_steps
@@ -46,7 +46,7 @@ def test_bad_fields_of_all_sections_are_listed_at_once(store_path):
   )
   config["data"]["seq_len"] = 1
   with pytest.raises(schema.ConfigError) as caught:
-    options_lib.read(config)
+    train_options.read(config)
   text = str(caught.value)
   for name in (
     "config.modell",
@@ -76,4 +76,4 @@ def test_sections_that_do_not_fit_the_input_are_refused(
   config = _config(store_path, **sections)
   config["data"].update(data)
   with pytest.raises(schema.ConfigError, match=message):
-    options_lib.read(config)
+    train_options.read(config)
