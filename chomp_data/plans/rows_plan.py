@@ -234,6 +234,15 @@ class RowsPlan(plan_lib.Plan):
     """Returns how often a source was passed; see `Plan`."""
     return self._ordered[source].passes(samples)
 
+  def repeats(
+    self, num_steps: int, max_epochs: Mapping[str, int | None]
+  ) -> list[str]:
+    """Returns which sources come often; nothing where to tell takes long."""
+    rows = num_steps * self.global_batch_size
+    if self._mix is not None and self._mix.is_long(rows):
+      return []
+    return super().repeats(num_steps, max_epochs)
+
   def token_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""
     return token_sums.RowSums(self._ordered)

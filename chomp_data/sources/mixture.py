@@ -244,6 +244,10 @@ class MixtureSource:
     rows, _ = self._merge.consumed(row)
     return dict(zip(self._parts, rows.tolist(), strict=True))
 
+  def is_long(self, rows: int) -> bool:
+    """Returns whether `taken` before a row may take longer than a second."""
+    return any(own.is_long(rows) for own in self._units.values())
+
   def foreign_specs(self) -> list[dict[str, Any]]:
     """Returns specs of `resume_state` that name no source; see `RowSource`."""
     return [

@@ -215,6 +215,10 @@ class SourceUnits(units_lib.UnitSequence):
     """Returns what this unit costs in this order, or None if not long."""
     return None if self._epoch_rows() < _LONG_PASS else self.planned()
 
+  def is_long(self, rows: int) -> bool:
+    """Returns whether summing so many rows takes longer than a second or so."""
+    return rows > _LONG_PASS and self.planned() is not None
+
   def planned(self) -> str | None:
     """Returns what must be planned for sums, in words, or None."""
     if self.unit == "rows" or self._known.known(self.unit):

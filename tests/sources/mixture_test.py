@@ -17,6 +17,7 @@ from chomp_data.index.mix import interleave
 from chomp_data.index.mix import least_consumed
 from chomp_data.index.mix import unit_sums as units_index
 from chomp_data.sources import resuming
+from chomp_data.sources import sequential
 from chomp_data.sources import source_units
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -890,3 +891,26 @@ def test_a_source_that_is_given_more_often_than_asked_for_is_said(
   caplog.clear()
   pipeline.build(config(paths, ["bins", "stream"], epochs=5))
   assert "times over" not in caplog.text
+
+
+def test_building_does_not_sum_a_long_run_to_say_what_repeats(
+  paths, monkeypatch
+):
+  monkeypatch.setattr(source_units, "_LONG_PASS", 5)
+  planned, plan = [], sequential.SequentialSource.plan
+
+  def counted(self, rows):
+    planned.extend(rows)
+    return plan(self, rows)
+
+  monkeypatch.setattr(sequential.SequentialSource, "plan", counted)
+  mix = {"unit": "loss_tokens"}
+  data = config(paths, ["bins", "stream"], mix, epochs=20)
+  # Each epoch has other sums.
+  data["sources"]["stream"]["rows"] = {
+    "kind": "sequential",
+    "shuffle_documents": "full",
+  }
+  pipe = pipeline.build(data)
+  # Of 20 epochs: whether its weight is served takes a row or two.
+  assert len(planned) <= 3 * len(pipe.sources["stream"])
