@@ -11,32 +11,68 @@ from typing import Any
 
 
 class Memo:
-  """A few values by key, those used longest ago dropped first.
+  """A few values by key, those used longest ago dropped first; pickles empty.
 
   Two threads that ask at once may both make a value.
   """
 
   def __init__(self, most: int):
-    """Keeps at most `most` values."""
+    """Keeps values up to a sum of weights.
+
+    Args:
+      most: The largest sum of the weights kept; a value weighs 1 unless it is
+        told otherwise.
+    """
     self._most = most
-    self._values: dict[Hashable, Any] = {}
+    self._entries: dict[Hashable, tuple[Any, int]] = {}
+    self._weighed = False
 
   def __reduce__(self) -> tuple[Any, ...]:
     return Memo, (self._most,)
 
   def __len__(self) -> int:
-    return len(self._values)
+    return len(self._entries)
 
-  def get(self, key: Hashable, make: Callable[[], Any]) -> Any:
-    """Returns the value of a key, made if it is not there."""
-    missing = object()
-    value = self._values.pop(key, missing)
-    if value is missing:
-      value = make()
-    self._values[key] = value
-    while len(self._values) > self._most:
-      self._values.pop(next(iter(self._values)), None)
+  @property
+  def weight(self) -> int:
+    """The sum of the weights kept."""
+    # A list at once: another thread may add meanwhile.
+    return sum(weight for _, weight in list(self._entries.values()))
+
+  def get(self, key: Hashable, make: Callable[[], Any] | None = None) -> Any:
+    """Returns the value of a key; where it is not there what `make` makes.
+
+    Args:
+      key: The key.
+      make: Makes the value, which is then kept; without it None is returned.
+    """
+    entry = self._entries.pop(key, None)
+    if entry is not None:
+      self._entries[key] = entry
+      return entry[0]
+    if make is None:
+      return None
+    value = make()
+    self.put(key, value)
     return value
+
+  def put(self, key: Hashable, value: Any, weight: int = 1) -> None:
+    """Adds a value, and drops others until all fit.
+
+    Args:
+      key: The key.
+      value: Its value.
+      weight: What it counts for.
+    """
+    self._weighed |= weight != 1
+    self._entries.pop(key, None)
+    self._entries[key] = (value, weight)
+    total = self.weight if self._weighed else len(self._entries)
+    for oldest in list(self._entries) if total > self._most else ():
+      if total <= self._most:
+        break
+      gone = self._entries.pop(oldest, None)
+      total -= 0 if gone is None else gone[1]
 
 
 def remembered(most: int) -> Callable[[Callable[..., Any]], Any]:

@@ -17,8 +17,8 @@ import grain
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index.order import orders
-from chomp_data.index.order import window_tables
 
 # Keys looked up at once: NumPy's cost by call is then shared by all of them.
 _KEYS = 4_096
@@ -74,7 +74,7 @@ class OrderSampler:
     }
     text = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
     self._repr = f"{type(self).__name__}({text})"
-    self._runs = window_tables.Kept(_RUNS_KEPT)
+    self._runs = memo.Memo(_RUNS_KEPT)
 
   def __len__(self) -> int:
     return self._length

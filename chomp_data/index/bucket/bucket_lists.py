@@ -19,6 +19,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.index.bucket import bucket_checks
 from chomp_data.index.order import window_tables
@@ -109,8 +110,8 @@ class BatchList:
       hashing.fold_key(key, "samples", name) for name in names
     ]
     most = max(_KEPT_BATCHES, _KEPT_EPOCHS * self.num_batches)
-    self._bucket_tables = window_tables.Kept(most)
-    self._sum_tables = window_tables.Kept(most)
+    self._bucket_tables = memo.Memo(most)
+    self._sum_tables = memo.Memo(most)
     self._sample_tables = window_tables.WindowTables()
 
   @property

@@ -17,9 +17,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index.bucket import bucket_lists
 from chomp_data.index.mix import interleave
-from chomp_data.index.order import window_tables
 
 # Places whose sums are kept together.
 _BLOCK = interleave.BLOCK
@@ -70,7 +70,7 @@ class StagedList:
     self._stages = [(place, set(weights)) for place, weights in stages]
     self._numbers = np.asarray(list(lists), np.int32)
     self.num_rows = self._merge.num_positions
-    self._sums = window_tables.Kept(_KEPT_BLOCKS)
+    self._sums = memo.Memo(_KEPT_BLOCKS)
 
   @property
   def batches_by_bucket(self) -> np.ndarray:

@@ -36,9 +36,9 @@ import fractions
 
 import numpy as np
 
+from chomp_data.index import memo
 from chomp_data.index.mix import merge_stages
 from chomp_data.index.mix import unit_sums
-from chomp_data.index.order import window_tables
 
 Stage = merge_stages.Stage
 
@@ -106,8 +106,8 @@ class Interleave:
       self._sequences, stages, key, exhaustion, exhausted_at or {}, start or {}
     )
     # Kept, so that going on costs no search; any entry may be dropped.
-    self._blocks = window_tables.Kept(_KEPT_BLOCKS)
-    self._frontiers = window_tables.Kept(_KEPT_FRONTIERS)
+    self._blocks = memo.Memo(_KEPT_BLOCKS)
+    self._frontiers = memo.Memo(_KEPT_FRONTIERS)
 
   @property
   def names(self) -> tuple[str, ...]:

@@ -12,8 +12,8 @@ import dataclasses
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index.order import orders
-from chomp_data.index.order import window_tables
 
 _LAYOUTS_KEPT = 4
 
@@ -59,8 +59,8 @@ class UnequalBlockOrder(orders.KeyedOrder):
   key: int
   perm_type: str = "feistel"
   last_is_tail: bool = False
-  _layouts: window_tables.Kept = dataclasses.field(
-    default_factory=lambda: window_tables.Kept(_LAYOUTS_KEPT),
+  _layouts: memo.Memo = dataclasses.field(
+    default_factory=lambda: memo.Memo(_LAYOUTS_KEPT),
     init=False,
     repr=False,
     compare=False,

@@ -1,4 +1,4 @@
-"""Bounded memories of what an order computes more than once.
+"""Tables of the windows of an order that are asked about often.
 
 A table is worth building only where its window will be asked about again: a
 permutation evaluated at single indices costs about 60 us a call and 15 ns an
@@ -9,9 +9,10 @@ decides a value; all of it may be dropped at any time. NumPy only.
 
 from collections.abc import Callable
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
+
+from chomp_data.index import memo
 
 # What a call costs, in evaluated indices.
 _CALL_ROWS = 4_096
@@ -26,55 +27,14 @@ _LEAST_WEIGHT = 4_096
 _MOST_WATCHED = 64
 
 
-class Kept:
-  """A mapping that forgets its oldest entries; pickles empty.
-
-  Every change makes a new dict and puts it in place of the old one, so that a
-  thread that looks something up never sees a mapping in change. Two threads
-  that add at once may lose one entry, which is then computed again.
-  """
-
-  def __init__(self, limit: int):
-    """Keeps entries up to a sum of weights.
-
-    Args:
-      limit: The largest sum of the weights kept.
-    """
-    self._limit = limit
-    self._entries: dict[Hashable, tuple[Any, int]] = {}
-
-  def __reduce__(self) -> tuple[Any, ...]:
-    return Kept, (self._limit,)
-
-  def get(self, key: Hashable) -> Any:
-    """Returns the value of a key, or None."""
-    entry = self._entries.get(key)
-    return None if entry is None else entry[0]
-
-  def put(self, key: Hashable, value: Any, weight: int = 1) -> None:
-    """Adds a value and forgets the oldest until all fit."""
-    entries = {**self._entries, key: (value, weight)}
-    total = sum(own for _, own in entries.values())
-    for oldest in list(entries):
-      if total <= self._limit:
-        break
-      total -= entries.pop(oldest)[1]
-    self._entries = entries
-
-  @property
-  def weight(self) -> int:
-    """The sum of the weights kept."""
-    return sum(own for _, own in self._entries.values())
-
-
 class WindowTables:
   """The rows of a few windows, built where they are asked about often."""
 
   def __init__(self, most_rows: int = _MOST_ROWS):
     """Keeps tables of up to `most_rows` rows in all."""
     self._most_rows = most_rows
-    self._tables = Kept(most_rows)
-    self._spent = Kept(_MOST_WATCHED)
+    self._tables = memo.Memo(most_rows)
+    self._spent = memo.Memo(_MOST_WATCHED)
 
   @property
   def rows(self) -> int:

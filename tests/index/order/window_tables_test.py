@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 
+from chomp_data.index import memo
 from chomp_data.index.order import window_tables
 
 
@@ -85,7 +86,7 @@ def test_pickles_are_empty_and_as_bounded():
 
 
 def test_kept_values_are_replaced_and_not_added_up():
-  kept = window_tables.Kept(10)
+  kept = memo.Memo(10)
   for value in range(5):
     kept.put("a", value, 6)
   assert kept.get("a") == 4
