@@ -136,6 +136,59 @@ _VALUES = tuple(
 )
 
 
+def of_parts(
+  *,
+  document: np.ndarray,
+  first_token: np.ndarray,
+  stored: np.ndarray,
+  whole: np.ndarray,
+  begin: np.ndarray,
+  end: np.ndarray,
+  bos: int,
+  eos: int,
+  row: np.ndarray,
+  column: np.ndarray,
+  segment: np.ndarray,
+  num_rows: int,
+) -> Spans:
+  """Returns parts of documents, which may get a BOS and an EOS, as spans.
+
+  Args:
+    document: int64[N], as in `Spans`.
+    first_token: int64[N], where the document begins in the store.
+    stored: int64[N], its tokens in the store.
+    whole: int64[N], its tokens that are given, added ones included.
+    begin: int64[N], first token of the part, an added BOS being token 0.
+    end: int64[N], the token after its last.
+    bos: 1 where each document gets a BOS, else 0.
+    eos: 1 where each gets an EOS, else 0.
+    row: int64[N], as in `Spans`.
+    column: int64[N], as in `Spans`.
+    segment: int[N], as in `Spans`.
+    num_rows: As in `Spans`.
+  """
+  before_eos = bos + stored
+  following = (end < whole).astype(np.int8)
+  if eos:
+    following[(following > 0) & (end == before_eos)] = 2
+  # A part of only an EOS begins where the document's tokens end.
+  start = np.maximum(begin - bos, 0)
+  return Spans(
+    num_rows=num_rows,
+    row=row,
+    source=np.zeros(len(row), np.int32),
+    document=document,
+    start=start,
+    offset=first_token + start,
+    length=end - begin,
+    column=column,
+    segment=segment.astype(np.int32),
+    bos=(begin == 0) if bos else None,
+    eos=(end > before_eos) if eos else None,
+    following=following,
+  )
+
+
 def concatenated(parts: Sequence[Spans]) -> Spans:
   """Returns plans one after the other, as one plan.
 

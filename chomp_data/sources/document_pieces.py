@@ -98,25 +98,20 @@ class PieceRows(row_source.RowSource):
     bos, eos = int(self.options.add_bos), int(self.options.add_eos)
     whole = stored + bos + eos
     end = np.minimum(begin + self.seq_len, whole)
-    before_eos = stored + bos
-    following = (end < whole).astype(np.int8)
-    if eos:
-      following[(following > 0) & (end == before_eos)] = 2
-    # A piece of only an EOS begins where the document's tokens end.
-    start = np.maximum(begin - bos, 0)
-    return spans_lib.Spans(
-      num_rows=len(document),
-      row=np.arange(len(document)),
-      source=np.zeros(len(document), np.int32),
+    count = len(document)
+    return spans_lib.of_parts(
       document=document,
-      start=start,
-      offset=first + start,
-      length=end - begin,
-      column=np.zeros(len(document), np.int64),
-      segment=np.ones(len(document), np.int32),
-      bos=(begin == 0) if bos else None,
-      eos=(end > before_eos) if eos else None,
-      following=following,
+      first_token=first,
+      stored=stored,
+      whole=whole,
+      begin=begin,
+      end=end,
+      bos=bos,
+      eos=eos,
+      row=np.arange(count),
+      column=np.zeros(count, np.int64),
+      segment=np.ones(count, np.int32),
+      num_rows=count,
     )
 
   def tokens(self, rows: np.ndarray) -> np.ndarray:

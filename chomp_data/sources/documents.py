@@ -220,26 +220,19 @@ class Documents:
       segment: int64[N], as in `Spans`.
       num_rows: As in `Spans`.
     """
-    stored = contents.stored[which]
-    before_eos = self._bos + stored
-    following = (end < contents.kept[which]).astype(np.int8)
-    if self._eos:
-      following[(following > 0) & (end == before_eos)] = 2
-    # A part of only an EOS begins where the document's tokens end.
-    start = np.maximum(begin - self._bos, 0)
-    return spans_lib.Spans(
-      num_rows=num_rows,
-      row=row,
-      source=np.zeros(len(row), np.int32),
+    return spans_lib.of_parts(
       document=contents.document[which],
-      start=start,
-      offset=contents.first_token[which] + start,
-      length=end - begin,
+      first_token=contents.first_token[which],
+      stored=contents.stored[which],
+      whole=contents.kept[which],
+      begin=begin,
+      end=end,
+      bos=self._bos,
+      eos=self._eos,
+      row=row,
       column=column,
-      segment=segment.astype(np.int32),
-      bos=(begin == 0) if self._bos else None,
-      eos=(end > before_eos) if self._eos else None,
-      following=following,
+      segment=segment,
+      num_rows=num_rows,
     )
 
   def _kept(self, stored: np.ndarray) -> np.ndarray:
