@@ -180,7 +180,7 @@ class Pipeline:
     return {name: source.validation() for name, source in self.sources.items()}
 
   def bucket_of(self, step: int) -> tuple[str | None, str]:
-    """Returns the source (None where several meet) and bucket of a step.
+    """Returns the source (None in a run of rows) and bucket of a step.
 
     Raises:
       IndexError: If the step is not of the run.

@@ -82,7 +82,7 @@ class Plan(abc.ABC):
 
   @abc.abstractmethod
   def at(self, step: int) -> tuple[int | None, int]:
-    """Returns the source (None where several meet) and bucket of a step.
+    """Returns the source (None in a run of rows) and bucket of a step.
 
     Raises:
       IndexError: If the step is not of the run.

@@ -139,7 +139,7 @@ class RowsPlan(plan_lib.Plan):
     return numbered if self.num_steps is None else min(self.num_steps, numbered)
 
   def at(self, step: int) -> tuple[int | None, int]:
-    """Returns (None, 0): rows of all sources, in one shape; see `Plan`."""
+    """Returns (None, 0): rows of any source, in one shape; see `Plan`."""
     self.check_steps(step)
     return None, 0
 

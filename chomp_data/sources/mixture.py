@@ -240,7 +240,7 @@ class MixtureSource:
     return dict(self._parts)
 
   def taken(self, row: int) -> dict[str, int]:
-    """Returns how many rows each source has given; see `RowSource`."""
+    """Returns how many rows each source has given before a row."""
     rows, _ = self._merge.consumed(row)
     return dict(zip(self._parts, rows.tolist(), strict=True))
 
@@ -249,7 +249,7 @@ class MixtureSource:
     return any(own.is_long(rows) for own in self._units.values())
 
   def foreign_specs(self) -> list[dict[str, Any]]:
-    """Returns specs of `resume_state` that name no source; see `RowSource`."""
+    """Returns entries of `resume_state` that name no source."""
     return [
       {"spec": spec, "row_offset": rows, "token_offset": tokens or 0}
       for spec, rows, tokens in self.options.resume_state or ()
