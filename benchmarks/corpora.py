@@ -4,13 +4,13 @@ Median 500 tokens, sigma 1.2, cut to 16 .. 65,536, as web text has them; token
 ids are uniform, which is the worst case for compression.
 """
 
-from collections.abc import Iterator
 import hashlib
 import pathlib
 
 import numpy as np
 
 from chomp_data import stores
+from chomp_data.stores import base
 
 NUM_DOCUMENTS = 120_000
 VOCAB_SIZE = 50_000
@@ -85,69 +85,77 @@ def make_corpus(
   )
 
 
-class LengthsStore(stores.Store):
+class Lengths:
+  """Where documents of drawn lengths lie; see `stores.base.Opened`.
+
+  Attributes:
+    hash: Of the numbers that the lengths were drawn with.
+    tokenizer_info: See `TOKENIZER`.
+    num_documents: How many.
+    num_tokens: Of all documents.
+    token_dtype: uint16.
+    offsets: Itself.
+  """
+
+  tokenizer_info = TOKENIZER
+  token_dtype = np.dtype(np.uint16)
+
+  def __init__(self, num_drawn: int, seed: int, times: int = 1):
+    """Draws the lengths; keeps 8 bytes of each that is drawn.
+
+    Args:
+      num_drawn: How many.
+      seed: Of the lengths.
+      times: How often they are repeated, in no memory.
+    """
+    drawn = lengths(np.random.default_rng(seed), num_drawn)
+    self._ends = np.concatenate([[0], np.cumsum(drawn)])
+    self.num_documents = num_drawn * times
+    self.num_tokens = int(self._ends[-1]) * times
+    self._times = times
+    name = f"lengths {num_drawn} {seed} {times}"
+    self.hash = hashlib.sha256(name.encode()).hexdigest()
+    self.offsets = self
+
+  def gather(self, positions: np.ndarray) -> np.ndarray:
+    """Returns the first tokens of documents, and the end."""
+    if self._times == 1:
+      return self._ends[positions]
+    times, index = np.divmod(positions, len(self._ends) - 1)
+    return times * self._ends[-1] + self._ends[index]
+
+  def read(self, start: int, stop: int) -> np.ndarray:
+    """Returns the first tokens of documents that follow each other."""
+    return self.gather(np.arange(start, stop))
+
+  @property
+  def tokens(self) -> base.Tokens:
+    """There are none."""
+    raise NotImplementedError
+
+  def ids(self, documents: np.ndarray) -> list[str]:
+    """Returns the documents' numbers."""
+    return [str(document) for document in documents]
+
+
+class LengthsStore(base.Store[Lengths]):
   """A store of lengths without tokens, to plan what no disk here would hold.
 
   It answers what planning asks: where documents are, never what is in them.
   Indexes lie beside `path`, as for a real store.
   """
 
-  def __init__(self, path: pathlib.Path, num_documents: int, seed: int = 0):
-    """Draws the lengths; keeps 8 bytes a document in memory.
+  def __init__(
+    self, path: pathlib.Path, num_drawn: int, seed: int = 0, times: int = 1
+  ):
+    """Draws the lengths; see `Lengths`."""
+    super().__init__(path)
+    self._drawn = num_drawn, seed, times
+    _ = self.hash
 
-    Args:
-      path: Where the store would be.
-      num_documents: How many.
-      seed: Of the lengths.
-    """
-    drawn = lengths(np.random.default_rng(seed), num_documents)
-    name = f"lengths {num_documents} {seed}"
-    super().__init__(path, hashlib.sha256(name.encode()).hexdigest())
-    self._offsets = np.zeros(num_documents + 1, np.int64)
-    np.cumsum(drawn, out=self._offsets[1:])
-
-  @property
-  def tokenizer_info(self) -> stores.TokenizerInfo:
-    """See `Store`."""
-    return TOKENIZER
-
-  @property
-  def num_documents(self) -> int:
-    """See `Store`."""
-    return len(self._offsets) - 1
-
-  @property
-  def num_tokens(self) -> int:
-    """See `Store`."""
-    return int(self._offsets[-1])
-
-  @property
-  def token_dtype(self) -> np.dtype:
-    """See `Store`."""
-    return np.dtype(np.uint16)
-
-  @property
-  def chunk_tokens(self) -> int:
-    """See `Store`."""
-    return CHUNK
-
-  @property
-  def vocab_size(self) -> int:
-    """See `Store`."""
-    return VOCAB_SIZE
+  def _open(self) -> Lengths:
+    return Lengths(*self._drawn)
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """See `Store`; there is nothing to keep."""
     del cache_bytes
-
-  def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """See `Store`."""
-    first = self._offsets[documents]
-    return first, self._offsets[documents + 1] - first
-
-  def iter_lengths(
-    self, batch: int = 1 << 20
-  ) -> Iterator[tuple[int, np.ndarray]]:
-    """See `Store`."""
-    for first in range(0, self.num_documents, batch):
-      yield first, np.diff(self._offsets[first : first + batch + 1])

@@ -25,7 +25,6 @@ A minute or two on two CPU cores.
 """
 
 from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import fractions
@@ -62,6 +61,7 @@ _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 _SEQ_LEN = 2_048  # tokens
 _STEPS = 100  # batches between two raw gathers
 _PLANNED = 1_024  # rows of a global batch that is planned
+_PERIOD = 65_536  # lengths that are drawn, of which large corpora repeat
 _LENGTHS = {"web": 400, "books": 4_000, "code": 1_000, "chat": 100}  # tokens
 _WEIGHTS = {"web": 0.5, "code": 0.3, "wiki": 0.2}
 _ROWS: dict[str, dict[str, Any]] = {
@@ -96,49 +96,6 @@ class Setting:
   corpora: tuple[int, ...] = (70_000, 20_000, 10_000)
   repeats: int = 30
   shared: int = 1_000
-
-
-class RepeatedLengths(corpora.LengthsStore):
-  """A store of the same 65,536 lengths again and again, in no memory."""
-
-  PERIOD = 65_536
-
-  def __init__(self, path: pathlib.Path, num_documents: int, seed: int = 0):
-    """Draws the lengths.
-
-    Args:
-      path: Where the store would be.
-      num_documents: How many, rounded up to whole repetitions.
-      seed: Of the lengths.
-    """
-    super().__init__(path, self.PERIOD, seed)
-    self._times = -(-num_documents // self.PERIOD)
-
-  @property
-  def num_documents(self) -> int:
-    """See `Store`."""
-    return self._times * self.PERIOD
-
-  @property
-  def num_tokens(self) -> int:
-    """See `Store`."""
-    return self._times * super().num_tokens
-
-  def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """See `Store`."""
-    times, index = np.divmod(documents, self.PERIOD)
-    first, length = super().bounds(index)
-    return times * super().num_tokens + first, length
-
-  def iter_lengths(
-    self, batch: int = 1 << 20
-  ) -> Iterator[tuple[int, np.ndarray]]:
-    """See `Store`; `batch` is rounded to whole repetitions."""
-    _, lengths = super().bounds(np.arange(self.PERIOD))
-    most = max(1, batch // self.PERIOD)
-    for first in range(0, self._times, most):
-      times = min(most, self._times - first)
-      yield first * self.PERIOD, np.tile(lengths, times)
 
 
 def deviation(setting: Setting) -> tables.Table:
@@ -312,11 +269,9 @@ def memory(setting: Setting, directory: pathlib.Path) -> tables.Table:
     for i in range(8):
       # Indexes lie beside a store's path: one for each number of rows.
       path = directory / f"r{i}_{rows}"
-      mean = (
-        RepeatedLengths(path, 1, seed=i).num_tokens / RepeatedLengths.PERIOD
-      )
-      documents = int(rows / 8 * _SEQ_LEN / mean)
-      stores.append(RepeatedLengths(path, documents, seed=i))
+      once = corpora.LengthsStore(path, _PERIOD, seed=i).num_tokens
+      times = -(-int(rows / 8 * _SEQ_LEN) // once)
+      stores.append(corpora.LengthsStore(path, _PERIOD, seed=i, times=times))
     tracemalloc.start()
     began = time.perf_counter()
     # The fewest rows need no index beside a store, only sums.

@@ -56,7 +56,7 @@ def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
 
 
 def _open(source: options_lib.SourceOptions) -> stores.Store:
-  return stores.open_store(source.store, array_record=source.array_record)
+  return stores.open_store(source.store, **source.store_options)
 
 
 def row_sources(

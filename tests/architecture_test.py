@@ -1,6 +1,7 @@
 """The house: imports point down, in a room too."""
 
 import ast
+import graphlib
 import pathlib
 
 import pytest
@@ -54,6 +55,50 @@ def test_imports_point_down(path):
     if name.startswith("chomp_data."):
       other = name.split(".")[1]
       assert LEVEL[other] <= LEVEL[own], f"{path}: {own} imports {name}"
+
+
+def parts_of(path):
+  """The dotted name of a module, in parts; a package's is its `__init__`."""
+  return path.relative_to(ROOT).with_suffix("").parts
+
+
+ALL_PARTS = {parts_of(path) for path in MODULES}
+
+
+def module_at(name):
+  """The module that an import takes a name from, in parts."""
+  parts = tuple(name.split("."))
+  while parts not in ALL_PARTS:
+    if (*parts, "__init__") in ALL_PARTS:
+      return (*parts, "__init__")
+    parts = parts[:-1]
+  return parts
+
+
+# Every import there is: in a function and for types, it is a cycle too.
+IMPORTED = {
+  parts_of(path): {
+    module_at(name)
+    for name, _ in imports_of(path)
+    if name.startswith("chomp_data.")
+  }
+  for path in MODULES
+}
+
+
+@pytest.mark.parametrize(
+  "room",
+  sorted(path[:-1] for path in ALL_PARTS if path[-1] == "__init__"),
+  ids=".".join,
+)
+def test_files_and_rooms_of_a_room_import_in_no_circle(room):
+  depth = len(room)
+  graph = {}
+  for module, imported in IMPORTED.items():
+    if module[:depth] == room:
+      others = {m[depth] for m in imported if m[:depth] == room}
+      graph.setdefault(module[depth], set()).update(others - {module[depth]})
+  graphlib.TopologicalSorter(graph).prepare()  # Its error names the circle.
 
 
 @pytest.mark.parametrize("room", ["index", "ops"])

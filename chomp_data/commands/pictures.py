@@ -12,7 +12,7 @@ import numpy as np
 import rich.style
 import rich.text
 
-from chomp_data.stores import samples_fields
+from chomp_data.stores.samples import sample_fields
 
 # Channels that are shown; more are latents, whose first three are.
 _MOST_CHANNELS = 4
@@ -69,7 +69,7 @@ def _channels_first(
   """Whether the first of 3 axes is the channels."""
   if size is not None:
     first, last = (
-      samples_fields.agrees(sides, *size) for sides in (shape[1:], shape[:2])
+      sample_fields.agrees(sides, *size) for sides in (shape[1:], shape[:2])
     )
     if first != last:
       return first

@@ -30,7 +30,7 @@ from chomp_data import stores
 from chomp_data.prepare import readers
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
-from chomp_data.stores import layout
+from chomp_data.stores.zarr import array_layout
 
 _INPUT = flags.DEFINE_multi_string(
   "input",
@@ -84,7 +84,7 @@ _WORKERS = flags.DEFINE_integer(
 _COMPRESSION = flags.DEFINE_enum(
   "compression",
   "none",
-  layout.COMPRESSIONS,
+  array_layout.COMPRESSIONS,
   "'none' is read through memory maps; 'zstd' is about half the bytes.",
 )
 _ENCODING_ERRORS = flags.DEFINE_enum(
@@ -120,7 +120,7 @@ _MAX_SAMPLE = 1 << 20
 _LOG_SECONDS = 30.0
 
 
-def summary(store: stores.Store) -> str:
+def summary(store: stores.ZarrStore) -> str:
   """Returns what is in a store, for people; reads lengths only."""
   manifest = store.manifest
   lengths = _sampled_lengths(store)

@@ -34,7 +34,7 @@ from chomp_data import stores
 from chomp_data.prepare import images
 from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record
-from chomp_data.stores import samples_columns
+from chomp_data.stores.samples import arrow_columns
 
 _COUNTS = {"digits": 3_000, "plots": 1_000}
 _FORMATS = ("array_record", "arrow")
@@ -120,7 +120,7 @@ def _formats() -> tuple[str, ...]:
         " some."
       )
   if "arrow" in names:
-    samples_columns.pyarrow()
+    arrow_columns.pyarrow()
   return tuple(dict.fromkeys(names))
 
 

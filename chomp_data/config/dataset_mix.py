@@ -8,6 +8,8 @@ from typing import Any
 
 from absl import logging
 
+from chomp_data.stores import kinds as store_kinds
+
 _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 # A weight that ends in what may separate entries elsewhere.
@@ -152,9 +154,10 @@ def replaced(
   """Puts the entries of a mix in the place of sources and weights.
 
   An entry whose alias is a declared source is that source at another path. Any
-  other takes rows, shuffle, without its seed, and array_record of the source
-  `default`, else of the declared sources where they have the same. What
-  weighs sources elsewhere in the config is dropped, and said.
+  other takes rows, shuffle, without its seed, and the section of its kind of
+  stores (as `array_record`) of the source `default`, else of the declared
+  sources where they have the same. What weighs sources elsewhere in the config
+  is dropped, and said.
 
   Args:
     text: The mix.
@@ -207,7 +210,7 @@ def replaced(
 def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
   """Returns rows and shuffle of entries that name no declared source.
 
-  And what is said of ArrayRecord files, where it is said of all templates.
+  And the options of their kind of stores, where those are of all templates.
   """
   declared = list(sources.values())
   if "default" in sources:
@@ -223,9 +226,10 @@ def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
     found.append(template)
   if any(own != found[0] for own in found):
     return None
-  records = [own.get("array_record") for own in declared]
-  if records[0] is not None and all(own == records[0] for own in records):
-    found[0]["array_record"] = records[0]
+  for name in store_kinds.sections():
+    said = [own.get(name) for own in declared]
+    if said[0] is not None and all(own == said[0] for own in said):
+      found[0][name] = said[0]
   return found[0]
 
 

@@ -17,7 +17,6 @@ import grain
 
 from chomp_data import schema
 from chomp_data import sources as sources_lib
-from chomp_data import stores
 from chomp_data.config import bucket_sections
 from chomp_data.config import dataset_mix as mix_lines
 from chomp_data.sources import array_dataset
@@ -27,6 +26,7 @@ from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
 from chomp_data.sources import row_source
+from chomp_data.stores import kinds as store_kinds
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
 
@@ -307,8 +307,8 @@ class SourceOptions:
     store: Path of the store.
     rows: The options of its rows (or samples).
     shuffle: Their order.
-    array_record: What ArrayRecord files do not say of themselves, where the
-      path is of such files; else None.
+    store_options: What data of its kind does not say of itself, by the name of
+      the kind, `stores.STORE_KINDS`; empty where the path tells all.
     weight: Its weight in a mix that has no weights of its own.
     max_epochs: Passes over it in a mix; None is the run's `epochs`.
   """
@@ -316,7 +316,7 @@ class SourceOptions:
   store: str
   rows: Any
   shuffle: Any
-  array_record: stores.ArrayRecordOptions | None = None
+  store_options: dict[str, Any] = dataclasses.field(default_factory=dict)
   weight: float | None = None
   max_epochs: int | None = None
 
@@ -375,7 +375,7 @@ class Kind:
     shuffle: Of the section `shuffle` of a source.
     mix: Of `config.data.mix`.
     unit: What a mix of buckets balances, unless said; '' for rows.
-    array_record: Whether sources may be ArrayRecord files of tokens.
+    of_documents: Whether sources are stores of documents, of any kind.
   """
 
   fields: type[RunFields]
@@ -384,7 +384,7 @@ class Kind:
   shuffle: type
   mix: type[mix_options.MixFields]
   unit: str
-  array_record: bool = True
+  of_documents: bool = True
 
 
 KINDS: dict[str, Kind] = {
@@ -411,7 +411,7 @@ KINDS: dict[str, Kind] = {
     OrderOptions,
     BucketMixOptions,
     "samples",
-    array_record=False,
+    of_documents=False,
   ),
 }
 
@@ -510,10 +510,9 @@ def _known_of(entry: Any, kind: Kind) -> schema.Section:
     "rows": schema.Section(rows),
     "shuffle": schema.Section(schema.options_of(kind.shuffle)),
   }
-  if kind.array_record:
-    inner["array_record"] = schema.Section(
-      schema.options_of(stores.ArrayRecordOptions)
-    )
+  if kind.of_documents:
+    for name, options in store_kinds.sections().items():
+      inner[name] = schema.Section(schema.options_of(options))
   return schema.Section(schema.options_of(SourceFields), inner)
 
 
@@ -615,15 +614,12 @@ def _checked_source(
         path, "a section with `store` and `rows`", entry, "Give it both."
       )
     ]
-  sections = ("rows", "shuffle", *["array_record"] * kind.array_record)
-  fields, problems = schema.read(SourceFields, entry, path, elsewhere=sections)
-  records = None
-  if kind.array_record and entry.get("array_record") is not None:
-    where = f"{path}.array_record"
-    records, found = schema.read(
-      stores.ArrayRecordOptions, entry["array_record"], where
-    )
-    problems += found + (records.problems(where) if records else [])
+  kinds = store_kinds.sections() if kind.of_documents else {}
+  fields, problems = schema.read(
+    SourceFields, entry, path, elsewhere=("rows", "shuffle", *kinds)
+  )
+  store_options, found = _store_options(path, entry, kinds)
+  problems += found
   rows, found = _checked_rows(f"{path}.rows", entry.get("rows"), kind, seq_len)
   problems += found
   given = entry.get("shuffle")
@@ -639,7 +635,12 @@ def _checked_source(
   if problems or fields is None:
     return None, problems
   return SourceOptions(
-    fields.store, rows, shuffle, records, fields.weight, fields.max_epochs
+    fields.store,
+    rows,
+    shuffle,
+    store_options,
+    fields.weight,
+    fields.max_epochs,
   ), []
 
 
@@ -649,6 +650,24 @@ def _checked_rows(
   if kind.rows is None:
     return row_kinds.read(path, section, seq_len)
   return schema.read(kind.rows, {} if section is None else section, path)
+
+
+def _store_options(
+  path: str, entry: Mapping[str, Any], kinds: Mapping[str, type]
+) -> tuple[dict[str, Any], list[str]]:
+  """Returns the options of a source's kind of stores, where it has some."""
+  given = [name for name in kinds if entry.get(name) is not None]
+  out, problems = {}, []
+  for name in given:
+    where = f"{path}.{name}"
+    out[name], found = schema.read(kinds[name], entry[name], where)
+    problems += found + (out[name].problems(where) if out[name] else [])
+  if len(given) > 1:
+    problems.append(
+      f"`{path}` must be of one kind of stores, got {' and '.join(given)}."
+      " Remove all but one."
+    )
+  return out, problems
 
 
 def _subset_problems(path: str, shuffle: Any) -> list[str]:

@@ -22,7 +22,8 @@ from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
 from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
-from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import vocabulary
+from chomp_data.stores.zarr import manifest as manifest_lib
 
 _KINDS = ("tokens", "lengths", "texts")
 _BATCH_TEXTS = 1_024
@@ -106,7 +107,7 @@ class PartRow:
   skipped: dict[str, Any]
 
 
-def tokenizer_hash(info: manifest_lib.TokenizerInfo) -> str:
+def tokenizer_hash(info: vocabulary.TokenizerInfo) -> str:
   """Returns SHA-256 as hex of all that a store keeps of a tokenizer."""
   text = json.dumps(dataclasses.asdict(info), sort_keys=True)
   return hashlib.sha256(text.encode()).hexdigest()

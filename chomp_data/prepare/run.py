@@ -24,9 +24,11 @@ from chomp_data.prepare import readers
 from chomp_data.prepare import recognition
 from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
-from chomp_data.stores import layout
-from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import publish
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import store_writer
+from chomp_data.stores.zarr import zarr_store
 
 ON_ERROR = ("fail", "skip")
 
@@ -75,7 +77,7 @@ class Options:
   encoding_errors: str = "strict"
   on_error: str = "fail"
   overwrite: bool = False
-  chunk: int = layout.DEFAULT_CHUNK
+  chunk: int = array_layout.DEFAULT_CHUNK
   shard_bytes: int = _SHARD_BYTES
 
 
@@ -96,7 +98,7 @@ class Progress:
 
 def prepare(
   options: Options, report: Callable[[Progress], None] = lambda _: None
-) -> tuple[stores.Store, bool]:
+) -> tuple[stores.ZarrStore, bool]:
   """Makes a store, unless it is there already.
 
   Args:
@@ -130,10 +132,10 @@ def prepare(
     if options.on_error == "skip":
       prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
     _assemble(tasks, rows, options, tokenizer, prepared, partial / "store")
-    publish.check_destination(output, options.overwrite)
+    store_writer.check_destination(output, options.overwrite)
     publish.publish(partial / "store", output)
     shutil.rmtree(partial)
-  return stores.open_store(output), True
+  return zarr_store.open_zarr(output), True
 
 
 def _check(
@@ -146,7 +148,7 @@ def _check(
   """
   problems = []
   for name, choices in (
-    ("compression", layout.COMPRESSIONS),
+    ("compression", array_layout.COMPRESSIONS),
     ("encoding_errors", readers.ENCODING_ERRORS),
     ("on_error", ON_ERROR),
   ):
@@ -190,7 +192,7 @@ def _check(
     problems.append(str(error))
   try:
     publish.check_local(options.output)
-    publish.check_destination(pathlib.Path(options.output), overwrite=True)
+    store_writer.check_destination(pathlib.Path(options.output), overwrite=True)
   except stores.StoreError as error:
     problems.append(str(error))
   if problems or tokenizer is None or files is None:
@@ -254,12 +256,12 @@ def _identity(
 
 def _existing(
   output: pathlib.Path, options: Options, prepared: Mapping[str, Any]
-) -> stores.Store | None:
+) -> stores.ZarrStore | None:
   """Returns the store at the output if it is the one that is asked for."""
   if not (output / manifest_lib.FILE).exists():
     return None
   try:
-    store = stores.open_store(output)
+    store = zarr_store.open_zarr(output)
   except stores.StoreError as error:
     if options.overwrite:
       return None

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import array_record_files
 from chomp_data.stores import publish
-from chomp_data.stores import samples_columns
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.samples import arrow_columns
 
 # Samples of a record batch: `datasets` writes as many.
 _BATCH = 1_000
@@ -115,7 +115,7 @@ def _write_file(
   Returns:
     How many samples it holds, and the schema.
   """
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   count, writer = 0, None
   source = iter(samples)
   while rows := list(itertools.islice(source, _BATCH)):
@@ -130,7 +130,7 @@ def _write_file(
       raise errors.PrepareError(
         f"samples {number + count} .. {number + count + len(rows) - 1} must"
         " have the columns and types of the first ones, got"
-        f" {type(error).__name__}: {array_record_files.first_line(error)}."
+        f" {type(error).__name__}: {record_files.first_line(error)}."
         " Write them alike."
       ) from error
     if writer is None:

@@ -9,7 +9,6 @@ from absl import logging
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.stores import array_record
 
 
 class Opening:
@@ -51,10 +50,11 @@ class Opening:
 
 def tokenizer_text(store: stores.Store) -> str:
   """Returns which tokenizer made a store's tokens, for the log."""
-  info, name = store.tokenizer_info, _tokenizer(store)
-  if isinstance(store, array_record.ArrayRecordStore):
-    return f"{name or 'unknown'} ({info.vocab_size} ids)"
-  return f"{info.kind} {info.sha256[:12]} ({info.vocab_size} ids)"
+  info = store.tokenizer_info
+  kind, value = store.tokenizer_identity or ("name", "unknown")
+  if kind == "sha256":
+    value = f"{info.kind} {value[:12]}"
+  return f"{value} ({info.vocab_size} ids)"
 
 
 def check_tokenizers(
@@ -82,7 +82,7 @@ def check_tokenizers(
           f" `{path}.mix.allow_tokenizer_differences` to True."
         ]
       )
-  unknown = [name for name, store in found.items() if not _tokenizer(store)]
+  unknown = [n for n, store in found.items() if not store.tokenizer_identity]
   if unknown:
     logging.warning(
       "%s.sources: which tokenizer made the tokens of %s is not known: that it"
@@ -93,26 +93,12 @@ def check_tokenizers(
     )
 
 
-def _tokenizer(store: stores.Store) -> str | None:
-  """Returns the hash of a store's tokenizer, or what is told of it."""
-  if isinstance(store, array_record.ArrayRecordStore):
-    return store.options.tokenizer
-  return store.tokenizer_info.sha256
-
-
 def _differ(store: stores.Store, second: stores.Store) -> bool:
   """Says whether two tokenizers are known to differ."""
-  one, other = _tokenizer(store), _tokenizer(second)
-  if one == other and one is not None:
-    return False
+  one, other = store.tokenizer_identity, second.tokenizer_identity
   # A name says nothing about a hash.
-  if (
-    one
-    and other
-    and isinstance(store, array_record.ArrayRecordStore)
-    == isinstance(second, array_record.ArrayRecordStore)
-  ):
-    return True
+  if one and other and one[0] == other[0]:
+    return one != other
   return any(
     a is not None and b is not None and a != b
     for a, b in zip(_special(store), _special(second), strict=True)

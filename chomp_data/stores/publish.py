@@ -15,7 +15,6 @@ import stat
 from typing import BinaryIO
 
 from chomp_data import errors
-from chomp_data.stores import manifest as manifest_lib
 
 # Linux's renameat2: relative to the working directory; swap the two names.
 _AT_FDCWD = -100
@@ -104,50 +103,12 @@ def lock(path: pathlib.Path) -> Iterator[None]:
     os.close(descriptor)
 
 
-def check_destination(path: pathlib.Path, overwrite: bool) -> None:
-  """Checks that a store may be put at a path.
-
-  Args:
-    path: The destination.
-    overwrite: Whether a store there may be replaced.
-
-  Raises:
-    StoreError: If there is a file, another directory with something in it, or
-      a store and not `overwrite`.
-  """
-  if not os.path.lexists(path):
-    return
-  if not path.is_dir():
-    raise errors.StoreError(
-      f"{path} must be a directory or not exist, got a file. Choose another"
-      " output."
-    )
-  entries = set(os.listdir(path))
-  known = {
-    *manifest_lib.ARRAYS,
-    *manifest_lib.META_ARRAYS,
-    manifest_lib.FILE,
-    manifest_lib.TOKENIZER_FILE,
-  }
-  if entries and (manifest_lib.FILE not in entries or entries - known):
-    other = sorted(entries - known) or sorted(entries)
-    raise errors.StoreError(
-      f"{path} must be empty, a store, or not exist, got a directory that"
-      f" holds {other[0]!r}. Choose another output, or empty it."
-    )
-  if entries and not overwrite:
-    raise errors.StoreError(
-      f"{path} must not exist, got a store there. Choose another output, or"
-      " ask for it to be overwritten."
-    )
-
-
 def publish(staged: pathlib.Path, path: pathlib.Path) -> None:
   """Renames a complete directory into place, replacing what is there.
 
   Args:
     staged: On the same file system, all of its files on disk.
-    path: The destination, as `check_destination` admits it.
+    path: The destination; what may be there, the caller has checked.
   """
   sync_directories(staged)
   if path.is_dir() and os.listdir(path):

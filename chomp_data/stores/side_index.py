@@ -25,8 +25,8 @@ import numpy as np
 import tqdm
 
 from chomp_data import errors
+from chomp_data.stores import checksums
 from chomp_data.stores import heartbeat
-from chomp_data.stores import layout
 from chomp_data.stores import publish
 
 HEADER = "header.json"
@@ -110,7 +110,7 @@ class SideArray:
     raw = self._values.view(np.uint8)
     for page in pages.tolist():
       data = raw[page * _PAGE_BYTES : (page + 1) * _PAGE_BYTES]
-      found = layout.crc32c(np.ascontiguousarray(data))
+      found = checksums.crc32c(np.ascontiguousarray(data))
       if found != self._crc32c[page]:
         raise self._damaged(
           f"page {page} must have crc32c {self._crc32c[page]:08x}, got"
@@ -314,12 +314,12 @@ class _Writer:
     whole = len(self._page) // _PAGE_BYTES * _PAGE_BYTES
     for first in range(0, whole, _PAGE_BYTES):
       page = bytes(self._page[first : first + _PAGE_BYTES])
-      self._crc32c.append(layout.crc32c(page))
+      self._crc32c.append(checksums.crc32c(page))
     del self._page[:whole]
 
   def close(self) -> None:
     if self._page:
-      self._crc32c.append(layout.crc32c(bytes(self._page)))
+      self._crc32c.append(checksums.crc32c(bytes(self._page)))
       self._page.clear()
     self._file.flush()
     os.fsync(self._file.fileno())

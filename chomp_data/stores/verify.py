@@ -7,10 +7,11 @@ import pathlib
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import arrays
-from chomp_data.stores import manifest as manifest_lib
-from chomp_data.stores import opening
-from chomp_data.stores import store as store_lib
+from chomp_data.stores import base
+from chomp_data.stores import kinds
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import zarr_opening
+from chomp_data.stores.zarr import zarr_store
 
 
 def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
@@ -25,11 +26,16 @@ def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
   Raises:
     StoreError: If a file or a chunk is not as it was written.
   """
-  store = store_lib.open_store(path)
+  store = kinds.open_store(path)
+  if not isinstance(store, zarr_store.ZarrStore):
+    raise errors.StoreError(
+      f"{path} must be a store of tools/prepare.py to be verified, got a"
+      f" {type(store).__name__}. Prepare a store from it."
+    )
   directory = pathlib.Path(store.path)
   for name, entry in sorted(store.manifest.files.items()):
-    opening.read_listed(directory / name, entry, keep=False)
-  opened = opening.Opened(directory, store_lib.DEFAULT_CACHE_BYTES)
+    zarr_opening.read_listed(directory / name, entry, keep=False)
+  opened = zarr_opening.OpenedZarr(directory, base.DEFAULT_CACHE_BYTES)
   readers = {name: opened.array(name) for name in store.manifest.arrays}
   for name, array in readers.items():
     content = hashlib.sha256()
@@ -40,7 +46,8 @@ def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
     if content.hexdigest() != array.entry.sha256:
       raise errors.StoreError(
         f"{directory / name} must hold values of SHA-256"
-        f" {array.entry.sha256}, got {content.hexdigest()}. {arrays.RESTORE}"
+        f" {array.entry.sha256}, got {content.hexdigest()}."
+        f" {manifest_lib.RESTORE}"
       )
   for _ in store.iter_lengths():
     pass

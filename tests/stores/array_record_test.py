@@ -19,7 +19,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import sources
 from chomp_data import stores
-from chomp_data.stores import array_record_files
+from chomp_data.stores.array_record import record_files
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 
@@ -119,7 +119,8 @@ def test_documents_are_those_of_the_equal_store(pair):
 
 def test_whatever_a_store_tells_a_corpus_tells(pair):
   for name, value in vars(stores.Store).items():
-    if isinstance(value, property) and name != "manifest":
+    # Who made the ids, nobody said.
+    if isinstance(value, property) and name != "tokenizer_identity":
       assert getattr(pair[0], name) is not None, name
 
 
@@ -356,8 +357,10 @@ def test_a_file_and_a_glob_open_as_their_documents(make):
 def test_what_a_corpus_has_not_is_said(make):
   corpus = make([[1]])
   assert corpus.token_dtype == np.dtype("<u2")
-  with pytest.raises(stores.StoreError, match="manifest"):
-    _ = corpus.manifest
+  assert not hasattr(corpus, "manifest")
+  assert corpus.tokenizer_identity is None
+  named = open_corpus(corpus.path, tokenizer="gpt")
+  assert named.tokenizer_identity == ("name", "gpt")
   with pytest.raises(stores.StoreError, match="tokenizer"):
     corpus.tokenizer_file()
 
@@ -595,7 +598,7 @@ def test_short_documents_are_read_together(make, group_size, records):
 def test_few_files_are_open_at_once(make):
   documents = documents_of([5] * 12)
   corpus = make(documents, files=6)
-  readers = array_record_files.Readers(corpus._opened.corpus, max_open=2)
+  readers = record_files.Readers(corpus._opened.corpus, max_open=2)
   for file in (0, 1, 2, 1, 5, 0):
     assert readers.get(file).num_records == 2
     assert len(readers) <= 2

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
-from chomp_data.stores import layout
-from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import samples
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [30, 0, 25, 41, 3]
@@ -138,7 +138,7 @@ def test_an_index_that_points_elsewhere_is_refused(copy):
   file = copy / "tokens" / "c" / "0"
   data = file.read_bytes()
   index = np.frombuffer(data[-52:-4], "<u8").reshape(-1, 2)[[1, 0, 2]]
-  changed = layout.encode_index([tuple(e) for e in index.tolist()], 3)
+  changed = array_layout.encode_index([tuple(e) for e in index.tolist()], 3)
   file.write_bytes(data[:-52] + changed)
   assert_refused(copy, "tokens/c/0")
 

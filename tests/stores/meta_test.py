@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
-from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 

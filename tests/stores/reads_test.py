@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
-from chomp_data.stores import arrays
-from chomp_data.stores import mapped
+from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import mapped_array
 from chomp_data.testing import stores as testing_stores
 
 CHUNK = 16
@@ -113,8 +113,8 @@ def test_spans_read_as_naive_slices_or_are_refused_as_they_are(
   starts, lengths = spans_of(*spans)
   store = stores.open_store(paths[compression], cache_bytes=room * CHUNK_BYTES)
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(mapped, "GATHER_MIN_SPANS", 0 if gathered else 2**62)
-    patch.setattr(mapped, "GATHER_MEAN_LENGTH", 2**40)
+    patch.setattr(mapped_array, "GATHER_MIN_SPANS", 0 if gathered else 2**62)
+    patch.setattr(mapped_array, "GATHER_MEAN_LENGTH", 2**40)
     try:
       expected = naive_read(starts, lengths)
     except IndexError:
@@ -138,8 +138,10 @@ def test_spans_read_as_naive_slices_or_are_refused_as_they_are(
 def test_what_is_counted_does_not_depend_on_the_reader(
   paths, monkeypatch, gathered, spans
 ):
-  monkeypatch.setattr(mapped, "GATHER_MIN_SPANS", 0 if gathered else 2**62)
-  monkeypatch.setattr(mapped, "GATHER_MEAN_LENGTH", 2**40)
+  monkeypatch.setattr(
+    mapped_array, "GATHER_MIN_SPANS", 0 if gathered else 2**62
+  )
+  monkeypatch.setattr(mapped_array, "GATHER_MEAN_LENGTH", 2**40)
   starts, lengths = spans_of(*[s for s in spans if naive_is_valid(s)])
   touched = [
     range(start // CHUNK, (start + length - 1) // CHUNK + 1)
@@ -170,7 +172,7 @@ def naive_is_valid(span):
 def test_rows_that_touch_are_one_range():
   # Phase 1 of the plan: rows of 2,048 tokens, repeated and in any order.
   rows = np.asarray([7, 3, 4, 3, 0, 5])
-  starts, lengths = arrays.coalesced_ranges(rows * 2_048, np.full(6, 2_048))
+  starts, lengths = span_reads.coalesced_ranges(rows * 2_048, np.full(6, 2_048))
   assert starts.tolist() == [0, 3 * 2_048, 7 * 2_048]
   assert lengths.tolist() == [2_048, 3 * 2_048, 2_048]
 
@@ -181,7 +183,9 @@ def test_rows_that_touch_are_one_range():
 )
 def test_ranges_cover_the_positions_of_the_spans_and_lie_apart(spans, base):
   starts, lengths = spans_of(*spans)
-  range_starts, range_lengths = arrays.coalesced_ranges(starts + base, lengths)
+  range_starts, range_lengths = span_reads.coalesced_ranges(
+    starts + base, lengths
+  )
   assert range_starts.dtype == range_lengths.dtype == np.int64
   covered = [
     base + position
@@ -210,7 +214,7 @@ def test_chunks_of_spans_are_those_of_their_positions(spans, chunk):
     for start, length in zip(starts, lengths, strict=True)
     for index in sorted({p // chunk for p in range(start, start + length)})
   ]
-  assert arrays.chunks_of_spans(starts, lengths, chunk).tolist() == expected
+  assert span_reads.chunks_of_spans(starts, lengths, chunk).tolist() == expected
 
 
 def test_prefetch_counts_ranges_and_copies_count_spans(path):
@@ -454,7 +458,7 @@ def test_a_prefetch_of_a_damaged_chunk_hands_nothing_out(paths, tmp_path):
 def test_the_system_is_asked_once_for_each_chunk_and_for_a_bounded_part(
   paths, monkeypatch
 ):
-  monkeypatch.setattr(mapped, "READ_AHEAD_BYTES", 3 * CHUNK_BYTES)
+  monkeypatch.setattr(mapped_array, "READ_AHEAD_BYTES", 3 * CHUNK_BYTES)
   store = stores.open_store(paths["none"])
   tokens = store._opened.tokens
   copy(store, *chunks_of(4))

@@ -18,7 +18,8 @@ from chomp_data import stores
 from chomp_data.prepare import saving
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record
-from chomp_data.stores import samples_columns
+from chomp_data.stores.samples import arrow_columns
+from chomp_data.stores.samples import sample_records
 from chomp_data.testing import stores as stores_testing
 from tests import laws
 
@@ -326,11 +327,11 @@ def test_what_says_where_numbers_are_is_checked_as_well(
   tmp_path, monkeypatch, what
 ):
   # Small pages, so that no other value lies in the same.
-  monkeypatch.setattr(samples_columns, "PAGE_BYTES", 64)
+  monkeypatch.setattr(arrow_columns, "PAGE_BYTES", 64)
   monkeypatch.setattr(saving, "_BATCH", 10)
   file = large(tmp_path / "data", "arrow")
   text, data = pickle.dumps(opened(tmp_path / "data")), file.read_bytes()
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   mapped = arrow.py_buffer(data)
   with arrow.ipc.open_stream(mapped) as stream:
     batch = list(stream)[1]
@@ -361,7 +362,7 @@ def test_what_says_where_numbers_are_is_checked_as_well(
 def test_no_altered_byte_gives_other_samples(tmp_path, kind, monkeypatch):
   # Many batches, so that what describes them is in the middle of the file.
   monkeypatch.setattr(saving, "_BATCH", 3)
-  monkeypatch.setattr(samples_columns, "PAGE_BYTES", 64)
+  monkeypatch.setattr(arrow_columns, "PAGE_BYTES", 64)
   file = large(tmp_path / "data", kind)
   store = opened(tmp_path / "data")
   text, data = pickle.dumps(store), file.read_bytes()
@@ -414,7 +415,7 @@ def test_text_that_is_not_where_a_file_says_is_found_while_indexing(tmp_path):
   path = written(tmp_path / "data", "arrow", made(6))
   (file,) = path.glob("*-of-*")
   data = file.read_bytes()
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   mapped = arrow.py_buffer(data)
   with arrow.ipc.open_stream(mapped) as stream:
     (batch,) = stream
@@ -526,7 +527,7 @@ def test_fields_that_cannot_be(make, message):
 )
 def test_a_record_is_what_was_encoded(arrays, values):
   data = samples_array_record.encoded(arrays, values)
-  found, read = samples_array_record._decoded(data)
+  found, read = sample_records._decoded(data)
   assert read == values
   assert list(found) == list(arrays)
   for name, array in arrays.items():
@@ -534,9 +535,9 @@ def test_a_record_is_what_was_encoded(arrays, values):
     assert found[name].dtype == array.dtype.newbyteorder("=")
   for cut in {0, 3, 4, len(data) // 2, len(data) - 1}:
     with pytest.raises(ValueError):  # noqa: PT011  whatever is cut off
-      samples_array_record._decoded(data[:cut])
+      sample_records._decoded(data[:cut])
   with pytest.raises(ValueError, match="bytes, where it names"):
-    samples_array_record._decoded(data + b"x")
+    sample_records._decoded(data + b"x")
 
 
 def test_records_that_are_no_samples_or_lack_a_field(tmp_path):
@@ -608,7 +609,7 @@ def test_arrays_of_no_numbers_are_not_written():
 
 def arrow_file(path, columns, **options):
   """Writes one Arrow file of a saved dataset, as pyarrow sees fit."""
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   path.mkdir(exist_ok=True)
   batch = arrow.RecordBatch.from_pydict(columns)
   number = len(list(path.glob("*.arrow")))
@@ -623,7 +624,7 @@ def arrow_file(path, columns, **options):
 
 
 def columns(**own):
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   return {
     "height": arrow.array([2, 2, 2], arrow.int32()),
     "width": arrow.array([2, 2, 2], arrow.int32()),
@@ -642,7 +643,7 @@ def columns(**own):
   fixed=st.integers(0, 15),
 )
 def test_nested_lists_of_any_kind_are_arrays(array, large, fixed):
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   own = arrow.array(array.reshape(-1))
   for depth in range(array.ndim - 1, 0, -1):
     length = array.shape[depth]
@@ -653,13 +654,13 @@ def test_nested_lists_of_any_kind_are_arrays(array, large, fixed):
     kind = arrow.LargeListArray if large else arrow.ListArray
     dtype = arrow.int64() if large else arrow.int32()
     own = kind.from_arrays(arrow.array(offsets, dtype), own)
-  assert samples_columns.is_array(own.type)
+  assert arrow_columns.is_array(own.type)
 
   class Unchecked:
     def check(self, values):
       pass
 
-  column = samples_columns.Column(Unchecked(), own, "pixels")
+  column = arrow_columns.Column(Unchecked(), own, "pixels")
   for row in range(len(array)):
     found = column.array(row)
     assert found.dtype == array.dtype
@@ -667,7 +668,7 @@ def test_nested_lists_of_any_kind_are_arrays(array, large, fixed):
 
 
 def test_missing_and_uneven_values_are_named(tmp_path):
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   good = [[1, 2], [3, 4]]
   path = tmp_path / "data"
   arrow_file(
@@ -694,7 +695,7 @@ def test_missing_and_uneven_values_are_named(tmp_path):
 
 
 def test_bytes_are_arrays_where_the_field_says_so(tmp_path):
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   own = [np.arange(4, dtype="<f4") + i for i in range(3)]
   texts = [array.tobytes() for array in own]
   path = tmp_path / "data"
@@ -721,7 +722,7 @@ def test_bytes_are_arrays_where_the_field_says_so(tmp_path):
 
 
 def test_columns_that_are_not_there_or_hold_no_arrays(tmp_path):
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   path = tmp_path / "data"
   arrow_file(path, columns(a=arrow.array([[1]] * 3), b=arrow.array("abc")))
   for field, message in (
@@ -735,7 +736,7 @@ def test_columns_that_are_not_there_or_hold_no_arrays(tmp_path):
 
 
 def test_files_of_other_columns_or_that_are_compressed(tmp_path):
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   path = tmp_path / "data"
   arrow_file(path, columns(a=arrow.array([[1]] * 3)))
   second = arrow_file(path, columns(a=arrow.array([[1.5]] * 3)))
@@ -751,7 +752,7 @@ def test_files_of_other_columns_or_that_are_compressed(tmp_path):
 
 
 def test_a_state_that_names_no_files_or_others(tmp_path):
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   path = tmp_path / "data"
   file = arrow_file(path, columns(a=arrow.array([[1]] * 3)))
   good = {"_data_files": [{"filename": file.name}]}

@@ -11,8 +11,8 @@ import pytest
 import tensorstore as ts
 
 from chomp_data import stores
-from chomp_data.stores import arrays
-from chomp_data.stores import mapped
+from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import mapped_array
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 
@@ -133,9 +133,9 @@ def test_copied_spans_are_slices_of_the_tokens(
   tmp_path_factory, monkeypatch, case
 ):
   monkeypatch.setattr(
-    mapped, "GATHER_MIN_SPANS", 0 if case["gathered"] else 2**62
+    mapped_array, "GATHER_MIN_SPANS", 0 if case["gathered"] else 2**62
   )
-  monkeypatch.setattr(mapped, "GATHER_MEAN_LENGTH", 2**40)
+  monkeypatch.setattr(mapped_array, "GATHER_MEAN_LENGTH", 2**40)
   path = tmp_path_factory.mktemp("s") / "store"
   documents = documents_of(case["lengths"], case["vocab_size"])
   store = testing_stores.make_store(
@@ -226,7 +226,7 @@ def test_an_output_of_another_shape_is_refused(tmp_path, out):
 def test_spans_are_cut_exactly_beyond_two_to_the_32(tmp_path):
   chunk = 2**18
   for start in (2**31 - 3, 2**32 - 3, 2**40 - 3):
-    index, first, length, position = arrays.split_spans(
+    index, first, length, position = span_reads.split_spans(
       np.asarray([start]), np.asarray([chunk + 5]), np.asarray([7]), chunk
     )
     assert index.tolist() == [start // chunk + i for i in range(3)]

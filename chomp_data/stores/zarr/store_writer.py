@@ -18,11 +18,12 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import array_writer
-from chomp_data.stores import layout
-from chomp_data.stores import manifest as manifest_lib
 from chomp_data.stores import publish
-from chomp_data.stores import store as store_lib
+from chomp_data.stores import vocabulary
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import array_writer
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import zarr_store
 
 
 class StoreWriter:
@@ -34,12 +35,12 @@ class StoreWriter:
   def __init__(
     self,
     staging: str | os.PathLike[str],
-    tokenizer_info: manifest_lib.TokenizerInfo,
+    tokenizer_info: vocabulary.TokenizerInfo,
     *,
     tokenizer_file: bytes | None = None,
     compression: str = "none",
-    chunk: int = layout.DEFAULT_CHUNK,
-    chunks_per_shard: int = layout.DEFAULT_CHUNKS_PER_SHARD,
+    chunk: int = array_layout.DEFAULT_CHUNK,
+    chunks_per_shard: int = array_layout.DEFAULT_CHUNKS_PER_SHARD,
     has_meta: bool = False,
   ):
     """Creates the staging directory.
@@ -56,10 +57,11 @@ class StoreWriter:
     Raises:
       StoreError: If an option is out of range.
     """
-    if compression not in layout.COMPRESSIONS:
+    if compression not in array_layout.COMPRESSIONS:
       raise errors.StoreError(
-        f"`compression` must be one of {', '.join(layout.COMPRESSIONS)}, got"
-        f" {compression!r}. Correct it."
+        "`compression` must be one of"
+        f" {', '.join(array_layout.COMPRESSIONS)}, got {compression!r}. Correct"
+        " it."
       )
     for name, value in (
       ("chunk", chunk),
@@ -85,7 +87,7 @@ class StoreWriter:
     self._arrays = {
       name: array_writer.ArrayWriter(
         self._staging / name,
-        layout.ArrayLayout(
+        array_layout.ArrayLayout(
           dtype, 0, chunk, chunk * chunks_per_shard, compression
         ),
       )
@@ -215,16 +217,16 @@ def write_store(
   path: str | os.PathLike[str],
   documents: Iterable[np.ndarray | Sequence[int]],
   *,
-  tokenizer_info: manifest_lib.TokenizerInfo,
+  tokenizer_info: vocabulary.TokenizerInfo,
   ids: Iterable[str] | None = None,
   meta: Iterable[str] | None = None,
   tokenizer_file: bytes | None = None,
   compression: str = "none",
-  chunk: int = layout.DEFAULT_CHUNK,
-  chunks_per_shard: int = layout.DEFAULT_CHUNKS_PER_SHARD,
+  chunk: int = array_layout.DEFAULT_CHUNK,
+  chunks_per_shard: int = array_layout.DEFAULT_CHUNKS_PER_SHARD,
   overwrite: bool = False,
   prepared: Mapping[str, Any] | None = None,
-) -> store_lib.Store:
+) -> zarr_store.ZarrStore:
   """Writes documents to a new store, published at the end or not at all.
 
   Args:
@@ -249,7 +251,7 @@ def write_store(
   """
   publish.check_local(path)
   destination = pathlib.Path(path)
-  publish.check_destination(destination, overwrite)
+  check_destination(destination, overwrite)
   with publish.lock(destination):
     staging = publish.beside(destination, ".writing")
     shutil.rmtree(staging, ignore_errors=True)
@@ -266,11 +268,49 @@ def write_store(
         _append_all(writer, documents, ids, meta)
         writer.finish(prepared=prepared)
       # Again: something may have come there in the meantime.
-      publish.check_destination(destination, overwrite)
+      check_destination(destination, overwrite)
       publish.publish(staging, destination)
     finally:
       shutil.rmtree(staging, ignore_errors=True)
-  return store_lib.open_store(path)
+  return zarr_store.open_zarr(path)
+
+
+def check_destination(path: pathlib.Path, overwrite: bool) -> None:
+  """Checks that a store may be put at a path.
+
+  Args:
+    path: The destination.
+    overwrite: Whether a store there may be replaced.
+
+  Raises:
+    StoreError: If there is a file, another directory with something in it, or
+      a store and not `overwrite`.
+  """
+  if not os.path.lexists(path):
+    return
+  if not path.is_dir():
+    raise errors.StoreError(
+      f"{path} must be a directory or not exist, got a file. Choose another"
+      " output."
+    )
+  entries = set(os.listdir(path))
+  known = {
+    *manifest_lib.ARRAYS,
+    *manifest_lib.META_ARRAYS,
+    manifest_lib.FILE,
+    manifest_lib.TOKENIZER_FILE,
+  }
+  if entries and (manifest_lib.FILE not in entries or entries - known):
+    other = sorted(entries - known) or sorted(entries)
+    raise errors.StoreError(
+      f"{path} must be empty, a store, or not exist, got a directory that"
+      f" holds {other[0]!r}. Choose another output, or empty it."
+    )
+  if entries and not overwrite:
+    raise errors.StoreError(
+      f"{path} must not exist, got a store there. Choose another output, or"
+      " ask for it to be overwritten."
+    )
 
 
 def _append_all(
@@ -319,17 +359,17 @@ def _encoded(text: str, what: str) -> bytes:
 
 
 def _check_tokenizer(
-  info: manifest_lib.TokenizerInfo, file: bytes | None
+  info: vocabulary.TokenizerInfo, file: bytes | None
 ) -> None:
   problems = []
-  if info.kind not in manifest_lib.TOKENIZER_KINDS:
+  if info.kind not in vocabulary.TOKENIZER_KINDS:
     problems.append(
-      f"`kind` must be one of {', '.join(manifest_lib.TOKENIZER_KINDS)}, got"
+      f"`kind` must be one of {', '.join(vocabulary.TOKENIZER_KINDS)}, got"
       f" {info.kind!r}"
     )
-  if not 1 <= info.vocab_size <= manifest_lib.MAX_VOCAB_SIZE:
+  if not 1 <= info.vocab_size <= vocabulary.MAX_VOCAB_SIZE:
     problems.append(
-      f"`vocab_size` must be in 1 .. {manifest_lib.MAX_VOCAB_SIZE}, got"
+      f"`vocab_size` must be in 1 .. {vocabulary.MAX_VOCAB_SIZE}, got"
       f" {info.vocab_size}"
     )
   for name in ("pad_id", "eos_id", "bos_id"):

@@ -20,11 +20,12 @@ from absl import logging
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import array_record_files
-from chomp_data.stores import layout
-from chomp_data.stores import samples_columns
-from chomp_data.stores import samples_indexing
+from chomp_data.stores import checksums
 from chomp_data.stores import side_index
+from chomp_data.stores.array_record import files_index
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.samples import arrow_columns
+from chomp_data.stores.samples import sample_fields
 
 _STATE = "state.json"
 _SPLITS = "dataset_dict.json"
@@ -80,9 +81,9 @@ class Reader:
     """Opens files and their index; see `samples.open_samples`."""
     self._path = path
     names = _file_names(path)
-    corpus = array_record_files.Corpus(path, names, path)
+    corpus = record_files.Corpus(path, names, path)
     sizes = [corpus.path(i).stat().st_size for i in range(len(names))]
-    arrays = samples_indexing.load_or_build(
+    arrays = files_index.load_or_build(
       corpus,
       _NAME,
       {"schema": _SCHEMA},
@@ -95,10 +96,10 @@ class Reader:
       arrays["crc32c"].read(), np.cumsum([_pages(size) for size in sizes])[:-1]
     )
     files = [
-      samples_columns.MappedFile(corpus.path(i), own)
+      arrow_columns.MappedFile(corpus.path(i), own)
       for i, own in enumerate(crc32c)
     ]
-    self._batches: list[tuple[samples_columns.MappedFile, Any]] = []
+    self._batches: list[tuple[arrow_columns.MappedFile, Any]] = []
     for file, expected in zip(files, arrays["layout"].read(), strict=True):
       batches = _batches(file)
       # What says where numbers lie is between them, in pages of which most are
@@ -106,7 +107,7 @@ class Reader:
       if _layout(file, batches) != expected:
         raise errors.StoreError(
           f"{file.path} must have the batches that were indexed, got others."
-          f" {array_record_files.RESTORE}"
+          f" {record_files.RESTORE}"
         )
       self._batches += [(file, batch) for batch in batches if batch.num_rows]
     if not self._batches:
@@ -116,11 +117,11 @@ class Reader:
     schema = self._batches[0][1].schema
     self._check_schemas(schema)
     self._check_fields(schema, fields, height_field, width_field)
-    self._columns: dict[tuple[int, str], samples_columns.Column] = {}
+    self._columns: dict[tuple[int, str], arrow_columns.Column] = {}
     self.value_dtypes = {
-      column.name: samples_columns.value_dtype(column.type)
+      column.name: arrow_columns.value_dtype(column.type)
       for column in schema
-      if samples_columns.is_value(column.type)
+      if arrow_columns.is_value(column.type)
     }
     self.raw = tuple(name for name in fields if self._column(0, name).is_raw)
     self.heights = self._sides(height_field)
@@ -141,17 +142,17 @@ class Reader:
           arrays[name] = self._column(batch, name).array(row)
         for name in names:
           values[name] = self._column(batch, name).value(row)
-      except samples_columns.BadValueError as error:
+      except arrow_columns.BadValueError as error:
         raise errors.StoreError(
           f"{self._path}: sample {index} {error}. Correct the data."
         ) from error
       yield arrays, values
 
-  def _column(self, batch: int, name: str) -> samples_columns.Column:
+  def _column(self, batch: int, name: str) -> arrow_columns.Column:
     column = self._columns.get((batch, name))
     if column is None:
       file, own = self._batches[batch]
-      column = samples_columns.Column(file, own.column(name), name)
+      column = arrow_columns.Column(file, own.column(name), name)
       self._columns[batch, name] = column
     return column
 
@@ -169,7 +170,7 @@ class Reader:
         first = int(self._first[batch])
         for row in range(self._batches[batch][1].num_rows):
           value = self._column(batch, name).item(row)
-          samples_indexing.side_of(self._path, first + row, name, value)
+          sample_fields.side_of(self._path, first + row, name, value)
         values = np.zeros(0)
       parts.append(values)
     return np.concatenate(parts).astype(np.int32)
@@ -193,7 +194,7 @@ class Reader:
           f" {', '.join(schema.names)}. Add it, or say which column it is."
         )
     for name in fields:
-      if not samples_columns.is_array(schema.field(name).type):
+      if not arrow_columns.is_array(schema.field(name).type):
         raise errors.StoreError(
           f"{self._path}: column `{name}` must hold lists of numbers or truth"
           f" values, or bytes, got {schema.field(name).type}. Save decoded"
@@ -209,7 +210,7 @@ def _file_names(path: pathlib.Path) -> tuple[str, ...]:
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise errors.StoreError(
       f"{path / _STATE} must name the dataset's files, got"
-      f" {array_record_files.first_line(error)}. Save the dataset again."
+      f" {record_files.first_line(error)}. Save the dataset again."
     ) from error
   if indices:
     raise errors.StoreError(
@@ -233,22 +234,22 @@ def _file_names(path: pathlib.Path) -> tuple[str, ...]:
     # One bit tells 'data-00000-of' from 'data-00001-of'.
     raise errors.StoreError(
       f"{path / _STATE} must name each file once, got {', '.join(names)}."
-      f" {array_record_files.RESTORE}"
+      f" {record_files.RESTORE}"
     )
   return names
 
 
 def _pages(size: int) -> int:
-  return -(-size // samples_columns.PAGE_BYTES)
+  return -(-size // arrow_columns.PAGE_BYTES)
 
 
-def _batches(file: samples_columns.MappedFile) -> list[Any]:
+def _batches(file: arrow_columns.MappedFile) -> list[Any]:
   """Returns the record batches of a file, as views of its map."""
-  arrow = samples_columns.pyarrow()
+  arrow = arrow_columns.pyarrow()
   if file.tail(len(_END)) != _END:
     raise errors.StoreError(
       f"{file.path} must be a complete Arrow stream, got one without its end:"
-      f" it was cut, or never closed. {array_record_files.RESTORE}"
+      f" it was cut, or never closed. {record_files.RESTORE}"
     )
   try:
     with arrow.ipc.open_stream(file.buffer) as stream:
@@ -258,13 +259,13 @@ def _batches(file: samples_columns.MappedFile) -> list[Any]:
   except (arrow.ArrowException, OSError, ValueError) as error:
     raise errors.StoreError(
       f"{file.path} must be a readable Arrow stream, got"
-      f" {array_record_files.first_line(error)}."
-      f" {array_record_files.RESTORE}"
+      f" {record_files.first_line(error)}."
+      f" {record_files.RESTORE}"
     ) from error
   return batches
 
 
-def _layout(file: samples_columns.MappedFile, batches: Sequence[Any]) -> int:
+def _layout(file: arrow_columns.MappedFile, batches: Sequence[Any]) -> int:
   """Returns a checksum of where the parts of batches lie.
 
   Raises:
@@ -277,12 +278,12 @@ def _layout(file: samples_columns.MappedFile, batches: Sequence[Any]) -> int:
       for buffer in column.buffers():
         size = 0 if buffer is None else buffer.size
         parts += [size, file.offset(buffer) if size else 0]
-      parts += samples_columns.lengths(column)
-  return layout.crc32c(np.asarray(parts, "<i8").tobytes())
+      parts += arrow_columns.lengths(column)
+  return checksums.crc32c(np.asarray(parts, "<i8").tobytes())
 
 
 def _check_whole(
-  file: samples_columns.MappedFile, batches: Sequence[Any]
+  file: arrow_columns.MappedFile, batches: Sequence[Any]
 ) -> None:
   """Raises StoreError unless columns have room for what they claim to hold.
 
@@ -292,33 +293,33 @@ def _check_whole(
     for batch in batches:
       batch.validate()
       for column in batch.columns:
-        if samples_columns.is_value(column.type):
+        if arrow_columns.is_value(column.type):
           column.validate(full=True)
-  except samples_columns.pyarrow().ArrowException as error:
+  except arrow_columns.pyarrow().ArrowException as error:
     raise errors.StoreError(
       f"{file.path} must hold whole record batches, got"
-      f" {array_record_files.first_line(error)}."
-      f" {array_record_files.RESTORE}"
+      f" {record_files.first_line(error)}."
+      f" {record_files.RESTORE}"
     ) from error
 
 
 def _built(
-  corpus: array_record_files.Corpus, sizes: Sequence[int]
+  corpus: record_files.Corpus, sizes: Sequence[int]
 ) -> side_index.Parts:
   """Reads all bytes once; yields the arrays of the index."""
   logging.info("%s: indexing %d file(s)", corpus.home, len(sizes))
   content = hashlib.sha256()
-  with samples_indexing.progress(corpus.home, sum(sizes)) as bar:
+  with files_index.progress(corpus.home, sum(sizes)) as bar:
     for i, size in enumerate(sizes):
       crcs = []
       with open(corpus.path(i), "rb") as file:
-        while page := file.read(samples_columns.PAGE_BYTES):
-          crcs.append(layout.crc32c(page))
+        while page := file.read(arrow_columns.PAGE_BYTES):
+          crcs.append(checksums.crc32c(page))
           content.update(page)
           bar.update(len(page))
       content.update(str(size).encode())
       own = np.asarray(crcs, np.uint32)
-      mapped = samples_columns.MappedFile(corpus.path(i), own)
+      mapped = arrow_columns.MappedFile(corpus.path(i), own)
       batches = _batches(mapped)
       _check_whole(mapped, batches)
       found = _layout(mapped, batches)

@@ -8,29 +8,25 @@ when.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 import hashlib
 import json
 import os
-from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
-from chomp_data.stores import array_record_files
-from chomp_data.stores import array_record_index
-from chomp_data.stores import array_record_tokens
-from chomp_data.stores import arrays
-from chomp_data.stores import layout
-from chomp_data.stores import manifest as manifest_lib
-from chomp_data.stores import store as store_lib
+from chomp_data.stores import base
+from chomp_data.stores import vocabulary
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.array_record import record_index
+from chomp_data.stores.array_record import record_tokens
 
 TOKEN_DTYPES = ("uint16", "uint32", "int32")
 
 _FORMAT = "chomp_data array_record"
 _SCHEMA = 1
-_TOKEN_ID = schema.optional(schema.integer(0, manifest_lib.MAX_VOCAB_SIZE - 1))
+_TOKEN_ID = schema.optional(schema.integer(0, vocabulary.MAX_VOCAB_SIZE - 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +47,7 @@ class ArrayRecordOptions:
 
   token_dtype: str = schema.required(schema.choice(TOKEN_DTYPES))
   vocab_size: int = schema.required(
-    schema.integer(1, manifest_lib.MAX_VOCAB_SIZE)
+    schema.integer(1, vocabulary.MAX_VOCAB_SIZE)
   )
   pad_id: int | None = schema.option(None, _TOKEN_ID)
   eos_id: int | None = schema.option(None, _TOKEN_ID)
@@ -84,11 +80,11 @@ class ArrayRecordOptions:
     return problems
 
   @property
-  def tokenizer_info(self) -> manifest_lib.TokenizerInfo:
+  def tokenizer_info(self) -> vocabulary.TokenizerInfo:
     """These options as a store tells them."""
     name = {"array_record": self.tokenizer, "vocab_size": self.vocab_size}
     text = json.dumps(name, sort_keys=True).encode()
-    return manifest_lib.TokenizerInfo(
+    return vocabulary.TokenizerInfo(
       kind="custom",
       sha256=hashlib.sha256(text).hexdigest(),
       vocab_size=self.vocab_size,
@@ -100,12 +96,10 @@ class ArrayRecordOptions:
     )
 
 
-class ArrayRecordStore(store_lib.Store):
+class ArrayRecordStore(base.Store["_Opened"]):
   """An ArrayRecord corpus, read only. Made by `open_array_records`.
 
-  Pickled, it is a path, its options and a hash: another process opens it at
-  first use with the index that is there, and refuses files that were replaced
-  in between.
+  Another process opens a pickled one with the index that is there.
 
   Attributes:
     options: What was said of the corpus.
@@ -115,116 +109,33 @@ class ArrayRecordStore(store_lib.Store):
     self,
     path: str | os.PathLike[str],
     options: ArrayRecordOptions,
-    cache_bytes: int = store_lib.DEFAULT_CACHE_BYTES,
+    cache_bytes: int = base.DEFAULT_CACHE_BYTES,
     index_dir: str | os.PathLike[str] | None = None,
   ):
     """Opens nothing yet; see `open_array_records`."""
-    super().__init__(path, cache_bytes=cache_bytes)
+    super().__init__(path, cache_bytes)
     self.options = options
     self._index_dir = None if index_dir is None else os.fspath(index_dir)
 
-  def __getstate__(self) -> dict[str, Any]:
-    return {
-      **super().__getstate__(),
-      "options": self.options,
-      "_index_dir": self._index_dir,
-    }
-
-  def __repr__(self) -> str:
-    return f"ArrayRecordStore({self._path!r}, hash={self.hash[:16]!r})"
-
-  @functools.cached_property
-  def _opened(self) -> "_Opened":  # pyright: ignore
-    expected = self._expected_hash
-    cache_bytes = self._token_cache_bytes
-    if cache_bytes is None:
-      cache_bytes = self._cache_bytes
-    opened = _Opened(
-      array_record_files.find(self._path),
+  def _open(self) -> "_Opened":
+    return _Opened(
+      record_files.find(self._path),
       self.options,
-      cache_bytes,
+      self._cache_bytes,
       self._index_dir,
-      build=expected is None,
-    )
-    if expected not in (None, opened.hash):
-      raise errors.StoreError(
-        f"{self._path} must be the corpus of hash {expected} that this run"
-        f" began with, got {opened.hash}. Put its files back, or start again."
-      )
-    self._expected_hash = opened.hash
-    return opened
-
-  @property
-  def hash(self) -> str:
-    """SHA-256 as hex of tokens, documents and tokenizer, whatever the files."""
-    return self._expected_hash or self._opened.hash
-
-  @property
-  def manifest(self) -> manifest_lib.Manifest:
-    """Raises StoreError: an ArrayRecord corpus has no manifest."""
-    raise errors.StoreError(
-      f"{self._path} must be a store to have a manifest, got ArrayRecord"
-      " files. Prepare a store from them."
+      build=self._expected_hash is None,
     )
 
   @property
-  def tokenizer_info(self) -> manifest_lib.TokenizerInfo:
-    """The tokenizer of the tokens, as the options tell it."""
-    return self.options.tokenizer_info
-
-  @property
-  def has_meta(self) -> bool:
-    """False: records are tokens and nothing else."""
-    return False
-
-  @property
-  def num_documents(self) -> int:
-    """Records, those of no token included."""
-    return self._opened.index.num_documents
-
-  @property
-  def num_tokens(self) -> int:
-    """Tokens of all documents."""
-    return self._opened.index.num_tokens
-
-  @property
-  def token_dtype(self) -> np.dtype:
-    """The dtype of tokens on disk, uint16, uint32 or int32."""
-    return self._opened.dtype
-
-  @property
-  def chunk_tokens(self) -> int:
-    """Tokens of a default store's chunk: both then have the same blocks."""
-    return layout.DEFAULT_CHUNK
-
-  @property
-  def vocab_size(self) -> int:
-    """Token ids are below it."""
-    return self.options.vocab_size
+  def tokenizer_identity(self) -> tuple[str, str] | None:
+    """What the options name it: records do not tell; see `base.Store`."""
+    name = self.options.tokenizer
+    return ("name", name) if name else None
 
   @property
   def files(self) -> tuple[str, ...]:
     """The files in the order of their documents, as their ids name them."""
     return self._opened.corpus.names
-
-  def document_ids(self, documents: Sequence[int] | np.ndarray) -> list[str]:
-    """Returns the ids of documents, '<file>:<record>', in the order given.
-
-    Args:
-      documents: Indices, in any order.
-
-    Raises:
-      IndexError: If there is no such document.
-    """
-    documents = np.asarray(documents, np.int64)
-    self.bounds(documents)
-    first = self._opened.index.first_document
-    file = np.searchsorted(first, documents, "right") - 1
-    records = documents - first[file]
-    return [
-      f"{self.files[i]}:{record}"
-      for i, record in zip(file.tolist(), records.tolist(), strict=True)
-    ]
 
   def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
     """Finds documents by id.
@@ -250,55 +161,57 @@ class ArrayRecordStore(store_lib.Store):
         found[name] = [document]
     return found
 
-  def tokenizer_file(self) -> bytes:
-    """Raises StoreError: an ArrayRecord corpus holds no tokenizer."""
-    raise errors.StoreError(
-      f"{self._path} must be a store to hold its tokenizer, got ArrayRecord"
-      " files. Decode with the tokenizer that made them."
-    )
-
 
 class _Opened:
-  """What a process holds of an opened corpus."""
+  """What a process holds of an opened corpus; see `base.Opened`."""
 
   def __init__(
     self,
-    corpus: array_record_files.Corpus,
+    corpus: record_files.Corpus,
     options: ArrayRecordOptions,
     cache_bytes: int,
     index_dir: str | None,
     build: bool,
   ):
     self.corpus = corpus
-    self.dtype = np.dtype(options.token_dtype).newbyteorder("<")
-    self.index = array_record_index.load_or_build(
-      corpus, self.dtype, options.vocab_size, index_dir, build
+    self.tokenizer_info = options.tokenizer_info
+    self.token_dtype = np.dtype(options.token_dtype).newbyteorder("<")
+    self.index = record_index.load_or_build(
+      corpus, self.token_dtype, options.vocab_size, index_dir, build
     )
+    self.num_documents = self.index.num_documents
+    self.num_tokens = self.index.num_tokens
     self.offsets = self.index.offsets
-    self.tokens = array_record_tokens.RecordTokens(
-      corpus, self.index, self.dtype, cache_bytes
+    self.tokens = record_tokens.RecordTokens(
+      corpus, self.index, self.token_dtype, cache_bytes
     )
     identity = {
       "format": _FORMAT,
       "schema": _SCHEMA,
-      "num_documents": self.index.num_documents,
-      "num_tokens": self.index.num_tokens,
-      "tokenizer": dataclasses.asdict(options.tokenizer_info),
+      "num_documents": self.num_documents,
+      "num_tokens": self.num_tokens,
+      "tokenizer": dataclasses.asdict(self.tokenizer_info),
       "content": self.index.content,
     }
     text = json.dumps(identity, sort_keys=True).encode()
     self.hash = hashlib.sha256(text).hexdigest()
 
-  @property
-  def counters(self) -> arrays.Counters:
-    return self.tokens.counters
+  def ids(self, documents: np.ndarray) -> list[str]:
+    """Returns '<file>:<record>' of documents."""
+    first = self.index.first_document
+    file = np.searchsorted(first, documents, "right") - 1
+    records = documents - first[file]
+    return [
+      f"{self.corpus.names[i]}:{record}"
+      for i, record in zip(file.tolist(), records.tolist(), strict=True)
+    ]
 
 
 def open_array_records(
   path: str | os.PathLike[str],
   options: ArrayRecordOptions,
   *,
-  cache_bytes: int = store_lib.DEFAULT_CACHE_BYTES,
+  cache_bytes: int = base.DEFAULT_CACHE_BYTES,
   index_dir: str | os.PathLike[str] | None = None,
 ) -> ArrayRecordStore:
   """Opens a corpus of ArrayRecord files; indexes it at the first time.

@@ -1,8 +1,8 @@
 """Samples: precomputed arrays with a height, a width and metadata.
 
 Latents, images or embeddings, read in place from what others wrote: a
-directory of Hugging Face's `save_to_disk` (`samples_arrow`), or ArrayRecord
-files (`samples_array_record`). Nothing is copied; an index beside the data
+directory of Hugging Face's `save_to_disk` (`arrow_samples`), or ArrayRecord
+files (`sample_records`). Nothing is copied; an index beside the data
 holds checksums, so that a byte that was altered is an error.
 
 A store answers `sizes()` without reading an array, and reads samples of one
@@ -22,12 +22,12 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import publish
-from chomp_data.stores import samples_array_record
-from chomp_data.stores import samples_arrow
-from chomp_data.stores import samples_fields
+from chomp_data.stores.samples import arrow_samples
+from chomp_data.stores.samples import sample_fields
+from chomp_data.stores.samples import sample_records
 
-ArrayField = samples_fields.ArrayField
-Spec = samples_fields.Spec
+ArrayField = sample_fields.ArrayField
+Spec = sample_fields.Spec
 
 _SCHEMA = 1
 
@@ -251,7 +251,7 @@ class SampleStore:
   ) -> np.ndarray:
     dtype = self._opened.reader.value_dtypes[name]
     for index, value in zip(indices.tolist(), values, strict=True):
-      if dtype is None or not samples_fields.holds(dtype, value):
+      if dtype is None or not sample_fields.holds(dtype, value):
         known = "a number" if dtype is None else f"one of {dtype}"
         raise self._problem(
           index,
@@ -290,7 +290,7 @@ class SampleStore:
       except ValueError as error:
         raise self._problem(first, f"has `{name}`: {error}") from error
       found = arrays[name].shape
-      if shape is None and not samples_fields.agrees(found, height, width):
+      if shape is None and not sample_fields.agrees(found, height, width):
         raise self._problem(
           first,
           f"must have `{name}` of its height {height} and width {width}, or of"
@@ -314,9 +314,9 @@ class _Opened:
 
   def __init__(self, store: SampleStore, build: bool):
     place = pathlib.Path(store.path)
-    opener = samples_array_record.Reader
-    if samples_arrow.is_saved(place):
-      opener = samples_arrow.Reader
+    opener = sample_records.Reader
+    if arrow_samples.is_saved(place):
+      opener = arrow_samples.Reader
     self.reader = opener(
       place, tuple(store.fields), *store._sides, store._index_dir, build
     )

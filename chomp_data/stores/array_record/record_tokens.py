@@ -15,10 +15,10 @@ import threading
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import array_record_files
-from chomp_data.stores import array_record_index
-from chomp_data.stores import arrays
-from chomp_data.stores import layout
+from chomp_data.stores import checksums
+from chomp_data.stores import span_reads
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.array_record import record_index
 
 # Rows of 2,048 then touch few blocks, and one short document costs little more
 # than it would alone (a record costs 1 us in a range, 4 us alone).
@@ -38,17 +38,17 @@ class RecordTokens:
 
   def __init__(
     self,
-    corpus: array_record_files.Corpus,
-    index: array_record_index.CorpusIndex,
+    corpus: record_files.Corpus,
+    index: record_index.CorpusIndex,
     dtype: np.dtype,
     cache_bytes: int,
   ):
     """Opens no file yet."""
-    self.counters = arrays.Counters()
+    self.counters = span_reads.Counters()
     self._corpus = corpus
     self._index = index
     self._dtype = dtype
-    self._readers = array_record_files.Readers(corpus)
+    self._readers = record_files.Readers(corpus)
     self._cache = _Cache(cache_bytes)
     self._lock = threading.RLock()
     records = np.diff(index.first_document)
@@ -84,7 +84,7 @@ class RecordTokens:
     starts, lengths = np.asarray(starts), np.asarray(lengths)
     positions = np.asarray(positions)
     size = self._index.num_tokens
-    arrays.check_spans(starts, lengths, size, positions, len(out))
+    span_reads.check_spans(starts, lengths, size, positions, len(out))
     self.counters.spans += len(starts)
     self.counters.logical_reads += len(starts)
     if not lengths.all():
@@ -117,8 +117,8 @@ class RecordTokens:
       IndexError: If a span is not within the corpus.
       StoreError: If a record or its file was altered.
     """
-    arrays.check_spans(starts, lengths, self._index.num_tokens)
-    ranges, _ = arrays.coalesced_ranges(starts, lengths)
+    span_reads.check_spans(starts, lengths, self._index.num_tokens)
+    ranges, _ = span_reads.coalesced_ranges(starts, lengths)
     self.counters.coalesced_ranges += len(ranges)
     full = lengths > 0
     block, _ = self._blocks_of(starts[full], lengths[full])
@@ -155,7 +155,7 @@ class RecordTokens:
     if (first == last).all():
       return first, span
     num = last - first + 1
-    return np.repeat(first, num) + arrays.concatenated(num), np.repeat(
+    return np.repeat(first, num) + span_reads.concatenated(num), np.repeat(
       span, num
     )
 
@@ -242,14 +242,14 @@ class RecordTokens:
       first: int64[N], the first document of each one's block.
       counts: int64[B], how many of them are of each block.
     """
-    document = first + arrays.concatenated(counts)
+    document = first + span_reads.concatenated(counts)
     ends = self._index.offsets.gather(
       np.concatenate([document, document + 1])
     ).reshape(2, -1)
     expected = (ends[1] - ends[0]) * self._dtype.itemsize
     stored = self._index.crc32c.gather(document)
     lengths = np.fromiter(map(len, records), np.int64, len(records))
-    crcs = np.fromiter(map(layout.crc32c, records), np.uint32, len(records))
+    crcs = np.fromiter(map(checksums.crc32c, records), np.uint32, len(records))
     wrong = (lengths != expected) | (crcs != stored)
     if not wrong.any():
       return

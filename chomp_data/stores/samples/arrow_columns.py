@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import array_record_files
-from chomp_data.stores import layout
+from chomp_data.stores import checksums
+from chomp_data.stores.array_record import record_files
 
 PAGE_BYTES = 1 << 20
 
@@ -71,8 +71,8 @@ class MappedFile:
         self.buffer = mapped.read_buffer()
     except (arrow.ArrowException, OSError) as error:
       raise errors.StoreError(
-        f"{path} must be readable, got {array_record_files.first_line(error)}."
-        f" {array_record_files.RESTORE}"
+        f"{path} must be readable, got {record_files.first_line(error)}."
+        f" {record_files.RESTORE}"
       ) from error
     self._bytes = np.frombuffer(self.buffer, np.uint8)
 
@@ -108,13 +108,13 @@ class MappedFile:
       return
     for page in range(first, last):
       data = self._bytes[page * PAGE_BYTES : (page + 1) * PAGE_BYTES]
-      found = layout.crc32c(data)
+      found = checksums.crc32c(data)
       if found != self._crc32c[page]:
         raise errors.StoreError(
           f"{self.path}: bytes {page * PAGE_BYTES} .."
           f" {page * PAGE_BYTES + len(data) - 1} must have crc32c"
           f" {self._crc32c[page]:08x}, as when they were indexed, got"
-          f" {found:08x}. {array_record_files.RESTORE}"
+          f" {found:08x}. {record_files.RESTORE}"
         )
       self._checked[page] = True
 

@@ -4,7 +4,6 @@ Nothing is allocated by what a manifest claims before it is checked, and no
 token is read.
 """
 
-import functools
 import hashlib
 import os
 import pathlib
@@ -12,40 +11,53 @@ import pathlib
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import array_record_files
-from chomp_data.stores import arrays
-from chomp_data.stores import manifest as manifest_lib
-from chomp_data.stores import mapped
 from chomp_data.stores import publish
-from chomp_data.stores import samples_arrow
-from chomp_data.stores import texts
+from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import document_texts
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import mapped_array
+from chomp_data.stores.zarr import stored_array
 
 _HASH_BLOCK = 1 << 22
 
 
-class Opened:
-  """What a process holds of an opened store."""
+class OpenedZarr:
+  """What a process holds of an opened store; see `base.Opened`."""
 
   def __init__(self, path: pathlib.Path, cache_bytes: int):
     self.path = path
     self._cache_bytes = cache_bytes
     self.manifest = _read_manifest(path)
     _check_files(path, self.manifest)
-    self.counters = arrays.Counters()
-    self._texts: dict[str, texts.TextArray] = {}
+    self.hash = self.manifest.hash
+    self.tokenizer_info = self.manifest.tokenizer
+    self.num_documents = self.manifest.num_documents
+    self.num_tokens = self.manifest.num_tokens
+    self.token_dtype = self.manifest.token_dtype
+    self._arrays: dict[str, stored_array.StoredArray] = {}
+    self._texts: dict[str, document_texts.TextArray] = {}
 
-  @functools.cached_property
-  def tokens(self) -> arrays.StoredArray:
-    return self.array("tokens")
+  @property
+  def tokens(self) -> stored_array.StoredArray:
+    return self._kept("tokens")
 
-  @functools.cached_property
-  def offsets(self) -> arrays.StoredArray:
-    return self.array("offsets")
+  @property
+  def offsets(self) -> stored_array.StoredArray:
+    return self._kept("offsets")
 
-  def texts(self, name: str) -> texts.TextArray:
+  def _kept(self, name: str) -> stored_array.StoredArray:
+    if name not in self._arrays:
+      self._arrays[name] = self.array(name)
+    return self._arrays[name]
+
+  def ids(self, documents: np.ndarray) -> list[str]:
+    """Returns the ids of documents."""
+    return self.texts("id").take(documents)
+
+  def texts(self, name: str) -> document_texts.TextArray:
     """Returns a reader of one string a document: 'id' or 'meta'."""
     if name not in self._texts:
-      self._texts[name] = texts.TextArray(
+      self._texts[name] = document_texts.TextArray(
         str(self.path),
         name,
         self.array(f"{name}_bytes"),
@@ -53,24 +65,24 @@ class Opened:
       )
     return self._texts[name]
 
-  def array(self, name: str) -> arrays.StoredArray:
+  def array(self, name: str) -> stored_array.StoredArray:
     """Returns a reader of an array."""
     entry = self.manifest.arrays[name]
     check = None
     if name.endswith("offsets"):
       of = manifest_lib.OFFSETS[name]
       check = self._offsets_check(name, self.manifest.arrays[of].layout.size)
-    counters = self.counters if name == "tokens" else arrays.Counters()
+    counters = span_reads.Counters()
     if entry.layout.compression == "none":
-      return mapped.MappedArray(self.path / name, entry, counters, check)
+      return mapped_array.MappedArray(self.path / name, entry, counters, check)
     # TensorStore takes 0.2 s to import, and most stores do without it.
-    from chomp_data.stores import cached
+    from chomp_data.stores.zarr import cached_array
 
-    return cached.CachedArray(
+    return cached_array.CachedArray(
       self.path / name, entry, counters, check, self._cache_bytes
     )
 
-  def _offsets_check(self, name: str, end: int) -> arrays.ChunkCheck:
+  def _offsets_check(self, name: str, end: int) -> stored_array.ChunkCheck:
     # Not `self`: a cycle would keep the maps until the collector runs.
     path, num_chunks = (
       self.path / name,
@@ -88,38 +100,15 @@ class Opened:
       ):
         raise errors.StoreError(
           f"{path} must rise from 0 to {end}, got"
-          f" {values[0]} .. {values[-1]} in chunk {chunk}. {arrays.RESTORE}"
+          f" {values[0]} .. {values[-1]} in chunk {chunk}."
+          f" {manifest_lib.RESTORE}"
         )
 
     return check
 
 
-def _check_kind(path: pathlib.Path) -> None:
-  """Raises StoreError where a path is of what is opened in another way."""
-  try:
-    is_saved = samples_arrow.is_saved(path)
-  except errors.StoreError:
-    is_saved = True  # Several splits.
-  if is_saved:
-    raise errors.StoreError(
-      f"{path} must be a store, got what `save_to_disk` wrote. Of this, arrays"
-      " are read in buckets of kind 'resolution'; of texts, make a store with"
-      " tools/prepare.py from the JSON lines that the dataset's `to_json`"
-      " writes."
-    )
-  if array_record_files.are_at(path):
-    raise errors.StoreError(
-      f"{path} must be a store, got ArrayRecord files. Of these, records of"
-      " token ids are read with `array_record` beside the path, for instance"
-      " {'token_dtype': 'uint16', 'vocab_size': 50_000}; samples are read in"
-      " buckets of kind 'resolution'."
-    )
-
-
 def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
   file = path / manifest_lib.FILE
-  if not file.exists():
-    _check_kind(path)
   if not path.is_dir():
     raise errors.StoreError(
       f"{path} must be a directory, got"
@@ -136,7 +125,7 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
     ) from None
   except OSError as error:
     raise errors.StoreError(
-      f"{file} must be readable, got {error}. {arrays.RESTORE}"
+      f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
     ) from error
   return manifest_lib.parse(data, str(file))
 
@@ -161,23 +150,24 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
         size = file.stat().st_size
       except OSError as error:
         raise errors.StoreError(
-          f"{file} must be readable, got {error}. {arrays.RESTORE}"
+          f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
         ) from error
       if size != entry.size:
         raise errors.StoreError(
-          f"{file} must be of {entry.size} bytes, got {size}. {arrays.RESTORE}"
+          f"{file} must be of {entry.size} bytes, got {size}."
+          f" {manifest_lib.RESTORE}"
         )
   if missing:
     raise errors.StoreError(
       f"{path / sorted(missing)[0]} must exist, got {len(missing)} missing"
-      f" file(s). {arrays.RESTORE}"
+      f" file(s). {manifest_lib.RESTORE}"
     )
   for name, entry in manifest.arrays.items():
     file = path / name / "zarr.json"
     if file.read_bytes() != entry.layout.zarr_json():
       raise errors.StoreError(
         f"{file} must be what the manifest implies, got other bytes."
-        f" {arrays.RESTORE}"
+        f" {manifest_lib.RESTORE}"
       )
 
 
@@ -195,11 +185,11 @@ def read_listed(
           blocks.append(block)
   except OSError as error:
     raise errors.StoreError(
-      f"{path} must be readable, got {error}. {arrays.RESTORE}"
+      f"{path} must be readable, got {error}. {manifest_lib.RESTORE}"
     ) from error
   if content.hexdigest() != entry.sha256:
     raise errors.StoreError(
       f"{path} must have SHA-256 {entry.sha256}, got {content.hexdigest()}."
-      f" {arrays.RESTORE}"
+      f" {manifest_lib.RESTORE}"
     )
   return b"".join(blocks)

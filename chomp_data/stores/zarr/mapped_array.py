@@ -14,9 +14,10 @@ import threading
 
 import numpy as np
 
-from chomp_data.stores import arrays
-from chomp_data.stores import layout
-from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import stored_array
 
 # A shard of 64 Mi tokens of two bytes is 128 MiB: 32 GiB of maps.
 MAX_OPEN_SHARDS = 256
@@ -32,15 +33,15 @@ GATHER_MIN_SPANS = 128
 READ_AHEAD_BYTES = 256 * 2**20
 
 
-class MappedArray(arrays.StoredArray):
+class MappedArray(stored_array.StoredArray):
   """An uncompressed array of local files."""
 
   def __init__(
     self,
     directory: pathlib.Path,
     entry: manifest_lib.ArrayEntry,
-    counters: arrays.Counters,
-    check: arrays.ChunkCheck | None = None,
+    counters: span_reads.Counters,
+    check: stored_array.ChunkCheck | None = None,
     max_open_shards: int = MAX_OPEN_SHARDS,
   ):
     """As `StoredArray`; `max_open_shards` bounds maps and descriptors."""
@@ -79,13 +80,15 @@ class MappedArray(arrays.StoredArray):
       and self._words_per_value == 1
       and int(lengths.sum()) < GATHER_MEAN_LENGTH * count
     ):
-      arrays.check_spans(
+      span_reads.check_spans(
         starts, lengths, self._layout.size, positions, len(out)
       )
       self._gather_spans(starts, lengths, out, positions)
       return
     size, views = self._layout.chunk, self._views
-    arrays.check_spans(starts, lengths, self._layout.size, positions, len(out))
+    span_reads.check_spans(
+      starts, lengths, self._layout.size, positions, len(out)
+    )
     chunk = starts // size
     first = starts - chunk * size
     requests = int(np.count_nonzero(lengths))
@@ -118,7 +121,9 @@ class MappedArray(arrays.StoredArray):
       return np.empty(0, self._layout.numpy_dtype)
     low, high = int(positions.min()), int(positions.max())
     if low < 0 or high >= self._layout.size:
-      arrays.check_spans(positions, np.ones_like(positions), self._layout.size)
+      span_reads.check_spans(
+        positions, np.ones_like(positions), self._layout.size
+      )
     self._count(len(positions), len(positions))
     size = self._layout.chunk
     if low // size == high // size:
@@ -139,12 +144,12 @@ class MappedArray(arrays.StoredArray):
     return out
 
   def _gather_spans(self, starts, lengths, out, positions) -> None:
-    chunk, first, length, position = arrays.split_spans(
+    chunk, first, length, position = span_reads.split_spans(
       starts, lengths, positions, self._layout.chunk
     )
     self._count(len(starts), len(chunk))
     for words, here in self._by_shard(chunk):
-      steps = arrays.concatenated(length[here])
+      steps = span_reads.concatenated(length[here])
       at = np.repeat(self._base[chunk[here]] + first[here], length[here])
       to = np.repeat(position[here], length[here])
       at += steps
@@ -209,9 +214,11 @@ class MappedArray(arrays.StoredArray):
       if self._verified[chunk]:
         values = data[: self._layout.elements_of_chunk(chunk)]
       else:
-        stored = words[end : end + layout.CRC_BYTES // self._word.itemsize]
+        stored = words[
+          end : end + array_layout.CRC_BYTES // self._word.itemsize
+        ]
         values = self.verify(chunk, data)
-        expected = layout.crc_bytes(int(self.entry.crc32c[chunk]))
+        expected = array_layout.crc_bytes(int(self.entry.crc32c[chunk]))
         if stored.tobytes() != expected:
           raise self.damaged(
             shard,
@@ -229,7 +236,7 @@ class MappedArray(arrays.StoredArray):
       return words
     with self._lock:
       chunks = self._layout.chunks_of_shard(shard)
-      stride = self._layout.chunk_bytes + layout.CRC_BYTES
+      stride = self._layout.chunk_bytes + array_layout.CRC_BYTES
       expected = len(chunks) * stride + self._layout.index_bytes
       path = self.shard_path(shard)
       try:
@@ -243,7 +250,7 @@ class MappedArray(arrays.StoredArray):
       except OSError as error:
         raise self.damaged(shard, f"must be readable, got {error}") from error
       try:
-        index = layout.decode_index(
+        index = array_layout.decode_index(
           data[len(chunks) * stride :], len(chunks), len(chunks) * stride
         )
       except ValueError as error:

@@ -1,128 +1,223 @@
-"""Opening and reading a store: documents, and spans of their tokens.
+"""What every store is: documents of tokens, and where each of them lies.
 
 Token positions are absolute: document d holds tokens offsets[d] ..
 offsets[d + 1] - 1 of the store.
+
+A kind of stores is a class of `Opened`, which reads, and one of `Store`, which
+makes it; `kinds` lists them. Checks and messages are written once, here.
 """
 
+import abc
 from collections.abc import Iterator
 from collections.abc import Sequence
 import functools
 import os
-import pathlib
 from typing import Any
-from typing import TYPE_CHECKING
+from typing import Generic
+from typing import Protocol
+from typing import TypeVar
 
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import arrays
-from chomp_data.stores import manifest as manifest_lib
-from chomp_data.stores import opening
-from chomp_data.stores import publish
-from chomp_data.stores import texts
-
-if TYPE_CHECKING:
-  from chomp_data.stores import array_record as array_record_lib
+from chomp_data.stores import span_reads
+from chomp_data.stores import vocabulary
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
+DEFAULT_CHUNK_TOKENS = 256 * 1024
+
+_ID_BATCH = 1 << 16
 
 
-class Store:
-  """A tokenized corpus on disk, read only. Made by `open_store`.
+class Offsets(Protocol):
+  """The first token of every document, and the end: N + 1 of them."""
 
-  Pickled, it is a path and a hash: another process opens it at first use, and
-  refuses a store that was replaced in between.
+  def gather(self, positions: np.ndarray, /) -> np.ndarray:
+    """Returns int64[N] fresh, offsets[positions] of int64[N] in range."""
+    ...
+
+  def read(self, start: int, stop: int, /) -> np.ndarray:
+    """Returns offsets[start:stop], int64."""
+    ...
+
+
+class Tokens(Protocol):
+  """The tokens of all documents, one after the other.
+
+  Attributes:
+    counters: What was read of them in this process.
+  """
+
+  counters: span_reads.Counters
+
+  def copy_spans(
+    self,
+    starts: np.ndarray,
+    lengths: np.ndarray,
+    out: np.ndarray,
+    positions: np.ndarray,
+  ) -> None:
+    """See `Store.copy_tokens`."""
+    ...
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """See `Store.prefetch`."""
+    ...
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    """See `Store.set_cache_bytes`."""
+    ...
+
+
+class Opened(Protocol):
+  """What a process holds of an opened store; made anew in each.
+
+  Attributes:
+    hash: The store's identity, SHA-256 as hex: of tokens, documents and
+      tokenizer, whatever its path.
+    tokenizer_info: The tokenizer of the tokens.
+    num_documents: Documents, those of no token included.
+    num_tokens: Tokens of all documents.
+    token_dtype: The dtype of tokens as stored.
+    offsets: Where documents lie.
+    tokens: Their tokens.
+  """
+
+  @property
+  def hash(self) -> str: ...
+  @property
+  def tokenizer_info(self) -> vocabulary.TokenizerInfo: ...
+  @property
+  def num_documents(self) -> int: ...
+  @property
+  def num_tokens(self) -> int: ...
+  @property
+  def token_dtype(self) -> np.dtype: ...
+  @property
+  def offsets(self) -> Offsets: ...
+  @property
+  def tokens(self) -> Tokens: ...
+
+  def ids(self, documents: np.ndarray) -> list[str]:
+    """Returns the ids of documents int64[N] that exist, in that order."""
+    ...
+
+
+OpenedT = TypeVar("OpenedT", bound=Opened)
+
+
+class Store(abc.ABC, Generic[OpenedT]):
+  """A tokenized corpus, read only. Made by `open_store`.
+
+  Pickled, it is a path, what its kind was told, and a hash: another process
+  opens it at first use, and refuses a store that was replaced in between.
   """
 
   def __init__(
     self,
     path: str | os.PathLike[str],
-    expected_hash: str | None = None,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
   ):
-    """Opens nothing yet; see `open_store`."""
+    """Opens nothing yet.
+
+    Args:
+      path: Of the store.
+      cache_bytes: Most decoded bytes that are kept of an array.
+    """
     self._path = os.fspath(path)
-    self._expected_hash = expected_hash
     self._cache_bytes = cache_bytes
+    self._expected_hash: str | None = None
     # Of tokens, once `set_cache_bytes` was called.
     self._token_cache_bytes: int | None = None
 
-  def __getstate__(self) -> dict[str, Any]:
-    return {
-      "_path": self._path,
-      "_expected_hash": self.hash,
-      "_cache_bytes": self._cache_bytes,
-      "_token_cache_bytes": self._token_cache_bytes,
-    }
+  @abc.abstractmethod
+  def _open(self) -> OpenedT:
+    """Returns the store as this process reads it.
 
-  def __repr__(self) -> str:
-    return f"Store({self._path!r}, hash={self.hash[:16]!r})"
+    `_expected_hash` is None where it is opened at the first time.
+
+    Raises:
+      StoreError: If it is damaged, or no such store.
+    """
 
   @functools.cached_property
-  def _opened(self) -> opening.Opened:
-    publish.check_local(self._path)
-    opened = opening.Opened(pathlib.Path(self._path), self._cache_bytes)
-    found = opened.manifest.hash
-    if self._expected_hash not in (None, found):
+  def _opened(self) -> OpenedT:
+    opened = self._open()
+    if self._expected_hash not in (None, opened.hash):
       raise errors.StoreError(
         f"{self._path} must be the store of hash {self._expected_hash} that"
-        f" this run began with, got {found}. Put that store back, or start"
-        " again."
+        f" this run began with, got {opened.hash}. Put that store back, or"
+        " start again."
       )
-    self._expected_hash = found
+    self._expected_hash = opened.hash
     if self._token_cache_bytes is not None:
       opened.tokens.set_cache_bytes(self._token_cache_bytes)
     return opened
 
+  def __getstate__(self) -> dict[str, Any]:
+    state = {**vars(self), "_expected_hash": self.hash}
+    state.pop("_opened", None)
+    return state
+
+  def __repr__(self) -> str:
+    return f"{type(self).__name__}({self._path!r}, hash={self.hash[:16]!r})"
+
   @property
   def path(self) -> str:
-    """The directory."""
+    """Where it is."""
     return self._path
 
   @property
   def hash(self) -> str:
     """The store's identity, SHA-256 as hex, whatever its path."""
-    return self._expected_hash or self._opened.manifest.hash
+    return self._expected_hash or self._opened.hash
 
   @property
-  def manifest(self) -> manifest_lib.Manifest:
-    """Everything that `manifest.json` says."""
-    return self._opened.manifest
-
-  @property
-  def tokenizer_info(self) -> manifest_lib.TokenizerInfo:
+  def tokenizer_info(self) -> vocabulary.TokenizerInfo:
     """The tokenizer of the tokens."""
-    return self.manifest.tokenizer
+    return self._opened.tokenizer_info
+
+  @property
+  def tokenizer_identity(self) -> tuple[str, str] | None:
+    """What tells the tokenizer from others, as (kind of evidence, value).
+
+    ('sha256', hex) of its definition, ('name', text) where somebody only names
+    it, None where nobody does. Values of one kind may be compared.
+    """
+    return "sha256", self.tokenizer_info.sha256
 
   @property
   def num_documents(self) -> int:
     """Documents, those of no token included."""
-    return self.manifest.num_documents
+    return self._opened.num_documents
 
   @property
   def num_tokens(self) -> int:
     """Tokens of all documents."""
-    return self.manifest.num_tokens
+    return self._opened.num_tokens
 
   @property
   def token_dtype(self) -> np.dtype:
-    """The dtype of tokens on disk, uint16 or uint32."""
-    return self.manifest.token_dtype
+    """The dtype of tokens as stored."""
+    return self._opened.token_dtype
 
   @property
   def chunk_tokens(self) -> int:
-    """Tokens of a chunk, what is read and checked as one."""
-    return self.manifest.arrays["tokens"].layout.chunk
+    """Tokens of a chunk, of which blocks of a shuffle are made.
+
+    Of kinds without chunks those of a default store, for the same blocks.
+    """
+    return DEFAULT_CHUNK_TOKENS
 
   @property
   def vocab_size(self) -> int:
     """Token ids are below it."""
-    return self.manifest.tokenizer.vocab_size
+    return self.tokenizer_info.vocab_size
 
   @property
-  def counters(self) -> arrays.Counters:
+  def counters(self) -> span_reads.Counters:
     """What was read of the tokens in this process."""
-    return self._opened.counters
+    return self._opened.tokens.counters
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Bounds the decoded chunks of tokens that are kept, here and pickled.
@@ -155,23 +250,15 @@ class Store:
       IndexError: If there is no such document.
       StoreError: If the offsets were altered.
     """
-    documents = np.asarray(documents, np.int64)
+    documents = self._existing(documents)
     num = len(documents)
-    if num and not (
-      documents.min() >= 0 and documents.max() < self.num_documents
-    ):
-      wrong = (documents < 0) | (documents >= self.num_documents)
-      raise IndexError(
-        f"document must be in 0 .. {self.num_documents - 1} of {self._path},"
-        f" got {documents[wrong][0]}."
-      )
     ends = np.empty(2 * num, np.int64)
     ends[:num] = documents
     np.add(documents, 1, out=ends[num:])
     ends = self._opened.offsets.gather(ends)
     starts = ends[:num]
     lengths = ends[num:] - starts
-    texts.check_rising(lengths, f"{self._path}/offsets")
+    span_reads.check_rising(lengths, f"{self._path}/offsets")
     return starts, lengths
 
   def iter_lengths(
@@ -194,7 +281,7 @@ class Store:
     for first in range(0, self.num_documents, batch):
       last = min(first + batch, self.num_documents)
       lengths = np.diff(self._opened.offsets.read(first, last + 1))
-      texts.check_rising(lengths, f"{self._path}/offsets")
+      span_reads.check_rising(lengths, f"{self._path}/offsets")
       yield first, lengths
 
   def copy_tokens(
@@ -286,14 +373,28 @@ class Store:
       IndexError: If there is no such document.
       StoreError: If the ids were altered.
     """
-    documents = np.asarray(documents, np.int64)
-    self.bounds(documents)
-    return self._opened.texts("id").take(documents)
+    return self._opened.ids(self._existing(documents))
+
+  def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
+    """Finds documents by id, in one pass over the store's ids.
+
+    Args:
+      ids: What to look for.
+
+    Returns:
+      The documents of each id, in ascending order; none or several happen.
+    """
+    found: dict[str, list[int]] = {name: [] for name in ids}
+    for first, names in self._id_batches():
+      for document, name in enumerate(names, first):
+        if name in found:
+          found[name].append(document)
+    return found
 
   @property
   def has_meta(self) -> bool:
     """Whether each document has a string besides its id."""
-    return "meta_offsets" in self.manifest.arrays
+    return False
 
   def document_meta(self, documents: Sequence[int] | np.ndarray) -> list[str]:
     """Returns what tools/prepare.py --meta_key kept of documents.
@@ -308,31 +409,11 @@ class Store:
       IndexError: If there is no such document.
       StoreError: If nothing was kept, or it was altered.
     """
-    if not self.has_meta:
-      raise errors.StoreError(
-        f"{self._path} must be prepared with --meta_key to keep something of"
-        " each document, got a store without."
-      )
-    documents = np.asarray(documents, np.int64)
-    self.bounds(documents)
-    return self._opened.texts("meta").take(documents)
-
-  def find_documents(self, ids: Sequence[str]) -> dict[str, list[int]]:
-    """Finds documents by id, in one pass over the store's ids.
-
-    Args:
-      ids: What to look for.
-
-    Returns:
-      The documents of each id, in ascending order; none or several happen.
-    """
-    found: dict[str, list[int]] = {name: [] for name in ids}
-    batches = self._opened.texts("id").batches(self.num_documents)
-    for first, names in batches:
-      for document, name in enumerate(names, first):
-        if name in found:
-          found[name].append(document)
-    return found
+    del documents
+    raise errors.StoreError(
+      f"{self._path} must be prepared with --meta_key to keep something of"
+      " each document, got a store without."
+    )
 
   def tokenizer_file(self) -> bytes:
     """Returns the Hugging Face `tokenizer.json` that the store was made with.
@@ -340,45 +421,27 @@ class Store:
     Raises:
       StoreError: If there is none, or it was altered.
     """
-    entry = self.manifest.files.get(manifest_lib.TOKENIZER_FILE)
-    path = pathlib.Path(self._path, manifest_lib.TOKENIZER_FILE)
-    if entry is None:
-      raise errors.StoreError(
-        f"{path} must exist, but the tokenizer of {self._path} is of kind"
-        f" {self.tokenizer_info.kind!r}, which has no file."
-      )
-    return opening.read_listed(path, entry)
-
-
-def open_store(
-  path: str | os.PathLike[str],
-  *,
-  array_record: "array_record_lib.ArrayRecordOptions | None" = None,
-  cache_bytes: int = DEFAULT_CACHE_BYTES,
-) -> Store:
-  """Opens a store; reads its manifest, no token.
-
-  Args:
-    path: Its directory, or with `array_record` a directory of ArrayRecord
-      files, one of them, or a glob.
-    array_record: What ArrayRecord files do not say of themselves; see
-      `array_record.open_array_records`. None for stores of tools/prepare.py.
-    cache_bytes: Most decoded bytes kept of each compressed array.
-
-  Returns:
-    The store.
-
-  Raises:
-    StoreError: If it is not a store, is unfinished, of a newer schema, or its
-      files are not those that were written.
-  """
-  if array_record is not None:
-    # It imports this module.
-    from chomp_data.stores import array_record as array_record_lib
-
-    return array_record_lib.open_array_records(
-      path, array_record, cache_bytes=cache_bytes
+    raise errors.StoreError(
+      f"{self._path} must hold the file of its tokenizer, got a tokenizer of"
+      f" kind {self.tokenizer_info.kind!r}, which has none here. Decode with"
+      " the tokenizer that made the tokens."
     )
-  store = Store(path, cache_bytes=cache_bytes)
-  _ = store.manifest
-  return store
+
+  def _id_batches(self) -> Iterator[tuple[int, list[str]]]:
+    """Yields (first document, ids) of all documents, a part at a time."""
+    for first in range(0, self.num_documents, _ID_BATCH):
+      last = min(first + _ID_BATCH, self.num_documents)
+      yield first, self._opened.ids(np.arange(first, last))
+
+  def _existing(self, documents: Sequence[int] | np.ndarray) -> np.ndarray:
+    """Returns documents as int64[N]; raises IndexError where there is none."""
+    documents = np.asarray(documents, np.int64)
+    if len(documents) and not (
+      documents.min() >= 0 and documents.max() < self.num_documents
+    ):
+      wrong = (documents < 0) | (documents >= self.num_documents)
+      raise IndexError(
+        f"document must be in 0 .. {self.num_documents - 1} of {self._path},"
+        f" got {documents[wrong][0]}."
+      )
+    return documents

@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 import tensorstore as ts
 
-from chomp_data.stores import arrays
-from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import stored_array
 
 
 def kvstore_spec(directory: pathlib.Path) -> dict[str, Any]:
@@ -24,15 +25,15 @@ def kvstore_spec(directory: pathlib.Path) -> dict[str, Any]:
   return {"driver": "file", "path": f"{directory}/"}
 
 
-class CachedArray(arrays.StoredArray):
+class CachedArray(stored_array.StoredArray):
   """An array of any compression, with at most `cache_bytes` of it kept."""
 
   def __init__(
     self,
     directory: pathlib.Path,
     entry: manifest_lib.ArrayEntry,
-    counters: arrays.Counters,
-    check: arrays.ChunkCheck | None = None,
+    counters: span_reads.Counters,
+    check: stored_array.ChunkCheck | None = None,
     cache_bytes: int = 0,
   ):
     """As `StoredArray`; the cache holds one chunk at least."""

@@ -9,14 +9,15 @@ and its `sharding_indexed`, `bytes`, `zstd` and `crc32c` codecs.
 
 import dataclasses
 import json
-from typing import Any
 
-import google_crc32c
 import numpy as np
+
+from chomp_data.stores import base
+from chomp_data.stores import checksums
 
 DTYPES = ("uint8", "uint16", "uint32", "int64")
 COMPRESSIONS = ("none", "zstd")
-DEFAULT_CHUNK = 256 * 1024
+DEFAULT_CHUNK = base.DEFAULT_CHUNK_TOKENS
 DEFAULT_CHUNKS_PER_SHARD = 256
 ZSTD_LEVEL = 1
 CRC_BYTES = 4
@@ -128,11 +129,6 @@ def shard_file(shard: int) -> str:
   return f"c/{shard}"
 
 
-def crc32c(data: Any) -> int:
-  """Returns the CRC-32C of a contiguous read-only buffer."""
-  return google_crc32c.value(data)
-
-
 def crc_bytes(value: int) -> bytes:
   """Returns a crc32c as it is stored."""
   return value.to_bytes(CRC_BYTES, "little")
@@ -152,7 +148,7 @@ def encode_index(entries: list[tuple[int, int]], num_slots: int) -> bytes:
   if entries:
     table[: len(entries)] = entries
   data = table.tobytes()
-  return data + crc_bytes(crc32c(data))
+  return data + crc_bytes(checksums.crc32c(data))
 
 
 def decode_index(data: bytes, num_present: int, num_bytes: int) -> np.ndarray:
@@ -170,7 +166,7 @@ def decode_index(data: bytes, num_present: int, num_bytes: int) -> np.ndarray:
     ValueError: If the chunks do not fill the file once, or the crc differs.
   """
   stored = data[-CRC_BYTES:]
-  found = crc_bytes(crc32c(data[:-CRC_BYTES]))
+  found = crc_bytes(checksums.crc32c(data[:-CRC_BYTES]))
   if stored != found:
     raise ValueError(f"index crc32c {found.hex()}, expected {stored.hex()}")
   table = np.frombuffer(data[:-CRC_BYTES], "<u8").reshape(-1, 2)

@@ -21,10 +21,10 @@ from absl import logging
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import array_record_files
-from chomp_data.stores import layout
-from chomp_data.stores import samples_indexing
+from chomp_data.stores import checksums
 from chomp_data.stores import side_index
+from chomp_data.stores.array_record import files_index
+from chomp_data.stores.array_record import record_files
 
 _NAME = "array_record"
 _SCHEMA = 1
@@ -58,7 +58,7 @@ class CorpusIndex:
 
   def __init__(
     self,
-    corpus: array_record_files.Corpus,
+    corpus: record_files.Corpus,
     arrays: Mapping[str, side_index.SideArray],
   ):
     """Checks that the arrays fit each other; reads no other.
@@ -169,7 +169,7 @@ class CheckedArray:
 
 
 def load_or_build(
-  corpus: array_record_files.Corpus,
+  corpus: record_files.Corpus,
   dtype: np.dtype,
   vocab_size: int,
   index_dir: str | os.PathLike[str] | None = None,
@@ -191,7 +191,7 @@ def load_or_build(
     StoreError: If a file or an id is wrong, or there is no index that fits and
       files were damaged or exchanged, or `build` is False.
   """
-  arrays = samples_indexing.load_or_build(
+  arrays = files_index.load_or_build(
     corpus,
     _NAME,
     {"schema": _SCHEMA, "dtype": dtype.str},
@@ -218,13 +218,13 @@ class _Part:
 
 
 def _built(
-  corpus: array_record_files.Corpus, dtype: np.dtype, vocab_size: int
+  corpus: record_files.Corpus, dtype: np.dtype, vocab_size: int
 ) -> side_index.Parts:
   """Reads all records; yields the arrays of the index, in parts."""
   began = time.monotonic()
   sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
   logging.info("%s: indexing %d file(s)", corpus.home, len(sizes))
-  bar = samples_indexing.progress(corpus.home, sum(sizes))
+  bar = files_index.progress(corpus.home, sum(sizes))
   tokens, begins = hashlib.sha256(), hashlib.sha256()
   files, num_tokens = [], 0
   offsets = np.zeros(1, np.int64)
@@ -232,7 +232,7 @@ def _built(
     yield {"offsets": offsets, "crc32c": np.zeros(0, np.uint32)}
     begins.update(offsets.tobytes())
     for file, size in enumerate(sizes):
-      reader = array_record_files.Reader(corpus.path(file))
+      reader = record_files.Reader(corpus.path(file))
       best = (-1, 0)
       for part in _parts_of(reader, dtype, vocab_size, pool):
         tokens.update(part.data)
@@ -259,7 +259,7 @@ def _built(
 
 
 def _parts_of(
-  reader: array_record_files.Reader,
+  reader: record_files.Reader,
   dtype: np.dtype,
   vocab_size: int,
   pool: futures.Executor,
@@ -285,7 +285,7 @@ def _parts_of(
 
 
 def _part(
-  reader: array_record_files.Reader,
+  reader: record_files.Reader,
   first: int,
   last: int,
   dtype: np.dtype,
@@ -301,7 +301,7 @@ def _part(
       " `token_dtype`, or the file."
     )
   lengths //= dtype.itemsize
-  crcs = np.fromiter(map(layout.crc32c, records), np.uint32, len(records))
+  crcs = np.fromiter(map(checksums.crc32c, records), np.uint32, len(records))
   data = b"".join(records)
   tokens = np.frombuffer(data, dtype)
   at, token = 0, -1

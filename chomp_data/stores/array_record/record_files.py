@@ -20,7 +20,7 @@ import threading
 from array_record.python import array_record_module  # pyright: ignore
 
 from chomp_data import errors
-from chomp_data.stores import layout
+from chomp_data.stores import checksums
 from chomp_data.stores import publish
 
 # Names that a directory is searched for.
@@ -339,5 +339,5 @@ def _file_key(root: pathlib.Path, name: str) -> list[str | int]:
     raise errors.StoreError(
       f"{path} must be readable, got {error}. Restore it, or correct the path."
     ) from error
-  ends = [layout.crc32c(head), layout.crc32c(tail)]
+  ends = [checksums.crc32c(head), checksums.crc32c(tail)]
   return [name, stat.st_size, stat.st_mtime_ns, *ends]

@@ -6,7 +6,9 @@ import dataclasses
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import arrays
+from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import stored_array
 
 _BATCH = 1 << 16
 
@@ -24,8 +26,8 @@ class TextArray:
 
   path: str
   name: str
-  data: arrays.StoredArray
-  offsets: arrays.StoredArray
+  data: stored_array.StoredArray
+  offsets: stored_array.StoredArray
 
   def take(self, documents: np.ndarray) -> list[str]:
     """Returns the strings of documents int64[N], in the order given.
@@ -37,7 +39,7 @@ class TextArray:
     ends = self.offsets.gather(np.concatenate([documents, documents + 1]))
     starts = ends[:count]
     lengths = ends[count:] - starts
-    check_rising(lengths, self._file("offsets"))
+    span_reads.check_rising(lengths, self._file("offsets"))
     out = np.empty(int(lengths.sum()), np.uint8)
     stops = np.cumsum(lengths)
     self.data.copy_spans(starts, lengths, out, stops - lengths)
@@ -52,7 +54,7 @@ class TextArray:
     for first in range(0, num_documents, _BATCH):
       last = min(first + _BATCH, num_documents)
       ends = self.offsets.read(first, last + 1)
-      check_rising(np.diff(ends), self._file("offsets"))
+      span_reads.check_rising(np.diff(ends), self._file("offsets"))
       data = self.data.read(int(ends[0]), int(ends[-1])).tobytes()
       ends -= ends[0]
       yield first, self._decoded(data, ends[:-1], ends[1:])
@@ -67,18 +69,9 @@ class TextArray:
       ]
     except UnicodeDecodeError as error:
       raise errors.StoreError(
-        f"{self._file('bytes')} must be UTF-8, got {error}. {arrays.RESTORE}"
+        f"{self._file('bytes')} must be UTF-8, got {error}."
+        f" {manifest_lib.RESTORE}"
       ) from error
 
   def _file(self, kind: str) -> str:
     return f"{self.path}/{self.name}_{kind}"
-
-
-def check_rising(lengths: np.ndarray, path: str) -> None:
-  """Raises StoreError where offsets decrease: checked across chunks, too."""
-  # Each chunk is checked in itself; this holds across two chunks.
-  if len(lengths) and lengths.min() < 0:
-    raise errors.StoreError(
-      f"{path} must not decrease, got a step of {lengths.min()}."
-      f" {arrays.RESTORE}"
-    )

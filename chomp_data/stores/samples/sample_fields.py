@@ -1,11 +1,16 @@
 """What the arrays of a sample look like, given its height and width."""
 
+from collections.abc import Collection
 from collections.abc import Sequence
 import dataclasses
 import itertools
 import math
+import pathlib
+from typing import Any
 
 import numpy as np
+
+from chomp_data import errors
 
 # Kinds of NumPy dtypes that a sample's array may have.
 KINDS = "biuf"
@@ -188,3 +193,24 @@ def _fits(array: np.ndarray, dtype: np.dtype) -> bool:
     low, high = int(array.min(initial=0)), int(array.max(initial=0))
     return limits.min <= low and high <= limits.max
   return array.dtype.kind == dtype.kind == "f"
+
+
+def side_of(
+  path: pathlib.Path,
+  index: int,
+  name: str,
+  value: Any,
+  known: Collection[str] = (),
+) -> int:
+  """Returns a height or width; raises StoreError where it is none."""
+  is_whole = isinstance(value, int) and not isinstance(value, bool)
+  if not is_whole or not 0 < value < 2**31:
+    raise errors.StoreError(
+      f"{path}: sample {index} must have a positive integer as `{name}`, got"
+      f" {value!r}{_others(known)}. Write it, or say which field holds it."
+    )
+  return value
+
+
+def _others(known: Collection[str]) -> str:
+  return f" (it has {', '.join(known)})" if known else ""

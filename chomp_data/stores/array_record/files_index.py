@@ -1,7 +1,6 @@
 """What indexes of records and samples, of any format, are built with."""
 
 from collections.abc import Callable
-from collections.abc import Collection
 from collections.abc import Mapping
 import os
 import pathlib
@@ -10,15 +9,15 @@ from typing import Any
 import tqdm
 
 from chomp_data import errors
-from chomp_data.stores import array_record_files
 from chomp_data.stores import side_index
+from chomp_data.stores.array_record import record_files
 
 # Below this a pass takes a second or less.
 _QUIET_BYTES = 256 << 20
 
 
 def load_or_build(
-  corpus: array_record_files.Corpus,
+  corpus: record_files.Corpus,
   name: str,
   key: Mapping[str, Any],
   index_dir: str | os.PathLike[str] | None,
@@ -54,27 +53,6 @@ def load_or_build(
     return build()
 
   return side_index.load_or_build(home, name, {**key, "files": files}, parts)
-
-
-def side_of(
-  path: pathlib.Path,
-  index: int,
-  name: str,
-  value: Any,
-  known: Collection[str] = (),
-) -> int:
-  """Returns a height or width; raises StoreError where it is none."""
-  is_whole = isinstance(value, int) and not isinstance(value, bool)
-  if not is_whole or not 0 < value < 2**31:
-    raise errors.StoreError(
-      f"{path}: sample {index} must have a positive integer as `{name}`, got"
-      f" {value!r}{_others(known)}. Write it, or say which field holds it."
-    )
-  return value
-
-
-def _others(known: Collection[str]) -> str:
-  return f" (it has {', '.join(known)})" if known else ""
 
 
 def progress(path: pathlib.Path, num_bytes: int) -> tqdm.tqdm:

@@ -9,8 +9,9 @@ import pathlib
 import numpy as np
 import zstandard
 
-from chomp_data.stores import layout
-from chomp_data.stores import manifest as manifest_lib
+from chomp_data.stores import checksums
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import manifest as manifest_lib
 
 
 class ArrayWriter:
@@ -21,7 +22,7 @@ class ArrayWriter:
     last_value: The last value appended, 0 before.
   """
 
-  def __init__(self, directory: pathlib.Path, empty: layout.ArrayLayout):
+  def __init__(self, directory: pathlib.Path, empty: array_layout.ArrayLayout):
     """Creates the array's directory.
 
     Args:
@@ -37,7 +38,7 @@ class ArrayWriter:
     self._size = 0
     self._crcs = array.array("I")
     self._content = hashlib.sha256()
-    self._compressor = zstandard.ZstdCompressor(level=layout.ZSTD_LEVEL)
+    self._compressor = zstandard.ZstdCompressor(level=array_layout.ZSTD_LEVEL)
     self._num_shards = 0
     self._shard: _ShardWriter | None = None
     directory.mkdir()
@@ -77,12 +78,12 @@ class ArrayWriter:
 
   def _flush_chunk(self) -> None:
     if self._shard is None:
-      path = self._directory / layout.shard_file(self._num_shards)
+      path = self._directory / array_layout.shard_file(self._num_shards)
       self._shard = _ShardWriter(path)
     self._content.update(self._buffer[: self._filled].data)
     self._filled = 0
     data = self._buffer.tobytes()
-    self._crcs.append(layout.crc32c(data))
+    self._crcs.append(checksums.crc32c(data))
     if self._empty.compression == "zstd":
       data = self._compressor.compress(data)
     self._shard.put_chunk(data)
@@ -92,7 +93,7 @@ class ArrayWriter:
   def _finish_shard(self) -> None:
     if self._shard is None:
       return
-    name = layout.shard_file(self._num_shards)
+    name = array_layout.shard_file(self._num_shards)
     self.files[name] = self._shard.finish(self._empty.chunks_per_shard)
     self._num_shards += 1
     self._shard = None
@@ -110,13 +111,13 @@ class _ShardWriter:
 
   def put_chunk(self, data: bytes) -> None:
     """Writes an encoded chunk and its crc32c."""
-    self.index.append((self._size, len(data) + layout.CRC_BYTES))
+    self.index.append((self._size, len(data) + array_layout.CRC_BYTES))
     self._put(data)
-    self._put(layout.crc_bytes(layout.crc32c(data)))
+    self._put(array_layout.crc_bytes(checksums.crc32c(data)))
 
   def finish(self, num_slots: int) -> manifest_lib.FileEntry:
     """Writes the index; the file is then on disk."""
-    self._put(layout.encode_index(self.index, num_slots))
+    self._put(array_layout.encode_index(self.index, num_slots))
     self.file.flush()
     os.fsync(self.file.fileno())
     self.file.close()

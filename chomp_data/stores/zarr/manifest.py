@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.stores import layout
+from chomp_data.stores import vocabulary
+from chomp_data.stores.zarr import array_layout
 
 FORMAT = "chomp_data store"
 SCHEMA = 1
 FILE = "manifest.json"
 TOKENIZER_FILE = "tokenizer.json"
+RESTORE = "Restore the store from a copy, or prepare it again with --overwrite."
 ARRAYS = ("id_bytes", "id_offsets", "offsets", "tokens")
 # Only where something is kept of each document besides its id.
 META_ARRAYS = ("meta_bytes", "meta_offsets")
@@ -31,38 +33,10 @@ OFFSETS = {
   "id_offsets": "id_bytes",
   "meta_offsets": "meta_bytes",
 }
-TOKENIZER_KINDS = ("byte", "huggingface", "custom")
-# Token ids are read as int32.
-MAX_VOCAB_SIZE = 2**31
 
 _MAX_SIZE = 2**62
 _MAX_CHUNK = 2**30
 _MAX_CHUNKS_PER_SHARD = 2**20
-
-
-@dataclasses.dataclass(frozen=True)
-class TokenizerInfo:
-  """What must be known of a tokenizer to read its tokens.
-
-  Attributes:
-    kind: 'byte', 'huggingface' (its file is in the store) or 'custom'.
-    sha256: Hex, of the tokenizer's file or definition.
-    vocab_size: Token ids are below it, special ones included.
-    pad_id: Padding, or None.
-    eos_id: End of a document, or None.
-    bos_id: Begin of a document, or None.
-    adds_bos: Whether the stored documents already start with `bos_id`.
-    adds_eos: Whether the stored documents already end with `eos_id`.
-  """
-
-  kind: str
-  sha256: str
-  vocab_size: int
-  pad_id: int | None = None
-  eos_id: int | None = None
-  bos_id: int | None = None
-  adds_bos: bool = False
-  adds_eos: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,7 +49,7 @@ class ArrayEntry:
     crc32c: uint32[num_chunks], of the decoded chunks, padding included.
   """
 
-  layout: layout.ArrayLayout
+  layout: array_layout.ArrayLayout
   sha256: str
   crc32c: np.ndarray
 
@@ -105,7 +79,7 @@ class Manifest:
   num_documents: int
   num_tokens: int
   num_empty_skipped: int
-  tokenizer: TokenizerInfo
+  tokenizer: vocabulary.TokenizerInfo
   arrays: Mapping[str, ArrayEntry]
   files: Mapping[str, FileEntry]
   prepared: Mapping[str, Any]
@@ -188,7 +162,7 @@ def parse(data: bytes, path: str) -> Manifest:
     values = json.loads(data)
   except (ValueError, RecursionError) as error:
     raise errors.StoreError(
-      f"{path} must be JSON, got {_brief(error)}. {_RESTORE}"
+      f"{path} must be JSON, got {_brief(error)}. {RESTORE}"
     ) from None
   if not isinstance(values, dict) or values.get("format") != FORMAT:
     raise errors.StoreError(
@@ -206,7 +180,7 @@ def parse(data: bytes, path: str) -> Manifest:
   if digest != expected or data != _canonical(values | {"digest": digest}):
     raise errors.StoreError(
       f"{path} must be as it was written, with digest {expected}, got"
-      f" {_brief(digest)} or other bytes. {_RESTORE}"
+      f" {_brief(digest)} or other bytes. {RESTORE}"
     )
   reader = _Reader(path)
   manifest = reader.manifest(values)
@@ -215,9 +189,6 @@ def parse(data: bytes, path: str) -> Manifest:
   return manifest
 
 
-_RESTORE = (
-  "Restore the store from a copy, or prepare it again with --overwrite."
-)
 _FIELDS = {
   "format", "schema", "num_documents", "num_tokens", "num_empty_skipped",
   "vocab_size", "token_dtype", "tokenizer", "arrays", "files", "prepared",
@@ -249,7 +220,7 @@ class _Reader:
 
   def fail(self, name: str, rule: Any, found: Any):
     raise errors.StoreError(
-      f"`{name}` of {self.path} must be {rule}, got {_brief(found)}. {_RESTORE}"
+      f"`{name}` of {self.path} must be {rule}, got {_brief(found)}. {RESTORE}"
     )
 
   def integer(self, name: str, value: Any, low: int, high: int) -> int:
@@ -300,27 +271,29 @@ class _Reader:
     self.consistent(manifest, values)
     return manifest
 
-  def tokenizer(self, value: Any) -> TokenizerInfo:
-    names = [field.name for field in dataclasses.fields(TokenizerInfo)]
+  def tokenizer(self, value: Any) -> vocabulary.TokenizerInfo:
+    names = [
+      field.name for field in dataclasses.fields(vocabulary.TokenizerInfo)
+    ]
     value = self.fields("tokenizer", value, names)
-    self.choice("tokenizer.kind", value["kind"], TOKENIZER_KINDS)
+    self.choice("tokenizer.kind", value["kind"], vocabulary.TOKENIZER_KINDS)
     self.sha256("tokenizer.sha256", value["sha256"])
     size = value["vocab_size"]
-    self.integer("tokenizer.vocab_size", size, 1, MAX_VOCAB_SIZE)
+    self.integer("tokenizer.vocab_size", size, 1, vocabulary.MAX_VOCAB_SIZE)
     for name in ("pad_id", "eos_id", "bos_id"):
       if value[name] is not None:
         self.integer(f"tokenizer.{name}", value[name], 0, size - 1)
     for name in ("adds_bos", "adds_eos"):
       if type(value[name]) is not bool:
         self.fail(f"tokenizer.{name}", "true or false", value[name])
-    return TokenizerInfo(**value)
+    return vocabulary.TokenizerInfo(**value)
 
   def array(self, name: str, value: Any) -> ArrayEntry:
     name = f"arrays.{name}"
     value = self.fields(name, value, _ARRAY_FIELDS)
-    self.choice(f"{name}.dtype", value["dtype"], layout.DTYPES)
+    self.choice(f"{name}.dtype", value["dtype"], array_layout.DTYPES)
     self.choice(
-      f"{name}.compression", value["compression"], layout.COMPRESSIONS
+      f"{name}.compression", value["compression"], array_layout.COMPRESSIONS
     )
     self.integer(f"{name}.size", value["size"], 0, _MAX_SIZE)
     chunk = self.integer(f"{name}.chunk", value["chunk"], 1, _MAX_CHUNK)
@@ -328,10 +301,10 @@ class _Reader:
     if shard % chunk or shard // chunk > _MAX_CHUNKS_PER_SHARD:
       self.fail(f"{name}.shard", f"some chunks of {chunk}", shard)
     self.sha256(f"{name}.sha256", value["sha256"])
-    shape = layout.ArrayLayout(
+    shape = array_layout.ArrayLayout(
       **{
         field.name: value[field.name]
-        for field in dataclasses.fields(layout.ArrayLayout)
+        for field in dataclasses.fields(array_layout.ArrayLayout)
       }
     )
     table = value["crc32c"]

@@ -1,0 +1,137 @@
+"""The kinds of stores, and opening one: a new kind is an entry here.
+
+kind          its file                    how a path is known to be one
+zarr          zarr/zarr_store.py          it holds a manifest.json
+array_record  array_record/record_store   it is told in a section
+"""
+
+from collections.abc import Callable
+import dataclasses
+import os
+import pathlib
+from typing import Any
+
+from chomp_data import errors
+from chomp_data.stores import base
+from chomp_data.stores import publish
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.array_record import record_store
+from chomp_data.stores.samples import arrow_samples
+from chomp_data.stores.zarr import manifest
+from chomp_data.stores.zarr import zarr_store
+
+
+@dataclasses.dataclass(frozen=True)
+class StoreKind:
+  """How stores of a kind are opened.
+
+  Attributes:
+    open: Opens a path: of (path, cache_bytes=...), and with `options` of
+      (path, options, cache_bytes=...).
+    is_at: Whether a path is of this kind. It decides for kinds without options,
+      and else how a path is said to be opened that was given without them.
+    options: The class of what such data does not say of itself, read by
+      `schema.read`; a source of a run has them in the section of the kind's
+      name beside `store`. None where a path tells all.
+    advice: What is at such a path, and how it is read, for who gave no options.
+  """
+
+  open: Callable[..., base.Store]
+  is_at: Callable[[pathlib.Path], bool]
+  options: type | None = None
+  advice: str = ""
+
+
+STORE_KINDS: dict[str, StoreKind] = {
+  "zarr": StoreKind(
+    zarr_store.open_zarr, lambda path: (path / manifest.FILE).exists()
+  ),
+  "array_record": StoreKind(
+    record_store.open_array_records,
+    record_files.are_at,
+    record_store.ArrayRecordOptions,
+    "ArrayRecord files. Of these, records of token ids are read with"
+    " `array_record` beside the path, for instance {'token_dtype': 'uint16',"
+    " 'vocab_size': 50_000}; samples are read in buckets of kind 'resolution'.",
+  ),
+}
+
+# No kind of a store of documents, but what people have.
+_SAVED = (
+  "what `save_to_disk` wrote. Of this, arrays are read in buckets of kind"
+  " 'resolution'; of texts, make a store with tools/prepare.py from the JSON"
+  " lines that the dataset's `to_json` writes."
+)
+
+
+def sections() -> dict[str, type]:
+  """Returns the options of kinds that have some, by the section's name."""
+  return {
+    name: kind.options
+    for name, kind in STORE_KINDS.items()
+    if kind.options is not None
+  }
+
+
+def open_store(
+  path: str | os.PathLike[str],
+  *,
+  cache_bytes: int = base.DEFAULT_CACHE_BYTES,
+  **options: Any,
+) -> base.Store:
+  """Opens a store; reads no token.
+
+  Args:
+    path: Its directory, or what its kind takes: with `array_record` a directory
+      of ArrayRecord files, one of them, or a glob.
+    cache_bytes: Most decoded bytes kept of each compressed array.
+    **options: What the data does not say of itself, by its kind:
+      `array_record=ArrayRecordOptions(...)`. None of it for stores of
+      tools/prepare.py.
+
+  Returns:
+    The store.
+
+  Raises:
+    StoreError: If it is not a store, is unfinished, of a newer schema, or its
+      files are not those that were written.
+    TypeError: If options are of no kind, or of several.
+  """
+  given = {name: value for name, value in options.items() if value is not None}
+  if len(given) > 1 or not set(options) <= set(sections()):
+    raise TypeError(
+      f"`open_store` takes the options of one of {', '.join(sections())}, got"
+      f" {', '.join(options)}. Give those of the store's kind."
+    )
+  for name, value in given.items():
+    return STORE_KINDS[name].open(path, value, cache_bytes=cache_bytes)
+  return _kind_at(path).open(path, cache_bytes=cache_bytes)
+
+
+def _kind_at(path: str | os.PathLike[str]) -> StoreKind:
+  """Returns the kind of a path that was given without options.
+
+  Raises:
+    StoreError: If it is read in another way.
+  """
+  publish.check_local(path)
+  place = pathlib.Path(path)
+  for kind in STORE_KINDS.values():
+    if kind.options is None and kind.is_at(place):
+      return kind
+  advice = [_SAVED] if _is_saved(place) else []
+  advice += [own.advice for own in STORE_KINDS.values() if _asks(own, place)]
+  if advice:
+    raise errors.StoreError(f"{path} must be a store, got {advice[0]}")
+  return STORE_KINDS["zarr"]  # It says what is missing.
+
+
+def _asks(kind: StoreKind, path: pathlib.Path) -> bool:
+  return kind.options is not None and kind.is_at(path)
+
+
+def _is_saved(path: pathlib.Path) -> bool:
+  try:
+    return arrow_samples.is_saved(path)
+  except errors.StoreError:
+    return True  # Several splits.

@@ -1,0 +1,179 @@
+"""Spans of a store's tokens as arrays: checked, cut, joined and counted.
+
+Positions, starts and lengths are in elements.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from chomp_data import errors
+
+
+@dataclasses.dataclass
+class Counters:
+  """What a reader did in this process.
+
+  What a step cost is a difference: take `snapshot()` before it, and subtract.
+  Threads that read one store at a time count exactly.
+
+  Attributes:
+    spans: Spans copied.
+    logical_reads: Reads that copying took one at a time: one for each span.
+    coalesced_ranges: Reads that are left of the spans of each `prefetch`, once
+      those that touch or overlap are one.
+    chunk_requests: One for each chunk that each span touches, and one for each
+      chunk that `prefetch` asked for.
+    chunks_fetched: Requests that read a chunk and checked it.
+    bytes_fetched: Decoded bytes of these chunks.
+  """
+
+  spans: int = 0
+  logical_reads: int = 0
+  coalesced_ranges: int = 0
+  chunk_requests: int = 0
+  chunks_fetched: int = 0
+  bytes_fetched: int = 0
+
+  @property
+  def cache_hits(self) -> int:
+    """Chunk requests that fetched nothing."""
+    return self.chunk_requests - self.chunks_fetched
+
+  def snapshot(self) -> "Counters":
+    """Returns a copy that counts no further."""
+    return dataclasses.replace(self)
+
+  def as_dict(self) -> dict[str, int]:
+    """Returns every count by name, `cache_hits` included."""
+    return {**dataclasses.asdict(self), "cache_hits": self.cache_hits}
+
+  def __add__(self, other: "Counters") -> "Counters":
+    names = [field.name for field in dataclasses.fields(self)]
+    return Counters(*(getattr(self, n) + getattr(other, n) for n in names))
+
+  def __sub__(self, other: "Counters") -> "Counters":
+    names = [field.name for field in dataclasses.fields(self)]
+    return Counters(*(getattr(self, n) - getattr(other, n) for n in names))
+
+
+def check_spans(
+  starts: np.ndarray,
+  lengths: np.ndarray,
+  size: int,
+  positions: np.ndarray | None = None,
+  out_size: int = 0,
+) -> None:
+  """Raises IndexError naming the first span that is not within bounds."""
+  # Compared by subtraction: a sum of two int64 could wrap.
+  ok = (starts >= 0) & (lengths >= 0) & (starts <= size - lengths)
+  if positions is not None:
+    ok &= (positions >= 0) & (positions <= out_size - lengths)
+  if ok.all():
+    return
+  i = int(np.argmin(ok))
+  within = f"span {i} must be within an array of {size} tokens"
+  found = f"start {starts[i]}, length {lengths[i]}"
+  if positions is not None:
+    within += f" and an output of {out_size}"
+    found += f" and position {positions[i]}"
+  raise IndexError(f"{within}, got {found}.")
+
+
+def split_spans(
+  starts: np.ndarray, lengths: np.ndarray, positions: np.ndarray, chunk: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  """Cuts spans at chunk boundaries; empty spans vanish.
+
+      starts [6], lengths [5], positions [0], chunk 4
+      -> chunk [1, 2], first [2, 0], length [2, 3], position [0, 2]
+
+  Args:
+    starts: int64[N].
+    lengths: int64[N], 0 or more.
+    positions: int64[N].
+    chunk: Elements of a chunk.
+
+  Returns:
+    (chunk, first element in the chunk, length, position), int64[P] each.
+  """
+  first_chunk = starts // chunk
+  num = np.where(lengths > 0, (starts + lengths - 1) // chunk - first_chunk, -1)
+  num += 1
+  span = np.repeat(np.arange(len(starts)), num)
+  nth = np.arange(len(span)) - np.repeat(np.cumsum(num) - num, num)
+  index = first_chunk[span] + nth
+  begin = np.maximum(starts[span], index * chunk)
+  end = np.minimum((starts + lengths)[span], (index + 1) * chunk)
+  return (
+    index,
+    begin - index * chunk,
+    end - begin,
+    positions[span] + begin - starts[span],
+  )
+
+
+def coalesced_ranges(
+  starts: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the ranges that spans cover; those that touch are one.
+
+      starts [6, 0, 2, 6, 9], lengths [2, 3, 1, 1, 0]
+      -> starts [0, 6], lengths [3, 2]
+
+  Args:
+    starts: int64[N], in any order, repeated or not.
+    lengths: int64[N], 0 or more; empty spans vanish.
+
+  Returns:
+    (starts, lengths), int64[R] each, ascending and apart.
+  """
+  full = lengths > 0
+  low = np.sort(starts[full])
+  high = np.sort((starts + lengths)[full])
+  # Before a gap as many spans have begun as ended, so starts and ends may be
+  # sorted apart; sorting them as pairs takes three times as long.
+  gap = np.flatnonzero(low[1:] > high[:-1])
+  first = np.concatenate([[0], gap + 1]) if len(low) else gap
+  last = np.concatenate([gap, [len(low) - 1]]) if len(low) else gap
+  return low[first], high[last] - low[first]
+
+
+def chunks_of_spans(
+  starts: np.ndarray, lengths: np.ndarray, chunk: int
+) -> np.ndarray:
+  """Returns the chunks of each span, one after the other, repeated.
+
+      starts [6, 1], lengths [5, 1], chunk 4 -> [1, 2, 0]
+
+  Args:
+    starts: int64[N].
+    lengths: int64[N], 0 or more.
+    chunk: Elements of a chunk.
+
+  Returns:
+    int64[P], in the order of the spans.
+  """
+  first = starts // chunk
+  num = (starts + lengths - 1) // chunk - first + 1
+  num[lengths == 0] = 0
+  if (num == 1).all():
+    return first
+  return np.repeat(first, num) + concatenated(num)
+
+
+def concatenated(lengths: np.ndarray) -> np.ndarray:
+  """Returns 0 .. length - 1 of each length, one after the other."""
+  ends = np.cumsum(lengths)
+  total = int(ends[-1]) if len(ends) else 0
+  return np.arange(total) - np.repeat(ends - lengths, lengths)
+
+
+def check_rising(lengths: np.ndarray, path: str) -> None:
+  """Raises StoreError where offsets decrease: checked across chunks, too."""
+  # Each chunk is checked in itself; this holds across two chunks.
+  if len(lengths) and lengths.min() < 0:
+    raise errors.StoreError(
+      f"{path} must not decrease, got a step of {lengths.min()}."
+      " Restore it from a copy, or make it again."
+    )

@@ -1,0 +1,32 @@
+"""What a store tells of the tokenizer of its tokens."""
+
+import dataclasses
+
+TOKENIZER_KINDS = ("byte", "huggingface", "custom")
+# Token ids are read as int32.
+MAX_VOCAB_SIZE = 2**31
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerInfo:
+  """What must be known of a tokenizer to read its tokens.
+
+  Attributes:
+    kind: 'byte', 'huggingface' (its file is in the store) or 'custom'.
+    sha256: Hex, of the tokenizer's file or definition.
+    vocab_size: Token ids are below it, special ones included.
+    pad_id: Padding, or None.
+    eos_id: End of a document, or None.
+    bos_id: Begin of a document, or None.
+    adds_bos: Whether the stored documents already start with `bos_id`.
+    adds_eos: Whether the stored documents already end with `eos_id`.
+  """
+
+  kind: str
+  sha256: str
+  vocab_size: int
+  pad_id: int | None = None
+  eos_id: int | None = None
+  bos_id: int | None = None
+  adds_bos: bool = False
+  adds_eos: bool = False

@@ -1,0 +1,1 @@
+"""Stores of tools/prepare.py: zarr arrays and a manifest."""

@@ -1,0 +1,72 @@
+"""Stores of tools/prepare.py: zarr arrays and a manifest, in a directory."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import os
+import pathlib
+
+import numpy as np
+
+from chomp_data.stores import base
+from chomp_data.stores import publish
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import zarr_opening
+
+
+class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
+  """A store of tools/prepare.py, read only. Made by `open_zarr`."""
+
+  def _open(self) -> zarr_opening.OpenedZarr:
+    publish.check_local(self._path)
+    return zarr_opening.OpenedZarr(pathlib.Path(self._path), self._cache_bytes)
+
+  @property
+  def manifest(self) -> manifest_lib.Manifest:
+    """Everything that `manifest.json` says."""
+    return self._opened.manifest
+
+  @property
+  def chunk_tokens(self) -> int:
+    """Tokens of a chunk, what is read and checked as one."""
+    return self.manifest.arrays["tokens"].layout.chunk
+
+  @property
+  def has_meta(self) -> bool:
+    """Whether each document has a string besides its id."""
+    return "meta_offsets" in self.manifest.arrays
+
+  def document_meta(self, documents: Sequence[int] | np.ndarray) -> list[str]:
+    """Returns what was kept of documents; see `base.Store`."""
+    if not self.has_meta:
+      return super().document_meta(documents)
+    return self._opened.texts("meta").take(self._existing(documents))
+
+  def tokenizer_file(self) -> bytes:
+    """Returns the tokenizer's file; see `base.Store`."""
+    entry = self.manifest.files.get(manifest_lib.TOKENIZER_FILE)
+    if entry is None:
+      return super().tokenizer_file()
+    path = pathlib.Path(self._path, manifest_lib.TOKENIZER_FILE)
+    return zarr_opening.read_listed(path, entry)
+
+  def _id_batches(self) -> Iterator[tuple[int, list[str]]]:
+    # In ranges; ids by document cost a gather of each.
+    return self._opened.texts("id").batches(self.num_documents)
+
+
+def open_zarr(
+  path: str | os.PathLike[str], cache_bytes: int = base.DEFAULT_CACHE_BYTES
+) -> ZarrStore:
+  """Opens a store of tools/prepare.py; reads its manifest, no token.
+
+  Args:
+    path: Its directory.
+    cache_bytes: Most decoded bytes kept of each compressed array.
+
+  Raises:
+    StoreError: If it is not a store, is unfinished, of a newer schema, or its
+      files are not those that were written.
+  """
+  store = ZarrStore(path, cache_bytes)
+  _ = store.hash
+  return store
