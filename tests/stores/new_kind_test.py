@@ -192,6 +192,12 @@ def test_two_kinds_may_share_a_run(path, tmp_path):
   assert batch["tokens"].shape == (2, 16)
 
 
+def test_a_mix_in_one_line_takes_the_options_of_a_new_kind(path):
+  data = config(path, npy=OPTIONS)
+  data["dataset_mix"] = f"one={path}:0.5 two={path}:0.5"
+  assert pipeline.build(data).batch(0)["tokens"].shape == (2, 16)
+
+
 @pytest.mark.parametrize(
   ("sections", "message"),
   [
