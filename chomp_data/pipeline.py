@@ -30,6 +30,7 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import mix as mix_lib
+from chomp_data.sources import grid
 from chomp_data.sources import row_source
 from chomp_data.transforms import applying
 
@@ -177,7 +178,7 @@ class Pipeline:
 
   def validation(self) -> dict[str, row_source.RowSource]:
     """Returns a fixed small (t, s) grid of each source's own documents."""
-    return {name: source.validation() for name, source in self.sources.items()}
+    return {name: grid.validation_of(own) for name, own in self.sources.items()}
 
   def bucket_of(self, step: int) -> tuple[str | None, str]:
     """Returns the source (None in a run of rows) and bucket of a step.

@@ -242,7 +242,7 @@ def test_pipelines_sources_and_stores_print_what_they_are(config, store_path):
   source = pipe.sources["text"]
   assert repr(source).startswith("SpliceSource('text', ")
   assert repr(source.store) == (
-    f"Store({store_path!r}, hash={source.store.hash[:16]!r})"
+    f"ZarrStore({store_path!r}, hash={source.store.hash[:16]!r})"
   )
 
 

@@ -122,6 +122,12 @@ class GridSource(row_source.RowSource):
     }
 
 
+def validation_of(source: row_source.RowSource) -> row_source.RowSource:
+  """Returns a source's own grid for evaluation, or one of first documents."""
+  own = source.validation()
+  return of_documents(source) if own is None else own
+
+
 def of_documents(
   source: row_source.RowSource, num_starts: int = 4, num_docs: int = 10
 ) -> GridSource:

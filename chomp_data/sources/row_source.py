@@ -77,15 +77,12 @@ class RowSource(abc.ABC):
     """Returns a summary for the log, several lines."""
     return f"[{self.name}] {len(self)} rows an epoch"
 
-  def validation(self) -> "RowSource":
+  def validation(self) -> "RowSource | None":
     """Returns a fixed small grid of documents, for evaluation.
 
-    Unless overridden the first documents, from evenly spaced starts.
+    None: the first documents will do; see `grid.validation_of`.
     """
-    # A grid is a row source too.
-    from chomp_data.sources import grid
-
-    return grid.of_documents(self)
+    return None
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row, int64[N].

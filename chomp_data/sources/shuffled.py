@@ -119,7 +119,7 @@ class ShuffledSource(row_source.RowSource):
       self.windows = self.windows.kept_within(cache_bytes)
       self.store.set_cache_bytes(self.windows.total_bytes)
 
-  def validation(self) -> row_source.RowSource:
+  def validation(self) -> row_source.RowSource | None:
     """Returns that of the wrapped source; see `RowSource`."""
     return self.rows.validation()
 

@@ -13,7 +13,7 @@ from chomp_data import stores
 from chomp_data.stores import base
 from chomp_data.stores import kinds
 from chomp_data.stores import span_reads
-from chomp_data.testing import batches as testing_batches
+from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
 # --- the file ----------------------------------------------------------------
@@ -164,17 +164,17 @@ def test_a_whole_run_reads_a_new_kind(path, tmp_path):
   # The same tokens as a store of tools/prepare.py give the same batches.
   testing_stores.make_store(tmp_path / "store", DOCUMENTS, vocab_size=100)
   iterator = pipeline.make_iterator(data)
-  digests = [testing_batches.batch_sha256(batch) for batch in batches]
-  found = [testing_batches.batch_sha256(next(iterator)) for _ in range(4)]
+  digests = [batch_hashes.batch_sha256(batch) for batch in batches]
+  found = [batch_hashes.batch_sha256(next(iterator)) for _ in range(4)]
   state = iterator.get_state()
-  found += [testing_batches.batch_sha256(batch) for batch in iterator]
+  found += [batch_hashes.batch_sha256(batch) for batch in iterator]
   assert found == digests
   restored = pipeline.make_iterator(data)
   restored.set_state(state)
-  assert [testing_batches.batch_sha256(own) for own in restored] == digests[4:]
+  assert [batch_hashes.batch_sha256(own) for own in restored] == digests[4:]
   same = pipeline.build(config(str(tmp_path / "store")))
   assert digests == [
-    testing_batches.batch_sha256(same.batch(step))
+    batch_hashes.batch_sha256(same.batch(step))
     for step in range(same.num_steps)
   ]
 
