@@ -16,6 +16,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from chomp_data.index import bracketed
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index.bucket import bucket_lists
@@ -27,9 +28,6 @@ _KEPT_BLOCKS = 16
 
 # A list without an end is searched up to here, about 10**15 units.
 _MOST_SEARCHED = 2**50
-
-# An interpolation that has not halved its bracket so often gives way.
-_PATIENCE = 3
 
 
 class StagedList:
@@ -189,30 +187,11 @@ class StagedList:
     last = None
     if self.num_rows is not None:
       last = self.num_rows // _BLOCK
-    low, at_low, high, at_high = 0, 0, last, None
-    # Never slower than doubling, until a block has as many units before it.
-    step = 1
-    while high is None or at_high is None:
-      point = low + step if last is None else min(low + step, last)
-      there = self._units_at(point)
-      if there >= units:
-        high, at_high = point, there
-      elif point == last:
-        return point
-      else:
-        mean = max(1, (there - at_low) // (point - low))
-        low, at_low = point, there
-        step = max(2 * step, (units - there) // mean)
-    slow = 0
-    while high - low > 1:
-      width = high - low
-      ahead = width * (units - 1 - at_low) // max(at_high - at_low, 1)
-      ahead = ahead if slow < _PATIENCE else width // 2
-      point = low + min(max(ahead, 1), width - 1)
-      there = self._units_at(point)
-      if there < units:
-        low, at_low = point, there
-      else:
-        high, at_high = point, there
-      slow = 0 if 2 * (high - low) <= width + 1 else slow + 1
-    return low
+    low, _ = bracketed.search(
+      lambda block: (self._units_at(block), block),
+      lambda point: point[0] < units,
+      lambda point: units - 1 - point[0],
+      (0, 0),
+      last=last,
+    )
+    return low[1]

@@ -22,6 +22,7 @@ import math
 
 import numpy as np
 
+from chomp_data.index import bracketed
 from chomp_data.index import hashing
 from chomp_data.index.mix import level_order
 from chomp_data.index.mix import unit_sums
@@ -35,8 +36,6 @@ _PROBE = 64
 # A mean of no units would ask for rows without end.
 _LEAST_MEAN = 1e-3
 
-# An interpolation that has not halved its bracket so often gives way.
-_PATIENCE = 3
 
 # A row's place in the order: level, tie, source.
 Key = tuple[fractions.Fraction, int, int]
@@ -168,34 +167,34 @@ class Merge:
     """
     if count == self.num_rows:
       return [limit or 0 for limit in self._limits]
-    low, high = (0, 0, self._first), None
+    low: bracketed.Point = (0, 0, self._first)
+    high = None
     if self._hint[0] <= count:
       low = self._hint
     else:
       high = self._hint
-    step = slow = 0
-    while count - low[0] > _WALK:
-      aim = count - _WALK // 2 - low[0]
-      if high is None:
-        # By the mean so far, and never slower than doubling.
-        mean = aim * low[1] // low[0] if low[0] else self._first_step(count)
-        step = max(2 * step, mean, 1)
-        point = self._point(low[1] + step)
-        if point[0] <= count and self._is_beyond(*point[1:]):
-          raise ValueError(
-            "`stages` must begin before 2**62 units are consumed, got a place"
-            f" {count} rows after one begins. Begin the next one earlier."
-          )
-      else:
-        width = high[1] - low[1]
-        if width == 1:
-          return self._through_runs(count, low, high)
-        ahead = width * aim // (high[0] - low[0])
-        ahead = ahead if slow < _PATIENCE else width // 2
-        point = self._point(low[1] + min(max(ahead, 1), width - 1))
-        left = high[1] - point[1] if point[0] <= count else point[1] - low[1]
-        slow = 0 if 2 * left <= width + 1 else slow + 1
-      low, high = (point, high) if point[0] <= count else (low, point)
+
+    def look(level: int) -> _Point:
+      point = self._point(level)
+      if point[0] <= count and self._is_beyond(*point[1:]):
+        raise ValueError(
+          "`stages` must begin before 2**62 units are consumed, got a place"
+          f" {count} rows after one begins. Begin the next one earlier."
+        )
+      return point
+
+    low, high = bracketed.search(
+      look,
+      lambda point: point[0] <= count,
+      lambda point: count - _WALK // 2 - point[0],
+      low,
+      high,
+      first_step=lambda: self._first_step(count),
+      enough=lambda point: count - point[0] <= _WALK,
+    )
+    if count - low[0] > _WALK:
+      assert high is not None  # The two stand side by side.
+      return self._through_runs(count, low, high)
     self._hint = low
     rows = np.asarray(low[2], np.int64)
     return self.advance(rows, count - low[0])[2].tolist()
