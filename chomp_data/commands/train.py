@@ -83,24 +83,24 @@ class Run:
       workdir: A directory or URL.
     """
     self.options = options
-    self.pipe = options.pipe
-    self.workdir = epath.Path(workdir).resolve()
-    self.trainer = training.Trainer(
+    self.pipe: chomp_data.Pipeline = options.pipe
+    self.workdir: epath.Path = epath.Path(workdir).resolve()
+    self.trainer: training.Trainer = training.Trainer(
       options.model,
       options.optimizer,
       num_steps=options.num_steps,
       mesh=training.data_mesh(),
       parameter_sharding=options.train.parameter_sharding,
     )
-    self.input = chomp_data.make_iterator(
+    self.input: feed.InputIterator = chomp_data.make_iterator(
       self.pipe, self.trainer.batch_sharding
     )
-    self.manager = ocp.CheckpointManager(
+    self.manager: ocp.CheckpointManager = ocp.CheckpointManager(
       self.workdir / "checkpoints",
       options=ocp.CheckpointManagerOptions(max_to_keep=options.checkpoint.keep),
     )
-    self.documents = progress.DocumentLosses()
-    self.by_source = by_source.SourceLog(self.pipe)
+    self.documents: progress.DocumentLosses = progress.DocumentLosses()
+    self.by_source: by_source.SourceLog = by_source.SourceLog(self.pipe)
     self.by_bucket: by_bucket.BucketLog | None = None
     if self.pipe.in_buckets:
       self.by_bucket = by_bucket.BucketLog(self.pipe)

@@ -14,7 +14,6 @@ from chomp_data.sources import mix_options
 from chomp_data.stores import samples
 
 Bucket = buckets_lib.Bucket
-size_name = buckets_lib.size_name
 
 UNBUCKETED = ("error", "drop")
 
@@ -238,7 +237,7 @@ class ResolutionBuckets:
     return tuple(
       Bucket(name, own.get(name, batch_size), size)
       for size in sizes
-      for name in [size_name(*size)]
+      for name in [buckets_lib.size_name(*size)]
     )
 
   def array_fields(self) -> dict[str, samples.ArrayField | None]:
@@ -260,7 +259,7 @@ class ResolutionBuckets:
     ] * bool(wrong)
     if self.sizes is None:
       return found  # Buckets are known when samples are.
-    known = [size_name(*size) for size in self.sizes]
+    known = [buckets_lib.size_name(*size) for size in self.sizes]
     return found + unknown_buckets_of(self, path, known)
 
 

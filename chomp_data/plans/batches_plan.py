@@ -16,6 +16,7 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import summary
 from chomp_data.plans import token_sums
 from chomp_data.sources import dataset as dataset_lib
+from chomp_data.sources import row_source
 
 # Steps of a run without an end have numbers below this.
 _ENDLESS = 2**40
@@ -56,11 +57,11 @@ class BatchesPlan(plan_lib.Plan):
       by_tokens: Whether tokens of text are what datasets are balanced by.
       path: Dotted path of `config.data`, for messages.
     """
-    self.datasets = dict(datasets)
-    self.buckets = tuple(buckets)
+    self.datasets: dict[str, dataset_lib.Dataset] = dict(datasets)
+    self.buckets: tuple[buckets_lib.Bucket, ...] = tuple(buckets)
     self.schedule = schedule
-    self.source_names = list(self.datasets)
-    self.sources = {
+    self.source_names: list[str] = list(self.datasets)
+    self.sources: dict[str, row_source.RowSource] = {
       name: own.text
       for name, own in self.datasets.items()
       if own.text is not None
@@ -73,7 +74,7 @@ class BatchesPlan(plan_lib.Plan):
     self._samples = {n: sum(d.counts.values()) for n, d in datasets.items()}
     own = mix_lib.BatchMix(schedule, stages, self._samples, f"{path}.mix")
     self._stages = own.stages
-    self.mix = own if len(self.datasets) > 1 else None
+    self.mix: mix_lib.Mix | None = own if len(self.datasets) > 1 else None
 
   @property
   def num_steps(self) -> int | None:

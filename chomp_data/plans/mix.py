@@ -54,7 +54,9 @@ class BatchMix:
       path: Dotted path of the mix, for messages.
     """
     self._schedule = schedule
-    self.stages = [(step, dict(own)) for step, own in stages]
+    self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = [
+      (step, dict(own)) for step, own in stages
+    ]
     self._samples = dict(samples)
     self._path = path
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
 from chomp_data.sources import mixture
@@ -105,12 +106,15 @@ class RowsPlan(plan_lib.Plan):
     else:
       self.rows = mix
     self.global_batch_size = global_batch_size
-    self.mix = self._mix = mix
+    self.mix: mix_lib.Mix | None = mix
+    self._mix = mix
     self._ordered = dict(ordered)
-    self.sources = {n: shuffled.unordered(own) for n, own in ordered.items()}
-    self.source_names = list(self.sources)
+    self.sources: dict[str, row_source.RowSource] = {
+      n: shuffled.unordered(own) for n, own in ordered.items()
+    }
+    self.source_names: list[str] = list(self.sources)
     seq_len = self.rows.seq_len
-    self.buckets = (
+    self.buckets: tuple[buckets_lib.Bucket, ...] = (
       buckets_lib.Bucket(str(seq_len), global_batch_size, (seq_len,)),
     )
     self._epochs = epochs

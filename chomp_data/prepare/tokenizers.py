@@ -87,7 +87,7 @@ class TokenizerSpec:
 class ByteTokenizer:
   """The bytes of UTF-8 as token ids; see the module."""
 
-  info = stores.TokenizerInfo(
+  info: stores.TokenizerInfo = stores.TokenizerInfo(
     kind="byte",
     sha256=hashlib.sha256(_BYTE_DEFINITION).hexdigest(),
     vocab_size=BYTE_VOCAB_SIZE,
@@ -164,7 +164,7 @@ class HuggingFaceTokenizer:
       )
     ids = _special_ids(vocabulary, spec)
     vocab_size = max(vocabulary.values()) + 1
-    self.info = stores.TokenizerInfo(
+    self.info: stores.TokenizerInfo = stores.TokenizerInfo(
       kind="huggingface",
       sha256=hashlib.sha256(file).hexdigest(),
       vocab_size=vocab_size,

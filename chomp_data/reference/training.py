@@ -165,7 +165,7 @@ class Trainer:
     self._config = config
     self._optimizer, self._schedule = _optimizer(options, num_steps)
     self.mesh = mesh
-    self.batch_sharding = _sharding(mesh, _AXIS)
+    self.batch_sharding: jax.sharding.NamedSharding = _sharding(mesh, _AXIS)
     abstract = nnx.eval_shape(
       lambda: decoder_lib.Decoder(config, rngs=nnx.Rngs(0))
     )
@@ -292,7 +292,9 @@ def _is_matrix(params: Any) -> Any:
   )
 
 
-def _sharding(mesh: jax.sharding.Mesh, *axes: str | None):
+def _sharding(
+  mesh: jax.sharding.Mesh, *axes: str | None
+) -> jax.sharding.NamedSharding:
   return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*axes))
 
 

@@ -84,7 +84,9 @@ class ArrayDataset(dataset.Dataset):
       number[self._order], np.arange(len(buckets) + 1)
     )
     sizes = np.diff(self._starts).tolist()
-    self.counts = dict(zip([own.name for own in buckets], sizes, strict=True))
+    self.counts: dict[str, int] = dict(
+      zip([own.name for own in buckets], sizes, strict=True)
+    )
     self._dropped = int(np.sum(number == len(buckets)))
     if types is None:
       types = metadata_types({name: store}, self._metadata, path)

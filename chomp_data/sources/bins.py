@@ -20,6 +20,7 @@ from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index.pack import document_order
 from chomp_data.index.pack import packing
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
 from chomp_data.sources import epoch_starts
@@ -74,8 +75,10 @@ class BinSource(row_source.RowSource):
     self.options = options
     self._seed = seed
     self._path = path
-    self.layout = fillers.packed_layout(store, options, seq_len, path)
-    self.document_slots = min(
+    self.layout: row_layout.RowLayout = fillers.packed_layout(
+      store, options, seq_len, path
+    )
+    self.document_slots: int = min(
       options.packing_max_docs_per_bin or options.document_slots, seq_len
     )
     by_block = options.shuffle_documents == "block"

@@ -13,6 +13,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.ops import buckets as buckets_lib
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import dataset
 from chomp_data.sources import fillers
@@ -79,7 +80,7 @@ class PieceRows(row_source.RowSource):
     self.options = options
     self._index = index
     self._bucket = bucket
-    self.layout = fillers.packed_layout(
+    self.layout: row_layout.RowLayout = fillers.packed_layout(
       store,
       packing_options.PackingOptions(**dataclasses.asdict(options)),
       seq_len,
@@ -176,13 +177,13 @@ class DocumentDataset(dataset.Dataset):
       added=options.add_bos + options.add_eos,
       name=name,
     )
-    self.rows = [
+    self.rows: list[PieceRows] = [
       PieceRows(
         store, options, self._index, i, seq_len=length, name=name, path=path
       )
       for i, length in enumerate(lengths)
     ]
-    self.counts = {
+    self.counts: dict[str, int] = {
       bucket.name: count
       for bucket, count in zip(buckets, self._index.counts, strict=True)
     }

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import dataclasses
 import time
 from typing import Any
+from typing import NoReturn
 
 from absl import logging
 import numpy as np
@@ -112,7 +113,7 @@ class Documents:
     self._window_tokens: tuple[int, np.ndarray] | None = None
     arrays = self._sums()
     self._blocks = arrays["blocks"]
-    self.totals = Totals(*(int(v) for v in arrays["totals"]))
+    self.totals: Totals = Totals(*(int(v) for v in arrays["totals"]))
 
   def key(self) -> dict[str, Any]:
     """Returns what decides lengths and sums, as JSON values."""
@@ -320,6 +321,6 @@ def pass_cost(num_documents: int, rate: float = _FULL_PASS_RATE) -> str:
   )
 
 
-def progress(total: int, what: str) -> tqdm.tqdm:
+def progress(total: int, what: str) -> "tqdm.tqdm[NoReturn]":
   """Returns a bar over documents, shown where there are many."""
   return side_index.progress(total, what, "docs", total >= _KEPT_ON_DISK)

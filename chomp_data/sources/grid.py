@@ -53,7 +53,7 @@ class GridSource(row_source.RowSource):
     """
     self.name = name
     self.store = store
-    self.layout = layout or fillers.row_layout(
+    self.layout: row_layout.RowLayout = layout or fillers.row_layout(
       store, options_lib.FillerOptions(), seq_len, False, name
     )
     documents = np.asarray(documents, np.int64)

@@ -8,6 +8,7 @@ permuted, so that no process always gets rows of the same source.
 from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
+import fractions
 from typing import Any
 
 from absl import logging
@@ -82,11 +83,13 @@ class MixtureSource:
     self._path = path
     self._batch = global_batch_size
     own_weights = dict.fromkeys(parts) | dict(own_weights or {})
-    self.stages = options.all_stages(own_weights)
+    self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = (
+      options.all_stages(own_weights)
+    )
     names = mix_options.in_order_of_joining(parts, self.stages)
     self._parts = {name: parts[name] for name in names}
     self._layout = self._parts[names[0]].layout
-    self.document_slots = max(p.document_slots for p in parts.values())
+    self.document_slots: int = max(p.document_slots for p in parts.values())
     self._one_layout = all(
       own.layout == self._layout for own in self._parts.values()
     )

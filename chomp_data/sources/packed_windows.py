@@ -58,10 +58,10 @@ class PackedWindows:
     self._piece_ends: np.ndarray | None = None
     self._clear(0)
 
-  def __getstate__(self) -> dict:
+  def __getstate__(self) -> dict[str, Any]:
     return {"_documents": self._documents, "_pack": self._pack}
 
-  def __setstate__(self, state: dict) -> None:
+  def __setstate__(self, state: dict[str, Any]) -> None:
     self.__init__(state["_documents"], state["_pack"])
 
   def plan(

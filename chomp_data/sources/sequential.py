@@ -14,6 +14,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index.pack import document_order
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
 from chomp_data.sources import fillers
@@ -62,9 +63,11 @@ class SequentialSource(row_source.RowSource):
     self.store = store
     self.options = options
     self._seed = seed
-    self.layout = fillers.packed_layout(store, options, seq_len, path)
-    self.document_slots = min(options.document_slots, seq_len)
-    self.documents_follow = not (
+    self.layout: row_layout.RowLayout = fillers.packed_layout(
+      store, options, seq_len, path
+    )
+    self.document_slots: int = min(options.document_slots, seq_len)
+    self.documents_follow: bool = not (
       options.add_bos or options.add_eos or options.shuffle_documents != "none"
     )
     block = options.document_block or packing_options.DEFAULT_BLOCK

@@ -8,9 +8,11 @@ from absl import logging
 import numpy as np
 
 from chomp_data import schema
+from chomp_data import stores
 from chomp_data.index.order import orders
 from chomp_data.index.order import row_finding
 from chomp_data.index.order import unequal_blocks
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
@@ -62,12 +64,12 @@ class ShuffledSource(row_source.RowSource):
       raise schema.ConfigError(problems)
     self.rows = rows
     self.options = options
-    self.name = rows.name
-    self.store = rows.store
-    self.layout = rows.layout
-    self.document_slots = rows.document_slots
-    self.documents_follow = rows.documents_follow
-    self.ramp_epochs = rows.ramp_epochs
+    self.name: str = rows.name
+    self.store: stores.Store = rows.store
+    self.layout: row_layout.RowLayout = rows.layout
+    self.document_slots: int = rows.document_slots
+    self.documents_follow: bool = rows.documents_follow
+    self.ramp_epochs: int = rows.ramp_epochs
     self.windows: shuffle_options.Windows | None = None
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, own_blocks, cache_bytes, path)

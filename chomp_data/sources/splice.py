@@ -12,6 +12,8 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index.splice import axes
+from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import document_shares
 from chomp_data.sources import fillers
@@ -61,12 +63,16 @@ class SpliceSource(row_source.RowSource):
     self.store = store
     self.options = options
     self._seed = seed
-    self.layout = fillers.row_layout(
+    self.layout: row_layout.RowLayout = fillers.row_layout(
       store, options, seq_len, options.eos_before_document, path
     )
+    self.documents: np.ndarray
+    self.lengths: np.ndarray
     self.documents, self.lengths = options.select(store, seq_len, path)
     self._first_token = store.bounds(self.documents)[0]
-    self.space = options.pair_space(seq_len, options.content_lengths()[-1][1])
+    self.space: axes.PairSpace = options.pair_space(
+      seq_len, options.content_lengths()[-1][1]
+    )
     self._shares = document_shares.resolve(store, self.documents, options, path)
     self._report_unused(path)
     usable = self.space.num_pairs(self.lengths) > 0
@@ -80,7 +86,7 @@ class SpliceSource(row_source.RowSource):
       name=name,
       path=path,
     )
-    self.ramp_epochs = self._schedule.phases.ramp_passes
+    self.ramp_epochs: int = self._schedule.phases.ramp_passes
 
   def __len__(self) -> int:
     return int(self._schedule.phases.sizes(np.zeros(1, np.int64))[0])

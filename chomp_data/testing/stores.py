@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import hashlib
 import os
 import pathlib
+from typing import Any
 
 from array_record.python import array_record_module  # pyright: ignore
 import numpy as np
@@ -116,7 +117,7 @@ def open_array_records(
   *,
   cache_bytes: int = 1 << 20,
   index_dir: str | os.PathLike[str] | None = None,
-  **options,
+  **options: Any,
 ) -> stores.Store:
   """Opens what `make_array_records` wrote, with the vocabulary of `make_store`.
 

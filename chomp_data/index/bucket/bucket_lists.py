@@ -81,11 +81,13 @@ class BatchList:
       sorted(range(len(names)), key=names.__getitem__), np.int32
     )
     self._ends = np.cumsum(self._batches[self._by_name])
-    self.num_batches = int(self._ends[-1])
+    self.num_batches: int = int(self._ends[-1])
     first = np.empty_like(self._batches)
     first[self._by_name] = self._ends - self._batches[self._by_name]
     self._first = first
-    self.num_rows = None if epochs is None else epochs * self.num_batches
+    self.num_rows: int | None = (
+      None if epochs is None else epochs * self.num_batches
+    )
     # By number, the batches of fewer samples and what they lack.
     self._partial = np.flatnonzero(partial)
     self._partial_batch = (first + whole)[partial]

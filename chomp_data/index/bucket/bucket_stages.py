@@ -67,7 +67,7 @@ class StagedList:
     self._names = names
     self._stages = [(place, set(weights)) for place, weights in stages]
     self._numbers = np.asarray(list(lists), np.int32)
-    self.num_rows = self._merge.num_positions
+    self.num_rows: int | None = self._merge.num_positions
     self._sums = memo.Memo(_KEPT_BLOCKS)
 
   @property

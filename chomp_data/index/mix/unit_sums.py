@@ -126,7 +126,7 @@ class ArrayUnits:
         "`units` must hold a positive one where rows have no end, got only"
         " zeros. Give `cycles`."
       )
-    self.num_rows = None if cycles is None else cycles * len(units)
+    self.num_rows: int | None = None if cycles is None else cycles * len(units)
 
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units before rows int64[N]."""

@@ -80,7 +80,7 @@ class DocumentPairs:
     """
     self._lengths = lengths
     self._balance_mode = balance_mode
-    self.space = order.space
+    self.space: axes.PairSpace = order.space
     shared = (order.space.content_stride, alpha)
     numbers = {shared: 0}
     self._variant_of = np.zeros(len(lengths), np.int64)
@@ -89,7 +89,7 @@ class DocumentPairs:
     self._variants = [
       _variant(order, stride, weight) for stride, weight in numbers
     ]
-    self.num_pairs = np.empty(len(lengths), np.int64)
+    self.num_pairs: np.ndarray = np.empty(len(lengths), np.int64)
     for number, variant in enumerate(self._variants):
       pick = np.flatnonzero(self._variant_of == number)
       self.num_pairs[pick] = variant.order.space.num_pairs(lengths[pick])

@@ -105,7 +105,9 @@ class SpliceSchedule:
         own.num_pairs, table.num_documents[pick], balance_mode, epoch_length
       )
     self._check_served(pass_rows)
-    self.phases = phases_lib.Phases(table.first_row, pass_rows)
+    self.phases: phases_lib.Phases = phases_lib.Phases(
+      table.first_row, pass_rows
+    )
     # Kept for good; those of the ramp come and go.
     self._last_ends = self._quota_ends(
       len(table.first_row) - 1, self.phases.last_pass_rows
