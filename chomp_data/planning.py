@@ -210,7 +210,7 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
         {
           name: own.tokens
           for name, own in datasets.items()
-          if isinstance(own, document_pieces.DocumentDataset)
+          if own.text is not None
         }
         if by_tokens
         else None

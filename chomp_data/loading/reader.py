@@ -7,6 +7,7 @@ and its workers with it.
 import atexit
 from collections.abc import Callable
 from collections.abc import Iterator
+import contextlib
 import multiprocessing
 import os
 import queue
@@ -109,6 +110,8 @@ class Reader:
     # Children of others, while this reader starts its own.
     self._others: set[Any] | None = None
     self._workers: list[Any] = []
+    # Whether it holds `_starting`; who takes it out of here lets others start.
+    self._turn: list[bool] = []
     self._ended: _End | None = None
     self._process = os.getpid()
     self._starts_until = time.monotonic() + _START_S
@@ -188,6 +191,8 @@ class Reader:
       if worker.is_alive():
         worker.kill()
         worker.join(timeout=_STOP_WORKER_S)
+    # A thread that waits for a worker that is gone never comes to it.
+    self._let_others_start()
     if self._board is not None:
       self._board.close()
 
@@ -236,17 +241,27 @@ class Reader:
       iterator.start_prefetch()
       yield from iterator
       return
-    with _starting:
+    while not _starting.acquire(timeout=_POLL_S):
+      if self._stopped.is_set():
+        return
+    self._turn.append(True)
+    try:
       self._others = set(multiprocessing.active_children())
-      try:
-        iterator.start_prefetch()
-        first = next(iterator, None)
-      finally:
-        self._known_workers()
-        self._others = None
+      iterator.start_prefetch()
+      first = next(iterator, None)
+    finally:
+      self._known_workers()
+      self._others = None
+      self._let_others_start()
     if first is not None:
       yield first
       yield from iterator
+
+  def _let_others_start(self) -> None:
+    """Ends this reader's turn, once, whichever thread says so."""
+    with contextlib.suppress(IndexError):
+      self._turn.pop()
+      _starting.release()
 
   def _known_workers(self) -> list[Any]:
     """Returns this reader's processes, those that are being started too."""

@@ -32,6 +32,15 @@ class Dataset(abc.ABC):
     del bucket, samples
     return None
 
+  def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the tokens of samples of text; reads none of them.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[N], samples of it.
+    """
+    raise TypeError(f"{self.name!r} must hold text to have tokens.")
+
   def prefetch(self, bucket: int, spans: spans_lib.Spans) -> None:
     """Fetches what reading spans of a bucket will need, at once."""
     del bucket, spans
