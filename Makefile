@@ -30,6 +30,7 @@ check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
+	$(BIN)/python -m pytest tests/types_test.py
 
 prepare: data/stdlib/manifest.json  ## Only prepare the corpus.
 

@@ -15,6 +15,7 @@ import os
 from typing import Any
 from typing import Generic
 from typing import Protocol
+from typing import TYPE_CHECKING
 from typing import TypeVar
 
 import numpy as np
@@ -103,7 +104,15 @@ class Opened(Protocol):
     ...
 
 
-OpenedT = TypeVar("OpenedT", bound=Opened)
+# A store of any kind is a plain `Store`; Python before 3.13 cannot say it.
+if TYPE_CHECKING:
+  import typing_extensions
+
+  OpenedT = typing_extensions.TypeVar(
+    "OpenedT", bound=Opened, default=Opened, covariant=True
+  )
+else:
+  OpenedT = TypeVar("OpenedT", bound=Opened)
 
 
 class Store(abc.ABC, Generic[OpenedT]):

@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import time
 from typing import Any
+from typing import NoReturn
 
 from absl import logging
 import numpy as np
@@ -49,7 +50,9 @@ class _Bar(tqdm.tqdm):
     return super().update(n)
 
 
-def progress(total: int, what: str, unit: str, shown: bool) -> tqdm.tqdm:
+def progress(
+  total: int, what: str, unit: str, shown: bool
+) -> "tqdm.tqdm[NoReturn]":
   """Returns a bar over a pass that makes derived arrays.
 
   Args:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import os
 import pathlib
 from typing import Any
+from typing import NoReturn
 
 import tqdm
 
@@ -55,7 +56,7 @@ def load_or_build(
   return side_index.load_or_build(home, name, {**key, "files": files}, parts)
 
 
-def progress(path: pathlib.Path, num_bytes: int) -> tqdm.tqdm:
+def progress(path: pathlib.Path, num_bytes: int) -> "tqdm.tqdm[NoReturn]":
   """Returns a bar of bytes that are indexed, silent where that is quick."""
   shown = num_bytes >= _QUIET_BYTES
   return side_index.progress(num_bytes, f"indexing {path.name}", "B", shown)

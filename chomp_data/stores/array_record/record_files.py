@@ -222,7 +222,7 @@ class Reader:
       self._reader = array_record_module.ArrayRecordReader(
         str(path), _OPTIONS, file_reader_buffer_size=_BUFFER_BYTES
       )
-      self.num_records = self._reader.num_records()
+      self.num_records: int = self._reader.num_records()
       complete = self._reader.ok()
       options = self._reader.writer_options_string() if complete else ""
     except (OSError, RuntimeError, ValueError, IndexError) as error:
@@ -236,7 +236,7 @@ class Reader:
         f" end: it was cut, altered, or never closed. {RESTORE}"
       )
     group = _GROUP_SIZE.search(options or "")
-    self.group_size = max(1, int(group[1])) if group else 1
+    self.group_size: int = max(1, int(group[1])) if group else 1
 
   @property
   def num_groups(self) -> int:

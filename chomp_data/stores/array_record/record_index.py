@@ -67,14 +67,14 @@ class CorpusIndex:
       StoreError: If they do not.
     """
     self._corpus = corpus
-    self.offsets = CheckedArray(arrays["offsets"])
-    self.crc32c = CheckedArray(arrays["crc32c"])
+    self.offsets: CheckedArray = CheckedArray(arrays["offsets"])
+    self.crc32c: CheckedArray = CheckedArray(arrays["crc32c"])
     self._files = arrays["files"].read().reshape(-1, 4)
-    self.content = arrays["content"].read().tobytes().hex()
+    self.content: str = arrays["content"].read().tobytes().hex()
     records = self._files[:, _RECORDS]
-    self.first_document = np.concatenate([[0], np.cumsum(records)])
-    self.group_size = self._files[:, _GROUP_SIZE]
-    self.num_documents = int(self.first_document[-1])
+    self.first_document: np.ndarray = np.concatenate([[0], np.cumsum(records)])
+    self.group_size: np.ndarray = self._files[:, _GROUP_SIZE]
+    self.num_documents: int = int(self.first_document[-1])
     fits = (
       len(self._files) == len(corpus.names)
       and len(self.offsets) == self.num_documents + 1
@@ -83,7 +83,7 @@ class CorpusIndex:
     ends = self.offsets.gather(np.asarray([0, len(self.offsets) - 1]))
     if not fits or ends[0] != 0:
       raise self._damaged(f"must fit its {len(self._files)} files")
-    self.num_tokens = int(ends[1])
+    self.num_tokens: int = int(ends[1])
 
   def documents_at(self, positions: np.ndarray) -> np.ndarray:
     """Returns the documents that hold tokens.
@@ -131,8 +131,8 @@ class CheckedArray:
   def __init__(self, side: side_index.SideArray):
     """Maps the array's file."""
     self._side = side
-    self.path = side.path
-    self.unchecked = _mapped(side)
+    self.path: pathlib.Path = side.path
+    self.unchecked: np.ndarray = _mapped(side)
     self._per_page = _PAGE_BYTES // self.unchecked.itemsize
     self._checked = np.zeros(-(-len(side) // self._per_page), np.bool_)
 

@@ -44,7 +44,7 @@ class RecordTokens:
     cache_bytes: int,
   ):
     """Opens no file yet."""
-    self.counters = span_reads.Counters()
+    self.counters: span_reads.Counters = span_reads.Counters()
     self._corpus = corpus
     self._index = index
     self._dtype = dtype

@@ -68,7 +68,7 @@ class MappedFile:
     arrow = pyarrow()
     try:
       with arrow.memory_map(str(path)) as mapped:
-        self.buffer = mapped.read_buffer()
+        self.buffer: Any = mapped.read_buffer()
     except (arrow.ArrowException, OSError) as error:
       raise errors.StoreError(
         f"{path} must be readable, got {record_files.first_line(error)}."
@@ -137,7 +137,7 @@ class Column:
     self._file = file
     self._name = name
     self._array = own = _storage(array)
-    self.is_raw = _is_bytes(own.type)
+    self.is_raw: bool = _is_bytes(own.type)
     self._buffers_checked = False
     # By depth: the lists' offsets or their one length, and the array where
     # some of it may be missing.

@@ -91,7 +91,7 @@ class Reader:
       build,
       lambda: _built(corpus, sizes),
     )
-    self.content = arrays["content"].read().tobytes().hex()
+    self.content: str = arrays["content"].read().tobytes().hex()
     crc32c = np.split(
       arrays["crc32c"].read(), np.cumsum([_pages(size) for size in sizes])[:-1]
     )
@@ -118,14 +118,16 @@ class Reader:
     self._check_schemas(schema)
     self._check_fields(schema, fields, height_field, width_field)
     self._columns: dict[tuple[int, str], arrow_columns.Column] = {}
-    self.value_dtypes = {
+    self.value_dtypes: dict[str, np.dtype | None] = {
       column.name: arrow_columns.value_dtype(column.type)
       for column in schema
       if arrow_columns.is_value(column.type)
     }
-    self.raw = tuple(name for name in fields if self._column(0, name).is_raw)
-    self.heights = self._sides(height_field)
-    self.widths = self._sides(width_field)
+    self.raw: tuple[str, ...] = tuple(
+      name for name in fields if self._column(0, name).is_raw
+    )
+    self.heights: np.ndarray = self._sides(height_field)
+    self.widths: np.ndarray = self._sides(width_field)
 
   def records(
     self, indices: np.ndarray, fields: Sequence[str], names: Sequence[str]

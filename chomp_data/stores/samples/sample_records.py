@@ -87,16 +87,16 @@ class Reader:
       build,
       lambda: _built(self._corpus, path, height_field, width_field),
     )
-    self.heights = arrays["heights"].read()
-    self.widths = arrays["widths"].read()
+    self.heights: np.ndarray = arrays["heights"].read()
+    self.widths: np.ndarray = arrays["widths"].read()
     self._crc32c = arrays["crc32c"].read()
     records = arrays["records"].read()
     self._first = np.concatenate([[0], np.cumsum(records)])
-    self.content = arrays["content"].read().tobytes().hex()
+    self.content: str = arrays["content"].read().tobytes().hex()
     first = int(np.flatnonzero(records)[0])
     self._record(first, 0, fields)
     kinds = json.loads(arrays["kinds"].read().tobytes())
-    self.value_dtypes = {
+    self.value_dtypes: dict[str, np.dtype | None] = {
       name: None if kind is None else np.dtype(kind)
       for name, kind in kinds.items()
     }

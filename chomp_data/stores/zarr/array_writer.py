@@ -30,7 +30,7 @@ class ArrayWriter:
       empty: The layout, of size 0.
     """
     self.files: dict[str, manifest_lib.FileEntry] = {}
-    self.last_value = 0
+    self.last_value: int = 0
     self._directory = directory
     self._empty = empty
     self._buffer = np.zeros(empty.chunk, empty.numpy_dtype)

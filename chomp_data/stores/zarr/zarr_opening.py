@@ -13,6 +13,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.stores import publish
 from chomp_data.stores import span_reads
+from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import document_texts
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import mapped_array
@@ -27,13 +28,13 @@ class OpenedZarr:
   def __init__(self, path: pathlib.Path, cache_bytes: int):
     self.path = path
     self._cache_bytes = cache_bytes
-    self.manifest = _read_manifest(path)
+    self.manifest: manifest_lib.Manifest = _read_manifest(path)
     _check_files(path, self.manifest)
-    self.hash = self.manifest.hash
-    self.tokenizer_info = self.manifest.tokenizer
-    self.num_documents = self.manifest.num_documents
-    self.num_tokens = self.manifest.num_tokens
-    self.token_dtype = self.manifest.token_dtype
+    self.hash: str = self.manifest.hash
+    self.tokenizer_info: vocabulary.TokenizerInfo = self.manifest.tokenizer
+    self.num_documents: int = self.manifest.num_documents
+    self.num_tokens: int = self.manifest.num_tokens
+    self.token_dtype: np.dtype = self.manifest.token_dtype
     self._arrays: dict[str, stored_array.StoredArray] = {}
     self._texts: dict[str, document_texts.TextArray] = {}
 
