@@ -143,6 +143,7 @@ def _uneven(
     One sentence for each cause; many fields may share it.
   """
   problems: dict[Any, str] = {}
+  of = f"bucket {bucket.name}" if len(pipe.buckets) > 1 else None
   for name, shape in shapes.items():
     try:
       own = field_sharding(sharding, name, len(shape))
@@ -166,7 +167,7 @@ def _uneven(
           problems.setdefault(
             axis,
             f"`{_rows_field(pipe, bucket)}` must give batches that divide over"
-            f" the sharding, got {shape[0]} rows of bucket {bucket.name} over"
+            f" the sharding, got {shape[0]} rows of {of or shape} over"
             f" {count} devices of {_named(own)}. Use a multiple of {count}, or"
             " a smaller mesh.",
           )
