@@ -40,8 +40,8 @@ class Entry:
 def parse(text: str) -> list[Entry]:
   """Parses a mix.
 
-      "data/a:0.9 wiki=gs://bucket/b:0.1"
-      -> path data/a, weight 0.9, alias a; path gs://bucket/b, alias wiki
+      "data/a:0.9 wiki=/mnt/b:0.1"
+      -> path data/a, weight 0.9, alias a; path /mnt/b, alias wiki
 
   The last colon splits path and weight, so paths may hold colons. One path
   alone may leave its weight out.
