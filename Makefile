@@ -24,7 +24,7 @@ test: $(BIN)/.test  ## Run the tests, two at once, but not the slow ones.
 
 # What `test` left out: slow tests, and every law on more examples.
 test-all: test  ## Run all tests, and each law on ten times the examples.
-	$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile=full --timeout=900 $(ARGS)
+	$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile=full --timeout=1800 $(ARGS)
 
 check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .
