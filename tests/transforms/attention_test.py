@@ -34,7 +34,7 @@ def as_trainers_read(batch, name):
   transform = formats.FORMATS[name].transform
   batch = batch if transform is None else transform().map(batch)
   columns = np.broadcast_to(np.arange(SEQ_LEN), (NUM_ROWS, SEQ_LEN))
-  if name == "chomp":
+  if name in ("chomp", "huggingface"):
     # A stream: padding is hidden, other documents are not.
     visible = np.repeat(batch["attention_mask"][:, None], SEQ_LEN, axis=1)
     ignored = np.full((NUM_ROWS, 1), formats.IGNORED_LABEL)
