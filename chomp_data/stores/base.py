@@ -425,7 +425,7 @@ class Store(abc.ABC, Generic[OpenedT]):
     )
 
   def tokenizer_file(self) -> bytes:
-    """Returns the Hugging Face `tokenizer.json` that the store was made with.
+    """Returns the file of the tokenizer that the store was made with.
 
     Raises:
       StoreError: If there is none, or it was altered.

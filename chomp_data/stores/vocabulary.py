@@ -2,7 +2,15 @@
 
 import dataclasses
 
-TOKENIZER_KINDS = ("byte", "huggingface", "custom")
+# The kinds of tokenizers, and the file by which a store keeps each: what decodes
+# its tokens is in the store. Bytes need none; of 'custom' ones nothing is known.
+TOKENIZER_FILES = {
+  "byte": None,
+  "huggingface": "tokenizer.json",
+  "sentencepiece": "tokenizer.model",
+  "tiktoken": "tokenizer.tiktoken.json",
+  "custom": None,
+}
 # Token ids are read as int32.
 MAX_VOCAB_SIZE = 2**31
 
@@ -12,7 +20,7 @@ class TokenizerInfo:
   """What must be known of a tokenizer to read its tokens.
 
   Attributes:
-    kind: 'byte', 'huggingface' (its file is in the store) or 'custom'.
+    kind: One of `TOKENIZER_FILES`.
     sha256: Hex, of the tokenizer's file or definition.
     vocab_size: Token ids are below it, special ones included.
     pad_id: Padding, or None.

@@ -22,7 +22,6 @@ from chomp_data.stores.zarr import array_layout
 FORMAT = "chomp_data store"
 SCHEMA = 1
 FILE = "manifest.json"
-TOKENIZER_FILE = "tokenizer.json"
 RESTORE = "Restore the store from a copy, or prepare it again with --overwrite."
 ARRAYS = ("id_bytes", "id_offsets", "offsets", "tokens")
 # Only where something is kept of each document besides its id.
@@ -276,7 +275,7 @@ class _Reader:
       field.name for field in dataclasses.fields(vocabulary.TokenizerInfo)
     ]
     value = self.fields("tokenizer", value, names)
-    self.choice("tokenizer.kind", value["kind"], vocabulary.TOKENIZER_KINDS)
+    self.choice("tokenizer.kind", value["kind"], vocabulary.TOKENIZER_FILES)
     self.sha256("tokenizer.sha256", value["sha256"])
     size = value["vocab_size"]
     self.integer("tokenizer.vocab_size", size, 1, vocabulary.MAX_VOCAB_SIZE)
@@ -354,19 +353,20 @@ class _Reader:
     for name, (found, expected) in wanted.items():
       if found != expected:
         self.fail(name, expected, found)
-    names = len(sizes) + (manifest.tokenizer.kind == "huggingface")
+    kept = vocabulary.TOKENIZER_FILES[manifest.tokenizer.kind]
+    names = len(sizes) + (kept is not None)
     names += sum(shape.num_shards for shape in sizes.values())
     if len(manifest.files) != names:
       self.fail("files", f"{names} files", len(manifest.files))
     expected = [
       f"{name}/{file}" for name in sizes for file in sizes[name].files()
     ]
-    if manifest.tokenizer.kind == "huggingface":
-      expected.append(TOKENIZER_FILE)
+    if kept is not None:
+      expected.append(kept)
     for name in expected:
       if name not in manifest.files:
         self.fail("files", f"one that lists {name}", sorted(manifest.files))
-    if manifest.tokenizer.kind == "huggingface":
-      found = manifest.files[TOKENIZER_FILE].sha256
+    if kept is not None:
+      found = manifest.files[kept].sha256
       if found != manifest.tokenizer.sha256:
-        self.fail(f"files.{TOKENIZER_FILE}", manifest.tokenizer.sha256, found)
+        self.fail(f"files.{kept}", manifest.tokenizer.sha256, found)

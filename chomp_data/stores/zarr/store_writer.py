@@ -48,7 +48,7 @@ class StoreWriter:
     Args:
       staging: A directory that does not exist.
       tokenizer_info: The tokenizer of the tokens.
-      tokenizer_file: Its `tokenizer.json`, for kind 'huggingface' only.
+      tokenizer_file: Its file, for the kinds that have one.
       compression: 'none' or 'zstd'.
       chunk: Elements of a chunk.
       chunks_per_shard: Chunks of a file.
@@ -186,7 +186,8 @@ class StoreWriter:
       for file, entry in array.files.items():
         files[f"{name}/{file}"] = entry
     if self._tokenizer_file is not None:
-      file = self._staging / manifest_lib.TOKENIZER_FILE
+      name = vocabulary.TOKENIZER_FILES[self._tokenizer.kind]
+      file = self._staging / str(name)
       files[file.name] = array_writer.write_file(file, self._tokenizer_file)
     manifest = manifest_lib.Manifest(
       num_documents=self._num_documents,
@@ -235,7 +236,7 @@ def write_store(
     tokenizer_info: The tokenizer that made them.
     ids: As many document ids; by default '0', '1', ...
     meta: As many strings to keep beside the ids, or None for none.
-    tokenizer_file: Its `tokenizer.json`, for kind 'huggingface' only.
+    tokenizer_file: Its file, for the kinds that have one.
     compression: 'none' or 'zstd'.
     chunk: Elements of a chunk.
     chunks_per_shard: Chunks of a file.
@@ -298,7 +299,7 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
     *manifest_lib.ARRAYS,
     *manifest_lib.META_ARRAYS,
     manifest_lib.FILE,
-    manifest_lib.TOKENIZER_FILE,
+    *filter(None, vocabulary.TOKENIZER_FILES.values()),
   }
   if entries and (manifest_lib.FILE not in entries or entries - known):
     other = sorted(entries - known) or sorted(entries)
@@ -362,9 +363,9 @@ def _check_tokenizer(
   info: vocabulary.TokenizerInfo, file: bytes | None
 ) -> None:
   problems = []
-  if info.kind not in vocabulary.TOKENIZER_KINDS:
+  if info.kind not in vocabulary.TOKENIZER_FILES:
     problems.append(
-      f"`kind` must be one of {', '.join(vocabulary.TOKENIZER_KINDS)}, got"
+      f"`kind` must be one of {', '.join(vocabulary.TOKENIZER_FILES)}, got"
       f" {info.kind!r}"
     )
   if not 1 <= info.vocab_size <= vocabulary.MAX_VOCAB_SIZE:
@@ -379,9 +380,10 @@ def _check_tokenizer(
         f"`{name}` must be below the vocabulary size {info.vocab_size}, got"
         f" {value}"
       )
-  if (file is not None) != (info.kind == "huggingface"):
+  kept = vocabulary.TOKENIZER_FILES.get(info.kind)
+  if (file is not None) != (kept is not None):
     problems.append(
-      "`tokenizer_file` must be given for kind 'huggingface' and no other, got"
+      "`tokenizer_file` must be given for a kind that has one and no other, got"
       f" {'one' if file is not None else 'none'} for {info.kind!r}"
     )
   elif file is not None and hashlib.sha256(file).hexdigest() != info.sha256:

@@ -9,6 +9,7 @@ import numpy as np
 
 from chomp_data.stores import base
 from chomp_data.stores import publish
+from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import zarr_opening
 
@@ -43,11 +44,11 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
 
   def tokenizer_file(self) -> bytes:
     """Returns the tokenizer's file; see `base.Store`."""
-    entry = self.manifest.files.get(manifest_lib.TOKENIZER_FILE)
-    if entry is None:
+    name = vocabulary.TOKENIZER_FILES[self.tokenizer_info.kind]
+    if name is None:
       return super().tokenizer_file()
-    path = pathlib.Path(self._path, manifest_lib.TOKENIZER_FILE)
-    return zarr_opening.read_listed(path, entry)
+    path = pathlib.Path(self._path, name)
+    return zarr_opening.read_listed(path, self.manifest.files[name])
 
   def _id_batches(self) -> Iterator[tuple[int, list[str]]]:
     # In ranges; ids by document cost a gather of each.
