@@ -2,8 +2,8 @@
 
 import dataclasses
 
-# The kinds of tokenizers, and the file by which a store keeps each: what decodes
-# its tokens is in the store. Bytes need none; of 'custom' ones nothing is known.
+# The kinds of tokenizers, and the file by which a store keeps each, so that its
+# tokens can be decoded. Bytes need none; of 'custom' ones nothing is known.
 TOKENIZER_FILES = {
   "byte": None,
   "huggingface": "tokenizer.json",
