@@ -87,6 +87,7 @@ def checkpoints(tmp_path):
   return sorted(int(own.name) for own in found if own.name.isdecimal())
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on(tmp_path, drawn):
   args = command(
     tmp_path,

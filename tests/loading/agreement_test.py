@@ -115,6 +115,7 @@ def test_processes_start_with_the_same_input_and_end_with_the_same_error(
       assert f"ending process {i}: process 1 failed at step " in log
 
 
+@pytest.mark.slow
 def test_a_killed_process_ends_the_others(data):
   data = {**data, "epochs": None}
   codes, logs = run(
@@ -145,6 +146,7 @@ def test_the_first_process_ends_the_others_too_but_one_may_end_before(data):
   assert "leader task was preempted/died" in logs[1]
 
 
+@pytest.mark.slow
 def test_a_pipeline_that_cannot_be_built_ends_the_others(data, tmp_path):
   missing = with_store(data, tmp_path / "missing")
   codes, logs = run(

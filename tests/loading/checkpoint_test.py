@@ -168,7 +168,7 @@ def test_a_checkpoint_may_lie_in_any_directory(data, tmp_path):
   [
     (0, True),
     (0, False),
-    (1, True),
+    pytest.param(1, True, marks=pytest.mark.slow),
     pytest.param(2, True, marks=pytest.mark.slow),
     pytest.param(2, False, marks=pytest.mark.slow),
   ],

@@ -132,7 +132,9 @@ def test_a_plain_grain_loader_gives_the_same_stream(data):
   assert hashes(loader) == reference(data)
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize(
+  "worker_count", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_an_iterator_starts_at_any_step(data, worker_count):
   wanted = reference(data)
   pipe = pipeline.build({**data, "worker_count": worker_count})
@@ -227,6 +229,7 @@ def test_transforms_over_batches_are_applied_in_every_place(data):
     )
 
 
+@pytest.mark.slow
 def test_random_transforms_are_seeded_by_step(data):
   def draws(first_step, worker_count):
     changed = {**data, "worker_count": worker_count}
@@ -360,6 +363,7 @@ class Exit(grain.transforms.Map):
     return element
 
 
+@pytest.mark.slow
 def test_a_worker_that_exits_0_is_an_error_and_not_a_hang(data):
   endless = {**data, "epochs": None, "worker_count": 1}
   with pipeline.make_iterator(endless, operations=[Exit()]) as it:
@@ -427,6 +431,7 @@ def test_a_process_that_leaves_its_iterator_open_ends_cleanly(data):
   assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.slow
 def test_an_iterator_that_is_dropped_takes_its_thread_and_workers_with_it(data):
   def threads():
     return {t for t in threading.enumerate() if t.name == "chomp_data"}
@@ -454,6 +459,7 @@ def workers_of(iterator):
   return [p for p in multiprocessing.active_children() if p not in before]
 
 
+@pytest.mark.slow
 def test_iterators_that_are_open_together_leave_each_others_workers(data):
   """Nor is a process of the user's own any of theirs."""
   data = {**data, "worker_count": 1, "epochs": None}
@@ -475,6 +481,7 @@ def test_iterators_that_are_open_together_leave_each_others_workers(data):
   own.join()
 
 
+@pytest.mark.slow
 def test_workers_that_are_closed_end_by_themselves(data):
   iterator = pipeline.make_iterator({**data, "worker_count": 2, "epochs": None})
   workers = workers_of(iterator)

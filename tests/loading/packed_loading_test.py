@@ -72,7 +72,7 @@ def test_the_stream_is_every_batch_in_turn(packed):
 
 @WITH_WORKERS
 @pytest.mark.parametrize(
-  "workers", [pytest.param(1, marks=pytest.mark.slow), 3]
+  "workers", [1, pytest.param(3, marks=pytest.mark.slow)]
 )
 def test_batches_do_not_depend_on_workers(packed, workers):
   pipe = pipeline.build(packed)
@@ -117,6 +117,7 @@ def test_stock_grain_restores_at_every_step(packed):
 
 
 @WITH_WORKERS
+@pytest.mark.slow
 def test_orbax_restores_ours_and_grains_own_handler(packed, tmp_path):
   pipe = pipeline.build(packed)
   wanted = every_batch(pipe)

@@ -134,6 +134,7 @@ def test_a_state_of_every_step_goes_on_where_it_was(kind):
 @pytest.mark.parametrize(
   "step", [SIZE - 1, pytest.param(5, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_two_workers_hand_out_the_same_order_and_resume_in_it(step):
   whole = expected_keys("block", 2)
   batches = iter(loader(make("block", num_epochs=2), 2))

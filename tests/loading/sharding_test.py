@@ -45,7 +45,7 @@ def check(data, steps, first, last):
   [
     ("contiguous", 1),
     ("contiguous", 2),
-    ("contiguous", 4),
+    pytest.param("contiguous", 4, marks=pytest.mark.slow),
     ("interleaved", 2),
     ("shared", 2),
     ("sequence", 2),

@@ -21,6 +21,7 @@ class Ends(grain.transforms.Map):
     return element
 
 
+@pytest.mark.slow
 def test_a_worker_that_ends_before_its_first_batch_leaves_the_turn(tmp_path):
   testing_stores.make_store(tmp_path / "store", [list(range(3, 99))] * 40)
   data = {

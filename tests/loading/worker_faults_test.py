@@ -159,6 +159,7 @@ def slowed(monkeypatch, seconds):
   monkeypatch.setattr(packing, "first_fit_decreasing", slow)
 
 
+@pytest.mark.slow
 def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
   pipe = pipeline.build(reshuffled)
   slowed(monkeypatch, 0.1)

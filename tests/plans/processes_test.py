@@ -28,6 +28,7 @@ def test_global_batches_are_the_same_and_in_step_for_any_processes(
   sharding_test.check(data, steps, 0, STEPS)
 
 
+@pytest.mark.slow
 def test_arrays_are_in_step_over_four_processes_and_go_on_over_two(
   pictures, tmp_path
 ):

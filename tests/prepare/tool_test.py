@@ -94,7 +94,10 @@ def test_help_explains_every_flag_in_a_sentence():
     assert ". " not in own.replace("\n    ", " "), name
 
 
-@pytest.mark.parametrize("limit", [0, 10, 40, 1_000])
+@pytest.mark.parametrize(
+  "limit",
+  [10, *(pytest.param(n, marks=pytest.mark.slow) for n in (0, 40, 1_000))],
+)
 def test_a_file_that_cannot_be_written_publishes_nothing(
   corpus, tmp_path, limit
 ):

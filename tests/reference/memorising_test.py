@@ -80,12 +80,14 @@ def perplexity(store, model, documents, starts):
   return evaluation.perplexity(model, evaluation.batches_of(grid, 16))
 
 
+@pytest.mark.slow
 def test_loss_decreases_over_100_steps(trained):
   _, _, losses = trained
   assert np.mean(losses[-10:]) < 0.5 * np.mean(losses[:10])
   assert losses[0] == pytest.approx(np.log(259), rel=0.1)
 
 
+@pytest.mark.slow
 def test_documents_are_distinguishable(trained):
   """Each trained document is known, and untrained ones are not."""
   store, model, _ = trained
@@ -94,6 +96,7 @@ def test_documents_are_distinguishable(trained):
   assert max(known) < min(unknown) / 3
 
 
+@pytest.mark.slow
 def test_perplexity_is_low_on_later_splices_after_training(trained):
   store, model, _ = trained
   start = perplexity(store, model, [0, 1, 2], [0])

@@ -201,6 +201,7 @@ def steps_on_eight_devices(sharding):
 @pytest.mark.parametrize(
   "sharding", ["fsdp", pytest.param("replicated", marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_eight_devices_take_the_same_steps_as_one(trainer, sharding):
   (eight,) = processes.call(
     "tests.reference.training_test:steps_on_eight_devices",

@@ -407,6 +407,7 @@ def test_threads_that_start_at_once_build_one_index(store, tmp_path):
   assert len((tmp_path / "log").read_text().split()) == 1
 
 
+@pytest.mark.slow
 def test_who_waits_for_an_index_sees_it_grow(store):
   """And nothing that is held up is a sign of life."""
   beats = []

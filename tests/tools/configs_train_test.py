@@ -69,9 +69,10 @@ def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
   "name",
   [
     _BUCKETS,
-    *(pytest.param(name, marks=pytest.mark.slow) for name in _OTHERS),
+    *_OTHERS,
   ],
 )
+@pytest.mark.slow
 def test_a_config_resumes_and_says_what_it_read(name, stdlib_store, tmp_path):
   first, _ = _train(name, stdlib_store, tmp_path, 4)
   if name == _BUCKETS:

@@ -87,10 +87,11 @@ def corpora(tmp_path_factory):
 @pytest.mark.parametrize(
   ("config", "line", "replaced"),
   [
-    (
+    pytest.param(
       "pretrain_mix",
       "{notes}:0.75 more={stdlib}:0.25",
       "mix.stages",
+      marks=pytest.mark.slow,
     ),
     (
       "splice_in_mix",
@@ -157,6 +158,7 @@ def test_another_alias_where_sources_differ_is_one_line(corpora):
   assert "(packages, stdlib), got notes." in line
 
 
+@pytest.mark.slow
 def test_a_running_job_gets_another_stage_and_a_new_source(corpora):
   def run(name, arg, steps):
     return corpora.run(

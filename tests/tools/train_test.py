@@ -170,7 +170,7 @@ def test_a_finished_run_run_again_only_evaluates(corpus, finished):
 @pytest.mark.parametrize(
   ("number", "status"),
   [
-    (signal.SIGTERM, 143),
+    pytest.param(signal.SIGTERM, 143, marks=pytest.mark.slow),
     pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow),
     (signal.SIGKILL, -9),
   ],

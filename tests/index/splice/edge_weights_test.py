@@ -87,7 +87,9 @@ def test_rows_of_different_documents_select_in_one_call():
 
 
 @pytest.mark.parametrize("alpha", [1.0, 1.7, 3.3, 4.5, 8.0])
-@pytest.mark.parametrize("content_length", [4096, 32_768])
+@pytest.mark.parametrize(
+  "content_length", [4096, pytest.param(32_768, marks=pytest.mark.slow)]
+)
 def test_steep_weights_of_long_copies_are_quick_and_ascend(
   alpha, content_length
 ):
