@@ -20,7 +20,7 @@ train: data/stdlib/manifest.json  ## Prepare a corpus and train on packed rows; 
 	$(BIN)/python tools/train.py --config=$(CONFIG) --workdir=$(WORKDIR) $(ARGS)
 
 test: $(BIN)/.test  ## Run the tests, two at once, but not the slow ones.
-	$(PYTEST) -m 'not slow' $(ARGS)
+	$(PYTEST) -m 'not slow' --hypothesis-profile=quick $(ARGS)
 
 # What `test` left out: slow tests, and every law on more examples.
 test-all: test  ## Run all tests, and each law on ten times the examples.

@@ -65,14 +65,8 @@ def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
   _check(name, log, record, 4)
 
 
-@pytest.mark.parametrize(
-  "name",
-  [
-    _BUCKETS,
-    *_OTHERS,
-  ],
-)
 @pytest.mark.slow
+@pytest.mark.parametrize("name", [_BUCKETS, *_OTHERS])
 def test_a_config_resumes_and_says_what_it_read(name, stdlib_store, tmp_path):
   first, _ = _train(name, stdlib_store, tmp_path, 4)
   if name == _BUCKETS:
