@@ -27,7 +27,7 @@ import tqdm
 
 from chomp_data import errors
 from chomp_data import stores
-from chomp_data.prepare import readers
+from chomp_data.prepare import records
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
 from chomp_data.stores.zarr import array_layout
@@ -90,7 +90,7 @@ _COMPRESSION = flags.DEFINE_enum(
 _ENCODING_ERRORS = flags.DEFINE_enum(
   "encoding_errors",
   "strict",
-  readers.ENCODING_ERRORS,
+  records.ENCODING_ERRORS,
   "What text that is not UTF-8 is: an error, or read with U+FFFD for its bad"
   " bytes (by the byte tokenizer, text files as they are).",
 )

@@ -1,53 +1,27 @@
 """Which files are read, in which order, grouped into input shards.
 
 A file's name is its path below the directory that was given, or below the
-part of a glob that has no wildcard. Files are sorted by name and grouped by
-bytes, never by the number of workers, so that the order of documents is a
-function of the files alone.
+part of a glob that has no wildcard. Files are sorted by name, and their pieces
+grouped by bytes, never by the number of workers, so that the order of documents
+is a function of the files alone.
 """
 
 from collections.abc import Iterator
 from collections.abc import Sequence
-import dataclasses
 import fnmatch
 import glob
 import os
 
 from chomp_data import errors
+from chomp_data.prepare import readers
+from chomp_data.prepare.reading import base
 
 SHARD_BYTES = 32 * 2**20
-
-_JSONL = {
-  f"{name}{packed}": compression
-  for name in (".jsonl", ".ndjson", ".json")
-  for packed, compression in (("", "none"), (".gz", "gz"), (".zst", "zst"))
-}
-
-
-@dataclasses.dataclass(frozen=True)
-class InputFile:
-  """A file to read.
-
-  Attributes:
-    name: What documents are called by; sorted by.
-    path: Absolute.
-    size: In bytes, when it was found.
-    mtime_ns: When it was last changed.
-    kind: 'text' (one document) or 'jsonl' (one document a line), by its name.
-    compression: 'none', 'gz' or 'zst'.
-  """
-
-  name: str
-  path: str
-  size: int
-  mtime_ns: int
-  kind: str
-  compression: str
 
 
 def discover(
   patterns: Sequence[str], excludes: Sequence[str], skip: Sequence[str] = ()
-) -> list[InputFile]:
+) -> list[base.InputFile]:
   """Finds the files of globs, directories and paths.
 
   Args:
@@ -63,7 +37,7 @@ def discover(
     PrepareError: If a pattern matches no file, or a link leads nowhere.
   """
   problems = []
-  found: dict[str, InputFile] = {}
+  found: dict[str, base.InputFile] = {}
   for pattern in patterns:
     matches = 0
     for path, root in _matches(pattern):
@@ -79,8 +53,8 @@ def discover(
         )
         continue
       stat = os.stat(path)
-      found[path] = InputFile(
-        name, path, stat.st_size, stat.st_mtime_ns, *_kind(path)
+      found[path] = base.InputFile(
+        name, path, stat.st_size, stat.st_mtime_ns, *readers.by_name(path)
       )
     if not matches:
       problems.append(
@@ -96,22 +70,22 @@ def discover(
 
 
 def group(
-  files: Sequence[InputFile], shard_bytes: int = SHARD_BYTES
-) -> list[tuple[InputFile, ...]]:
-  """Groups files into input shards of about `shard_bytes`, in order."""
-  shards: list[tuple[InputFile, ...]] = []
-  shard: list[InputFile] = []
+  pieces: Sequence[base.InputPiece], shard_bytes: int = SHARD_BYTES
+) -> list[tuple[base.InputPiece, ...]]:
+  """Groups pieces into input shards of about `shard_bytes`, in order."""
+  shards: list[tuple[base.InputPiece, ...]] = []
+  shard: list[base.InputPiece] = []
   size = 0
-  for file in files:
-    shard.append(file)
-    size += file.size
+  for piece in pieces:
+    shard.append(piece)
+    size += piece.size
     if size >= shard_bytes:
       shards.append(tuple(shard))
       shard, size = [], 0
   return [*shards, tuple(shard)] if shard else shards
 
 
-def _once(found: dict[str, InputFile]) -> Iterator[InputFile]:
+def _once(found: dict[str, base.InputFile]) -> Iterator[base.InputFile]:
   """Yields each file once, however many links lead to it.
 
   A glob follows links to directories, so a link to a folder above would give
@@ -166,15 +140,6 @@ def _skipped(
     fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(path, pattern)
     for pattern in excludes
   ) or any(path == one or path.startswith(one + os.sep) for one in skip)
-
-
-def _kind(path: str) -> tuple[str, str]:
-  """Returns kind and compression."""
-  lower = path.lower()
-  for suffix, compression in _JSONL.items():
-    if lower.endswith(suffix):
-      return "jsonl", compression
-  return "text", "none"
 
 
 def _readable(name: str) -> str:

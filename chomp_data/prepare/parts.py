@@ -1,4 +1,4 @@
-"""One input shard to one part of a store: a pure function of its files.
+"""One input shard to one part of a store: a pure function of its pieces.
 
 A part is three files, named by a key of everything that decides them: tokens,
 lengths (tokens, bytes of the id, bytes of what is kept besides) and texts (id
@@ -18,10 +18,11 @@ import google_crc32c
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
+from chomp_data.prepare import records
 from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
+from chomp_data.prepare.reading import base
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
 
@@ -30,7 +31,7 @@ _BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
 _READ_TOKENS = 4 * 2**20
 _READ_BYTES = 2**22
-_VERSION = 3
+_VERSION = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,7 @@ class PartOptions:
   Attributes:
     tokenizer: Which tokenizer.
     tokenizer_hash: Of its info, so that a changed file is noticed.
-    text_key: See `readers.ReadOptions`.
+    text_key: See `records.ReadOptions`.
     id_key: The same.
     encoding_errors: The same.
     meta_key: The same.
@@ -63,21 +64,21 @@ class PartTask:
   """A part to make.
 
   Attributes:
-    files: The input shard.
+    pieces: The input shard.
     options: How.
     directory: Where parts go.
   """
 
-  files: tuple[inputs.InputFile, ...]
+  pieces: tuple[base.InputPiece, ...]
   options: PartOptions
   directory: str
 
   @property
   def key(self) -> str:
-    """Names the part: a hash of its files and options."""
+    """Names the part: a hash of its pieces and options."""
     identity = {
       "version": _VERSION,
-      "files": [dataclasses.astuple(file) for file in self.files],
+      "pieces": [dataclasses.astuple(piece) for piece in self.pieces],
       "options": dataclasses.asdict(self.options),
     }
     text = json.dumps(identity, sort_keys=True)
@@ -245,7 +246,7 @@ def _document_blocks(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def _encoded(
   task: PartTask, tokenizer: tokenizers.Tokenizer, skipped: skips.Skips
-) -> Iterator[tuple[list[readers.Document], list[np.ndarray]]]:
+) -> Iterator[tuple[list[records.Document], list[np.ndarray]]]:
   """Yields (documents, token ids) of batches of documents.
 
   Args:
@@ -253,7 +254,7 @@ def _encoded(
     tokenizer: Of its options.
     skipped: Counts what is left out.
   """
-  options = readers.ReadOptions(
+  options = records.ReadOptions(
     task.options.text_key,
     task.options.id_key,
     task.options.encoding_errors,
@@ -261,11 +262,11 @@ def _encoded(
     task.options.meta_key,
     task.options.meta_default,
   )
-  batch: list[readers.Document] = []
+  batch: list[records.Document] = []
   characters = 0
   counted = skipped if task.options.on_error == "skip" else None
-  for file in task.files:
-    for document in readers.documents(file, options, counted):
+  for piece in task.pieces:
+    for document in readers.documents(piece, options, counted):
       batch.append(document)
       characters += len(document.text)
       if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:

@@ -1,10 +1,9 @@
 """Which of the files that were found are text or JSON lines.
 
-A file is recognised by its name and by its beginning. JSON lines go by the
-names of `inputs`. Text may have any other name, or none (LICENSE), unless the
-name says that it is something else; it is UTF-8 without NUL and with few
-control characters. Whatever is neither is refused, and said what it seems to
-be.
+A file is recognised by its name and by its beginning. JSON lines go by their
+name. Text may have any other name, or none (LICENSE), unless the name says that
+it is something else; it is UTF-8 without NUL and with few control characters.
+Whatever is neither is refused, and said what it seems to be.
 """
 
 import codecs
@@ -14,8 +13,9 @@ import json
 import os
 
 from chomp_data import errors
-from chomp_data.prepare import inputs
-from chomp_data.prepare import readers
+from chomp_data.prepare import records
+from chomp_data.prepare.reading import base
+from chomp_data.prepare.reading import byte_blocks
 
 _HEAD = 2**16
 
@@ -94,15 +94,13 @@ _MOST_CONTROLS = 0.1
 
 
 def recognise(
-  files: Sequence[inputs.InputFile], encoding_errors: str
-) -> tuple[
-  list[inputs.InputFile], list[tuple[inputs.InputFile, errors.BadInput]]
-]:
+  files: Sequence[base.InputFile], encoding_errors: str
+) -> tuple[list[base.InputFile], list[tuple[base.InputFile, errors.BadInput]]]:
   """Tells text and JSON lines from all else.
 
   Args:
     files: From `inputs.discover`.
-    encoding_errors: See `readers.ReadOptions`.
+    encoding_errors: See `records.ReadOptions`.
 
   Returns:
     The files that can be read, and the others with what is wrong.
@@ -121,9 +119,9 @@ def recognise(
   return known, refused
 
 
-def _check(file: inputs.InputFile, encoding_errors: str) -> None:
+def _check(file: base.InputFile, encoding_errors: str) -> None:
   """Raises BadInput unless a file can be read."""
-  with contextlib.closing(readers.blocks(file, _HEAD)) as stream:
+  with contextlib.closing(byte_blocks.blocks(file, _HEAD)) as stream:
     head = next(stream, b"")[:_HEAD]
   invalid = _invalid_utf8(head)
   what = _seems(file, head, invalid is None)
@@ -139,10 +137,10 @@ def _check(file: inputs.InputFile, encoding_errors: str) -> None:
     )
   strict = file.kind == "text" and encoding_errors == "strict"
   if strict and invalid is not None:
-    raise readers.not_utf8(file.path, head[invalid], invalid)
+    raise records.not_utf8(file.path, head[invalid], invalid)
 
 
-def _seems(file: inputs.InputFile, head: bytes, is_utf8: bool) -> str:
+def _seems(file: base.InputFile, head: bytes, is_utf8: bool) -> str:
   """Returns what a file seems to be that cannot be read, else ''."""
   is_text = _looks_like_text(head)
   if not (is_text and is_utf8) or head.startswith(b"%PDF-"):

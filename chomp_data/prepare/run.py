@@ -22,8 +22,10 @@ from chomp_data.prepare import inputs
 from chomp_data.prepare import parts
 from chomp_data.prepare import readers
 from chomp_data.prepare import recognition
+from chomp_data.prepare import records
 from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
+from chomp_data.prepare.reading import base
 from chomp_data.stores import publish
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -34,7 +36,7 @@ ON_ERROR = ("fail", "skip")
 
 # `inputs` is a field of the options, too.
 _SHARD_BYTES = inputs.SHARD_BYTES
-_Refused = list[tuple[inputs.InputFile, errors.BadInput]]
+_Refused = list[tuple[base.InputFile, errors.BadInput]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +142,7 @@ def prepare(
 
 def _check(
   options: Options,
-) -> tuple[tokenizers.Tokenizer, list[inputs.InputFile], _Refused]:
+) -> tuple[tokenizers.Tokenizer, list[base.InputFile], _Refused]:
   """Returns the tokenizer and the files, or raises all problems at once.
 
   Returns:
@@ -149,7 +151,7 @@ def _check(
   problems = []
   for name, choices in (
     ("compression", array_layout.COMPRESSIONS),
-    ("encoding_errors", readers.ENCODING_ERRORS),
+    ("encoding_errors", records.ENCODING_ERRORS),
     ("on_error", ON_ERROR),
   ):
     value = getattr(options, name)
@@ -227,7 +229,7 @@ def _own_paths(output: str) -> list[str]:
 def _identity(
   options: Options,
   tokenizer: tokenizers.Tokenizer,
-  files: list[inputs.InputFile],
+  files: list[base.InputFile],
 ) -> dict[str, Any]:
   """Returns what a second run must have in common to have nothing to do."""
   listing = json.dumps([[f.name, f.size, f.mtime_ns] for f in files])
@@ -290,7 +292,7 @@ def _existing(
 def _tasks(
   options: Options,
   tokenizer: tokenizers.Tokenizer,
-  files: list[inputs.InputFile],
+  files: list[base.InputFile],
   directory: pathlib.Path,
 ) -> list[parts.PartTask]:
   directory.mkdir(parents=True, exist_ok=True)
@@ -304,10 +306,22 @@ def _tasks(
     meta_default=options.meta_default,
     on_error=options.on_error,
   )
+  pieces = [
+    piece
+    for file in files
+    for piece in readers.split(file, options.shard_bytes)
+  ]
+  pieces = readers.number(pieces, lambda asked: _counts(asked, options.workers))
   return [
     parts.PartTask(shard, part_options, str(directory))
-    for shard in inputs.group(files, options.shard_bytes)
+    for shard in inputs.group(pieces, options.shard_bytes)
   ]
+
+
+def _counts(pieces: Sequence[base.InputPiece], workers: int) -> list[int]:
+  """Returns how many lines are in each of some pieces."""
+  counts = dict(engines.run(readers.count, pieces, workers))
+  return [counts[i] for i in range(len(pieces))]
 
 
 def _make_parts(
@@ -315,7 +329,7 @@ def _make_parts(
 ) -> list[parts.PartRow]:
   """Returns the rows of all parts, in order, having made those missing."""
   rows = {i: row for i, t in enumerate(tasks) if (row := parts.find_part(t))}
-  sizes = [sum(file.size for file in task.files) for task in tasks]
+  sizes = [sum(piece.size for piece in task.pieces) for task in tasks]
   missing = [i for i in range(len(tasks)) if i not in rows]
   done = sum(sizes[i] for i in rows)
   documents = sum(row.num_documents for row in rows.values())

@@ -6,6 +6,7 @@ import pytest
 
 from chomp_data import errors
 from chomp_data.prepare import inputs
+from chomp_data.prepare.reading import base
 
 
 @pytest.fixture
@@ -103,15 +104,14 @@ def test_a_name_that_is_no_utf8_is_made_readable(root):
 
 
 def test_groups_keep_the_order_and_their_size():
-  files = [
-    inputs.InputFile(str(i), f"/{i}", size, 0, "text", "none")
-    for i, size in enumerate([3, 3, 20, 0, 0, 9, 1, 2])
-  ]
-  groups = inputs.group(files, 10)
-  assert [[f.size for f in group] for group in groups] == [
+  sizes = [3, 3, 20, 0, 0, 9, 1, 2]
+  file = base.InputFile("x", "/x", sum(sizes), 0, "text", "none")
+  pieces = [base.InputPiece(file, i, i, 0, n) for i, n in enumerate(sizes)]
+  groups = inputs.group(pieces, 10)
+  assert [[piece.size for piece in group] for group in groups] == [
     [3, 3, 20], [0, 0, 9, 1], [2],
   ]  # fmt: skip
-  assert [f for group in groups for f in group] == files
+  assert [piece for group in groups for piece in group] == pieces
   assert inputs.group([], 10) == []
 
 

@@ -74,7 +74,9 @@ def test_a_missing_value_is_an_error_or_what_stands_for_it(lines, prepare):
 
 def test_text_files_have_no_value(tmp_path, prepare):
   (tmp_path / "a.txt").write_text("text")
-  with pytest.raises(errors.PrepareError, match=r"a\.txt.*got a text file"):
+  with pytest.raises(
+    errors.PrepareError, match=r"a\.txt must have a value under 't'"
+  ):
     prepare(tmp_path / "a.txt", meta_key="t")
   store, _ = prepare(tmp_path / "a.txt", meta_key="t", meta_default="")
   assert kept(store) == [""]

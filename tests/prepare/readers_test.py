@@ -16,16 +16,32 @@ import zstandard
 from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
+from chomp_data.prepare import records
 from chomp_data.prepare import skips
+from chomp_data.prepare.reading import byte_blocks
 from tests import laws
 
-OPTIONS = readers.ReadOptions("text", "id", "strict", raw=False)
+OPTIONS = records.ReadOptions("text", "id", "strict", raw=False)
+
+
+def whole(path):
+  """A file as one piece."""
+  (file,) = inputs.discover([str(path)], [])
+  (piece,) = readers.split(file, 2**40)
+  return piece
 
 
 def read(path, **changes):
-  (file,) = inputs.discover([str(path)], [])
   options = dataclasses.replace(OPTIONS, **changes)
-  return [(d.name, d.text) for d in readers.documents(file, options)]
+  return [(d.name, d.text) for d in readers.documents(whole(path), options)]
+
+
+def split(path, part_bytes):
+  """The pieces of a file, as prepare reads them."""
+  (file,) = inputs.discover([str(path)], [])
+  return readers.number(
+    readers.split(file, part_bytes), lambda asked: map(readers.count, asked)
+  )
 
 
 def write(path, data):
@@ -76,12 +92,75 @@ def test_any_text_comes_through(tmp_path_factory, texts, suffix, block):
   path = tmp_path_factory.mktemp("r") / f"x.jsonl{suffix}"
   lines = [json.dumps({"text": t}, ensure_ascii=False) + "\n" for t in texts]
   write(path, "".join(lines).encode())
-  before = readers._BLOCK
-  readers._BLOCK = block
+  before = byte_blocks.BLOCK
+  byte_blocks.BLOCK = block
   try:
     assert [text for _, text in read(path)] == texts
   finally:
-    readers._BLOCK = before
+    byte_blocks.BLOCK = before
+
+
+LINES = st.sampled_from(
+  [b'{"text": "a"}', b'{"text": "bc", "id": 7}', b"", b"  ", b"{", b'"x"\r']
+)
+
+
+@laws.examples(60)
+@hypothesis.given(
+  lines=st.lists(LINES, max_size=12),
+  ended=st.booleans(),
+  part_bytes=st.integers(1, 80),
+  block=st.integers(1, 50),
+)
+def test_pieces_hold_each_line_once_by_its_number(
+  tmp_path_factory, lines, ended, part_bytes, block
+):
+  path = tmp_path_factory.mktemp("r") / "x.jsonl"
+  path.write_bytes(b"\n".join(lines) + b"\n" * ended)
+  before = byte_blocks.BLOCK
+  byte_blocks.BLOCK = block
+  try:
+    expected, joined = skips.Skips(), skips.Skips()
+    once = list(readers.documents(whole(path), OPTIONS, expected))
+    pieces = split(path, part_bytes)
+    assert sum(piece.size for piece in pieces) == path.stat().st_size
+    found = []
+    for piece in pieces:
+      assert piece.size <= part_bytes
+      skipped = skips.Skips()
+      found += readers.documents(piece, OPTIONS, skipped)
+      joined.join(skipped)
+  finally:
+    byte_blocks.BLOCK = before
+  assert found == once
+  assert joined == expected
+
+
+def test_a_piece_within_a_line_reads_no_further_than_its_end(
+  tmp_path, monkeypatch
+):
+  path = write(tmp_path / "x.jsonl", b'{"text": "' + b"a" * 10_000 + b'"}')
+  first, *others = split(path, 100)
+  assert len(list(readers.documents(first, OPTIONS))) == 1
+  read_bytes = []
+  blocks = byte_blocks.blocks
+
+  def counted(*args, **named):
+    for block in blocks(*args, **named):
+      read_bytes.append(len(block))
+      yield block
+
+  monkeypatch.setattr(byte_blocks, "BLOCK", 50)
+  monkeypatch.setattr(byte_blocks, "blocks", counted)
+  for piece in others:
+    assert not list(readers.documents(piece, OPTIONS))
+  assert sum(read_bytes) <= len(others) * 150
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst", "x.txt"])
+def test_what_cannot_be_split_is_one_piece(tmp_path, name):
+  write(tmp_path / name, b'{"text": "a"}\n' * 100)
+  assert len(split(tmp_path / name, 10)) == 1
 
 
 def test_keys_can_be_named(path):
@@ -110,9 +189,9 @@ NESTED = {
 def test_dots_lead_into_objects_unless_the_key_itself_has_them(path, key, text):
   write(path, json.dumps(NESTED).encode())
   assert read(path, text_key=key, id_key="meta.id") == [("7", text)]
-  (file,) = inputs.discover([str(path)], [])
+  piece = whole(path)
   options = dataclasses.replace(OPTIONS, meta_key=key)
-  assert [d.meta for d in readers.documents(file, options)] == [text]
+  assert [d.meta for d in readers.documents(piece, options)] == [text]
 
 
 @pytest.mark.parametrize(
@@ -182,9 +261,8 @@ def test_skipped_lines_are_counted_and_the_rest_is_read(path):
   bad = [b"{", b"[]", b'{"tekst": ""}', b'{"text": 1}', b'{"text": "\xff"}']
   good = b'{"text": "fine"}'
   write(path, b"\n".join([good, *bad * 3, b"", good]))
-  (file,) = inputs.discover([str(path)], [])
   skipped = skips.Skips()
-  found = [d.name for d in readers.documents(file, OPTIONS, skipped)]
+  found = [d.name for d in readers.documents(whole(path), OPTIONS, skipped)]
   assert found == [f"{path.name}:1", f"{path.name}:18"]
   assert (skipped.files, skipped.lines) == (0, 15)
   assert [one.split()[0] for one in skipped.first] == [
@@ -207,9 +285,8 @@ def test_a_damaged_archive_is_skipped_whole(tmp_path, name):
   lines = b"".join(b'{"text": "%d"}\n' % (i * 7919) for i in range(99_000))
   data = write(tmp_path / name, lines).read_bytes()
   (tmp_path / name).write_bytes(data[:-9])
-  (file,) = inputs.discover([str(tmp_path / name)], [])
   skipped = skips.Skips()
-  assert not list(readers.documents(file, OPTIONS, skipped))
+  assert not list(readers.documents(whole(tmp_path / name), OPTIONS, skipped))
   assert (skipped.files, skipped.lines) == (1, 0)
   assert f"{name} must be a whole" in skipped.first[0]
 
@@ -244,11 +321,11 @@ def test_joined_archives_are_read_to_the_end(tmp_path):
 
 def test_a_file_that_changes_or_goes_is_an_error(tmp_path):
   path = write(tmp_path / "x.jsonl", b'{"text": "a"}\n')
-  (file,) = inputs.discover([str(path)], [])
+  piece = whole(path)
   with open(path, "ab") as out:
     out.write(b'{"text": "b"}\n')
   with pytest.raises(errors.PrepareError, match="must not change"):
-    list(readers.documents(file, OPTIONS))
+    list(readers.documents(piece, OPTIONS))
   os.unlink(path)
   with pytest.raises(errors.PrepareError, match="No such file"):
-    list(readers.documents(file, OPTIONS))
+    list(readers.documents(piece, OPTIONS))

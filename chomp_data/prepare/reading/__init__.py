@@ -1,0 +1,1 @@
+"""Kinds of inputs: each is recognised, split into pieces and read."""

@@ -1,0 +1,112 @@
+"""What every kind of inputs is, and the pieces that its files are read in.
+
+A kind splits a file into pieces that are read apart, by any process; together
+they hold each record of the file once. Units of a piece are its kind's own:
+bytes of lines, rows of tables.
+"""
+
+import abc
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from chomp_data import errors
+from chomp_data.prepare import records
+
+# (number in the file, the record or what is wrong with it); without a number
+# the record is all of its file.
+Numbered = tuple[int | None, Mapping[str, Any] | errors.BadInput]
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+  """A file to read.
+
+  Attributes:
+    name: What documents are called by; sorted by.
+    path: Absolute.
+    size: In bytes, when it was found.
+    mtime_ns: When it was last changed.
+    kind: A key of `readers.INPUT_KINDS`.
+    compression: 'none', 'gz' or 'zst'.
+  """
+
+  name: str
+  path: str
+  size: int
+  mtime_ns: int
+  kind: str
+  compression: str
+
+
+@dataclasses.dataclass(frozen=True)
+class InputPiece:
+  """A range of a file.
+
+  Attributes:
+    file: Which file.
+    begin: The first unit, as the file's kind counts them.
+    end: The last unit + 1.
+    first: The number of its first record, or None where `readers.number` has
+      to count those before it.
+    size: About how many bytes of the file it is; of all pieces together, its
+      size.
+  """
+
+  file: InputFile
+  begin: int
+  end: int
+  first: int | None
+  size: int
+
+
+class InputKind(abc.ABC):
+  """A kind of inputs."""
+
+  @abc.abstractmethod
+  def compression(self, name: str) -> str | None:
+    """Returns what the name of a file of this kind says, else None.
+
+    Args:
+      name: In lower case.
+    """
+
+  @abc.abstractmethod
+  def split(self, file: InputFile, part_bytes: int) -> list[InputPiece]:
+    """Splits a file; the same for the same size.
+
+    Args:
+      file: Which.
+      part_bytes: About how many bytes of it a piece is.
+
+    Raises:
+      BadInput: If it is not of this kind after all.
+      PrepareError: If it cannot be read.
+    """
+
+  @abc.abstractmethod
+  def read(
+    self, piece: InputPiece, options: records.ReadOptions
+  ) -> Iterator[Numbered]:
+    """Yields the records of a piece, in order.
+
+    Args:
+      piece: Which.
+      options: `options.keys` are those that records need have.
+
+    Yields:
+      (number of the record in its file, the record); a record that cannot be
+      read is the error of it, and those after it follow.
+
+    Raises:
+      BadInput: If nothing more of the file can be read.
+      PrepareError: If it cannot be read.
+    """
+
+  def count(self, piece: InputPiece) -> int:
+    """Returns how many numbers the records of a piece take.
+
+    Asked only where `split` left `first` open.
+    """
+    raise NotImplementedError(piece)

@@ -1,0 +1,67 @@
+"""The bytes of a file, decompressed, some at a time."""
+
+from collections.abc import Generator
+from collections.abc import Iterator
+import gzip
+from typing import IO
+import zlib
+
+import zstandard
+
+from chomp_data import errors
+from chomp_data.prepare.reading import base
+
+BLOCK = 1 << 20
+
+
+def blocks(
+  file: base.InputFile, block: int | None = None, begin: int = 0
+) -> Generator[bytes, None, None]:
+  """Yields the decompressed bytes of a file.
+
+  Args:
+    file: Which.
+    block: Bytes that are read at once, or None for many.
+    begin: Bytes that are left out, of a file that is not compressed.
+
+  Raises:
+    BadInput: If it cannot be decompressed.
+    PrepareError: If it cannot be read.
+  """
+  block = block or BLOCK
+  try:
+    with open(file.path, "rb") as raw:
+      if file.compression == "zst":
+        yield from _zstd_blocks(raw, block)
+        return
+      if begin:
+        raw.seek(begin)
+      with gzip.open(raw) if file.compression == "gz" else raw as stream:
+        while data := stream.read(block):
+          yield data
+  except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
+    raise errors.BadInput(
+      file.path,
+      f"must be a whole .{file.compression} archive, got {error}.",
+      "Correct it, or leave it out with --exclude.",
+    ) from None
+  except OSError as error:
+    raise errors.PrepareError(
+      f"{file.path} must be readable, got {error}. Correct it, or leave it out"
+      " with --exclude."
+    ) from None
+
+
+def _zstd_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
+  """Yields decompressed bytes; a cut frame is an error, not an end."""
+  frame = None
+  while block := raw.read(size):
+    while block:
+      if frame is None:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+      if data := frame.decompress(block):
+        yield data
+      block = frame.unused_data if frame.eof else b""
+      frame = None if frame.eof else frame
+  if frame is not None:
+    raise EOFError("a zstd frame without its end")

@@ -1,0 +1,28 @@
+"""Text files: each is one document, whatever its name."""
+
+from collections.abc import Iterator
+
+from chomp_data.prepare import records
+from chomp_data.prepare.reading import base
+from chomp_data.prepare.reading import byte_blocks
+
+
+class Text(base.InputKind):
+  """Files of UTF-8."""
+
+  def compression(self, name: str) -> str | None:
+    """Any name may be text."""
+    return "none"
+
+  def split(
+    self, file: base.InputFile, part_bytes: int
+  ) -> list[base.InputPiece]:
+    """A document is not split."""
+    return [base.InputPiece(file, 0, file.size, 0, file.size)]
+
+  def read(
+    self, piece: base.InputPiece, options: records.ReadOptions
+  ) -> Iterator[base.Numbered]:
+    """Yields the file, as if it were a record's text."""
+    data = b"".join(byte_blocks.blocks(piece.file))
+    yield None, {options.text_key: data}

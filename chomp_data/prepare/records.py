@@ -1,0 +1,207 @@
+"""From a record, as any kind of inputs has them, to a document."""
+
+from collections.abc import Mapping
+import dataclasses
+import math
+from typing import Any
+from typing import NamedTuple
+
+from chomp_data import errors
+
+ENCODING_ERRORS = ("strict", "replace")
+
+_MISSING: Any = object()
+_MOST_KEYS = 20
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadOptions:
+  """How documents are found in records.
+
+  Attributes:
+    text_key: The key of a record's text; dots lead into objects, here and
+      below, unless the record has the key as it is.
+    id_key: The key of the document's id, where a record has it.
+    encoding_errors: 'strict' or 'replace' (U+FFFD for what is no UTF-8).
+    raw: Whether text that is bytes is taken so, without decoding; it must be
+      UTF-8 even so, unless encoding errors are replaced.
+    meta_key: The key of what is kept of a document besides its id, or None.
+    meta_default: What is kept where a document has no such key; None is an
+      error.
+  """
+
+  text_key: str
+  id_key: str
+  encoding_errors: str
+  raw: bool
+  meta_key: str | None = None
+  meta_default: str | None = None
+
+  @property
+  def keys(self) -> tuple[str, ...]:
+    """Every key that is looked for: nothing else of a record is needed."""
+    keys = (self.text_key, self.id_key, self.meta_key)
+    return tuple(key for key in keys if key is not None)
+
+
+class Document(NamedTuple):
+  """One document.
+
+  Attributes:
+    name: Its id.
+    text: Its text, bytes where it is not decoded.
+    meta: What is kept of it besides, '' without `meta_key`.
+  """
+
+  name: str
+  text: str | bytes
+  meta: str
+
+
+def document(
+  record: Mapping[str, Any], name: str, where: str, options: ReadOptions
+) -> Document:
+  """Makes a document of a record.
+
+  Args:
+    record: Values by key: texts, bytes of UTF-8, numbers, lists and mappings.
+    name: What the document is called if the record has no id.
+    where: What the record is called in errors: the file's path and a number.
+    options: How.
+
+  Raises:
+    BadInput: If it is no document.
+  """
+  value = _value(record, options.text_key)
+  if value is _MISSING:
+    raise errors.BadInput(
+      where,
+      f"must have the key {options.text_key!r}, got {_keys(record)}.",
+      "Name the key of the text with --text_key.",
+    )
+  if not isinstance(value, str | bytes):
+    raise errors.BadInput(
+      where,
+      f"must have a string under {options.text_key!r}, got a"
+      f" {type(value).__name__}.",
+      "Correct it, or --text_key.",
+    )
+  text = _text(value, options, where)
+  if isinstance(value, bytes) and options.raw:
+    text = value
+  return Document(
+    _document_id(record, name, where, options),
+    text,
+    _meta(record, where, options),
+  )
+
+
+def _value(record: Mapping[str, Any], key: str) -> Any:
+  """Returns what lies under a key, or `_MISSING`.
+
+  {"a.b": 1, "a": {"b": 2, "c": 3}}
+  a.b -> 1      a key of the record itself comes first
+  a.c -> 3      else dots lead into objects
+  """
+  if key in record:
+    return record[key]
+  value: Any = record
+  for part in key.split("."):
+    if not isinstance(value, Mapping) or part not in value:
+      return _MISSING
+    value = value[part]
+  return value
+
+
+def _keys(record: Mapping[str, Any]) -> str:
+  """Names the keys of a record and of its objects, for messages."""
+  names = []
+  for key, value in sorted(record.items()):
+    names.append(key)
+    if isinstance(value, Mapping):
+      names += [f"{key}.{inner}" for inner in sorted(value)]
+  more = len(names) - _MOST_KEYS
+  return f"{names[:_MOST_KEYS]}{f' and {more} more' if more > 0 else ''}"
+
+
+def _meta(record: Mapping[str, Any], where: str, options: ReadOptions) -> str:
+  """Returns what is kept of a document besides its id."""
+  key = options.meta_key
+  if key is None:
+    return ""
+  value = _value(record, key)
+  if value is _MISSING or value is None:
+    if options.meta_default is None:
+      raise errors.BadInput(
+        where,
+        f"must have a value under {key!r}, got {_keys(record)}.",
+        "Correct --meta_key, or say with --meta_default what stands for a"
+        " missing one.",
+      )
+    return options.meta_default
+  number = isinstance(value, int | float) and not isinstance(value, bool)
+  if number and math.isfinite(value):
+    return str(value)
+  if not isinstance(value, str | bytes):
+    raise errors.BadInput(
+      where,
+      f"must have a string or a finite number under {key!r}, got"
+      f" {value if number else f'a {type(value).__name__}'}.",
+      "Correct it, or --meta_key.",
+    )
+  return _text(value, options, where)
+
+
+def _document_id(
+  record: Mapping[str, Any], name: str, where: str, options: ReadOptions
+) -> str:
+  value = _value(record, options.id_key)
+  if value is _MISSING or value is None:
+    return name
+  if isinstance(value, bool) or not isinstance(value, str | bytes | int):
+    raise errors.BadInput(
+      where,
+      f"must have a string or integer under {options.id_key!r}, got a"
+      f" {type(value).__name__}.",
+      "Correct it, or --id_key.",
+    )
+  return _text(str(value) if isinstance(value, int) else value, options, where)
+
+
+def _text(value: str | bytes, options: ReadOptions, where: str) -> str:
+  """Returns text without lone surrogates, which JSON can spell."""
+  if isinstance(value, bytes):
+    return decoded(value, options, where)
+  try:
+    value.encode()
+  except UnicodeEncodeError as error:
+    if options.encoding_errors == "strict":
+      raise errors.BadInput(
+        where,
+        f"must be valid Unicode, got {value[error.start]!r} at character"
+        f" {error.start}.",
+        "Correct it, or replace with --encoding_errors=replace.",
+      ) from None
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+  return value
+
+
+def decoded(data: bytes, options: ReadOptions, where: str) -> str:
+  """Returns the text of bytes.
+
+  Raises:
+    BadInput: If they are no UTF-8, and that is not replaced.
+  """
+  try:
+    return data.decode("utf-8", options.encoding_errors)
+  except UnicodeDecodeError as error:
+    raise not_utf8(where, data[error.start], error.start) from None
+
+
+def not_utf8(where: str, byte: int, offset: int) -> errors.BadInput:
+  """Returns the error of a byte that is no UTF-8."""
+  return errors.BadInput(
+    where,
+    f"must be UTF-8, got byte {byte:#04x} at offset {offset}.",
+    "Convert it, or replace with --encoding_errors=replace.",
+  )
