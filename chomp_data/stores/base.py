@@ -3,6 +3,9 @@
 Token positions are absolute: document d holds tokens offsets[d] ..
 offsets[d + 1] - 1 of the store.
 
+A store may say which tokens are trained on and what they weigh: `has_labels`
+and what stands below it. One that does not trains on all of them.
+
 A kind of stores is a class of `Opened`, which reads, and one of `Store`, which
 makes it; `kinds` lists them. Checks and messages are written once, here.
 """
@@ -21,6 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import labels
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 
@@ -367,6 +371,81 @@ class Store(abc.ABC, Generic[OpenedT]):
   def read_document(self, document: int) -> np.ndarray:
     """Returns a document's tokens, int32[length]; raises as `bounds`."""
     return self.read_tokens(*self.bounds(np.asarray([document], np.int64)))
+
+  @property
+  def has_labels(self) -> bool:
+    """Whether some tokens may not be trained on; else all are."""
+    return False
+
+  @property
+  def has_weights(self) -> bool:
+    """Whether trained tokens may weigh other than 1, by level or document."""
+    return False
+
+  @property
+  def levels(self) -> np.ndarray:
+    """float32[L], the weights of levels; 0 is not trained on, 1 weighs 1."""
+    return labels.LEVELS
+
+  def label_runs(
+    self, starts: np.ndarray, lengths: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the levels of tokens in spans, as runs of one level.
+
+    A token is trained on as a target, where its level weighs more than 0.
+
+        tokens of levels 0 0 1 1 1 0, spans (0, 4) and (4, 2):
+        span [0, 0, 1, 1], begin [0, 2, 0, 1], stop [2, 4, 1, 2],
+        level [0, 1, 1, 0]
+
+    Args:
+      starts: int64[N], absolute token positions.
+      lengths: int64[N], in tokens, 0 or more.
+
+    Returns:
+      By run, in the order of the spans: the span int64[M], the first token and
+      the one after the last, counted from the span's start, int64[M] each, and
+      the level uint8[M]. Runs of a span follow each other and cover it.
+
+    Raises:
+      IndexError: If a span is not within the store.
+      StoreError: If the labels were altered.
+    """
+    span_reads.check_spans(starts, lengths, self.num_tokens)
+    span = np.flatnonzero(lengths)
+    begin = np.zeros(len(span), np.int64)
+    return span, begin, lengths[span], np.ones(len(span), np.uint8)
+
+  def trained_before(self, positions: np.ndarray) -> np.ndarray:
+    """Returns how many tokens below positions are trained on.
+
+    Args:
+      positions: int64[N], absolute, 0 .. `num_tokens`.
+
+    Returns:
+      int64[N]; no token is read.
+
+    Raises:
+      IndexError: If a position is not within the store.
+      StoreError: If the labels were altered.
+    """
+    span_reads.check_spans(positions, positions * 0, self.num_tokens)
+    return positions.copy()
+
+  def document_weights(self, documents: np.ndarray) -> np.ndarray:
+    """Returns what multiplies the levels of documents' tokens.
+
+    Args:
+      documents: int64[N], in any order.
+
+    Returns:
+      float32[N], 1 where the store says nothing.
+
+    Raises:
+      IndexError: If there is no such document.
+      StoreError: If the weights were altered.
+    """
+    return np.ones(len(self._existing(documents)), np.float32)
 
   def document_id(self, document: int) -> str:
     """Returns a document's id; raises IndexError where there is none."""

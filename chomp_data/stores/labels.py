@@ -1,0 +1,139 @@
+"""Which tokens of a store are trained on: runs of levels, sums before each.
+
+    tokens         a  b  c  d  e  f     label_starts  [0, 2, 5]
+    level          0  0  1  1  1  0     label_levels  [0, 1, 0]
+    trained before 0  0  0  1  2  3  3  label_sums    [0, 0, 3, 3]
+
+A level is a number of the table `levels`, of weights: level 0 weighs 0 and is
+not trained on, level 1 weighs 1, others what the store says. Positions are
+those of the store's tokens.
+"""
+
+from typing import Protocol
+
+import numpy as np
+
+from chomp_data import errors
+from chomp_data.stores import span_reads
+
+# Of a store that has no table.
+LEVELS: np.ndarray = np.asarray([0.0, 1.0], np.float32)
+
+# Starts that are kept in memory, 8 bytes each: all of a store of so few runs,
+# and of others as many of them, evenly spaced.
+_HELD = 1 << 16
+
+
+class Values(Protocol):
+  """An array on disk or in memory."""
+
+  def gather(self, positions: np.ndarray, /) -> np.ndarray:
+    """Returns fresh values at positions int64[N], all in range."""
+    ...
+
+
+class Held:
+  """An array in memory, as `Values`."""
+
+  def __init__(self, values: np.ndarray):
+    """Binds the array; it is not copied."""
+    self._values = values
+
+  def gather(self, positions: np.ndarray) -> np.ndarray:
+    """Returns values at positions; see `Values`."""
+    return self._values[positions]
+
+
+class LabelRuns:
+  """The runs of a store; several threads may ask."""
+
+  def __init__(
+    self,
+    *,
+    starts: Values,
+    levels: Values,
+    sums: Values,
+    num_runs: int,
+    num_tokens: int,
+    weights: np.ndarray,
+    path: str,
+  ):
+    """Reads at most some thousand starts.
+
+    Args:
+      starts: int64[R], where runs begin, rising from 0.
+      levels: uint8[R], their levels.
+      sums: int64[R + 1], trained tokens before each, and all of them.
+      num_runs: R, 0 only where there is no token.
+      num_tokens: Tokens of the store.
+      weights: float32[L], of the levels.
+      path: The store, for messages.
+    """
+    self._starts, self._levels, self._sums = starts, levels, sums
+    self._num_runs, self._num_tokens = num_runs, num_tokens
+    self._trained = weights > 0
+    self._path = path
+    self._stride = max(1, -(-num_runs // _HELD))
+    self._fence = starts.gather(np.arange(0, num_runs, self._stride))
+    span_reads.check_rising(
+      np.diff(self._fence, prepend=0), f"{path}/label_starts"
+    )
+
+  def within(
+    self, starts: np.ndarray, lengths: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the runs within spans; see `Store.label_runs`."""
+    span_reads.check_spans(starts, lengths, self._num_tokens)
+    some = np.flatnonzero(lengths)
+    first = self._find(starts[some])
+    last = self._find(starts[some] + lengths[some] - 1)
+    count = last - first + 1
+    ends = np.cumsum(count)
+    span = np.repeat(some, count)
+    opens = ends - count
+    run = np.arange(len(span)) + np.repeat(first - opens, count)
+    begin = self._starts_of(run) - starts[span]
+    begin[opens] = 0
+    stop = np.empty_like(begin)
+    stop[:-1] = begin[1:]
+    stop[ends - 1] = lengths[some]
+    span_reads.check_rising(stop - begin, f"{self._path}/label_starts")
+    return span, begin, stop, self._levels_of(run)
+
+  def before(self, positions: np.ndarray) -> np.ndarray:
+    """Returns the trained tokens below positions; see `Store`."""
+    span_reads.check_spans(positions, positions * 0, self._num_tokens)
+    if not self._num_runs:
+      return np.zeros(len(positions), np.int64)
+    run = self._find(positions)
+    trained = self._trained[self._levels_of(run)]
+    return self._sums.gather(run) + trained * (positions - self._starts_of(run))
+
+  def _starts_of(self, run: np.ndarray) -> np.ndarray:
+    if self._stride == 1:
+      return self._fence[run]
+    return self._starts.gather(run)
+
+  def _levels_of(self, run: np.ndarray) -> np.ndarray:
+    level = self._levels.gather(run)
+    if len(level) and int(level.max()) >= len(self._trained):
+      raise errors.StoreError(
+        f"{self._path}/label_levels must be below {len(self._trained)}, the"
+        f" levels of the manifest, got {int(level.max())}. Restore the store"
+        " from a copy, or prepare it again."
+      )
+    return level
+
+  def _find(self, positions: np.ndarray) -> np.ndarray:
+    """Returns the run that each position is in, int64[N]."""
+    low = np.searchsorted(self._fence, positions, side="right") - 1
+    low *= self._stride
+    high = np.minimum(low + self._stride, self._num_runs)
+    while True:
+      open_ = np.flatnonzero(high - low > 1)
+      if not open_.size:
+        return low
+      middle = (low[open_] + high[open_]) // 2
+      right = self._starts.gather(middle) <= positions[open_]
+      low[open_[right]] = middle[right]
+      high[open_[~right]] = middle[~right]
