@@ -1,7 +1,9 @@
 """Field names of other trainers, made from canonical batches at the edge.
 
 A format hands on every field that it does not rename or use, so `source_id`
-and `document_id` stay. Inputs may be shared and are not written to.
+and `document_id` stay; `maxtext` alone hands on nothing. Inputs may be shared
+and are not written to. docs/formats.md says where each trainer's fields were
+read.
 """
 
 import dataclasses
@@ -13,6 +15,8 @@ from chomp_data.transforms import fields
 
 # Hugging Face and chomp leave labels of this value out of the loss.
 IGNORED_LABEL = -100
+# AXLearn leaves labels below 0 out of the loss.
+NO_TARGET = -1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +29,8 @@ class MaxTextFormat(grain.transforms.Map):
 
   A target is trained on wherever its segmentation is not 0. The last column's
   target is `next_token` where the batch has it; otherwise it repeats the last
-  token, untrained.
+  token, untrained. MaxText takes every field for a row of tokens, so there is
+  no other: counts by source come from the plan.
   """
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -38,27 +43,64 @@ class MaxTextFormat(grain.transforms.Map):
 
     Returns:
       `inputs`, `targets`, `inputs_position`, `targets_position`,
-      `inputs_segmentation`, `targets_segmentation`, int32[B, S] each, and the
-      fields by row as they were.
+      `inputs_segmentation`, `targets_segmentation`, int32[B, S] each, and no
+      other field.
     """
-    batch = dict(element)
-    tokens = batch.pop("tokens")
-    segment_ids = batch.pop("segment_ids")
-    positions = batch.pop("positions")
-    loss_mask = batch.pop("loss_mask")
-    batch.pop("attention_mask", None)
-    targets = np.empty_like(tokens)
-    targets[..., :-1] = tokens[..., 1:]
-    targets[..., -1] = batch.pop("next_token", tokens[..., -1])
+    segment_ids, positions = element["segment_ids"], element["positions"]
     return {
-      "inputs": tokens,
-      "targets": targets,
+      "inputs": element["tokens"],
+      "targets": _targets(element),
       "inputs_position": positions,
       "targets_position": positions,
       "inputs_segmentation": segment_ids,
-      "targets_segmentation": segment_ids * loss_mask,
+      "targets_segmentation": segment_ids * element["loss_mask"],
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class AXLearnFormat(grain.transforms.Map):
+  """The fields of AXLearn's causal language models.
+
+      input_ids      [5, 6, 7, 8]     loss_mask [1, 0, 1, 0]
+      target_labels  [6, -1, 8, -1]
+
+  Labels are shifted: the model predicts `target_labels[i]` from the columns up
+  to i, and leaves out labels below 0. The last column's label is `next_token`
+  where the batch has it and trains on it.
+  """
+
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: fields.Batch
+  ) -> fields.Batch:
+    """Renames a batch and makes its labels.
+
+    Args:
+      element: Canonical fields, [B, S].
+
+    Returns:
+      `input_ids`, `target_labels`, `input_segment_ids`, `input_positions`,
+      int32[B, S] each, and the fields by row as they were.
+    """
+    batch = dict(element)
+    labels = np.where(batch.pop("loss_mask"), _targets(element), NO_TARGET)
+    for unused in ("next_token", "attention_mask"):
+      batch.pop(unused, None)
+    return {
+      "input_ids": batch.pop("tokens"),
+      "target_labels": labels.astype(np.int32, copy=False),
+      "input_segment_ids": batch.pop("segment_ids"),
+      "input_positions": batch.pop("positions"),
       **batch,
     }
+
+
+def _targets(batch: fields.Batch) -> np.ndarray:
+  """Returns the token after each column; the last one's may be itself."""
+  tokens = batch["tokens"]
+  targets = np.empty_like(tokens)
+  targets[..., :-1] = tokens[..., 1:]
+  targets[..., -1] = batch.get("next_token", tokens[..., -1])
+  return targets
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,7 +153,7 @@ class ChompFormat(grain.transforms.Map):
 
 @dataclasses.dataclass(frozen=True)
 class LevanterFormat(grain.transforms.Map):
-  """The arrays of Levanter's `LmExample`, before axes are named.
+  """The arrays of Levanter's `GrugLmExample` and `LmExample`.
 
       tokens       [5, 6, 7, 8]     segment_ids [1, 1, 2, 2]
       loss_weight  [1., 0., 1., 0.]
@@ -170,4 +212,5 @@ FORMATS: dict[str, Format] = {
   "chomp": Format(ChompFormat, needs=("attention_mask",)),
   "huggingface": Format(ChompFormat, needs=("attention_mask",), name="chomp"),
   "levanter": Format(LevanterFormat),
+  "axlearn": Format(AXLearnFormat, lookahead=True),
 }

@@ -251,8 +251,7 @@ def test_maxtext_format_shifts_targets_and_keeps_the_loss(data):
   batch = pipeline.build({**data, "batch_format": "maxtext"}).batch(0)
   assert set(batch) == {
       "inputs", "targets", "inputs_position", "targets_position",
-      "inputs_segmentation", "targets_segmentation", "source_id",
-      "document_id",
+      "inputs_segmentation", "targets_segmentation",
   }  # fmt: skip
   trained = batch["targets_segmentation"] != 0
   np.testing.assert_array_equal(trained, canonical["loss_mask"])

@@ -19,7 +19,7 @@ from chomp_data.transforms import masks
 from tests import laws
 
 SEQ_LEN, NUM_ROWS, WIDTH = 12, 4, 8
-WITH_SEGMENTS = ("canonical", "maxtext", "levanter")
+WITH_SEGMENTS = ("canonical", "maxtext", "levanter", "axlearn")
 
 ROWS = rows_lib.packed_rows(num_rows=NUM_ROWS, seq_len=SEQ_LEN, lookahead=True)
 
@@ -47,6 +47,13 @@ def as_trainers_read(batch, name):
       batch["inputs_position"],
     )
     targets, weight = batch["targets"], batch["targets_segmentation"] != 0
+  elif name == "axlearn":
+    segment_ids, positions = (
+      batch["input_segment_ids"],
+      batch["input_positions"],
+    )
+    weight = batch["target_labels"] >= 0
+    targets = np.where(weight, batch["target_labels"], 0)
   else:
     segment_ids, positions = batch["segment_ids"], batch["positions"]
     targets = np.roll(batch["tokens"], -1, axis=1)

@@ -28,8 +28,26 @@ FIELDS = {
   },
   "chomp": {"input_ids", "labels", "attention_mask", "segment_ids"},
   "levanter": {"tokens", "loss_weight", "segment_ids", "positions"},
-}
+  "axlearn": {
+    "input_ids", "target_labels", "input_segment_ids", "input_positions",
+  },
+}  # fmt: skip
 FIELDS["huggingface"] = FIELDS["chomp"]
+# What a trainer's own code takes of a batch; docs/formats.md says where each
+# was read. The names on the right are what is asked of a batch by name.
+CONSUMERS = {
+  # get_shaped_batch: all of them, and nothing else.
+  "maxtext": (
+    "inputs", "inputs_position", "inputs_segmentation",
+    "targets", "targets_position", "targets_segmentation",
+  ),
+  # GrugLmExample and LmExample.causal; the mask is made of segment_ids.
+  "levanter": ("tokens", "loss_weight", "segment_ids"),
+  # _constrain_input_batch, of two axes, less those that no text LM has.
+  "axlearn": (
+    "input_ids", "target_labels", "input_segment_ids", "input_positions",
+  ),
+}  # fmt: skip
 # Without those that are another name of one.
 NAMES = [name for name, spec in formats.FORMATS.items() if spec.name is None]
 
@@ -61,6 +79,8 @@ def trained(batch, name):
     assert np.isin(batch["loss_weight"], (0, 1)).all()
     weight = batch["loss_weight"] > 0
     targets = np.roll(batch["tokens"], -1, axis=1)
+  elif name == "axlearn":
+    weight, targets = batch["target_labels"] >= 0, batch["target_labels"]
   else:
     # The model shifts: column i predicts the label of column i + 1, and what
     # column 0 is labelled with would be predicted from column -1.
@@ -121,13 +141,19 @@ def test_only_what_spans_allow_has_weight_whatever_the_options(name, case):
 @hypothesis.given(case=rows_lib.packed_rows())
 def test_segments_and_positions_reach_the_formats_that_carry_them(name, case):
   batch = formatted(case.batch, name)
-  segment_ids = batch.get("segment_ids", batch.get("inputs_segmentation"))
+  (segment_ids,) = (
+    batch[field]
+    for field in ("segment_ids", "inputs_segmentation", "input_segment_ids")
+    if field in batch
+  )
   np.testing.assert_array_equal(segment_ids, case.batch["segment_ids"])
   if "attention_mask" in FIELDS[name]:
     np.testing.assert_array_equal(
       batch["attention_mask"], case.batch["attention_mask"]
     )
-  for field in ("positions", "inputs_position", "targets_position"):
+  for field in (
+    "positions", "inputs_position", "targets_position", "input_positions",
+  ):  # fmt: skip
     if field in FIELDS[name]:
       np.testing.assert_array_equal(batch[field], case.batch["positions"])
 
@@ -150,7 +176,8 @@ def test_fields_and_dtypes_of_a_format_are_always_the_same(name, case):
   before = {**case.batch, "document_id": np.zeros((len(case.span), 2), int)}
   batch = formatted(before, name)
   optional = {"attention_mask", "next_token"} if name == "canonical" else set()
-  assert set(batch) - optional == FIELDS[name] | {"source_id", "document_id"}
+  handed_on = set() if name == "maxtext" else {"source_id", "document_id"}
+  assert set(batch) - optional == FIELDS[name] | handed_on
   for field in FIELDS[name]:
     kind = {
       "loss_mask": np.bool_,
@@ -161,8 +188,16 @@ def test_fields_and_dtypes_of_a_format_are_always_the_same(name, case):
     assert batch[field].shape == case.span.shape, field
     # Grain's shared memory takes nothing else.
     assert batch[field].flags.c_contiguous, field
-  assert batch["source_id"] is before["source_id"]
-  assert batch["document_id"] is before["document_id"]
+  for field in handed_on:
+    assert batch[field] is before[field]
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_a_format_has_the_fields_that_its_trainer_asks_for(name):
+  batch = formatted(example(), name)
+  assert set(CONSUMERS[name]) <= set(batch)
+  if name == "maxtext":
+    assert set(CONSUMERS[name]) == set(batch)
 
 
 @pytest.mark.parametrize("name", formats.FORMATS)
@@ -260,6 +295,14 @@ def test_lookahead_gives_maxtext_a_target_in_the_last_column():
   batch = formatted(batch, "maxtext")
   assert batch["targets"].tolist() == [[12, 13, 21, 22, 23]]
   assert batch["targets_segmentation"].tolist() == [[1, 1, 0, 2, 2]]
+
+
+def test_lookahead_gives_axlearn_a_label_in_the_last_column():
+  batch = example()
+  batch["loss_mask"] = np.ones((1, 6), np.bool_)
+  batch["next_token"] = np.asarray([23], np.int32)
+  batch = formatted(batch, "axlearn")
+  assert batch["target_labels"].tolist() == [[12, 13, 21, 22, 0, 23]]
 
 
 def test_formats_are_grain_transforms_without_options():
