@@ -19,7 +19,7 @@ help:  ## Say what each command does.
 train: data/stdlib/manifest.json  ## Prepare a corpus and train on packed rows; resumes when run again.
 	$(BIN)/python tools/train.py --config=$(CONFIG) --workdir=$(WORKDIR) $(ARGS)
 
-test: $(BIN)/.test  ## Run the tests, two at once, but not the slow ones.
+test: $(BIN)/.test .venv-moto/bin/moto_server  ## Run the tests, two at once, but not the slow ones.
 	$(PYTEST) -m 'not slow' --hypothesis-profile=quick $(ARGS)
 
 # What `test` left out: slow tests, and every law on more examples.
@@ -71,6 +71,12 @@ $(BIN)/.test: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@ $(BIN)/.train
+
+# A server of S3's protocol, for tests: its packages ask for older versions of
+# some that others ask for, so they have an environment of their own.
+.venv-moto/bin/moto_server:
+	test -x .venv-moto/bin/python || $(PYTHON) -m venv .venv-moto
+	.venv-moto/bin/python -m pip install --quiet 'moto[s3]>=5.1,<6' 'flask>=3,<4' 'flask-cors>=5'
 
 $(BIN)/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -1,0 +1,515 @@
+"""Places where stores are: local directories, and prefixes of object stores.
+
+    /data/corpus, data/corpus   files
+    s3://BUCKET/PREFIX          objects, through TensorStore's driver `s3`
+    gs://BUCKET/PREFIX          objects, through TensorStore's driver `gcs`
+
+Names are relative to a place, with slashes. Credentials are those that
+TensorStore's drivers find. Other servers than Amazon's are told in
+AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, with AWS_REGION, as Amazon's own tools
+take them; others than Google's in TENSORSTORE_GCS_HTTP_URL.
+
+What fails for a while is tried again, later and later, and counted; what will
+not come right, such as a missing permission, is an error at once.
+"""
+
+import abc
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import errno
+import os
+import pathlib
+import random
+import re
+import secrets
+import threading
+import time
+from typing import Any
+import urllib.parse
+
+from absl import logging
+
+from chomp_data import errors
+from chomp_data.stores import heartbeat
+from chomp_data.stores import publish
+
+# By the scheme of a URL: TensorStore's driver, and where credentials come from.
+DRIVERS: dict[str, str] = {"s3": "s3", "gs": "gcs"}
+_CREDENTIALS = {
+  "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or the"
+  " machine's role",
+  "gs": "GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default"
+  " login`, or the machine's service account",
+}
+
+# Seconds before each further try: 100 s in all, as long as a server restarts.
+RETRY_DELAYS_S: tuple[float, ...] = (
+  0.2,
+  0.4,
+  0.8,
+  1.6,
+  3.2,
+  6.4,
+  12.8,
+  25.6,
+  25.6,
+  25.6,
+)
+
+# A request that takes so long is taken for lost, however large.
+REQUEST_TIMEOUT_S = 60.0
+
+# TensorStore's names of what another try will not mend.
+_FINAL = {
+  "FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE",
+  "PERMISSION_DENIED", "UNAUTHENTICATED", "UNIMPLEMENTED",
+}  # fmt: skip
+
+
+@dataclasses.dataclass
+class Requests:
+  """What was asked of object stores.
+
+  Attributes:
+    requests: Requests sent, further tries and doubles included.
+    retries: Further tries after one that failed.
+    doubled: Second requests for what took too long to come.
+    bytes_read: Bytes that came.
+    bytes_written: Bytes that were sent.
+  """
+
+  requests: int = 0
+  retries: int = 0
+  doubled: int = 0
+  bytes_read: int = 0
+  bytes_written: int = 0
+
+
+# Of this process. Threads count into it, so it is not exact to the last one.
+counts: Requests = Requests()
+
+
+def is_url(path: str | os.PathLike[str]) -> bool:
+  """Returns whether a path is a URL, of whatever scheme."""
+  return "://" in os.fspath(path)
+
+
+def join(path: str, name: str) -> str:
+  """Returns the path of a name below a directory or a URL."""
+  return f"{path.rstrip('/')}/{name}" if is_url(path) else f"{path}/{name}"
+
+
+def at(path: str | os.PathLike[str]) -> "Place":
+  """Returns the place of a directory or a URL; asks nothing of it yet.
+
+  Args:
+    path: Of a directory that may not exist, or `s3://` or `gs://`.
+
+  Raises:
+    StoreError: If it is a URL of another scheme, or names no bucket.
+  """
+  if is_url(path):
+    return ObjectPlace(os.fspath(path))
+  return LocalPlace(path)
+
+
+class Place(abc.ABC):
+  """Objects by name: what is written is there whole, or not at all.
+
+  Attributes:
+    path: Of the directory, or the URL, without a slash at its end.
+  """
+
+  path: str
+
+  def file(self, name: str) -> str:
+    """Returns the path or URL of an object."""
+    return f"{self.path}/{name}"
+
+  @abc.abstractmethod
+  def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+    """Returns the bytes begin .. end - 1 of an object, or those up to its end.
+
+    Args:
+      name: The object.
+      begin: The first byte.
+      end: Behind the last one; None is the object's end.
+
+    Raises:
+      FileNotFoundError: If there is no such object.
+      StoreError: If it cannot be read.
+    """
+
+  @abc.abstractmethod
+  def names(self, prefix: str = "") -> list[str]:
+    """Returns the names of all objects below a prefix, ascending."""
+
+  @abc.abstractmethod
+  def write(self, name: str, data: bytes) -> None:
+    """Writes an object, in the place of one of that name."""
+
+  @abc.abstractmethod
+  def create(self, name: str, data: bytes) -> bool:
+    """Writes an object unless there is one; returns whether it did.
+
+    Of several that do so at once, in whatever process, one succeeds.
+    """
+
+  @abc.abstractmethod
+  def delete(self, names: Iterable[str]) -> None:
+    """Deletes objects; those that are not there are no error."""
+
+  @abc.abstractmethod
+  def kvstore(self) -> Any:
+    """Returns the `tensorstore.KvStore` of the place, opened once."""
+
+
+class LocalPlace(Place):
+  """A directory of files."""
+
+  def __init__(self, path: str | os.PathLike[str]):
+    """See `at`."""
+    self.path: str = os.fspath(path)
+    self._kvstore: Any = None
+
+  def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+    """Returns bytes of a file; see `Place`."""
+    try:
+      with publish.open_file(self.file(name)) as file:
+        file.seek(begin)
+        return file.read() if end is None else file.read(end - begin)
+    except (FileNotFoundError, NotADirectoryError):
+      raise FileNotFoundError(
+        errno.ENOENT, "no file", self.file(name)
+      ) from None
+    except OSError as error:
+      raise errors.StoreError(
+        f"{self.file(name)} must be readable, got {error}. Check the disk and"
+        " its permissions."
+      ) from error
+
+  def names(self, prefix: str = "") -> list[str]:
+    """Returns the files below a prefix; see `Place`."""
+    found = []
+    for folder, _, files in os.walk(self.path):
+      for file in files:
+        name = pathlib.Path(folder, file).relative_to(self.path).as_posix()
+        if name.startswith(prefix):
+          found.append(name)
+    return sorted(found)
+
+  def write(self, name: str, data: bytes) -> None:
+    """Writes a file, which is then on disk; see `Place`."""
+    with self._staged(name, data) as staged:
+      os.replace(staged, self.file(name))
+
+  def create(self, name: str, data: bytes) -> bool:
+    """Writes a file unless there is one; see `Place`."""
+    with self._staged(name, data) as staged:
+      try:
+        os.link(staged, self.file(name))
+      except FileExistsError:
+        return False
+      return True
+
+  def delete(self, names: Iterable[str]) -> None:
+    """Deletes files; see `Place`."""
+    for name in names:
+      pathlib.Path(self.file(name)).unlink(missing_ok=True)
+
+  def kvstore(self) -> Any:
+    """Returns TensorStore's view of the directory; see `Place`."""
+    if self._kvstore is None:
+      import tensorstore as ts
+
+      spec = {"driver": "file", "path": f"{os.path.abspath(self.path)}/"}
+      self._kvstore = ts.KvStore.open(spec).result()
+    return self._kvstore
+
+  @contextlib.contextmanager
+  def _staged(self, name: str, data: bytes) -> Iterator[pathlib.Path]:
+    path = pathlib.Path(self.file(name))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+      with open(staged, "xb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+      yield staged
+      publish.sync(path.parent)
+    finally:
+      staged.unlink(missing_ok=True)
+
+
+class ObjectPlace(Place):
+  """A prefix of a bucket."""
+
+  def __init__(self, path: str):
+    """See `at`."""
+    scheme, _, rest = path.partition("://")
+    bucket, _, prefix = rest.partition("/")
+    if scheme not in DRIVERS or not bucket:
+      raise errors.StoreError(
+        f"`path` must be a directory, s3://BUCKET/PATH or gs://BUCKET/PATH, got"
+        f" {path!r}. Correct it, or copy what is there to one of these."
+      )
+    self._scheme = scheme
+    self._bucket = bucket
+    self._prefix = prefix.strip("/")
+    self.path: str = f"{scheme}://{bucket}/{self._prefix}".rstrip("/")
+    self._kvstore: Any = None
+    self._process = 0
+    self._lock = threading.Lock()
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {"path": self.path}
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    self.__init__(state["path"])
+
+  def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+    """Returns bytes of an object; see `Place`."""
+    return self.read_within(name, begin, end, None)
+
+  def read_within(
+    self, name: str, begin: int, end: int | None, patience_s: float | None
+  ) -> bytes:
+    """Returns bytes of an object, asked for twice where they are slow to come.
+
+    Args:
+      name: The object.
+      begin: As in `read`.
+      end: As in `read`.
+      patience_s: After so many seconds a second request is sent, and the
+        first answer taken; None sends none.
+
+    Raises:
+      FileNotFoundError: If there is no such object.
+      StoreError: If it cannot be read.
+    """
+    import tensorstore as ts
+
+    store = self.kvstore()
+    wanted = slice(begin, end) if begin or end is not None else None
+    if begin == end:
+      return b""
+
+    def ask() -> "ts.Future[ts.KvStore.ReadResult]":
+      counts.requests += 1
+      return store.read(name, byte_range=wanted)
+
+    found = self._persist("read", name, lambda: _first_of(ask, patience_s))
+    if found.state == "missing":
+      raise FileNotFoundError(errno.ENOENT, "no object", self.file(name))
+    counts.bytes_read += len(found.value)
+    return found.value
+
+  def names(self, prefix: str = "") -> list[str]:
+    """Returns the objects below a prefix; see `Place`."""
+    import tensorstore as ts
+
+    # Up to the first string that the prefix is no begin of.
+    end = prefix[:-1] + chr(ord(prefix[-1]) + 1) if prefix else ""
+    within = ts.KvStore.KeyRange(prefix, end)
+
+    def ask() -> Any:
+      counts.requests += 1
+      return self.kvstore().list(within).result(REQUEST_TIMEOUT_S)
+
+    return sorted(name.decode() for name in self._persist("list", prefix, ask))
+
+  def write(self, name: str, data: bytes) -> None:
+    """Writes an object; see `Place`."""
+    self._put(name, data)
+
+  def create(self, name: str, data: bytes) -> bool:
+    """Writes an object unless there is one; see `Place`."""
+    import tensorstore as ts
+
+    # What TensorStore calls the state of objects that are not there.
+    nowhere = ts.KvStore.open("memory://").result().read("").result()
+    before = counts.retries
+    if self._put(name, data, if_equal=nowhere.stamp.generation).generation:
+      return True
+    if counts.retries == before:
+      return False
+    # A try that failed for us may have been heard: then it is ours.
+    try:
+      return self.read(name) == data
+    except FileNotFoundError:
+      return False
+
+  def delete(self, names: Iterable[str]) -> None:
+    """Deletes objects; see `Place`."""
+    store = self.kvstore()
+    for name in names:
+
+      def ask(name: str = name) -> Any:
+        counts.requests += 1
+        return store.write(name, None).result(REQUEST_TIMEOUT_S)
+
+      self._persist("delete", name, ask)
+
+  def kvstore(self) -> Any:
+    """Returns TensorStore's view of the prefix; see `Place`."""
+    with self._lock:
+      # A fork has none of TensorStore's threads.
+      if self._kvstore is None or self._process != os.getpid():
+        self._kvstore = self._opened()
+        self._process = os.getpid()
+      return self._kvstore
+
+  def _put(self, name: str, data: bytes, **condition: Any) -> Any:
+    store = self.kvstore()
+
+    def ask() -> Any:
+      counts.requests += 1
+      return store.write(name, data, **condition).result(REQUEST_TIMEOUT_S)
+
+    found = self._persist("write", name, ask)
+    counts.bytes_written += len(data)
+    return found
+
+  def _opened(self) -> Any:
+    import tensorstore as ts
+
+    driver = DRIVERS[self._scheme]
+    spec: dict[str, Any] = {
+      "driver": driver,
+      "bucket": self._bucket,
+      "path": f"{self._prefix}/" if self._prefix else "",
+      # Tries are ours, to be counted and to end in an error with the path.
+      "context": {
+        f"{driver}_request_retries": {
+          "max_retries": 0,
+          "initial_delay": "1ms",
+          "max_delay": "1ms",
+        }
+      },
+    }
+    if self._scheme == "s3":
+      endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(
+        "AWS_ENDPOINT_URL"
+      )
+      region = os.environ.get("AWS_REGION") or os.environ.get(
+        "AWS_DEFAULT_REGION"
+      )
+      if endpoint:
+        spec["endpoint"] = endpoint.rstrip("/")
+        region = region or "us-east-1"
+      if region:
+        spec["aws_region"] = region
+    try:
+      return ts.KvStore.open(spec).result(REQUEST_TIMEOUT_S)
+    except (ValueError, OSError) as error:
+      raise errors.StoreError(
+        f"{self.path} must be a place in an object store, got"
+        f" {_reason(error)}. Correct it."
+      ) from error
+
+  def _persist(self, what: str, name: str, ask: Callable[[], Any]) -> Any:
+    """Returns an answer, asked for again where asking may help."""
+    began = time.monotonic()
+    for delay in (*RETRY_DELAYS_S, None):
+      try:
+        return ask()
+      except Exception as error:  # Of many types, by what went wrong.
+        code, reason = _code(error), _reason(error)
+        if delay is None or code in _FINAL:
+          raise self._error(what, name, code, reason, began) from error
+      counts.retries += 1
+      logging.log_every_n_seconds(
+        logging.WARNING,
+        "%s of %s is tried again in %.1f s: %s",
+        10,
+        what,
+        self.file(name),
+        delay,
+        reason,
+      )
+      # Between half and the whole of it: not all workers at once.
+      until = time.monotonic() + delay * random.uniform(0.5, 1.0)
+      while (left := until - time.monotonic()) > 0:
+        heartbeat.beat()
+        time.sleep(min(left, 1.0))
+    raise AssertionError("unreachable")
+
+  def _error(
+    self, what: str, name: str, code: str, reason: str, began: float
+  ) -> errors.StoreError:
+    took = time.monotonic() - began
+    fix = "Check the network and the server."
+    if code in ("PERMISSION_DENIED", "UNAUTHENTICATED"):
+      fix = (
+        f"Give credentials that may {what} it ({_CREDENTIALS[self._scheme]});"
+        " without any, only public buckets can be read."
+      )
+    elif code == "NOT_FOUND":
+      fix = f"Check that the bucket {self._bucket!r} exists."
+    verb = {"read": "readable", "list": "listable", "delete": "deletable"}
+    return errors.StoreError(
+      f"{self.file(name)} must be {verb.get(what, 'writable')}, got"
+      f" {reason.rstrip('.')} ({took:.1f} s). {fix}"
+    )
+
+
+def _first_of(ask: Callable[[], Any], patience_s: float | None) -> Any:
+  """Returns the first answer of a request, and of a second one if it is slow.
+
+  Raises:
+    TimeoutError: If none comes.
+  """
+  first = ask()
+  if patience_s is None:
+    return first.result(REQUEST_TIMEOUT_S)
+  try:
+    return first.result(patience_s)
+  except TimeoutError:
+    pass
+  counts.doubled += 1
+  arrived = threading.Event()
+  both = [first, ask()]
+  for future in both:
+    future.add_done_callback(lambda _: arrived.set())
+  until = time.monotonic() + REQUEST_TIMEOUT_S
+  while both:
+    if not arrived.wait(max(until - time.monotonic(), 0.0)):
+      raise TimeoutError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
+    arrived.clear()
+    for future in [own for own in both if own.done()]:
+      both.remove(future)
+      if not both or future.exception() is None:
+        for other in both:
+          other.cancel()
+        return future.result()
+  raise AssertionError("unreachable")
+
+
+def _code(error: Exception) -> str:
+  """Returns TensorStore's name of an error's kind, or ''."""
+  code, _, rest = str(error).partition(":")
+  # The last try's own code is lost in "all tries failed", its number is not.
+  if "http_response_code='401'" in rest or "http_response_code='403'" in rest:
+    return "PERMISSION_DENIED"
+  return code if code.isupper() else ""
+
+
+def _reason(error: Exception) -> str:
+  """Returns what an error says, less the page that came with it."""
+  text = str(error).partition(" [http_response_body")[0]
+  status = re.search(r"http_response_code='(\d+)'", str(error))
+  if status is not None and status[0] not in text:
+    text += f" (HTTP status {status[1]})"
+  return text.split("\n", 1)[0][:300] or type(error).__name__
+
+
+def name_of(path: str | os.PathLike[str]) -> str:
+  """Returns the last part of a path or URL."""
+  text = os.fspath(path)
+  if is_url(text):
+    return urllib.parse.urlsplit(text).path.rstrip("/").rpartition("/")[2]
+  return pathlib.Path(text).name

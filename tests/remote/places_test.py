@@ -1,0 +1,150 @@
+"""Places: reading, writing, errors and further tries, on every kind."""
+
+import threading
+import time
+
+import pytest
+
+from chomp_data import errors
+from chomp_data.stores import places
+
+
+@pytest.fixture
+def quick(monkeypatch):
+  """Tries follow each other quickly."""
+  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
+
+
+@pytest.fixture(params=["local", "s3", "gs"])
+def place(request, tmp_path):
+  """A place where nothing is yet."""
+  if request.param == "local":
+    return places.at(tmp_path / "new")
+  return places.at(request.getfixturevalue(f"{request.param}_bucket").root)
+
+
+def test_what_is_written_is_read_listed_and_deleted(place):
+  place.write("a/one", b"0123456789")
+  place.write("a/two", b"2")
+  place.write("b", b"3")
+  assert place.read("a/one") == b"0123456789"
+  assert place.read("a/one", 2, 5) == b"234"
+  assert place.read("a/one", 7) == b"789"
+  assert place.read("a/one", 3, 3) == b""
+  assert place.read("b") == b"3"
+  assert place.names() == ["a/one", "a/two", "b"]
+  assert place.names("a/o") == ["a/one"]
+  place.write("a/one", b"again")
+  assert place.read("a/one") == b"again"
+  place.delete(["a/one", "never"])
+  assert place.names() == ["a/two", "b"]
+
+
+def test_what_is_not_there_is_file_not_found(place):
+  with pytest.raises(FileNotFoundError):
+    place.read("nothing")
+  assert place.names() == []
+
+
+def test_of_many_that_create_one_object_one_does(place):
+  wins = []
+
+  def create(number: int) -> None:
+    if place.create("manifest.json", f"{number}".encode()):
+      wins.append(number)
+
+  threads = [threading.Thread(target=create, args=(i,)) for i in range(8)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert len(wins) == 1
+  assert place.read("manifest.json") == f"{wins[0]}".encode()
+  assert not place.create("manifest.json", b"late")
+
+
+def test_the_same_bytes_lose_as_well(place):
+  assert place.create("manifest.json", b"same")
+  assert not place.create("manifest.json", b"same")
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_what_fails_for_a_while_is_tried_again_and_counted(
+  bucket, quick, status
+):
+  place = places.at(bucket.root)
+  place.write("a", b"1")
+  left = [2]
+
+  def fault(request):
+    left[0] -= 1
+    return status if left[0] >= 0 else None
+
+  bucket.fault = fault
+  before = places.counts.retries
+  assert place.read("a") == b"1"
+  assert places.counts.retries - before == 2
+
+
+@pytest.mark.parametrize("status", [500, 503])
+def test_what_goes_on_failing_is_an_error_with_the_url(bucket, quick, status):
+  place = places.at(bucket.root)
+  place.write("a", b"1")
+  bucket.clear()
+  bucket.fault = lambda request: status
+  with pytest.raises(errors.StoreError, match=f"{bucket.root}/a") as caught:
+    place.read("a")
+  assert str(status) in str(caught.value)
+  assert len(bucket.requests) == 4
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_a_missing_permission_is_said_within_seconds(bucket, status):
+  place = places.at(bucket.root)
+  bucket.fault = lambda request: status
+  began = time.monotonic()
+  for ask in (lambda: place.read("a"), lambda: place.write("a", b"1")):
+    with pytest.raises(errors.StoreError, match="credentials"):
+      ask()
+  assert time.monotonic() - began < 5.0
+  assert len(bucket.requests) == 2
+
+
+def test_without_credentials_the_answer_is_told_within_seconds(
+  s3_bucket, monkeypatch, tmp_path
+):
+  for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+    monkeypatch.delenv(name)
+  monkeypatch.setenv("HOME", str(tmp_path))
+  s3_bucket.fault = lambda request: 403
+  began = time.monotonic()
+  with pytest.raises(errors.StoreError, match="AWS_ACCESS_KEY_ID"):
+    places.at(s3_bucket.root).read("a")
+  assert time.monotonic() - began < 10.0
+
+
+def test_a_server_that_is_not_there_is_an_error_with_the_url(
+  s3_bucket, quick, monkeypatch
+):
+  monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+  with pytest.raises(errors.StoreError, match="s3://nowhere/a/b must be read"):
+    places.at("s3://nowhere/a").read("b")
+
+
+def test_a_slow_answer_is_asked_for_twice(bucket):
+  place = places.at(bucket.root)
+  place.write("a", b"1")
+  bucket.clear()
+  bucket.delay_s = lambda request: 3.0 if request.number == 0 else 0.0
+  before = places.counts.doubled
+  began = time.monotonic()
+  assert place.read_within("a", 0, None, 0.1) == b"1"
+  assert time.monotonic() - began < 2.0
+  assert places.counts.doubled - before == 1
+  assert len(bucket.requests) == 2
+
+
+@pytest.mark.parametrize("path", ["http://host/a", "s3://", "gs:///a"])
+def test_other_urls_are_refused_by_name(path):
+  with pytest.raises(errors.StoreError, match="must be a directory, s3://"):
+    places.at(path)

@@ -1,0 +1,336 @@
+"""Object stores on loopback: moto for S3, gcp-storage-emulator for GCS.
+
+Between a store and its client stands a proxy that counts requests, makes them
+slow, and makes them fail. It also holds writes that must create their object
+to that, because gcp-storage-emulator ignores such conditions and moto has a
+race, and listings to their bounds, which gcp-storage-emulator ignores.
+"""
+
+import collections
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import dataclasses
+import hashlib
+import http.client
+import http.server
+import importlib.util
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.parse
+import urllib.request
+
+BUCKET = "bucket"
+_START_S = 60.0
+_HOP = {"connection", "keep-alive", "transfer-encoding", "content-length"}
+
+
+@dataclasses.dataclass
+class Request:
+  """What a client asked.
+
+  Attributes:
+    method: 'GET', 'PUT', ...
+    target: Path and query.
+    name: The object, without its bucket, or '' where none is named.
+    number: How many requests came before.
+    begin: The first byte that was asked for, or None.
+  """
+
+  method: str
+  target: str
+  name: str
+  number: int
+  begin: int | None
+
+
+class Proxy:
+  """Forwards requests, and does to them what a test says.
+
+  Attributes:
+    url: Where clients find it.
+    requests: What came since `clear`.
+    fault: Returns an HTTP status to answer a request with instead, or None.
+    delay_s: Returns how long the answer to a request takes longer.
+    bytes_out: Bytes of answers since `clear`.
+    keep: Answers to reads are kept, so that the store behind is asked once.
+  """
+
+  def __init__(self, upstream: int, keep: bool = False):
+    """Begins to serve a store that listens at a port of loopback."""
+    self.requests: list[Request] = []
+    self.fault: Callable[[Request], int | None] = lambda request: None
+    self.delay_s: Callable[[Request], float] = lambda request: 0.0
+    self.bytes_out = 0
+    self.keep = keep
+    self._kept: dict[tuple[str, str | None], tuple] = {}
+    self._upstream = upstream
+    self._lock = threading.Lock()
+    self._creating = threading.Lock()
+    proxy = self
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+      protocol_version = "HTTP/1.1"
+      # Else each answer waits 40 ms for an acknowledgement.
+      disable_nagle_algorithm = True
+
+      def _serve(self) -> None:
+        proxy._serve(self)
+
+      do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _serve
+
+      def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    class Server(http.server.ThreadingHTTPServer):
+      request_queue_size = 256
+      daemon_threads = True
+
+      def handle_error(self, request: object, client_address: object) -> None:
+        pass  # A client that was killed.
+
+    self._server = Server(("127.0.0.1", 0), Handler)
+    self.port = self._server.server_address[1]
+    self.url = f"http://127.0.0.1:{self.port}"
+    threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+  def close(self) -> None:
+    """Stops serving."""
+    self._server.shutdown()
+    self._server.server_close()
+
+  def clear(self) -> None:
+    """Forgets what came and what was to be done to it."""
+    with self._lock:
+      self.requests = []
+      self.bytes_out = 0
+      self.fault = lambda request: None
+      self.delay_s = lambda request: 0.0
+
+  def reads(self, part: str = "") -> list[Request]:
+    """Returns requests for the contents of objects with a part in the name."""
+    return [
+      own
+      for own in self.requests
+      if own.method == "GET" and own.name and part in own.name
+    ]
+
+  def _serve(self, handler: http.server.BaseHTTPRequestHandler) -> None:
+    size = int(handler.headers.get("Content-Length") or 0)
+    body = handler.rfile.read(size)
+    wanted = handler.headers.get("Range")
+    begin = None
+    if wanted:
+      begin = int(wanted.removeprefix("bytes=").partition("-")[0] or 0)
+    with self._lock:
+      request = Request(
+        handler.command,
+        handler.path,
+        _name(handler.path),
+        len(self.requests),
+        begin,
+      )
+      self.requests.append(request)
+    delay = self.delay_s(request)
+    if delay:
+      time.sleep(delay)
+    status = self.fault(request)
+    if status is not None:
+      body = b"<Error><Code>Injected</Code></Error>"
+      if handler.path.startswith(("/storage/", "/upload/")):
+        body = b'{"error": {"code": %d, "message": "injected"}}' % status
+      _answer(handler, status, [], body)
+      return
+    key = (handler.path, wanted)
+    answer = self._kept.get(key) if handler.command == "GET" else None
+    if answer is None:
+      answer = _within(handler.path, self._forward(handler, body))
+      if self.keep and handler.command == "GET" and answer[0] < 300:
+        self._kept[key] = answer
+    with self._lock:
+      self.bytes_out += len(answer[2])
+    _answer(handler, *answer)
+
+  def _forward(
+    self, handler: http.server.BaseHTTPRequestHandler, body: bytes
+  ) -> tuple[int, list[tuple[str, str]], bytes]:
+    query = urllib.parse.parse_qs(urllib.parse.urlsplit(handler.path).query)
+    of_gcs = query.get("ifGenerationMatch") == ["0"]
+    if not of_gcs and handler.headers.get("If-None-Match") != "*":
+      return self._ask(handler.command, handler.path, handler.headers, body)
+    with self._creating:
+      if of_gcs:
+        name = urllib.parse.quote(query["name"][0], safe="")
+        where = handler.path.removeprefix("/upload").partition("?")[0]
+        found = self._ask("GET", f"{where}/{name}", {}, b"")
+        if found[0] == 200:
+          return 412, [], b"conditionNotMet"
+      return self._ask(handler.command, handler.path, handler.headers, body)
+
+  def _ask(self, method: str, target: str, headers, body: bytes):
+    connection = http.client.HTTPConnection("127.0.0.1", self._upstream)
+    try:
+      kept = {k: v for k, v in headers.items() if k.lower() not in _HOP}
+      connection.request(method, target, body, kept)
+      answer = connection.getresponse()
+      data = answer.read()
+      pairs = [p for p in answer.getheaders() if p[0].lower() not in _HOP]
+      return answer.status, pairs, data
+    finally:
+      connection.close()
+
+
+def _within(target: str, answer: tuple) -> tuple:
+  """Returns a listing of GCS less what the emulator should have left out."""
+  parts = urllib.parse.urlsplit(target)
+  query = urllib.parse.parse_qs(parts.query)
+  low = query.get("startOffset", [""])[0]
+  high = query.get("endOffset", [""])[0]
+  listing = parts.path.startswith("/storage/") and parts.path.endswith("/o")
+  if not listing or answer[0] != 200 or not (low or high):
+    return answer
+  found = json.loads(answer[2])
+  found["items"] = [
+    item
+    for item in found.get("items", [])
+    if low <= item["name"] and (not high or item["name"] < high)
+  ]
+  return answer[0], answer[1], json.dumps(found).encode()
+
+
+def _answer(handler, status: int, headers, body: bytes) -> None:
+  handler.send_response_only(status)
+  for name, value in headers:
+    handler.send_header(name, value)
+  if status not in (204, 304):
+    handler.send_header("Content-Length", str(len(body)))
+  handler.end_headers()
+  if handler.command != "HEAD" and status not in (204, 304):
+    handler.wfile.write(body)
+
+
+def _name(target: str) -> str:
+  """Returns the object that a request is about."""
+  parts = urllib.parse.urlsplit(target)
+  path = parts.path.removeprefix("/download")
+  if path.startswith(("/storage/v1/b/", "/upload/storage/v1/b/")):
+    found = path.partition("/o/")[2] or "".join(
+      urllib.parse.parse_qs(parts.query).get("name", [])
+    )
+  else:
+    found = path.removeprefix("/").partition("/")[2]
+  return urllib.parse.unquote(found)
+
+
+def slow_share(
+  base_s: float, share: float, slow_s: float
+) -> Callable[[Request], float]:
+  """Returns delays: some requests, drawn by their number, are slow."""
+
+  def delay(request: Request) -> float:
+    drawn = hashlib.sha256(str(request.number).encode()).digest()[:4]
+    slow = int.from_bytes(drawn, "big") < share * 2**32
+    return slow_s if slow else base_s
+
+  return delay
+
+
+def moto_server() -> str | None:
+  """Returns moto's server program, or None where it is not installed.
+
+  It may have an environment of its own: `make test` makes one, because moto
+  needs older versions of packages than others here.
+  """
+  roots = [pathlib.Path(sys.executable).parent]
+  roots.append(pathlib.Path(__file__).parents[2] / ".venv-moto" / "bin")
+  for root in roots:
+    if (root / "moto_server").exists():
+      return str(root / "moto_server")
+  return os.environ.get("MOTO_SERVER") or shutil.which("moto_server")
+
+
+def has_gcs() -> bool:
+  """Returns whether the emulator of GCS is installed."""
+  return importlib.util.find_spec("gcp_storage_emulator") is not None
+
+
+def environment(s3: str | None, gcs: str | None) -> dict[str, str]:
+  """Returns the variables with which TensorStore finds servers."""
+  found = {"AWS_EC2_METADATA_DISABLED": "true"}
+  if s3 is not None:
+    found |= {
+      "AWS_ENDPOINT_URL_S3": s3,
+      "AWS_ACCESS_KEY_ID": "test",
+      "AWS_SECRET_ACCESS_KEY": "test",
+      "AWS_REGION": "us-east-1",
+    }
+  if gcs is not None:
+    found |= {
+      "TENSORSTORE_GCS_HTTP_URL": gcs,
+      "GOOGLE_AUTH_TOKEN_FOR_TESTING": "test",
+    }
+  return found
+
+
+@contextlib.contextmanager
+def s3(keep: bool = False) -> Iterator[Proxy]:
+  """Serves a bucket over S3's protocol, behind a proxy."""
+  program = moto_server()
+  assert program is not None
+  with _running([program, "-H", "127.0.0.1", "-p"], [], keep) as proxy:
+    url = f"{proxy.url}/{BUCKET}"
+    urllib.request.urlopen(urllib.request.Request(url, method="PUT")).close()
+    yield proxy
+
+
+@contextlib.contextmanager
+def gcs(keep: bool = False) -> Iterator[Proxy]:
+  """Serves a bucket over GCS's JSON protocol, behind a proxy."""
+  command = [sys.executable, "-m", "gcp_storage_emulator", "start"]
+  more = ["-H", "127.0.0.1", "-M", "-q", "--default-bucket", BUCKET]
+  with _running([*command, "--port"], more, keep) as proxy:
+    yield proxy
+
+
+@contextlib.contextmanager
+def _running(
+  command: list[str], more: list[str], keep: bool
+) -> Iterator[Proxy]:
+  with socket.socket() as probe:
+    probe.bind(("127.0.0.1", 0))
+    port = probe.getsockname()[1]
+  process = subprocess.Popen(
+    [*command, str(port), *more],
+    stdout=subprocess.DEVNULL,
+    stderr=subprocess.DEVNULL,
+  )
+  proxy = None
+  try:
+    until = time.monotonic() + _START_S
+    while True:
+      try:
+        socket.create_connection(("127.0.0.1", port), 1.0).close()
+        break
+      except OSError:
+        assert process.poll() is None, "the server ended at its start"
+        assert time.monotonic() < until, "the server does not listen"
+        time.sleep(0.05)
+    proxy = Proxy(port, keep)
+    yield proxy
+  finally:
+    if proxy is not None:
+      proxy.close()
+    process.kill()
+    process.wait()
+
+
+def count_names(requests: list[Request]) -> dict[str, int]:
+  """Returns how often each object was asked for."""
+  return dict(collections.Counter(own.name for own in requests))
