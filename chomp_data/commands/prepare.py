@@ -30,6 +30,7 @@ from chomp_data import stores
 from chomp_data.prepare import records
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
+from chomp_data.prepare.tokenizers import tiktoken_ranks
 from chomp_data.stores.zarr import array_layout
 
 _INPUT = flags.DEFINE_multi_string(
@@ -52,7 +53,19 @@ _TOKENIZER = flags.DEFINE_string(
   "tokenizer",
   tokenizers.BYTE,
   "'byte' (the bytes of UTF-8, 259 ids), or the path of a Hugging Face"
-  " tokenizer.json.",
+  " tokenizer.json, a SentencePiece .model or a tiktoken file.",
+)
+_PATTERN = flags.DEFINE_string(
+  "tiktoken_pattern",
+  None,
+  "How a tiktoken file's texts are split: a regular expression, or one of"
+  f" {', '.join(tiktoken_ranks.PATTERNS)}; found for the files of these.",
+)
+_SPECIAL_TOKEN = flags.DEFINE_multi_string(
+  "special_token",
+  [],
+  "A special token of a tiktoken file, as '<|endoftext|>=50256'; without an id"
+  " it takes the next",
 )
 _TEXT_KEY = flags.DEFINE_string(
   "text_key",
@@ -206,7 +219,12 @@ def main(argv: Sequence[str]) -> None:
         inputs=tuple(_INPUT.value),
         output=_OUTPUT.value,
         exclude=tuple(_EXCLUDE.value),
-        tokenizer=tokenizers.TokenizerSpec(_TOKENIZER.value, **special),
+        tokenizer=tokenizers.TokenizerSpec(
+          _TOKENIZER.value,
+          **special,
+          pattern=_PATTERN.value,
+          special_tokens=tuple(_SPECIAL_TOKEN.value),
+        ),
         text_key=_TEXT_KEY.value,
         id_key=_ID_KEY.value,
         meta_key=_META_KEY.value,

@@ -150,15 +150,16 @@ def make_part(task: PartTask) -> PartRow:
   try:
     tokens_file, lengths_file, texts_file = files
     for documents, encoded in _encoded(task, tokenizer, skipped):
-      kept = [i for i, tokens in enumerate(encoded) if len(tokens)]
+      _check_ids(encoded, tokenizer.info.vocab_size, documents)
+      tokens = encoded.tokens.astype(dtype.newbyteorder("<"), copy=False)
+      tokens_file.write(tokens.tobytes())
+      kept = np.flatnonzero(encoded.lengths).tolist()
       lengths = np.empty((len(kept), 3), "<i8")
       texts = []
       for row, i in enumerate(kept):
-        name, meta = documents[i].name, documents[i].meta.encode()
-        _check_ids(encoded[i], tokenizer.info.vocab_size, name)
-        tokens_file.write(encoded[i].astype(dtype.newbyteorder("<")).tobytes())
-        texts += [name.encode(), meta]
-        lengths[row] = len(encoded[i]), len(texts[-2]), len(meta)
+        meta = documents[i].meta.encode()
+        texts += [documents[i].name.encode(), meta]
+        lengths[row] = encoded.lengths[i], len(texts[-2]), len(meta)
       lengths_file.write(lengths.tobytes())
       texts_file.write(b"".join(texts))
       num_documents += len(kept)
@@ -246,7 +247,7 @@ def _document_blocks(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
 
 def _encoded(
   task: PartTask, tokenizer: tokenizers.Tokenizer, skipped: skips.Skips
-) -> Iterator[tuple[list[records.Document], list[np.ndarray]]]:
+) -> Iterator[tuple[list[records.Document], tokenizers.Encoded]]:
   """Yields (documents, token ids) of batches of documents.
 
   Args:
@@ -276,8 +277,16 @@ def _encoded(
     yield batch, tokenizer.encode_batch([own.text for own in batch])
 
 
-def _check_ids(tokens: np.ndarray, vocab_size: int, name: str) -> None:
-  if int(tokens.max()) >= vocab_size:
+def _check_ids(
+  encoded: tokenizers.Encoded,
+  vocab_size: int,
+  documents: list[records.Document],
+) -> None:
+  tokens = encoded.tokens
+  if len(tokens) and int(tokens.max()) >= vocab_size:
+    place = int(tokens.argmax())
+    ends = np.cumsum(encoded.lengths)
+    name = documents[int(np.searchsorted(ends, place, side="right"))].name
     raise errors.PrepareError(
       f"token ids must be below the vocabulary size {vocab_size}, got"
       f" {tokens.max()} in document {name!r}. The tokenizer contradicts"

@@ -1,0 +1,13 @@
+"""Tokenizers: from text to token ids and back. Nothing is downloaded.
+
+A kind of tokenizer is one file here and one entry in `kinds`. Documents are
+encoded without special tokens: those are added when rows are read.
+"""
+
+from chomp_data.prepare.tokenizers.base import Covered as Covered
+from chomp_data.prepare.tokenizers.base import Encoded as Encoded
+from chomp_data.prepare.tokenizers.base import Tokenizer as Tokenizer
+from chomp_data.prepare.tokenizers.base import TokenizerSpec as TokenizerSpec
+from chomp_data.prepare.tokenizers.kinds import BYTE as BYTE
+from chomp_data.prepare.tokenizers.kinds import load_tokenizer as load_tokenizer
+from chomp_data.prepare.tokenizers.kinds import make_tokenizer as make_tokenizer

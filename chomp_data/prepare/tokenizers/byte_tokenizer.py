@@ -1,0 +1,65 @@
+"""The bytes of UTF-8 as token ids.
+
+There are 259: 0 .. 255 are the bytes, 256 begins a document, 257 ends one, 258
+is padding.
+"""
+
+from collections.abc import Sequence
+import hashlib
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.prepare.tokenizers import base
+
+BOS_ID, EOS_ID, PAD_ID = 256, 257, 258
+VOCAB_SIZE = 259
+
+_DEFINITION = b"chomp_data byte: 0..255 bytes, 256 bos, 257 eos, 258 pad"
+_SPECIALS = {BOS_ID: "<bos>", EOS_ID: "<eos>", PAD_ID: "<pad>"}
+
+
+class ByteTokenizer:
+  """See the module."""
+
+  info: stores.TokenizerInfo = stores.TokenizerInfo(
+    kind="byte",
+    sha256=hashlib.sha256(_DEFINITION).hexdigest(),
+    vocab_size=VOCAB_SIZE,
+    pad_id=PAD_ID,
+    eos_id=EOS_ID,
+    bos_id=BOS_ID,
+  )
+  file: bytes | None = None
+  takes_bytes = True
+
+  def encode_batch(self, texts: Sequence[str | bytes]) -> base.Encoded:
+    """Returns the bytes of several texts, as uint16."""
+    data = [text.encode() if isinstance(text, str) else text for text in texts]
+    lengths = np.fromiter(map(len, data), np.int64, len(data))
+    flat = np.frombuffer(b"".join(data), np.uint8)
+    return base.Encoded(flat.astype(np.uint16), lengths)
+
+  def encode_covered(self, texts: Sequence[str]) -> list[base.Covered]:
+    """Returns the bytes of texts; no special token can be spelled."""
+    covered = []
+    for text in texts:
+      data = np.frombuffer(text.encode(), np.uint8)
+      begins = base.character_of_bytes(data)
+      covered.append(base.Covered(data.astype(np.uint16), begins, begins + 1))
+    return covered
+
+  def decode(self, ids: np.ndarray) -> str:
+    """Returns the text of ids; bytes that are no UTF-8 become U+FFFD."""
+    ids = np.asarray(ids)
+    if np.any((ids < 0) | (ids >= VOCAB_SIZE)):
+      wrong = ids[(ids < 0) | (ids >= VOCAB_SIZE)][0]
+      raise ValueError(f"`ids` must be in 0 .. {VOCAB_SIZE - 1}, got {wrong}.")
+    edges = np.flatnonzero(ids > 255).tolist()
+    parts = []
+    for low, high in zip([-1, *edges], [*edges, len(ids)], strict=True):
+      if low >= 0:
+        parts.append(_SPECIALS[int(ids[low])])
+      text = ids[low + 1 : high].astype(np.uint8).tobytes()
+      parts.append(text.decode(errors="replace"))
+    return "".join(parts)

@@ -1,0 +1,102 @@
+"""Which tokenizers there are: a file says by its content what it is."""
+
+import functools
+import pathlib
+
+from chomp_data import errors
+from chomp_data import stores
+from chomp_data.prepare.tokenizers import base
+from chomp_data.prepare.tokenizers import byte_tokenizer
+from chomp_data.prepare.tokenizers import huggingface
+from chomp_data.prepare.tokenizers import sentence_piece
+from chomp_data.prepare.tokenizers import tiktoken_ranks
+
+BYTE = "byte"
+
+# By the kind that a store names: (whether a file is one, its class). In the
+# order of asking: the JSON of tiktoken is an object, too.
+FILES = {
+  "tiktoken": (tiktoken_ranks.recognises, tiktoken_ranks.TiktokenTokenizer),
+  "huggingface": (huggingface.recognises, huggingface.HuggingFaceTokenizer),
+  "sentencepiece": (
+    sentence_piece.recognises,
+    sentence_piece.SentencePieceTokenizer,
+  ),
+}
+
+
+def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
+  """Makes a tokenizer; a process makes each only once while it is the same.
+
+  Args:
+    spec: Which.
+
+  Returns:
+    The tokenizer.
+
+  Raises:
+    PrepareError: If the file cannot be read, is no tokenizer, or has no token
+      of a given name.
+  """
+  if spec.source == BYTE:
+    base.refuse_options(
+      spec,
+      (
+        *(f"{kind}_token" for kind in base.USUAL_NAMES),
+        "pattern",
+        "special_tokens",
+      ),
+      "the byte tokenizer, whose special ids are fixed",
+    )
+    return byte_tokenizer.ByteTokenizer()
+  try:
+    file = pathlib.Path(spec.source).read_bytes()
+  except OSError as error:
+    raise errors.PrepareError(
+      "`--tokenizer` must be 'byte' or the path of a readable file, got"
+      f" {spec.source!r}: {error.strerror}. Correct it; nothing is downloaded."
+    ) from None
+  return _from_file(file, spec)
+
+
+@functools.lru_cache(maxsize=2)
+def _from_file(file: bytes, spec: base.TokenizerSpec) -> base.Tokenizer:
+  for recognises, make in FILES.values():
+    if recognises(file):
+      return make(file, spec)
+  raise errors.PrepareError(
+    "`--tokenizer` must be 'byte', a Hugging Face tokenizer.json, a"
+    f" SentencePiece .model or a tiktoken file, got {spec.source}, which begins"
+    f" with {file[:16]!r}. Give such a file."
+  )
+
+
+def load_tokenizer(store: stores.Store) -> base.Tokenizer:
+  """Returns the tokenizer that a store was made with, from the store itself.
+
+  Args:
+    store: An opened store.
+
+  Raises:
+    StoreError: If the store has no tokenizer, or its file was altered.
+    PrepareError: If the package that reads it is not installed.
+  """
+  info = store.tokenizer_info
+  if info.kind == BYTE:
+    if info.sha256 != byte_tokenizer.ByteTokenizer.info.sha256:
+      raise stores.StoreError(
+        f"The byte tokenizer of {store.path} must have SHA-256"
+        f" {byte_tokenizer.ByteTokenizer.info.sha256}, got {info.sha256}. Read"
+        " the store with the version that made it."
+      )
+    return byte_tokenizer.ByteTokenizer()
+  if info.kind in FILES:
+    _, make = FILES[info.kind]
+    tokenizer = make(store.tokenizer_file(), base.TokenizerSpec(store.path))
+    # Special ids may have been named when the store was made.
+    tokenizer.info = info
+    return tokenizer
+  raise stores.StoreError(
+    f"The tokenizer of {store.path} must be in the store to decode tokens, got"
+    f" kind {info.kind!r}. Prepare the store with tools/prepare.py."
+  )

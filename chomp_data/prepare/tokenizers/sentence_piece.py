@@ -1,0 +1,131 @@
+"""A SentencePiece `.model`.
+
+Padding, end and begin are those of the model, or as they are named. Text is
+normalised as the model says, which may join spaces and lines.
+"""
+
+from collections.abc import Sequence
+import hashlib
+import re
+
+import numpy as np
+
+from chomp_data import errors
+from chomp_data import stores
+from chomp_data.prepare.tokenizers import base
+
+
+def recognises(data: bytes) -> bool:
+  """Whether a file looks like one: field 1 of the message, its pieces."""
+  return data.startswith(b"\n")
+
+
+class SentencePieceTokenizer:
+  """A `.model` file."""
+
+  takes_bytes = False
+
+  def __init__(self, file: bytes, spec: base.TokenizerSpec):
+    """Parses the file.
+
+    Args:
+      file: The content of the `.model`.
+      spec: Where it came from, and names of special tokens.
+
+    Raises:
+      PrepareError: If it is no model, has no token of a given name, or
+        sentencepiece is not installed.
+    """
+    library = base.library("sentencepiece", "sentencepiece", spec.source)
+    base.refuse_options(
+      spec, ("pattern", "special_tokens"), "a SentencePiece model"
+    )
+    try:
+      model = library.SentencePieceProcessor(model_proto=file)
+    except RuntimeError as error:
+      raise errors.PrepareError(
+        "`--tokenizer` must be a whole SentencePiece .model, got"
+        f" {spec.source}: {str(error).strip()}. Give the file that"
+        " SentencePiece wrote."
+      ) from None
+    self._model = model
+    self.file: bytes | None = file
+    size = model.get_piece_size()
+    vocabulary = {model.id_to_piece(i): i for i in range(size)}
+    found = {
+      "pad": model.pad_id(),
+      "eos": model.eos_id(),
+      "bos": model.bos_id(),
+    }
+    ids = base.special_ids(
+      vocabulary, spec, {k: i if i >= 0 else None for k, i in found.items()}
+    )
+    self._names = {
+      name: i for name, i in vocabulary.items() if model.is_control(i)
+    }
+    self._control = np.zeros(size, bool)
+    self._control[list(self._names.values())] = True
+    longest = sorted(self._names, key=lambda name: (-len(name), name))
+    self._splitter = re.compile("|".join(map(re.escape, longest)) or r"(?!)")
+    self.info: stores.TokenizerInfo = stores.TokenizerInfo(
+      kind="sentencepiece",
+      sha256=hashlib.sha256(file).hexdigest(),
+      vocab_size=size,
+      pad_id=ids["pad"],
+      eos_id=ids["eos"],
+      bos_id=ids["bos"],
+    )
+    self._dtype = base.token_dtype(size)
+
+  def encode_batch(self, texts: Sequence[str | bytes]) -> base.Encoded:
+    """Returns the token ids of several texts."""
+    found = self._model.encode(
+      [base.text_of(text) for text in texts],
+      return_type="numpy",
+      num_threads=base.threads(),
+    )
+    lengths = np.fromiter(map(len, found), np.int64, len(found))
+    tokens = np.concatenate(found) if found else np.empty(0)
+    return base.Encoded(tokens.astype(self._dtype), lengths)
+
+  def encode_covered(self, texts: Sequence[str]) -> list[base.Covered]:
+    """Returns the token ids of texts, and the characters they cover.
+
+    The model never makes a control token of text, so texts are split where one
+    is spelled, and what lies between is encoded by itself.
+    """
+    return [self._covered(text) for text in texts]
+
+  def _covered(self, text: str) -> base.Covered:
+    ids, begins, ends = [], [], []
+    begin = 0
+    for match in [*self._splitter.finditer(text), None]:
+      end = len(text) if match is None else match.start()
+      if begin < end:
+        found = self._model.encode(
+          text[begin:end], return_type="offset_mapping"
+        )
+        ids += found["ids"]
+        begins += [begin + low for low, _ in found["offsets"]]
+        ends += [begin + high for _, high in found["offsets"]]
+      if match is not None:
+        ids.append(self._names[match.group()])
+        begins.append(match.start())
+        ends.append(match.end())
+        begin = match.end()
+    return base.Covered(
+      np.asarray(ids, self._dtype),
+      np.asarray(begins, np.int64),
+      np.asarray(ends, np.int64),
+    )
+
+  def decode(self, ids: np.ndarray) -> str:
+    """Returns the text of ids."""
+    ids = np.asarray(ids, np.int64)
+    edges = np.flatnonzero(self._control[ids]).tolist()
+    parts = []
+    for low, high in zip([-1, *edges], [*edges, len(ids)], strict=True):
+      if low >= 0:
+        parts.append(self._model.id_to_piece(int(ids[low])))
+      parts.append(self._model.decode(ids[low + 1 : high].tolist()))
+    return "".join(parts)
