@@ -15,6 +15,9 @@ from chomp_data.stores.kinds import open_store as open_store
 from chomp_data.stores.kinds import STORE_KINDS as STORE_KINDS
 from chomp_data.stores.kinds import StoreKind as StoreKind
 from chomp_data.stores.span_reads import Counters as Counters
+from chomp_data.stores.tokenized.megatron_store import (
+  MegatronOptions as MegatronOptions,
+)
 from chomp_data.stores.verify import verify_store as verify_store
 from chomp_data.stores.vocabulary import TokenizerInfo as TokenizerInfo
 from chomp_data.stores.zarr.manifest import Manifest as Manifest

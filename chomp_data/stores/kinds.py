@@ -3,6 +3,8 @@
 kind          its file                    how a path is known to be one
 zarr          zarr/zarr_store.py          it holds a manifest.json
 array_record  array_record/record_store   it is told in a section
+megatron      tokenized/megatron_store    it is told in a section
+levanter      tokenized/levanter_store    it is told in a section
 """
 
 from collections.abc import Callable
@@ -17,6 +19,7 @@ from chomp_data.stores import publish
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_store
 from chomp_data.stores.samples import arrow_samples
+from chomp_data.stores.tokenized import megatron_store
 from chomp_data.stores.zarr import manifest
 from chomp_data.stores.zarr import zarr_store
 
@@ -53,6 +56,13 @@ STORE_KINDS: dict[str, StoreKind] = {
     "ArrayRecord files. Of these, records of token ids are read with"
     " `array_record` beside the path, for instance {'token_dtype': 'uint16',"
     " 'vocab_size': 50_000}; samples are read in buckets of kind 'resolution'.",
+  ),
+  "megatron": StoreKind(
+    megatron_store.open_megatron,
+    megatron_store.is_at,
+    megatron_store.MegatronOptions,
+    "a Megatron corpus. It is read with `megatron` beside the path, for"
+    " instance {'vocab_size': 50_257, 'eos_id': 50_256, 'adds_eos': True}.",
   ),
 }
 

@@ -10,6 +10,7 @@ from typing import NoReturn
 import tqdm
 
 from chomp_data import errors
+from chomp_data.stores import adopted
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import record_files
 
@@ -39,11 +40,16 @@ def load_or_build(
     StoreError: If there is no index that fits and files are not those of
       another corpus but damaged or exchanged, or `may_build` is False.
   """
+  kept = adopted_of(corpus)
   home, files = corpus.home, corpus.key()
   if index_dir is not None:
     home = pathlib.Path(index_dir) / home.absolute().name
 
   def parts() -> side_index.Parts:
+    if kept is not None:
+      total = sum(size for _, size in kept.files.values())
+      with progress(corpus.home, total) as bar:
+        kept.check_content(corpus.root, bar.update)
     for directory, own in side_index.known(home):
       corpus.check_unharmed(files, own.get("files"), directory)
     if not may_build:
@@ -54,6 +60,18 @@ def load_or_build(
     return build()
 
   return side_index.load_or_build(home, name, {**key, "files": files}, parts)
+
+
+def adopted_of(corpus: record_files.Corpus) -> adopted.Adopted | None:
+  """Returns what files were when they were adopted, if they were.
+
+  Raises:
+    StoreError: If files were added, removed, cut or grown since.
+  """
+  kept = adopted.load(corpus.home)
+  if kept is not None:
+    kept.check_names(corpus.root, corpus.names)
+  return kept
 
 
 def progress(path: pathlib.Path, num_bytes: int) -> "tqdm.tqdm[NoReturn]":

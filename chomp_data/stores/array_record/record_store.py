@@ -11,13 +11,13 @@ import dataclasses
 import hashlib
 import json
 import os
+from typing import ClassVar
 
 import numpy as np
 
-from chomp_data import errors
 from chomp_data import schema
 from chomp_data.stores import base
-from chomp_data.stores import vocabulary
+from chomp_data.stores import told
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_index
 from chomp_data.stores.array_record import record_tokens
@@ -26,35 +26,21 @@ TOKEN_DTYPES = ("uint16", "uint32", "int32")
 
 _FORMAT = "chomp_data array_record"
 _SCHEMA = 1
-_TOKEN_ID = schema.optional(schema.integer(0, vocabulary.MAX_VOCAB_SIZE - 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ArrayRecordOptions:
+class ArrayRecordOptions(told.TokenOptions):
   """What an ArrayRecord corpus does not say of itself.
 
   Attributes:
     token_dtype: Type of a record's tokens, little-endian.
-    vocab_size: All token ids are below it, special ones included.
-    pad_id: Id of the padding token; None says that there is none.
-    eos_id: Id of the end-of-document token; None says that there is none.
-    bos_id: Id of the begin-of-document token; None says that there is none.
     adds_bos: Whether records begin with `bos_id`.
     adds_eos: Whether records end with `eos_id`.
-    tokenizer: Name of the tokenizer that made the ids; it is part of the
-      store's hash.
   """
 
+  section: ClassVar[str] = "array_record"
+
   token_dtype: str = schema.required(schema.choice(TOKEN_DTYPES))
-  vocab_size: int = schema.required(
-    schema.integer(1, vocabulary.MAX_VOCAB_SIZE)
-  )
-  pad_id: int | None = schema.option(None, _TOKEN_ID)
-  eos_id: int | None = schema.option(None, _TOKEN_ID)
-  bos_id: int | None = schema.option(None, _TOKEN_ID)
-  adds_bos: bool = schema.option(False, schema.boolean())
-  adds_eos: bool = schema.option(False, schema.boolean())
-  tokenizer: str | None = schema.option(None, schema.optional(schema.text()))
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
@@ -64,36 +50,7 @@ class ArrayRecordOptions:
         f"`{path}.vocab_size` must be at most 65536 with `token_dtype` uint16,"
         f" got {self.vocab_size}. Correct it, or write wider records."
       )
-    for name in ("pad_id", "eos_id", "bos_id"):
-      value = getattr(self, name)
-      if value is not None and value >= self.vocab_size:
-        problems.append(
-          f"`{path}.{name}` must be below `vocab_size` {self.vocab_size}, got"
-          f" {value}. Correct one of them."
-        )
-    for name in ("eos", "bos"):
-      if getattr(self, f"adds_{name}") and getattr(self, f"{name}_id") is None:
-        problems.append(
-          f"`{path}.{name}_id` must be set with `adds_{name}`, got None. Say"
-          " which id the records hold."
-        )
-    return problems
-
-  @property
-  def tokenizer_info(self) -> vocabulary.TokenizerInfo:
-    """These options as a store tells them."""
-    name = {"array_record": self.tokenizer, "vocab_size": self.vocab_size}
-    text = json.dumps(name, sort_keys=True).encode()
-    return vocabulary.TokenizerInfo(
-      kind="custom",
-      sha256=hashlib.sha256(text).hexdigest(),
-      vocab_size=self.vocab_size,
-      pad_id=self.pad_id,
-      eos_id=self.eos_id,
-      bos_id=self.bos_id,
-      adds_bos=self.adds_bos,
-      adds_eos=self.adds_eos,
-    )
+    return problems + super().problems(path)
 
 
 class ArrayRecordStore(base.Store["_Opened"]):
@@ -129,8 +86,7 @@ class ArrayRecordStore(base.Store["_Opened"]):
   @property
   def tokenizer_identity(self) -> tuple[str, str] | None:
     """What the options name it: records do not tell; see `base.Store`."""
-    name = self.options.tokenizer
-    return ("name", name) if name else None
+    return self.options.tokenizer_identity
 
   @property
   def files(self) -> tuple[str, ...]:
@@ -250,14 +206,7 @@ def open_array_records(
   Raises:
     StoreError: If options or files are wrong; the message names the file.
   """
-  values = {
-    field.name: getattr(options, field.name)
-    for field in dataclasses.fields(options)
-  }
-  _, problems = schema.read(ArrayRecordOptions, values, "array_record")
-  problems = problems or options.problems("array_record")
-  if problems:
-    raise errors.StoreError(" ".join(problems))
+  options.check()
   store = ArrayRecordStore(path, options, cache_bytes, index_dir)
   _ = store.hash
   return store

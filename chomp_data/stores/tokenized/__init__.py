@@ -1,0 +1,1 @@
+"""Tokenized corpora of other tools, read where they are."""

@@ -1,0 +1,152 @@
+"""Megatron corpora (`.bin` and `.idx`) as stores, read in place.
+
+A document is what the index calls one, all of its sequences; ids are
+'<name>:<number>', as the files have none.
+"""
+
+import dataclasses
+import os
+import pathlib
+from typing import ClassVar
+
+from chomp_data import errors
+from chomp_data import schema
+from chomp_data.stores import base
+from chomp_data.stores import publish
+from chomp_data.stores import told
+from chomp_data.stores.array_record import files_index
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.tokenized import mapped_tokens
+from chomp_data.stores.tokenized import megatron_index
+from chomp_data.stores.tokenized import offsets_index
+
+_SUFFIXES = (".bin", ".idx")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MegatronOptions(told.TokenOptions):
+  """What a Megatron corpus does not say of itself.
+
+  Attributes:
+    eos_id: Id of the end-of-document token, Megatron's EOD; None says that
+      there is none.
+    adds_eos: Whether documents end with `eos_id`: they were written with
+      `--append-eod`.
+    boundaries: What a document is: 'documents' as the index marks them, or
+      'sequences' where it marks none.
+  """
+
+  section: ClassVar[str] = "megatron"
+
+  boundaries: str = schema.option(
+    "documents", schema.choice(("documents", "sequences"))
+  )
+
+
+class MegatronStore(base.Store[offsets_index.OpenedCorpus]):
+  """A Megatron corpus, read only. Made by `open_megatron`.
+
+  Attributes:
+    options: What was said of the corpus.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike[str],
+    options: MegatronOptions,
+    cache_bytes: int = base.DEFAULT_CACHE_BYTES,
+  ):
+    """Opens nothing yet; see `open_megatron`."""
+    super().__init__(path, cache_bytes)
+    self.options = options
+
+  def _open(self) -> offsets_index.OpenedCorpus:
+    options, corpus = self.options, files_of(self._path)
+    kept = files_index.adopted_of(corpus)
+    data, index = (corpus.path(i) for i in range(2))
+    found = megatron_index.Index(index)
+    pages = kept.pages(corpus.names[0]) if kept else None
+    tokens = mapped_tokens.MappedTokens(
+      data, found.dtype, found.num_tokens, options.vocab_size, pages
+    )
+    return offsets_index.OpenedCorpus(
+      corpus,
+      options,
+      tokens,
+      dtype=found.dtype,
+      num_tokens=found.num_tokens,
+      ends=lambda: found.ends(options.boundaries),
+      key={"boundaries": options.boundaries},
+      build=self._expected_hash is None,
+    )
+
+  @property
+  def tokenizer_identity(self) -> tuple[str, str] | None:
+    """What the options name it: the files do not tell; see `base.Store`."""
+    return self.options.tokenizer_identity
+
+
+def open_megatron(
+  path: str | os.PathLike[str],
+  options: MegatronOptions,
+  *,
+  cache_bytes: int = base.DEFAULT_CACHE_BYTES,
+) -> MegatronStore:
+  """Opens a Megatron corpus; indexes its documents at the first time.
+
+  Tokens stay where they are and are not passed over, so that a corpus opens in
+  the time that its `.idx` takes to read. What is detected when:
+
+  - At every open: files of another size, other first 64 or last 128 KiB; an
+    index that does not fit its `.bin`.
+  - Where a file's time is another: sequences that do not follow each other,
+    documents that do not hold all of them, and other tokens at 4,096 places,
+    or at all of a corpus of up to 2**24: the store then has another hash.
+  - At every read: ids that are not below `vocab_size`.
+  - Once it was adopted (`stores adopt`): any other byte.
+
+  Args:
+    path: The common part of both files' names, or one of the two.
+    options: What the files do not say of themselves.
+    cache_bytes: Unused: tokens are mapped.
+
+  Returns:
+    The store. Its document ids are '<name>:<number>'.
+
+  Raises:
+    StoreError: If options or files are wrong; the message names the file.
+  """
+  options.check()
+  store = MegatronStore(path, options, cache_bytes)
+  _ = store.hash
+  return store
+
+
+def files_of(path: str | os.PathLike[str]) -> record_files.Corpus:
+  """Returns the files of a corpus, `.bin` first.
+
+  Raises:
+    StoreError: If one of them is missing.
+  """
+  publish.check_local(path)
+  home = _prefix(pathlib.Path(path))
+  names = tuple(home.name + suffix for suffix in _SUFFIXES)
+  for name in names:
+    if not (home.parent / name).is_file():
+      raise errors.StoreError(
+        f"{home.parent / name} must be a file of a Megatron corpus, got none."
+        " Give the common part of the names of its .bin and .idx."
+      )
+  return record_files.Corpus(home.parent, names, home)
+
+
+def is_at(path: pathlib.Path) -> bool:
+  """Whether both files are at a path."""
+  home = _prefix(path)
+  return bool(home.name) and all(
+    home.with_name(home.name + suffix).is_file() for suffix in _SUFFIXES
+  )
+
+
+def _prefix(path: pathlib.Path) -> pathlib.Path:
+  return path.with_suffix("") if path.suffix in _SUFFIXES else path

@@ -1,0 +1,142 @@
+"""The index of a tokenized corpus: where documents begin, and its identity.
+
+Such corpora say where documents are, but not in a way that is checked, nor in
+one that random access is cheap in. So one pass over what they say makes int64
+offsets, 8 bytes a document, kept and checked by `side_index`. Tokens are not
+passed over: of a corpus of up to 2**24 all are hashed, of a larger one 4,096
+spans of 4,096 tokens, evenly apart, its begin and its end among them.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+import dataclasses
+import hashlib
+import json
+import os
+import time
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data.stores import base
+from chomp_data.stores import side_index
+from chomp_data.stores import told
+from chomp_data.stores import vocabulary
+from chomp_data.stores.array_record import files_index
+from chomp_data.stores.array_record import record_files
+from chomp_data.stores.array_record import record_index
+
+_SCHEMA = 1
+_SPANS = 4_096
+_SPAN_TOKENS = 4_096
+
+
+class OpenedCorpus:
+  """What a process holds of an opened corpus; see `base.Opened`."""
+
+  def __init__(
+    self,
+    corpus: record_files.Corpus,
+    options: told.TokenOptions,
+    tokens: base.Tokens,
+    *,
+    dtype: np.dtype,
+    num_tokens: int,
+    ends: Callable[[], Iterable[np.ndarray]],
+    key: Mapping[str, Any],
+    build: bool,
+    index_dir: str | os.PathLike[str] | None = None,
+  ):
+    """Opens the index of a corpus, built at the first time.
+
+    Args:
+      corpus: Its files.
+      options: What was said of it.
+      tokens: Its tokens.
+      dtype: Their dtype as stored.
+      num_tokens: How many there are.
+      ends: Yields where documents end, int64[n] in order, in parts.
+      key: What documents depend on besides the files, as JSON values.
+      build: Whether the index may be built.
+      index_dir: Where to keep it; None is beside the corpus.
+
+    Raises:
+      StoreError: If the corpus is damaged, or not the one that was indexed.
+    """
+    name = options.section
+    arrays = files_index.load_or_build(
+      corpus,
+      name,
+      {"schema": _SCHEMA, "vocab_size": options.vocab_size, **key},
+      index_dir,
+      build,
+      lambda: _built(corpus, tokens, num_tokens, ends()),
+    )
+    self.tokens = tokens
+    self.token_dtype = dtype
+    self.num_tokens = num_tokens
+    self.offsets = record_index.CheckedArray(arrays["offsets"])
+    self.num_documents = len(self.offsets) - 1
+    self.tokenizer_info: vocabulary.TokenizerInfo = options.tokenizer_info
+    self._name = corpus.home.name
+    identity = {
+      "format": f"chomp_data {name}",
+      "schema": _SCHEMA,
+      "num_documents": self.num_documents,
+      "num_tokens": num_tokens,
+      "tokenizer": dataclasses.asdict(self.tokenizer_info),
+      "content": arrays["content"].read().tobytes().hex(),
+    }
+    text = json.dumps(identity, sort_keys=True).encode()
+    self.hash = hashlib.sha256(text).hexdigest()
+
+  def ids(self, documents: np.ndarray) -> list[str]:
+    """Returns '<name>:<number>' of documents: the files have no ids."""
+    return [f"{self._name}:{document}" for document in documents.tolist()]
+
+
+def _built(
+  corpus: record_files.Corpus,
+  tokens: base.Tokens,
+  num_tokens: int,
+  ends: Iterable[np.ndarray],
+) -> side_index.Parts:
+  """Yields the arrays of the index, in parts."""
+  began = time.monotonic()
+  logging.info("%s: indexing its documents", corpus.home)
+  content = hashlib.sha256()
+  num_documents = 0
+  first = np.zeros(1, np.int64)
+  yield {"offsets": first}
+  content.update(first.tobytes())
+  for part in ends:
+    yield {"offsets": part}
+    content.update(part.tobytes())
+    num_documents += len(part)
+  for start, length in _sampled(num_tokens):
+    out = np.empty(length, np.int32)
+    tokens.copy_spans(
+      np.asarray([start]), np.asarray([length]), out, np.zeros(1, np.int64)
+    )
+    content.update(out.astype("<i4", copy=False).data)
+  yield {"content": np.frombuffer(content.digest(), np.uint8)}
+  logging.info(
+    "%s: indexed %d documents of %d tokens in %.1f s",
+    corpus.home,
+    num_documents,
+    num_tokens,
+    time.monotonic() - began,
+  )
+
+
+def _sampled(num_tokens: int) -> Iterable[tuple[int, int]]:
+  """Yields (start, length) of the spans that tell a corpus from others."""
+  if num_tokens <= _SPANS * _SPAN_TOKENS:
+    for start in range(0, num_tokens, _SPAN_TOKENS):
+      yield start, min(_SPAN_TOKENS, num_tokens - start)
+    return
+  last = num_tokens - _SPAN_TOKENS
+  for i in range(_SPANS):
+    yield last * i // (_SPANS - 1), _SPAN_TOKENS

@@ -1,0 +1,91 @@
+"""What tokenized data of other tools does not say of itself: its tokenizer."""
+
+import dataclasses
+import hashlib
+import json
+from typing import ClassVar
+
+from chomp_data import errors
+from chomp_data import schema
+from chomp_data.stores import vocabulary
+
+_TOKEN_ID = schema.optional(schema.integer(0, vocabulary.MAX_VOCAB_SIZE - 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TokenOptions:
+  """What a corpus of token ids does not say of itself.
+
+  Attributes:
+    vocab_size: All token ids are below it, special ones included.
+    pad_id: Id of the padding token; None says that there is none.
+    eos_id: Id of the end-of-document token; None says that there is none.
+    bos_id: Id of the begin-of-document token; None says that there is none.
+    adds_bos: Whether documents begin with `bos_id`.
+    adds_eos: Whether documents end with `eos_id`.
+    tokenizer: Name of the tokenizer that made the ids; it is part of the
+      store's hash.
+  """
+
+  # The name of the section, which is part of the hash.
+  section: ClassVar[str]
+
+  vocab_size: int = schema.required(
+    schema.integer(1, vocabulary.MAX_VOCAB_SIZE)
+  )
+  pad_id: int | None = schema.option(None, _TOKEN_ID)
+  eos_id: int | None = schema.option(None, _TOKEN_ID)
+  bos_id: int | None = schema.option(None, _TOKEN_ID)
+  adds_bos: bool = schema.option(False, schema.boolean())
+  adds_eos: bool = schema.option(False, schema.boolean())
+  tokenizer: str | None = schema.option(None, schema.optional(schema.text()))
+
+  def problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    problems = []
+    for name in ("pad_id", "eos_id", "bos_id"):
+      value = getattr(self, name)
+      if value is not None and value >= self.vocab_size:
+        problems.append(
+          f"`{path}.{name}` must be below `vocab_size` {self.vocab_size}, got"
+          f" {value}. Correct one of them."
+        )
+    for name in ("eos", "bos"):
+      if getattr(self, f"adds_{name}") and getattr(self, f"{name}_id") is None:
+        problems.append(
+          f"`{path}.{name}_id` must be set with `adds_{name}`, got None. Say"
+          " which id the data hold."
+        )
+    return problems
+
+  def check(self) -> None:
+    """Raises StoreError where fields are wrong: they need no config."""
+    values = {
+      field.name: getattr(self, field.name)
+      for field in dataclasses.fields(self)
+    }
+    _, problems = schema.read(type(self), values, self.section)
+    problems = problems or self.problems(self.section)
+    if problems:
+      raise errors.StoreError(" ".join(problems))
+
+  @property
+  def tokenizer_identity(self) -> tuple[str, str] | None:
+    """What they name the tokenizer; see `base.Store`."""
+    return ("name", self.tokenizer) if self.tokenizer else None
+
+  @property
+  def tokenizer_info(self) -> vocabulary.TokenizerInfo:
+    """These options as a store tells them."""
+    name = {self.section: self.tokenizer, "vocab_size": self.vocab_size}
+    text = json.dumps(name, sort_keys=True).encode()
+    return vocabulary.TokenizerInfo(
+      kind="custom",
+      sha256=hashlib.sha256(text).hexdigest(),
+      vocab_size=self.vocab_size,
+      pad_id=self.pad_id,
+      eos_id=self.eos_id,
+      bos_id=self.bos_id,
+      adds_bos=self.adds_bos,
+      adds_eos=self.adds_eos,
+    )
