@@ -138,7 +138,6 @@ def summary(store: stores.ZarrStore) -> str:
   manifest = store.manifest
   lengths = _sampled_lengths(store)
   quantiles = np.quantile(lengths, _QUANTILES, method="lower").astype(int)
-  num_bytes = sum(entry.size for entry in manifest.files.values())
   low, high = _extremes(store)
   rows = [
     ("documents", f"{store.num_documents:,}"),
@@ -150,7 +149,7 @@ def summary(store: stores.ZarrStore) -> str:
       (f"{q:.0%} of documents", f"<= {length:,} tokens")
       for q, length in zip(_QUANTILES, quantiles, strict=True)
     ),
-    ("bytes on disk", f"{num_bytes:,}"),
+    ("bytes on disk", f"{manifest.num_bytes:,}"),
     ("hash", store.hash),
   ]
   skipped = manifest.prepared.get("skipped")

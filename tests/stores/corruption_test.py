@@ -13,14 +13,31 @@ from chomp_data.stores import samples
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.testing import stores as testing_stores
+from tests.golden import archive
+from tests.golden import corpora
 
 LENGTHS = [30, 0, 25, 41, 3]
 
 
-@pytest.fixture(scope="module", params=["none", "zstd"])
+@pytest.fixture(scope="module", params=["none", "zstd", "labels"])
 def original(request, tmp_path_factory):
   """A store of two shards and more of each array."""
   rng = np.random.default_rng(0)
+  if request.param == "labels":
+    return pathlib.Path(
+      stores.write_store(
+        tmp_path_factory.mktemp("original") / "store",
+        [rng.integers(0, 256, n) for n in LENGTHS],
+        ids=["first", "", "third/file.txt", "x", "last"],
+        meta=["", "a", "b", "", "c"],
+        tokenizer_info=stores.TokenizerInfo("custom", "0" * 64, 256),
+        chunk=4,
+        chunks_per_shard=3,
+        levels=(0.0, 1.0, 0.5),
+        label_levels=[rng.integers(0, 3, n) for n in LENGTHS],
+        weights=[1.0, 0.0, 2.5, 1.0, 3.0],
+      ).path
+    )
   return pathlib.Path(
     testing_stores.make_store(
       tmp_path_factory.mktemp("original") / "store",
@@ -45,6 +62,10 @@ def files_of(path):
 def read_all(path):
   """Opens a store and touches everything."""
   store = stores.open_store(path)
+  for group in manifest_lib.OPTIONAL_ARRAYS:
+    for name in set(group) & set(store.manifest.arrays):
+      array = store._opened.array(name)
+      array.read(0, array.entry.layout.size)
   for document in range(store.num_documents):
     store.read_document(document)
   list(store.iter_lengths(2))
@@ -106,6 +127,36 @@ def test_a_missing_file_is_refused(copy):
 def test_an_extra_file_is_refused(copy, name):
   (copy / name).write_bytes(b"")
   assert_refused(copy, name)
+
+
+@pytest.fixture(scope="module", params=["labelled", "code"])
+def old(request, tmp_path_factory):
+  """A store of schema 1, not compressed and compressed."""
+  path = tmp_path_factory.mktemp("old")
+  archive.unpack(path)
+  return path / request.param
+
+
+def test_a_store_of_schema_1_reads_and_no_flipped_byte_of_it(old):
+  store = stores.open_store(old)
+  assert store.manifest.schema == 1
+  wanted = corpora.documents(old.name)
+  for i, tokens in enumerate(wanted):
+    assert store.read_document(i).tolist() == tokens.tolist()
+  stores.verify_store(old)
+  rng = np.random.default_rng(0)
+  for file in files_of(old):
+    data = file.read_bytes()
+    for offset in rng.integers(0, len(data), 5).tolist():
+      bad = bytearray(data)
+      bad[offset] ^= 1 << rng.integers(8)
+      file.write_bytes(bad)
+      with pytest.raises(stores.StoreError, match=str(old)):
+        stores.verify_store(old)
+    file.write_bytes(data[:-1])
+    with pytest.raises(stores.StoreError, match=str(file)):
+      stores.open_store(old)
+    file.write_bytes(data)
 
 
 def test_swapped_shards_are_refused(copy):
@@ -232,7 +283,7 @@ def test_a_newer_schema_is_named(copy):
   values = json.loads(file.read_bytes())
   values["schema"] = 7
   file.write_text(json.dumps(values))
-  assert_refused(copy, "schema 1, got 7")
+  assert_refused(copy, "schema of 1, 2, got 7")
 
 
 def edits(values):
@@ -282,7 +333,7 @@ def test_edited_manifests_with_a_right_digest_are_refused_or_mean_the_same(
   assert {path[0] for path in accepted} <= free
   for path in accepted:
     if path[0] == "arrays":
-      assert path[2] in ("chunk", "shard", "compression", "crc32c"), path
+      assert path[2] in ("chunk", "shard", "compression", "num_bytes"), path
 
 
 def test_random_bytes_are_never_a_manifest():

@@ -73,7 +73,7 @@ def test_a_store_without_meta_is_as_it_was(write):
   assert not store.has_meta
   assert set(store.manifest.arrays) == set(manifest_lib.ARRAYS)
   assert sorted(p.name for p in pathlib.Path(store.path).iterdir()) == [
-    "id_bytes", "id_offsets", "manifest.json", "offsets", "tokens",
+    "id_bytes", "id_offsets", "manifest.json", "offsets", "tables", "tokens",
   ]  # fmt: skip
   assert store.hash == (
     "e337a692964a39f80daaf4cd4ae5d30a74013a5a6e59baa279b531253263e722"

@@ -7,7 +7,9 @@ last shard has, are 2**64 - 1 twice. Source: the Zarr v3 core specification
 and its `sharding_indexed`, `bytes`, `zstd` and `crc32c` codecs.
 """
 
+from collections.abc import Sequence
 import dataclasses
+import itertools
 import json
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from chomp_data.stores import base
 from chomp_data.stores import checksums
 
-DTYPES = ("uint8", "uint16", "uint32", "int64")
+DTYPES = ("uint8", "uint16", "uint32", "int64", "float32")
 COMPRESSIONS = ("none", "zstd")
 DEFAULT_CHUNK = base.DEFAULT_CHUNK_TOKENS
 DEFAULT_CHUNKS_PER_SHARD = 256
@@ -73,6 +75,17 @@ class ArrayLayout:
     """Bytes of a shard's index, its crc32c included."""
     return 16 * self.chunks_per_shard + CRC_BYTES
 
+  @property
+  def uncompressed_bytes(self) -> int:
+    """Bytes of all shard files, where chunks are stored as they are."""
+    each = self.chunk_bytes + CRC_BYTES
+    return self.num_chunks * each + self.num_shards * self.index_bytes
+
+  def shard_bytes(self, shard: int) -> int:
+    """Returns the bytes of a shard file whose chunks are stored as they are."""
+    each = self.chunk_bytes + CRC_BYTES
+    return len(self.chunks_of_shard(shard)) * each + self.index_bytes
+
   def chunks_of_shard(self, shard: int) -> range:
     """Returns the chunks that a shard file holds."""
     first = shard * self.chunks_per_shard
@@ -100,7 +113,7 @@ class ArrayLayout:
       "node_type": "array",
       "shape": [self.size],
       "data_type": self.dtype,
-      "fill_value": 0,
+      "fill_value": 0.0 if self.dtype == "float32" else 0,
       "chunk_grid": {
         "name": "regular",
         "configuration": {"chunk_shape": [self.shard]},
@@ -149,6 +162,21 @@ def encode_index(entries: list[tuple[int, int]], num_slots: int) -> bytes:
     table[: len(entries)] = entries
   data = table.tobytes()
   return data + crc_bytes(checksums.crc32c(data))
+
+
+def index_of(stored_bytes: Sequence[int], num_slots: int) -> bytes:
+  """Encodes the index of chunks that follow each other.
+
+  Args:
+    stored_bytes: Bytes of each chunk present, without its crc32c.
+    num_slots: Slots of the index.
+
+  Returns:
+    The bytes that end the shard file.
+  """
+  sizes = [size + CRC_BYTES for size in stored_bytes]
+  begins = itertools.accumulate(sizes[:-1], initial=0) if sizes else ()
+  return encode_index(list(zip(begins, sizes, strict=True)), num_slots)
 
 
 def decode_index(data: bytes, num_present: int, num_bytes: int) -> np.ndarray:

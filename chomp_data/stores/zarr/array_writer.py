@@ -5,43 +5,52 @@ import dataclasses
 import hashlib
 import os
 import pathlib
+from typing import Any
 
 import numpy as np
 import zstandard
 
 from chomp_data.stores import checksums
 from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import tree_hash
 
 
 class ArrayWriter:
   """Writes one array; holds one chunk of it.
 
   Attributes:
-    files: The files that are complete, relative to the array's directory.
     last_value: The last value appended, 0 before.
+    size: Values appended.
+    tables: The files of its chunks by their path in the store, once finished.
   """
 
-  def __init__(self, directory: pathlib.Path, empty: array_layout.ArrayLayout):
+  def __init__(
+    self, staging: pathlib.Path, name: str, empty: array_layout.ArrayLayout
+  ):
     """Creates the array's directory.
 
     Args:
-      directory: Must not exist.
+      staging: The store's directory.
+      name: Of the array; it must not be there.
       empty: The layout, of size 0.
     """
-    self.files: dict[str, manifest_lib.FileEntry] = {}
     self.last_value: int = 0
-    self._directory = directory
+    self.tables: dict[str, bytes] = {}
+    self._name = name
+    self._directory = staging / name
     self._empty = empty
     self._buffer = np.zeros(empty.chunk, empty.numpy_dtype)
     self._filled = 0
-    self._size = 0
+    self.size: int = 0
     self._crcs = array.array("I")
-    self._content = hashlib.sha256()
-    self._compressor = zstandard.ZstdCompressor(level=array_layout.ZSTD_LEVEL)
+    self._stored = array.array("Q")
+    self._num_bytes = 0
+    self._content = tree_hash.TreeHash()
     self._num_shards = 0
-    self._shard: _ShardWriter | None = None
-    directory.mkdir()
+    self._shard: ShardWriter | None = None
+    self._directory.mkdir()
 
   def append(self, values: np.ndarray) -> None:
     """Appends values that fit the array's dtype."""
@@ -55,82 +64,115 @@ class ArrayWriter:
       if end == len(self._buffer):
         self._flush_chunk()
     if len(values):
-      self.last_value = int(values[-1])
-      self._size += len(values)
+      self.last_value = values[-1].item()
+      self.size += len(values)
 
   def finish(self) -> manifest_lib.ArrayEntry:
     """Ends the last shard; returns the manifest's entry."""
     if self._filled:
-      self._buffer[self._filled :] = 0
       self._flush_chunk()
     self._finish_shard()
-    shape = dataclasses.replace(self._empty, size=self._size)
-    metadata = self._directory / "zarr.json"
-    self.files["zarr.json"] = write_file(metadata, shape.zarr_json())
+    shape = dataclasses.replace(self._empty, size=self.size)
+    write_file(self._directory / "zarr.json", shape.zarr_json())
+    self.tables = chunk_tables.encode(
+      self._name,
+      shape,
+      np.asarray(self._crcs, np.uint32),
+      np.asarray(self._stored, np.uint64),
+    )
     return manifest_lib.ArrayEntry(
-      shape, self._content.hexdigest(), np.asarray(self._crcs, np.uint32)
+      shape, self._content.hexdigest(), self._num_bytes
     )
 
   def close(self) -> None:
     """Closes the file that is being written, as it is."""
     if self._shard is not None:
-      self._shard.file.close()
+      self._shard.close()
 
   def _flush_chunk(self) -> None:
     if self._shard is None:
       path = self._directory / array_layout.shard_file(self._num_shards)
-      self._shard = _ShardWriter(path)
-    self._content.update(self._buffer[: self._filled].data)
+      self._shard = ShardWriter(path, self._empty)
+    values = self._buffer[: self._filled]
+    self._content.update(values)
+    self._shard.put_chunk(values)
     self._filled = 0
-    data = self._buffer.tobytes()
-    self._crcs.append(checksums.crc32c(data))
-    if self._empty.compression == "zstd":
-      data = self._compressor.compress(data)
-    self._shard.put_chunk(data)
-    if len(self._shard.index) == self._empty.chunks_per_shard:
+    if len(self._shard.crc32c) == self._empty.chunks_per_shard:
       self._finish_shard()
 
   def _finish_shard(self) -> None:
     if self._shard is None:
       return
-    name = array_layout.shard_file(self._num_shards)
-    self.files[name] = self._shard.finish(self._empty.chunks_per_shard)
+    self._num_bytes += self._shard.finish()
+    self._crcs.extend(self._shard.crc32c)
+    self._stored.extend(self._shard.stored_bytes)
     self._num_shards += 1
     self._shard = None
 
 
-class _ShardWriter:
-  """Writes one shard file."""
+class ShardWriter:
+  """Writes one shard file.
 
-  def __init__(self, path: pathlib.Path):
+  Attributes:
+    crc32c: Of each chunk so far, decoded and with its padding.
+    stored_bytes: Bytes of each as it is stored, without its own crc32c.
+  """
+
+  def __init__(self, path: pathlib.Path, layout: array_layout.ArrayLayout):
+    """Creates the file.
+
+    Args:
+      path: Must not exist.
+      layout: Of the array; its size does not matter.
+    """
+    self.crc32c: list[int] = []
+    self.stored_bytes: list[int] = []
+    self._layout = layout
+    self._compressor: zstandard.ZstdCompressor | None = None
+    if layout.compression == "zstd":
+      self._compressor = zstandard.ZstdCompressor(level=array_layout.ZSTD_LEVEL)
     path.parent.mkdir(exist_ok=True)
-    self.file = open(path, "xb")  # noqa: SIM115
-    self.index: list[tuple[int, int]] = []
-    self._size = 0
-    self._hash = hashlib.sha256()
+    self._file = open(path, "xb")  # noqa: SIM115
 
-  def put_chunk(self, data: bytes) -> None:
-    """Writes an encoded chunk and its crc32c."""
-    self.index.append((self._size, len(data) + array_layout.CRC_BYTES))
-    self._put(data)
-    self._put(array_layout.crc_bytes(checksums.crc32c(data)))
+  def put_chunk(self, values: np.ndarray) -> None:
+    """Writes a chunk; one that is not full is padded with zeros.
 
-  def finish(self, num_slots: int) -> manifest_lib.FileEntry:
-    """Writes the index; the file is then on disk."""
-    self._put(array_layout.encode_index(self.index, num_slots))
-    self.file.flush()
-    os.fsync(self.file.fileno())
-    self.file.close()
-    return manifest_lib.FileEntry(self._size, self._hash.hexdigest())
+    Args:
+      values: [chunk elements] or fewer, contiguous, as they are stored.
+    """
+    if len(values) < self._layout.chunk:
+      padded = np.zeros(self._layout.chunk, self._layout.numpy_dtype)
+      padded[: len(values)] = values
+      values = padded
+    data: Any = values.view()
+    data.flags.writeable = False
+    crc = checksums.crc32c(data)
+    self.crc32c.append(crc)
+    if self._compressor is not None:
+      data = self._compressor.compress(data)
+      crc = checksums.crc32c(data)
+    self.stored_bytes.append(memoryview(data).nbytes)
+    self._file.write(data)
+    self._file.write(array_layout.crc_bytes(crc))
 
-  def _put(self, data: bytes) -> None:
-    self.file.write(data)
-    self._hash.update(data)
-    self._size += len(data)
+  def finish(self) -> int:
+    """Writes the index; the file is then on disk. Returns its bytes."""
+    slots = self._layout.chunks_per_shard
+    self._file.write(array_layout.index_of(self.stored_bytes, slots))
+    self._file.flush()
+    os.fsync(self._file.fileno())
+    size = self._file.tell()
+    self._file.close()
+    return size
+
+  def close(self) -> None:
+    """Closes the file as it is."""
+    self._file.close()
 
 
 def write_file(path: pathlib.Path, data: bytes) -> manifest_lib.FileEntry:
   """Writes a new file, which is then on disk."""
+  path.parent.mkdir(exist_ok=True)
   with open(path, "xb") as file:
     file.write(data)
     file.flush()

@@ -16,6 +16,7 @@ import numpy as np
 import tensorstore as ts
 
 from chomp_data.stores import span_reads
+from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
 
@@ -32,12 +33,13 @@ class CachedArray(stored_array.StoredArray):
     self,
     directory: pathlib.Path,
     entry: manifest_lib.ArrayEntry,
+    table: chunk_tables.ChunkTable,
     counters: span_reads.Counters,
     check: stored_array.ChunkCheck | None = None,
     cache_bytes: int = 0,
   ):
     """As `StoredArray`; the cache holds one chunk at least."""
-    super().__init__(directory, entry, counters, check)
+    super().__init__(directory, entry, table, counters, check)
     self._cache: collections.OrderedDict[int, np.ndarray] = (
       collections.OrderedDict()
     )

@@ -16,6 +16,7 @@ import numpy as np
 
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
 
@@ -40,12 +41,13 @@ class MappedArray(stored_array.StoredArray):
     self,
     directory: pathlib.Path,
     entry: manifest_lib.ArrayEntry,
+    table: chunk_tables.ChunkTable,
     counters: span_reads.Counters,
     check: stored_array.ChunkCheck | None = None,
     max_open_shards: int = MAX_OPEN_SHARDS,
   ):
     """As `StoredArray`; `max_open_shards` bounds maps and descriptors."""
-    super().__init__(directory, entry, counters, check)
+    super().__init__(directory, entry, table, counters, check)
     self._max_open = max_open_shards
     self._verified = np.zeros(self._layout.num_chunks, bool)
     self._advised = np.zeros(self._layout.num_chunks, bool)
@@ -218,7 +220,7 @@ class MappedArray(stored_array.StoredArray):
           end : end + array_layout.CRC_BYTES // self._word.itemsize
         ]
         values = self.verify(chunk, data)
-        expected = array_layout.crc_bytes(int(self.entry.crc32c[chunk]))
+        expected = array_layout.crc_bytes(self.table.crc32c(chunk))
         if stored.tobytes() != expected:
           raise self.damaged(
             shard,

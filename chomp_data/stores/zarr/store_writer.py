@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import hashlib
 import itertools
+import math
 import os
 import pathlib
 import shutil
@@ -22,6 +23,7 @@ from chomp_data.stores import publish
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import array_writer
+from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import zarr_store
 
@@ -42,6 +44,8 @@ class StoreWriter:
     chunk: int = array_layout.DEFAULT_CHUNK,
     chunks_per_shard: int = array_layout.DEFAULT_CHUNKS_PER_SHARD,
     has_meta: bool = False,
+    levels: Sequence[float] | None = None,
+    has_weights: bool = False,
   ):
     """Creates the staging directory.
 
@@ -53,6 +57,9 @@ class StoreWriter:
       chunk: Elements of a chunk.
       chunks_per_shard: Chunks of a file.
       has_meta: Whether a string is kept of each document besides its id.
+      levels: Weights of the levels of tokens, the first ones 0.0 and 1.0, or
+        None where all tokens are trained on alike.
+      has_weights: Whether documents have weights.
 
     Raises:
       StoreError: If an option is out of range.
@@ -72,30 +79,35 @@ class StoreWriter:
           f"`{name}` must be at least 1, got {value}. Correct it."
         )
     _check_tokenizer(tokenizer_info, tokenizer_file)
+    self._levels = _checked_levels(levels)
     self._staging = pathlib.Path(staging)
     self._tokenizer = tokenizer_info
     self._tokenizer_file = tokenizer_file
     self._staging.mkdir(parents=True)
-    dtypes = {
-      "tokens": manifest_lib.token_dtype(tokenizer_info.vocab_size),
-      "offsets": "int64",
-      "id_bytes": "uint8",
-      "id_offsets": "int64",
-    }
-    if has_meta:
-      dtypes |= {"meta_bytes": "uint8", "meta_offsets": "int64"}
+    names = list(manifest_lib.ARRAYS)
+    for wanted, own in zip(
+      (has_meta, levels is not None, has_weights),
+      manifest_lib.OPTIONAL_ARRAYS,
+      strict=True,
+    ):
+      names += own if wanted else ()
+    dtypes = {**manifest_lib.DTYPES, "tokens": self.token_dtype.name}
     self._arrays = {
       name: array_writer.ArrayWriter(
-        self._staging / name,
+        self._staging,
+        name,
         array_layout.ArrayLayout(
-          dtype, 0, chunk, chunk * chunks_per_shard, compression
+          dtypes[name], 0, chunk, chunk * chunks_per_shard, compression
         ),
       )
-      for name, dtype in dtypes.items()
+      for name in names
     }
     for name, array in self._arrays.items():
       if name in manifest_lib.OFFSETS:
         array.append(np.zeros(1, np.int64))
+    # Of the last run of a level, where there are labels.
+    self._last_level = -1
+    self._num_trained = 0
     self._num_documents = 0
 
   @property
@@ -117,6 +129,8 @@ class StoreWriter:
     lengths: np.ndarray,
     ids: Sequence[str],
     meta: Sequence[str] | None = None,
+    label_levels: np.ndarray | None = None,
+    weights: np.ndarray | None = None,
   ) -> None:
     """Appends documents.
 
@@ -125,10 +139,12 @@ class StoreWriter:
       lengths: int64[N], in tokens; 0 is a document of no token.
       ids: N document ids.
       meta: N strings, where the store keeps them.
+      label_levels: uint8[tokens], the level of each, where there are levels.
+      weights: float32[N], of 0 or more, where documents have them.
 
     Raises:
-      StoreError: If a token is not below the vocabulary size, or the lengths
-        do not add up.
+      StoreError: If a token is not below the vocabulary size, the lengths do
+        not add up, or labels are not those that the store was made for.
     """
     if tokens.dtype.kind not in "iu" or tokens.ndim != 1:
       raise errors.StoreError(
@@ -155,12 +171,25 @@ class StoreWriter:
         f"`meta` must be {wanted} strings, one for each document where the"
         f" store keeps them, got {meta and len(meta)}. Give one for each."
       )
+    if self._levels:
+      label_levels = self._checked_labels(label_levels, len(tokens))
+    elif label_levels is not None:
+      raise errors.StoreError(
+        "`label_levels` must not be given to a store without `levels`. Give"
+        " both, or none."
+      )
+    if "document_weights" in self._arrays or weights is not None:
+      weights = self._checked_weights(weights, len(ids))
     encoded = [_encoded(name, "id") for name in ids]
     values = [_encoded(value, "meta") for value in meta or ()]
     self._append_offsets("offsets", lengths)
     self._append_texts("id", encoded)
     if meta is not None:
       self._append_texts("meta", values)
+    if label_levels is not None:
+      self._append_labels(label_levels)
+    if weights is not None:
+      self._arrays["document_weights"].append(weights)
     self._arrays["tokens"].append(tokens)
     self._num_documents += len(ids)
 
@@ -179,29 +208,83 @@ class StoreWriter:
     Returns:
       The manifest of the complete staging directory.
     """
-    files = {}
-    entries = {}
-    for name, array in self._arrays.items():
-      entries[name] = array.finish()
-      for file, entry in array.files.items():
-        files[f"{name}/{file}"] = entry
+    if self._levels:
+      self._arrays["label_sums"].append(np.asarray([self._num_trained]))
+    entries = {name: array.finish() for name, array in self._arrays.items()}
+    small = {
+      file: data
+      for array in self._arrays.values()
+      for file, data in array.tables.items()
+    }
     if self._tokenizer_file is not None:
-      name = vocabulary.TOKENIZER_FILES[self._tokenizer.kind]
-      file = self._staging / str(name)
-      files[file.name] = array_writer.write_file(file, self._tokenizer_file)
+      kept = vocabulary.TOKENIZER_FILES[self._tokenizer.kind]
+      small[str(kept)] = self._tokenizer_file
     manifest = manifest_lib.Manifest(
       num_documents=self._num_documents,
       num_tokens=entries["tokens"].layout.size,
       num_empty_skipped=num_empty_skipped,
       tokenizer=self._tokenizer,
       arrays=entries,
-      files=files,
+      files={
+        file: array_writer.write_file(self._staging / file, data)
+        for file, data in small.items()
+      },
       prepared=prepared or {},
+      levels=self._levels,
     )
     array_writer.write_file(
       self._staging / manifest_lib.FILE, manifest_lib.serialize(manifest)
     )
     return manifest
+
+  def _checked_labels(
+    self, levels: np.ndarray | None, count: int
+  ) -> np.ndarray:
+    if levels is None or levels.dtype != np.uint8 or levels.shape != (count,):
+      found = "none" if levels is None else f"{levels.dtype}{[*levels.shape]}"
+      raise errors.StoreError(
+        f"`label_levels` must be uint8[{count}], a level for each token, got"
+        f" {found}. Give one for each."
+      )
+    if count and int(levels.max()) >= len(self._levels):
+      raise errors.StoreError(
+        f"`label_levels` must be below {len(self._levels)}, the number of"
+        f" levels, got {levels.max()}. Name its weight in `levels`."
+      )
+    return levels
+
+  def _checked_weights(
+    self, weights: np.ndarray | None, count: int
+  ) -> np.ndarray:
+    wanted = count if "document_weights" in self._arrays else None
+    found = None if weights is None else np.asarray(weights, np.float32)
+    if (None if found is None else found.shape) != (
+      None if wanted is None else (wanted,)
+    ):
+      raise errors.StoreError(
+        f"`weights` must be {wanted} numbers, one for each document where the"
+        f" store keeps them, got {weights}. Give one for each."
+      )
+    assert found is not None
+    if not (np.isfinite(found) & (found >= 0)).all():
+      raise errors.StoreError(
+        f"`weights` must be finite and 0 or more, got {weights}. Correct them."
+      )
+    # Not -0.0, which is the same and other bytes.
+    return found + np.float32(0)
+
+  def _append_labels(self, levels: np.ndarray) -> None:
+    """Appends runs of tokens of one level."""
+    trained = np.asarray(self._levels) > 0
+    before = np.concatenate([[0], np.cumsum(trained[levels])])
+    first = np.flatnonzero(levels != np.append(self._last_level, levels[:-1]))
+    num_tokens = self._arrays["tokens"].size
+    self._arrays["label_starts"].append(num_tokens + first)
+    self._arrays["label_levels"].append(levels[first])
+    self._arrays["label_sums"].append(self._num_trained + before[first])
+    self._num_trained += int(before[-1])
+    if len(levels):
+      self._last_level = int(levels[-1])
 
   def _append_texts(self, name: str, texts: Sequence[bytes]) -> None:
     lengths = np.asarray([len(text) for text in texts], np.int64)
@@ -227,6 +310,9 @@ def write_store(
   chunks_per_shard: int = array_layout.DEFAULT_CHUNKS_PER_SHARD,
   overwrite: bool = False,
   prepared: Mapping[str, Any] | None = None,
+  levels: Sequence[float] | None = None,
+  label_levels: Iterable[np.ndarray | Sequence[int]] | None = None,
+  weights: Iterable[float] | None = None,
 ) -> zarr_store.ZarrStore:
   """Writes documents to a new store, published at the end or not at all.
 
@@ -242,6 +328,10 @@ def write_store(
     chunks_per_shard: Chunks of a file.
     overwrite: Whether a store at `path` may be replaced.
     prepared: How the store was made, JSON values.
+    levels: Weights of the levels of tokens, the first ones 0.0 (not trained
+      on) and 1.0, or None where all tokens are trained on alike.
+    label_levels: With `levels`, of each document the levels of its tokens.
+    weights: As many weights of documents, or None for none.
 
   Returns:
     The store, opened.
@@ -265,8 +355,10 @@ def write_store(
         chunk=chunk,
         chunks_per_shard=chunks_per_shard,
         has_meta=meta is not None,
+        levels=levels,
+        has_weights=weights is not None,
       ) as writer:
-        _append_all(writer, documents, ids, meta)
+        _append_all(writer, documents, ids, meta, label_levels, weights)
         writer.finish(prepared=prepared)
       # Again: something may have come there in the meantime.
       check_destination(destination, overwrite)
@@ -297,7 +389,8 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
   entries = set(os.listdir(path))
   known = {
     *manifest_lib.ARRAYS,
-    *manifest_lib.META_ARRAYS,
+    *(name for group in manifest_lib.OPTIONAL_ARRAYS for name in group),
+    chunk_tables.FOLDER,
     manifest_lib.FILE,
     *filter(None, vocabulary.TOKENIZER_FILES.values()),
   }
@@ -319,27 +412,43 @@ def _append_all(
   documents: Iterable[np.ndarray | Sequence[int]],
   ids: Iterable[str] | None,
   meta: Iterable[str] | None,
+  label_levels: Iterable[np.ndarray | Sequence[int]] | None,
+  weights: Iterable[float] | None,
 ) -> None:
-  names = map(str, itertools.count()) if ids is None else iter(ids)
-  values = None if meta is None else iter(meta)
+  given = {
+    "ids": map(str, itertools.count()) if ids is None else ids,
+    "meta": meta,
+    "label_levels": label_levels,
+    "weights": weights,
+  }
+  beside = {name: iter(own) for name, own in given.items() if own is not None}
   number = 0
   for number, document in enumerate(documents, 1):
     tokens = np.asarray(document)
     if not tokens.size:
       # NumPy takes an empty list for floats.
       tokens = np.empty(0, np.int64)
-    name = _next(names, "ids", number)
-    kept = None if values is None else [_next(values, "meta", number)]
-    writer.append(tokens, np.asarray([tokens.size]), [name], kept)
-  for field, given, left in (("ids", ids, names), ("meta", meta, values)):
-    if given is not None and left is not None and next(left, None) is not None:
+    own = {name: _next(values, name, number) for name, values in beside.items()}
+    levels = own.get("label_levels")
+    writer.append(
+      tokens,
+      np.asarray([tokens.size]),
+      [own["ids"]],
+      [own["meta"]] if "meta" in own else None,
+      None if levels is None else np.asarray(levels, np.uint8),
+      np.asarray([own["weights"]]) if "weights" in own else None,
+    )
+  if ids is None:
+    del beside["ids"]
+  for name, left in beside.items():
+    if next(left, None) is not None:
       raise errors.StoreError(
-        f"`{field}` must be as many as the documents, got more than {number}."
+        f"`{name}` must be as many as the documents, got more than {number}."
         " Give one for each."
       )
 
 
-def _next(values: Iterator[str], field: str, number: int) -> str:
+def _next(values: Iterator[Any], field: str, number: int) -> Any:
   value = next(values, None)
   if value is None:
     raise errors.StoreError(
@@ -357,6 +466,24 @@ def _encoded(text: str, what: str) -> bytes:
       f"a document {what} must be a string of valid Unicode, got {text!r}. Give"
       f" another {what}."
     ) from None
+
+
+def _checked_levels(levels: Sequence[float] | None) -> tuple[float, ...]:
+  if levels is None:
+    return ()
+  # Not -0.0, which is the same and other bytes.
+  found = tuple(float(own) + 0.0 for own in levels)
+  first, most = manifest_lib.FIRST_LEVELS, manifest_lib.MAX_LEVELS
+  if (
+    found[:2] != first
+    or not all(0 <= own < math.inf for own in found)
+    or not len(set(found)) == len(found) <= most
+  ):
+    raise errors.StoreError(
+      f"`levels` must be {', '.join(map(str, first))} and other weights of 0 or"
+      f" more, {most} at most, each once, got {found}. Correct them."
+    )
+  return found
 
 
 def _check_tokenizer(

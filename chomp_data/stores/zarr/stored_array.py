@@ -1,7 +1,7 @@
 """Reading a store's arrays: checked chunks, and spans copied out of them.
 
 Positions, starts and lengths are in elements. Every chunk's crc32c is checked
-against the manifest at its first touch in a process, and nothing of a chunk is
+against its table at its first touch in a process, and nothing of a chunk is
 handed out before.
 """
 
@@ -16,6 +16,7 @@ from chomp_data import errors
 from chomp_data.stores import checksums
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
 
 # Called with (chunk, values less padding) at a chunk's first touch.
@@ -27,7 +28,8 @@ class StoredArray(abc.ABC):
 
   Attributes:
     directory: Where its files are.
-    entry: Its layout and checksums.
+    entry: Its layout and checksum.
+    table: What is known of its chunks.
     counters: Shared by the arrays of a store.
   """
 
@@ -35,6 +37,7 @@ class StoredArray(abc.ABC):
     self,
     directory: pathlib.Path,
     entry: manifest_lib.ArrayEntry,
+    table: chunk_tables.ChunkTable,
     counters: span_reads.Counters,
     check: ChunkCheck | None = None,
   ):
@@ -42,12 +45,14 @@ class StoredArray(abc.ABC):
 
     Args:
       directory: Where the array's files are.
-      entry: Its layout and checksums.
+      entry: Its layout and checksum.
+      table: What is known of its chunks.
       counters: Counted into.
       check: A further check of a chunk's values; raises StoreError.
     """
     self.directory = directory
     self.entry = entry
+    self.table = table
     self.counters = counters
     self._layout = entry.layout
     self._check = check
@@ -154,7 +159,7 @@ class StoredArray(abc.ABC):
     Raises:
       StoreError: If they are not those that were written.
     """
-    expected = int(self.entry.crc32c[chunk])
+    expected = self.table.crc32c(chunk)
     found = checksums.crc32c(data)
     if found != expected:
       raise self.damaged(

@@ -7,6 +7,7 @@ token is read.
 import hashlib
 import os
 import pathlib
+import stat
 
 import numpy as np
 
@@ -14,6 +15,8 @@ from chomp_data import errors
 from chomp_data.stores import publish
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
+from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import document_texts
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import mapped_array
@@ -35,6 +38,7 @@ class OpenedZarr:
     self.num_documents: int = self.manifest.num_documents
     self.num_tokens: int = self.manifest.num_tokens
     self.token_dtype: np.dtype = self.manifest.token_dtype
+    self._tables: dict[str, chunk_tables.ChunkTable] = {}
     self._arrays: dict[str, stored_array.StoredArray] = {}
     self._texts: dict[str, document_texts.TextArray] = {}
 
@@ -68,20 +72,27 @@ class OpenedZarr:
 
   def array(self, name: str) -> stored_array.StoredArray:
     """Returns a reader of an array."""
-    entry = self.manifest.arrays[name]
+    entry, table = self.manifest.arrays[name], self.table(name)
     check = None
-    if name.endswith("offsets"):
+    if name in manifest_lib.OFFSETS:
       of = manifest_lib.OFFSETS[name]
       check = self._offsets_check(name, self.manifest.arrays[of].layout.size)
     counters = span_reads.Counters()
+    path = self.path / name
     if entry.layout.compression == "none":
-      return mapped_array.MappedArray(self.path / name, entry, counters, check)
+      return mapped_array.MappedArray(path, entry, table, counters, check)
     # TensorStore takes 0.2 s to import, and most stores do without it.
     from chomp_data.stores.zarr import cached_array
 
     return cached_array.CachedArray(
-      self.path / name, entry, counters, check, self._cache_bytes
+      path, entry, table, counters, check, self._cache_bytes
     )
+
+  def table(self, name: str) -> chunk_tables.ChunkTable:
+    """Returns what is known of an array's chunks."""
+    if name not in self._tables:
+      self._tables[name] = _chunk_table(self.path, self.manifest, name)
+    return self._tables[name]
 
   def _offsets_check(self, name: str, end: int) -> stored_array.ChunkCheck:
     # Not `self`: a cycle would keep the maps until the collector runs.
@@ -131,9 +142,23 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
   return manifest_lib.parse(data, str(file))
 
 
+def _chunk_table(
+  path: pathlib.Path, manifest: manifest_lib.Manifest, name: str
+) -> chunk_tables.ChunkTable:
+  entry = manifest.arrays[name]
+  if entry.crc32c is not None:
+    return chunk_tables.KnownChunks(entry.crc32c, entry.layout)
+  return chunk_tables.ChunkTable(
+    name,
+    entry.layout,
+    lambda file: read_listed(path / file, manifest.files[file]),
+  )
+
+
 def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
-  """Checks that the listed files, and no others, are there in full."""
-  missing = dict(manifest.files)
+  """Checks that the files of a store, and no others, are there in full."""
+  missing = _sizes(manifest)
+  found: dict[str, int] = {}
   for folder, folders, names in os.walk(path):
     folders.sort()
     for name in names:
@@ -141,23 +166,28 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
       relative = file.relative_to(path).as_posix()
       if relative == manifest_lib.FILE:
         continue
-      entry = missing.pop(relative, None)
-      if entry is None:
+      if relative not in missing:
         raise errors.StoreError(
           f"{file} must not exist: the manifest does not list it. Remove it,"
           " or prepare it again with --overwrite."
         )
+      wanted = missing.pop(relative)
       try:
-        size = file.stat().st_size
+        status = file.stat()
       except OSError as error:
         raise errors.StoreError(
           f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
         ) from error
-      if size != entry.size:
+      if not stat.S_ISREG(status.st_mode):
         raise errors.StoreError(
-          f"{file} must be of {entry.size} bytes, got {size}."
+          f"{file} must be a file with contents. {manifest_lib.RESTORE}"
+        )
+      if wanted not in (None, status.st_size):
+        raise errors.StoreError(
+          f"{file} must be of {wanted} bytes, got {status.st_size}."
           f" {manifest_lib.RESTORE}"
         )
+      found[relative] = status.st_size
   if missing:
     raise errors.StoreError(
       f"{path / sorted(missing)[0]} must exist, got {len(missing)} missing"
@@ -165,11 +195,50 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
     )
   for name, entry in manifest.arrays.items():
     file = path / name / "zarr.json"
-    if file.read_bytes() != entry.layout.zarr_json():
+    if publish.read_file(file) != entry.layout.zarr_json():
       raise errors.StoreError(
         f"{file} must be what the manifest implies, got other bytes."
         f" {manifest_lib.RESTORE}"
       )
+    shards = range(entry.layout.num_shards)
+    files = {i: f"{name}/{array_layout.shard_file(i)}" for i in shards}
+    if sum(found[file] for file in files.values()) != entry.num_bytes:
+      # Its tables know which, and are not read where all is right.
+      table = _chunk_table(path, manifest, name)
+      for i, file in files.items():
+        check_shard_size(path / file, found[file], entry.layout, table, i)
+
+
+def _sizes(manifest: manifest_lib.Manifest) -> dict[str, int | None]:
+  """Returns all files but the manifest, and their sizes where it knows them."""
+  sizes: dict[str, int | None] = {}
+  if manifest.schema > 1:
+    for name, entry in manifest.arrays.items():
+      layout = entry.layout
+      sizes |= dict.fromkeys(f"{name}/{file}" for file in layout.files())
+      sizes[f"{name}/zarr.json"] = len(layout.zarr_json())
+      if layout.compression == "none":
+        for shard in range(layout.num_shards):
+          file = f"{name}/{array_layout.shard_file(shard)}"
+          sizes[file] = layout.shard_bytes(shard)
+  return sizes | {name: own.size for name, own in manifest.files.items()}
+
+
+def check_shard_size(
+  path: pathlib.Path,
+  size: int,
+  layout: array_layout.ArrayLayout,
+  table: chunk_tables.ChunkTable,
+  shard: int,
+) -> None:
+  """Raises StoreError where a shard file is not as large as its chunks."""
+  chunks = [table.stored_bytes(i) for i in layout.chunks_of_shard(shard)]
+  known = [own + array_layout.CRC_BYTES for own in chunks if own is not None]
+  if len(known) == len(chunks) and size != sum(known) + layout.index_bytes:
+    raise errors.StoreError(
+      f"{path} must be of {sum(known) + layout.index_bytes} bytes, got {size}."
+      f" {manifest_lib.RESTORE}"
+    )
 
 
 def read_listed(

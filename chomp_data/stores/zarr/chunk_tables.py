@@ -1,0 +1,119 @@
+"""What is known of an array's chunks, in files that are read when needed.
+
+`tables/<array>.<n>` is of the chunks n * 65536 .. (n + 1) * 65536 - 1: the
+crc32c of each as it is decoded, padding included, as uint32; then, where the
+array is compressed, the bytes of each as it is stored, without its own crc32c,
+as uint64. All is little-endian. The manifest has the SHA-256 of every table.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from chomp_data.stores.zarr import array_layout
+
+FOLDER = "tables"
+CHUNKS = 2**16
+
+
+class ChunkTable:
+  """An array's chunks; holds the tables that were asked for."""
+
+  def __init__(
+    self,
+    name: str,
+    layout: array_layout.ArrayLayout,
+    read: Callable[[str], bytes],
+  ):
+    """Reads nothing yet.
+
+    Args:
+      name: Of the array.
+      layout: Its layout.
+      read: Returns the checked bytes of a file of the store, by its path.
+    """
+    self._name = name
+    self._layout = layout
+    self._read = read
+    self._crcs: dict[int, np.ndarray] = {}
+    self._sizes: dict[int, np.ndarray] = {}
+
+  def crc32c(self, chunk: int) -> int:
+    """Returns that of a decoded chunk."""
+    table = chunk // CHUNKS
+    if table not in self._crcs:
+      self._load(table)
+    return int(self._crcs[table][chunk % CHUNKS])
+
+  def stored_bytes(self, chunk: int) -> int | None:
+    """Returns the bytes of a chunk as stored, None where nobody noted them."""
+    if self._layout.compression == "none":
+      return self._layout.chunk_bytes
+    table = chunk // CHUNKS
+    if table not in self._sizes:
+      self._load(table)
+    return int(self._sizes[table][chunk % CHUNKS])
+
+  def _load(self, table: int) -> None:
+    data = self._read(file(self._name, table))
+    count = chunks_of(self._layout.num_chunks, table)
+    self._sizes[table] = np.frombuffer(data, "<u8", offset=4 * count)
+    self._crcs[table] = np.frombuffer(data, "<u4", count)
+
+
+class KnownChunks(ChunkTable):
+  """The chunks of a store of schema 1, whose manifest has their crc32c."""
+
+  def __init__(self, crc32c: np.ndarray, layout: array_layout.ArrayLayout):
+    """Keeps uint32[num_chunks]."""
+    super().__init__("", layout, lambda _: b"")
+    self._known = crc32c
+
+  def crc32c(self, chunk: int) -> int:
+    return int(self._known[chunk])
+
+  def stored_bytes(self, chunk: int) -> int | None:
+    uncompressed = self._layout.compression == "none"
+    return self._layout.chunk_bytes if uncompressed else None
+
+
+def file(name: str, table: int) -> str:
+  """Returns a table's file, relative to the store."""
+  return f"{FOLDER}/{name}.{table}"
+
+
+def files(name: str, layout: array_layout.ArrayLayout) -> dict[str, int]:
+  """Returns an array's tables, and how many bytes each must have."""
+  each = 4 if layout.compression == "none" else 12
+  return {
+    file(name, table): each * chunks_of(layout.num_chunks, table)
+    for table in range(-(-layout.num_chunks // CHUNKS))
+  }
+
+
+def chunks_of(num_chunks: int, table: int) -> int:
+  """Returns how many chunks a table is of."""
+  return min(CHUNKS, num_chunks - table * CHUNKS)
+
+
+def encode(
+  name: str,
+  layout: array_layout.ArrayLayout,
+  crc32c: np.ndarray,
+  stored_bytes: np.ndarray,
+) -> dict[str, bytes]:
+  """Returns an array's tables by their files.
+
+  Args:
+    name: Of the array.
+    layout: Its layout.
+    crc32c: uint32[num_chunks], of decoded chunks.
+    stored_bytes: int64[num_chunks], left out where nothing is compressed.
+  """
+  out = {}
+  for table, own in enumerate(files(name, layout)):
+    here = slice(table * CHUNKS, (table + 1) * CHUNKS)
+    out[own] = crc32c[here].astype("<u4").tobytes()
+    if layout.compression != "none":
+      out[own] += stored_bytes[here].astype("<u8").tobytes()
+  return out
