@@ -1,7 +1,12 @@
-"""Stores and side indexes as they were written, in one small file."""
+"""Stores and side indexes as they were written.
+
+stores.tar.xz    of schema 1, which is no longer written: never made again
+schema_2.json    SHA-256 of what schema 2 has beside the arrays, which are the
+                 same; `python -m tests.golden.make stores` writes it
+"""
 
 from collections.abc import Sequence
-import lzma
+import hashlib
 import pathlib
 import tarfile
 
@@ -10,13 +15,7 @@ from tests.golden import corpora
 from tests.golden import measuring
 
 PATH = measuring.HERE / "stores.tar.xz"
-
-
-# Offsets are int64, and nearly regular.
-_FILTERS = (
-  {"id": lzma.FILTER_DELTA, "dist": 8},
-  {"id": lzma.FILTER_LZMA2, "preset": 9},
-)
+SCHEMA_2 = measuring.HERE / "schema_2.json"
 
 
 def corpora_of(names: Sequence[str]) -> list[str]:
@@ -41,20 +40,18 @@ def files(root: pathlib.Path) -> dict[str, pathlib.Path]:
   return {path.relative_to(root).as_posix(): path for path in found}
 
 
-def pack(root: pathlib.Path) -> None:
-  """Makes the archive of a directory; the same files give the same bytes."""
+def beside_arrays(root: pathlib.Path) -> dict[str, str]:
+  """Returns SHA-256 of manifests and tables of stores under a directory."""
+  return {
+    name: hashlib.sha256(path.read_bytes()).hexdigest()
+    for name, path in files(root).items()
+    if corpora.has_own_bytes(name.split("/")[0]) and is_beside(name)
+  }
 
-  def plain(info: tarfile.TarInfo) -> tarfile.TarInfo:
-    info.uid = info.gid = 0
-    info.uname = info.gname = ""
-    info.mtime = corpora.TIME
-    return info
 
-  with lzma.open(PATH, "w", filters=_FILTERS) as file, tarfile.open(
-    fileobj=file, mode="w"
-  ) as packed:  # fmt: skip
-    for name, path in files(root).items():
-      packed.add(path, name, filter=plain)
+def is_beside(name: str) -> bool:
+  """Whether a file is of a store, and of none of its arrays."""
+  return name.split("/")[1] in ("manifest.json", "tables")
 
 
 def unpack(root: pathlib.Path) -> None:

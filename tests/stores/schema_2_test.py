@@ -1,0 +1,238 @@
+"""Schema 2 of stores: a small manifest, tables of chunks, labels, weights."""
+
+import hashlib
+import json
+import pathlib
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+import tensorstore as ts
+
+from chomp_data import stores
+from chomp_data.stores.zarr import chunk_tables
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import tree_hash
+from chomp_data.testing import stores as testing_stores
+from tests import laws
+
+INFO = stores.TokenizerInfo("custom", "0" * 64, 10)
+
+
+def write(path, documents, **changes):
+  changes = {
+    "tokenizer_info": INFO,
+    "chunk": 4,
+    "chunks_per_shard": 2,
+  } | changes
+  return stores.write_store(path, documents, **changes)
+
+
+def values_of(store, name):
+  array = store._opened.array(name)
+  return array.read(0, array.entry.layout.size)
+
+
+@laws.examples(50)
+@hypothesis.given(
+  sizes=st.lists(st.integers(0, 25), max_size=6), block=st.integers(1, 12)
+)
+def test_a_tree_hash_is_of_blocks_and_not_of_parts(sizes, block):
+  values = np.arange(sum(sizes), dtype="<i8")
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(tree_hash, "BLOCK", block)
+    tree = tree_hash.TreeHash()
+    for part in np.split(values, np.cumsum(sizes)):
+      tree.update(part)
+    digests = [
+      hashlib.sha256(values[i * block : (i + 1) * block].tobytes()).digest()
+      for i in range(tree_hash.num_blocks(len(values)))
+    ]
+    joined = tree_hash.joined(digests)
+  assert tree.hexdigest() == joined
+  if len(values) <= block:
+    assert joined == hashlib.sha256(values.tobytes()).hexdigest()
+  else:
+    assert joined == hashlib.sha256(b"".join(digests)).hexdigest()
+
+
+@pytest.mark.parametrize("compression", ["none", "zstd"])
+def test_a_store_of_many_chunks_has_a_small_manifest(tmp_path, compression):
+  tokens = np.arange(chunk_tables.CHUNKS + 9_000) % 7
+  store = write(
+    tmp_path / "store",
+    [tokens],
+    chunk=1,
+    chunks_per_shard=2**12,
+    compression=compression,
+  )
+  assert (tmp_path / "store" / "manifest.json").stat().st_size < 4_000
+  fresh = stores.open_store(tmp_path / "store")
+  assert fresh.hash == store.hash
+  table = fresh._opened.table("tokens")
+  assert not table._crcs, "opening must read no table"
+  last = len(tokens) - 5
+  got = fresh.read_tokens(np.asarray([last]), np.asarray([5]))
+  assert got.tolist() == tokens[last:].tolist()
+  assert list(fresh._opened.tokens.table._crcs) == [1]
+  first = fresh.read_tokens(np.zeros(1, int), np.asarray([3]))
+  assert first.tolist() == [0, 1, 2]
+  assert sorted(fresh._opened.tokens.table._crcs) == [0, 1]
+
+
+def test_a_table_that_was_altered_is_named(tmp_path):
+  write(tmp_path / "store", [np.arange(9)])
+  file = tmp_path / "store" / "tables" / "tokens.0"
+  file.write_bytes(bytes(len(file.read_bytes())))
+  with pytest.raises(stores.StoreError, match=r"tables/tokens\.0 must have"):
+    stores.open_store(tmp_path / "store").read_document(0)
+  with pytest.raises(stores.StoreError, match=r"tables/tokens\.0 must have"):
+    stores.verify_store(tmp_path / "store")
+
+
+@st.composite
+def labelled(draw):
+  lengths = draw(st.lists(st.integers(0, 12), max_size=6))
+  levels = draw(st.sampled_from([(0.0, 1.0), (0.0, 1.0, 0.25, 3.0)]))
+  one = st.integers(0, len(levels) - 1)
+  return levels, [draw(st.lists(one, min_size=n, max_size=n)) for n in lengths]
+
+
+@laws.examples(
+  25, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(
+  case=labelled(), compression=st.sampled_from(["none", "zstd"])
+)
+def test_labels_are_stored_as_runs(tmp_path_factory, case, compression):
+  levels, labels = case
+  store = write(
+    tmp_path_factory.mktemp("labels") / "store",
+    [np.arange(len(own)) % 10 for own in labels],
+    levels=levels,
+    label_levels=labels,
+    compression=compression,
+  )
+  assert store.manifest.levels == levels
+  flat = np.asarray([level for own in labels for level in own], np.int64)
+  starts = values_of(store, "label_starts")
+  runs = values_of(store, "label_levels")
+  assert (
+    np.repeat(runs, np.diff([*starts, len(flat)])).tolist() == flat.tolist()
+  )
+  assert (np.diff(runs.astype(int)) != 0).all(), "runs must differ"
+  trained = np.cumsum([0, *(np.asarray(levels)[flat] > 0)])
+  sums = values_of(store, "label_sums")
+  assert sums.tolist() == trained[[*starts, len(flat)]].tolist()
+  stores.verify_store(store.path)
+
+
+def test_weights_of_documents_are_stored(tmp_path):
+  weights = [1.0, 0.0, 2.5]
+  store = write(tmp_path / "store", [[1], [2], [3]], weights=weights)
+  assert values_of(store, "document_weights").tolist() == weights
+  stores.verify_store(store.path)
+  path = f"{store.path}/document_weights/"
+  spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": path}}
+  array = ts.open(spec).result()
+  assert array.read().result().tolist() == weights
+
+
+def test_labels_and_weights_are_part_of_what_a_store_is(tmp_path):
+  documents, levels = [[1, 2]], (0.0, 1.0)
+  forms = [
+    {},
+    {"weights": [1.0]},
+    {"weights": [2.0]},
+    {"levels": levels, "label_levels": [[1, 1]]},
+    {"levels": levels, "label_levels": [[0, 1]]},
+    {"levels": (*levels, 2.0), "label_levels": [[0, 1]]},
+    {"levels": (*levels, 3.0), "label_levels": [[0, 1]]},
+  ]
+  hashes = {
+    write(tmp_path / str(i), documents, **form).hash
+    for i, form in enumerate(forms)
+  }
+  assert len(hashes) == len(forms)
+
+
+@pytest.mark.parametrize(
+  ("changes", "match"),
+  [
+    ({"levels": (1.0, 0.0)}, r"`levels` must be 0\.0, 1\.0 and other"),
+    ({"levels": (0.0, 1.0, 1.0)}, "each once"),
+    ({"levels": (0.0, 1.0, float("nan"))}, "weights of 0 or"),
+    ({"levels": (0.0, 1.0)}, r"`label_levels` must be uint8\[2\].*got none"),
+    ({"label_levels": [[0, 1]]}, "without `levels`"),
+    (
+      {"levels": (0.0, 1.0), "label_levels": [[0]]},
+      r"must be uint8\[2\], a level for each token, got uint8\[1\]",
+    ),
+    (
+      {"levels": (0.0, 1.0), "label_levels": [[0, 2]]},
+      "must be below 2.*got 2",
+    ),
+    ({"weights": [float("inf")]}, "finite and 0 or more"),
+    ({"weights": [-1]}, "finite and 0 or more"),
+    ({"weights": []}, "`weights` must be as many"),
+    ({"weights": [1, 2]}, "got more than 1"),
+  ],
+)
+def test_labels_that_do_not_fit_are_refused(tmp_path, changes, match):
+  with pytest.raises(stores.StoreError, match=match):
+    write(tmp_path / "store", [[1, 2]], **changes)
+  assert not (tmp_path / "store").exists()
+
+
+def edited(store, change):
+  """Writes a store's manifest again, with a digest that is right."""
+  file = pathlib.Path(store.path, "manifest.json")
+  values = json.loads(file.read_bytes())
+  del values["digest"]
+  change(values)
+  values["digest"] = manifest_lib._digest(values)
+  file.write_bytes(manifest_lib._canonical(values))
+
+
+@pytest.mark.parametrize(
+  ("change", "match"),
+  [
+    (lambda m: m.update(levels=[]), "levels"),
+    (lambda m: m["arrays"].pop("label_sums"), "label_sums"),
+    (lambda m: m["arrays"]["label_starts"].update(size=10**9), "label_starts"),
+    (lambda m: m["arrays"]["label_sums"].update(size=1), "label_sums"),
+    (lambda m: m["arrays"]["document_weights"].update(size=2), "weights"),
+    (lambda m: m["arrays"]["tokens"].update(num_bytes=5), "num_bytes"),
+    (lambda m: m["files"].pop("tables/tokens.0"), "files"),
+    (lambda m: m["files"]["tables/tokens.0"].update(size=5), r"tokens\.0"),
+  ],
+)
+def test_manifests_that_contradict_themselves_are_refused(
+  tmp_path, change, match
+):
+  store = write(
+    tmp_path / "store",
+    [[1, 2]],
+    levels=(0.0, 1.0),
+    label_levels=[[0, 1]],
+    weights=[1.0],
+  )
+  edited(store, change)
+  with pytest.raises(stores.StoreError, match=match):
+    stores.open_store(store.path)
+
+
+def test_a_kept_tree_hash_of_several_blocks(tmp_path, monkeypatch):
+  """Also what other chunks give; kept, so that it stays."""
+  monkeypatch.setattr(tree_hash, "BLOCK", 16)
+  documents = [np.arange(100) % 10, np.arange(7)]
+  hashes = {
+    testing_stores.make_store(
+      tmp_path / str(chunk), documents, vocab_size=10, chunk=chunk
+    ).hash
+    for chunk in (3, 16, 64)
+  }
+  assert len(hashes) == 1
+  for chunk in (3, 16, 64):
+    stores.verify_store(tmp_path / str(chunk))
