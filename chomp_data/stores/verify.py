@@ -73,7 +73,7 @@ def _check_values(array: stored_array.StoredArray, schema: int) -> None:
   content = hashlib.sha256() if schema == 1 else tree_hash.TreeHash()
   for chunk in range(array.entry.layout.num_chunks):
     for _, values in array.chunks(np.asarray([chunk])):
-      content.update(values)
+      content.update(values.data)
   if content.hexdigest() != array.entry.sha256:
     raise errors.StoreError(
       f"{array.directory} must hold values of SHA-256 {array.entry.sha256}, got"

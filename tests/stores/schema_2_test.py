@@ -44,7 +44,7 @@ def test_a_tree_hash_is_of_blocks_and_not_of_parts(sizes, block):
     patch.setattr(tree_hash, "BLOCK", block)
     tree = tree_hash.TreeHash()
     for part in np.split(values, np.cumsum(sizes)):
-      tree.update(part)
+      tree.update(part.data)
     digests = [
       hashlib.sha256(values[i * block : (i + 1) * block].tobytes()).digest()
       for i in range(tree_hash.num_blocks(len(values)))

@@ -94,7 +94,7 @@ class ArrayWriter:
       path = self._directory / array_layout.shard_file(self._num_shards)
       self._shard = ShardWriter(path, self._empty)
     values = self._buffer[: self._filled]
-    self._content.update(values)
+    self._content.update(values.data)
     self._shard.put_chunk(values)
     self._filled = 0
     if len(self._shard.crc32c) == self._empty.chunks_per_shard:

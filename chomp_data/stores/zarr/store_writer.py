@@ -84,7 +84,7 @@ class StoreWriter:
     self._tokenizer = tokenizer_info
     self._tokenizer_file = tokenizer_file
     self._staging.mkdir(parents=True)
-    names = list(manifest_lib.ARRAYS)
+    names: list[str] = list(manifest_lib.ARRAYS)
     for wanted, own in zip(
       (has_meta, levels is not None, has_weights),
       manifest_lib.OPTIONAL_ARRAYS,

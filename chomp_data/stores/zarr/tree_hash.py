@@ -11,8 +11,6 @@ a larger one SHA-256 of the blocks' hashes, 32 bytes each.
 
 import hashlib
 
-import numpy as np
-
 # Stores whose arrays are smaller have the hash that schema 1 gave them.
 BLOCK = 2**22
 
@@ -26,15 +24,15 @@ class TreeHash:
     self._content = hashlib.sha256()
     self._filled = 0
 
-  def update(self, values: np.ndarray) -> None:
-    """Adds values, contiguous and little-endian."""
+  def update(self, values: memoryview) -> None:
+    """Adds values: the `data` of a contiguous little-endian array."""
     begin = 0
     while begin < len(values):
       # A full block ends only when another value comes: it may be the only one.
       if self._filled == BLOCK:
         self._end_block()
       end = min(len(values), begin + BLOCK - self._filled)
-      self._content.update(values[begin:end].view(np.uint8).data)
+      self._content.update(values[begin:end])
       self._filled += end - begin
       begin = end
 
