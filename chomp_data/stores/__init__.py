@@ -15,6 +15,9 @@ from chomp_data.stores.kinds import open_store as open_store
 from chomp_data.stores.kinds import STORE_KINDS as STORE_KINDS
 from chomp_data.stores.kinds import StoreKind as StoreKind
 from chomp_data.stores.span_reads import Counters as Counters
+from chomp_data.stores.tokenized.levanter_store import (
+  LevanterOptions as LevanterOptions,
+)
 from chomp_data.stores.tokenized.megatron_store import (
   MegatronOptions as MegatronOptions,
 )

@@ -19,6 +19,7 @@ from chomp_data.stores import publish
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_store
 from chomp_data.stores.samples import arrow_samples
+from chomp_data.stores.tokenized import levanter_store
 from chomp_data.stores.tokenized import megatron_store
 from chomp_data.stores.zarr import manifest
 from chomp_data.stores.zarr import zarr_store
@@ -63,6 +64,13 @@ STORE_KINDS: dict[str, StoreKind] = {
     megatron_store.MegatronOptions,
     "a Megatron corpus. It is read with `megatron` beside the path, for"
     " instance {'vocab_size': 50_257, 'eos_id': 50_256, 'adds_eos': True}.",
+  ),
+  "levanter": StoreKind(
+    levanter_store.open_levanter,
+    levanter_store.is_at,
+    levanter_store.LevanterOptions,
+    "a Levanter cache. It is read with `levanter` beside the path, for"
+    " instance {'vocab_size': 128_256}.",
   ),
 }
 

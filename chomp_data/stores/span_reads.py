@@ -177,3 +177,42 @@ def check_rising(lengths: np.ndarray, path: str) -> None:
       f"{path} must not decrease, got a step of {lengths.min()}."
       " Restore it from a copy, or make it again."
     )
+
+
+def split_at(
+  bounds: np.ndarray,
+  starts: np.ndarray,
+  lengths: np.ndarray,
+  positions: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+  """Cuts spans at bounds that need not be evenly apart; empty spans vanish.
+
+      bounds [0, 3, 3, 9], starts [1], lengths [4], positions [0]
+      -> part [0, 2], first [1, 0], length [2, 2], position [0, 2]
+
+  Args:
+    bounds: int64[P + 1], where parts begin, not falling, and the end.
+    starts: int64[N], within the bounds.
+    lengths: int64[N], 0 or more.
+    positions: int64[N].
+
+  Returns:
+    (part, first element in the part, length, position), int64[M] each.
+  """
+  full = lengths > 0
+  starts, lengths, positions = starts[full], lengths[full], positions[full]
+  first = np.searchsorted(bounds, starts, "right") - 1
+  last = np.searchsorted(bounds, starts + lengths, "left") - 1
+  num = last - first + 1
+  span = np.repeat(np.arange(len(starts)), num)
+  part = np.repeat(first, num) + concatenated(num)
+  begin = np.maximum(starts[span], bounds[part])
+  end = np.minimum((starts + lengths)[span], bounds[part + 1])
+  whole = end > begin
+  part, span, begin, end = part[whole], span[whole], begin[whole], end[whole]
+  return (
+    part,
+    begin - bounds[part],
+    end - begin,
+    positions[span] + begin - starts[span],
+  )

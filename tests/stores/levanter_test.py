@@ -1,0 +1,156 @@
+"""Levanter's caches: pinned to caches that Levanter's own writer wrote."""
+
+import json
+import os
+import pathlib
+import pickle
+import shutil
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import stores
+from chomp_data.stores.tokenized import levanter_store
+
+FIXTURES = pathlib.Path(__file__).parent / "fixtures" / "levanter"
+VOCAB = 100_000
+
+
+def documents():
+  """What was written, as fixtures/README.md says."""
+  rng = np.random.default_rng(7)
+  return [
+    np.append(rng.integers(1, VOCAB, n), 0) for n in (5, 1, 40, 0, 300, 17)
+  ]
+
+
+@pytest.fixture(params=["cache", "sharded"])
+def cache(tmp_path, request):
+  """A copy of a fixture: an index is put beside it."""
+  return pathlib.Path(
+    shutil.copytree(FIXTURES / request.param, tmp_path / request.param)
+  )
+
+
+def opened(path, vocab_size=VOCAB, cache_bytes=2**28, **options):
+  return stores.open_store(
+    path,
+    cache_bytes=cache_bytes,
+    levanter=levanter_store.LevanterOptions(vocab_size=vocab_size, **options),
+  )
+
+
+def held(store):
+  return [store.read_document(i).tolist() for i in range(store.num_documents)]
+
+
+@pytest.mark.parametrize("cache_bytes", [0, 2**28])
+def test_what_levanter_wrote_is_what_is_read(cache, cache_bytes):
+  store = opened(cache, cache_bytes=cache_bytes)
+  assert held(store) == [d.tolist() for d in documents()]
+  assert store.read_tokens([2, 0], [300, 7]).tolist() == [
+    *np.concatenate(documents())[2:302].tolist(),
+    *np.concatenate(documents())[:7].tolist(),
+  ]
+  assert store.token_dtype == np.int32
+  assert store.chunk_tokens == 256 * 1024
+  assert store.document_ids([5]) == [f"{cache.name}:5"]
+
+
+def test_both_layouts_of_the_same_documents_have_one_identity(tmp_path):
+  hashes = set()
+  for name in ("cache", "sharded"):
+    path = shutil.copytree(FIXTURES / name, tmp_path / name)
+    hashes.add(opened(path).hash)
+  assert len(hashes) == 1
+
+
+def test_a_run_reads_a_levanter_cache_in_place(cache):
+  data = {
+    "seq_len": 16,
+    "global_batch_size": 2,
+    "epochs": 1,
+    "sources": {
+      "web": {
+        "store": str(cache),
+        "levanter": {"vocab_size": VOCAB, "pad_id": 0},
+        "rows": {"kind": "sequential"},
+        "shuffle": {"kind": "block"},
+      }
+    },
+  }
+  pipe = pipeline.build(data)
+  rows = [pipe.batch(step)["tokens"] for step in range(pipe.num_steps)]
+  found = np.concatenate(rows).ravel()
+  tokens = np.concatenate(documents())
+  assert sorted(found[found > 0].tolist()) == sorted(
+    tokens[tokens > 0].tolist()
+  )
+
+
+def test_a_chunk_is_fetched_once_where_it_is_kept(cache):
+  store = opened(cache)
+  before = store.counters.snapshot()
+  _ = held(store), held(store)
+  assert (store.counters - before).chunks_fetched <= 2
+
+
+def test_a_pickled_store_reads_the_same(cache):
+  assert held(pickle.loads(pickle.dumps(opened(cache)))) == held(opened(cache))
+
+
+def test_files_that_are_missing_are_no_zeros(cache):
+  for file in sorted(cache.rglob("*/c/0")):
+    before = file.read_bytes()
+    file.unlink()
+    with pytest.raises(stores.StoreError, match=r"must (exist|hold)"):
+      opened(cache)
+    file.write_bytes(before)
+
+
+def test_damage_is_an_error_or_another_identity(cache):
+  expected = opened(cache).hash
+  for file in sorted(cache.rglob("*/c/0")):
+    before = file.read_bytes()
+    for at in range(0, len(before), 997):
+      changed = bytearray(before)
+      changed[at] ^= 4
+      file.write_bytes(changed)
+      os.utime(file, ns=(at + 1, at + 1))
+      try:
+        store = opened(cache)
+        same = held(store) == [d.tolist() for d in documents()]
+        assert same == (store.hash == expected)
+      except stores.StoreError:
+        pass
+    file.write_bytes(before)
+
+
+def test_ids_beyond_the_vocabulary_are_an_error(cache):
+  with pytest.raises(stores.StoreError, match="999, got"):
+    opened(cache, 1_000)
+
+
+def test_a_cache_that_is_not_finished_is_refused(cache):
+  file = cache / "shard_ledger.json"
+  ledger = json.loads(file.read_text())
+  file.write_text(json.dumps({**ledger, "is_finished": False}))
+  with pytest.raises(stores.StoreError, match="finished cache"):
+    opened(cache)
+  file.write_text(json.dumps({**ledger, "total_num_rows": 7}))
+  with pytest.raises(stores.StoreError, match="must hold the 7 documents"):
+    opened(cache)
+  file.write_text("[]")
+  with pytest.raises(stores.StoreError, match="ledger of a Levanter cache"):
+    opened(cache)
+
+
+def test_another_field_is_named_where_there_is_none(cache):
+  with pytest.raises(stores.StoreError, match="Set `field`"):
+    opened(cache, field="tokens")
+
+
+def test_a_path_without_its_section_says_how_it_is_read(cache):
+  with pytest.raises(stores.StoreError, match="`levanter` beside the path"):
+    stores.open_store(cache)
