@@ -4,6 +4,8 @@ A thread reads and places batches ahead; the state is the step of the last
 batch handed out, never of one that was read ahead.
 """
 
+import asyncio
+from collections.abc import Awaitable
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -16,6 +18,7 @@ import weakref
 
 from absl import flags
 from absl import logging
+from etils import epath
 import grain
 import jax
 
@@ -26,6 +29,7 @@ from chomp_data.loading import in_flight
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
+from chomp_data.loading import state_files
 from chomp_data.loading import workers
 
 InputError = reader_lib.InputError
@@ -100,6 +104,14 @@ def data_loader(
   )
 
 
+class AwaitedPath(Protocol):
+  """A directory that Orbax is about to make."""
+
+  async def await_creation(self) -> epath.Path:
+    """Returns it once it is there."""
+    ...
+
+
 class InputIterator(Iterator[dict[str, jax.Array]]):
   """Yields global batches as dictionaries of sharded `jax.Array`s.
 
@@ -143,16 +155,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     Raises:
       IndexError: If the step is not of the run, nor its end.
     """
-    if not 0 <= step <= len(source):
-      raise IndexError(
-        f"`step` must be in 0 .. {len(source)}, the run's steps, got {step}."
-        " Begin at one of them."
-      )
     self._accounts = accounts
     self._on_peer_failure = on_peer_failure
     self._batch_bytes = batch_bytes
     self._peers: agreement.Peers | None = None
     self._source = source
+    self._check_step(step)
     self._placer = placer
     self._fingerprint = fingerprint
     self._seed = seed
@@ -160,7 +168,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._worker_count = worker_count
     self._prefetch = max(1, prefetch)
     self._timeout_s = timeout_s
-    self._step = step
+    self._step = self._made_at = step
     self._reader: reader_lib.Reader | None = None
     self._failure: BaseException | None = None
     self._wait_s = 0.0
@@ -325,6 +333,73 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
           f" got another count:{listed}\nUse the version of chomp_data and the"
           " store that it was saved with."
         )
+    self._go_to(step)
+
+  def seek(self, step: int) -> None:
+    """Goes to a step.
+
+    Where processes share batches, all of them must.
+
+    Args:
+      step: The step of the next batch.
+
+    Raises:
+      IndexError: If it is not of the run, nor its end.
+    """
+    self._check_step(step)
+    self._go_to(step)
+
+  def reset(self) -> None:
+    """Goes back to the step that it was made at."""
+    self._go_to(self._made_at)
+
+  async def save(self, directory: AwaitedPath) -> Awaitable[None]:
+    """Saves its state as it is now: a checkpointable of Orbax's `v1`.
+
+    Args:
+      directory: Of the checkpoint's item; made by Orbax.
+
+    Returns:
+      What writes the file, in the background.
+    """
+    state = self.get_state()
+
+    async def write() -> None:
+      path = await directory.await_creation()
+      await asyncio.to_thread(state_files.write, path, state)
+
+    return write()
+
+  async def load(self, directory: epath.Path) -> Awaitable[None]:
+    """Goes to a saved step and begins to read ahead; see `save`.
+
+    Args:
+      directory: Of the checkpoint's item.
+
+    Returns:
+      What has nothing left to do: the file is small, and of an error in the
+      background Orbax says that the item is of another kind.
+
+    Raises:
+      StateError: As `set_state` raises it, and where the state was saved in
+        another checkpoint.
+    """
+    self.set_state(state_files.read(directory))
+    self.start_prefetch()
+
+    async def done() -> None:
+      pass
+
+    return done()
+
+  def _check_step(self, step: int) -> None:
+    if not 0 <= step <= len(self._source):
+      raise IndexError(
+        f"`step` must be in 0 .. {len(self._source)}, the run's steps, got"
+        f" {step}. Begin at one of them."
+      )
+
+  def _go_to(self, step: int) -> None:
     self._stop()
     self._failure = None
     if self._peers is not None:

@@ -17,6 +17,7 @@ from typing import Any
 from typing import Self
 
 from chomp_data import errors
+from chomp_data.loading import operations as operations_lib
 
 SCHEMA = 1
 
@@ -122,18 +123,14 @@ def with_operations(
 
   Args:
     fingerprint: The run's.
-    operations: Transforms over batches. They go by class and `repr`, so one
-      with options needs a `repr` that shows them (a dataclass has one).
+    operations: Transforms over batches; see `operations.named`.
+
+  Raises:
+    ConfigError: If the `fingerprint` of one is not of JSON values.
   """
   if not operations:
     return dict(fingerprint)
-  names = []
-  for operation in operations:
-    own = type(operation)
-    shown = repr(operation)
-    # Python's default repr is an address, which no other process shares.
-    options = "" if shown.startswith("<") else f" {shown}"
-    names.append(f"{own.__module__}.{own.__qualname__}{options}")
+  names = [operations_lib.named(operation) for operation in operations]
   return {**fingerprint, "operations": names}
 
 
@@ -198,6 +195,9 @@ def changes(
   old, new = (json.loads(json.dumps(record)) for record in (saved, current))
   old, new = _canonical(old), _canonical(new)
   old, new = _as_mix(old, new), _as_mix(new, old)
+  if "operations" in old:
+    names = operations_lib.as_now(old["operations"], new.get("operations"))
+    old = {**old, "operations": names}
   if step is not None:
     old, new = _past(old, step), _past(new, step)
   return list(_compared(_weighed(old), _weighed(new), ""))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint import v1 as ocp_v1
 import pytest
 
 from chomp_data import pipeline
@@ -199,3 +200,96 @@ def test_stock_grain_checkpoints_work(data, tmp_path, ours, worker_count):
     )
     assert rest(it) == wanted
   assert len(wanted) == 19
+
+
+def test_orbax_v1_saves_and_loads_an_iterator_beside_the_model(data, tmp_path):
+  model = {"w": jnp.arange(4.0)}
+  with (
+    pipeline.make_iterator(data) as it,
+    ocp_v1.training.Checkpointer(tmp_path / "c") as checkpointer,
+  ):
+    for _ in range(5):
+      next(it)
+    saved = checkpointer.save_checkpointables_async(
+      4, {"model": model, "iter": it}
+    )
+    # Later batches must not leak into a save that is still under way.
+    wanted = rest(it)
+    assert saved.result()
+  with (
+    pipeline.make_iterator({**data, "worker_count": 1}) as it,
+    ocp_v1.training.Checkpointer(tmp_path / "c") as checkpointer,
+  ):
+    restored = checkpointer.load_checkpointables(
+      4, {"model": model, "iter": it}
+    )
+    assert restored["iter"] is it
+    np.testing.assert_array_equal(restored["model"]["w"], model["w"])
+    assert it.step == 5
+    assert rest(it) == wanted
+
+
+def test_orbax_v1_refuses_the_input_of_another_run_or_checkpoint(
+  data, tmp_path
+):
+  with (
+    pipeline.make_iterator(data) as it,
+    ocp_v1.training.Checkpointer(tmp_path / "c") as checkpointer,
+  ):
+    for step in (2, 5):
+      it.seek(step)
+      checkpointer.save_checkpointables(10 * step, {"iter": it})
+    other = pipeline.make_iterator({**data, "seed": 4})
+    with pytest.raises(
+      state_lib.StateError, match=r"seed: state has 3, config has 4"
+    ):
+      checkpointer.load_checkpointables(20, {"iter": other})
+    older, newer = (
+      path / "iter" / "input.json"
+      for path in sorted((tmp_path / "c").iterdir())
+    )
+    newer.write_bytes(older.read_bytes())
+    with pytest.raises(
+      state_lib.StateError, match=r"of step 2, saved in checkpoint 20, in .*50"
+    ):
+      checkpointer.load_checkpointables(50, {"iter": it})
+    newer.unlink()
+    with pytest.raises(state_lib.StateError, match=r"got no file"):
+      checkpointer.load_checkpointables(50, {"iter": it})
+
+
+@pytest.mark.parametrize("worker_count", [0, 1])
+def test_an_iterator_seeks_any_step_and_resets_to_where_it_was_made(
+  data, worker_count
+):
+  pipe = pipeline.build({**data, "worker_count": worker_count})
+  wanted = [
+    batch_hashes.batch_sha256(pipe.batch(step))
+    for step in range(pipe.num_steps)
+  ]
+  with pipeline.make_iterator(pipe, step=3) as it:
+    next(it)
+    for step in (9, 2, 2, pipe.num_steps - 1, 0):
+      it.seek(step)
+      assert it.step == step
+      assert batch_hashes.batch_sha256(next(it)) == wanted[step]
+    it.seek(pipe.num_steps)
+    assert rest(it) == []
+    it.reset()
+    assert it.step == 3
+    assert rest(it) == wanted[3:]
+    for wrong in (-1, pipe.num_steps + 1):
+      with pytest.raises(IndexError, match=rf"got {wrong}\."):
+        it.seek(wrong)
+    assert it.step == pipe.num_steps
+
+
+def test_an_iterator_that_seeks_counts_as_one_that_was_there(data):
+  with pipeline.make_iterator(data) as it:
+    for _ in range(5):
+      next(it)
+    wanted = it.get_state()
+    it.seek(20)
+    it.get_state()
+    it.seek(5)
+    assert it.get_state() == wanted

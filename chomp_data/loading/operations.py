@@ -1,0 +1,83 @@
+"""What a transform is called in a fingerprint: its class and its options.
+
+    Scale(by=2)           a dataclass: its fields
+    Crop {"size": 8}      its `fingerprint`, JSON values, where it has one
+    Noise <sigma 0.1>     its own `repr`
+    Shift                 nothing that tells
+
+Classes go by qualified name and not by module: a file that is moved or run as
+`__main__` holds the same transforms. States of earlier versions name the module
+before it.
+"""
+
+import dataclasses
+import json
+import re
+from typing import Any
+
+from chomp_data import errors
+
+# Of what is neither data nor has a `repr`: no other process shares it.
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+_NAME = re.compile(r"[\w.<>]+")
+
+
+def named(operation: Any) -> str:
+  """Returns what decides what a transform does, as text.
+
+  Raises:
+    ConfigError: If its `fingerprint` is not of JSON values.
+  """
+  own = type(operation)
+  if hasattr(operation, "fingerprint"):
+    try:
+      told = json.dumps(operation.fingerprint, sort_keys=True)
+    except TypeError as error:
+      raise errors.ConfigError(
+        [
+          f"`{own.__qualname__}.fingerprint` must be of JSON values, got"
+          f" {operation.fingerprint!r} ({error}). Make it numbers, texts,"
+          " lists and mappings."
+        ]
+      ) from error
+    return f"{own.__qualname__} {told}"
+  if dataclasses.is_dataclass(operation):
+    fields = ", ".join(
+      f"{field.name}={_shown(getattr(operation, field.name))}"
+      for field in dataclasses.fields(operation)
+      if field.compare
+    )
+    return f"{own.__qualname__}({fields})"
+  shown = _shown(operation)
+  # Python's own `repr` tells the module, and nothing else.
+  return own.__qualname__ + ("" if shown.startswith("<") else f" {shown}")
+
+
+def as_now(saved: Any, current: Any) -> Any:
+  """Returns saved names with those of earlier versions as they are now.
+
+  Args:
+    saved: Names in a state.
+    current: Names now; what they are not equal to is left as it is.
+  """
+  lists = isinstance(saved, list) and isinstance(current, list)
+  if not lists or len(saved) != len(current):
+    return saved
+  pairs = zip(saved, current, strict=True)
+  return [now if _is_of(was, now) else was for was, now in pairs]
+
+
+def _shown(value: Any) -> str:
+  return _ADDRESS.sub("", repr(value))
+
+
+def _is_of(was: str, now: str) -> bool:
+  """Whether an earlier version would have named a transform so.
+
+  It wrote the module, the class, and the `repr` unless that was Python's own.
+  """
+  found = _NAME.match(now)
+  head, _, options = was.partition(" ")
+  if found is None or not head.endswith(f".{found[0]}"):
+    return False
+  return not options or now in (options, f"{found[0]} {options}")

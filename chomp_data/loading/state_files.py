@@ -1,0 +1,97 @@
+"""A state's file in the directory of a checkpoint's item.
+
+One small JSON file that the primary process writes and every process reads, so
+it restores on any number of processes and workers. It says which checkpoint it
+was saved in: in another one it belongs to another model.
+"""
+
+from collections.abc import Mapping
+import re
+from typing import Any
+
+from absl import logging
+from etils import epath
+import jax
+
+from chomp_data.loading import state as state_lib
+
+_FILE = "input.json"
+_SAVED_IN = "checkpoint_step"
+# A step as Orbax's managers write it, with and without prefix and zeros; while
+# it is written the directory has another end.
+_STEP_NAME = re.compile(r"(?:.+_)?(\d+)(?:\.orbax-checkpoint-tmp.*)?")
+# What Orbax puts in the directory of a step.
+_METADATA = "_CHECKPOINT_METADATA"
+
+
+def write(directory: epath.Path, state: bytes) -> None:
+  """Writes a state, on the primary process alone.
+
+  Args:
+    directory: The item's, in the checkpoint's.
+    state: Of `InputIterator.get_state`.
+  """
+  if jax.process_index() != 0:
+    return
+  saved_in = _checkpoint_step(directory)
+  if saved_in is not None:
+    state = state_lib.with_fields(state, {_SAVED_IN: saved_in})
+  (directory / _FILE).write_bytes(state)
+
+
+def read(
+  directory: epath.Path, step: int | None = None, allow_changes: bool = False
+) -> bytes:
+  """Reads a state.
+
+  Args:
+    directory: The item's, in the checkpoint's.
+    step: The step that it must be of, or None: saved in this checkpoint.
+    allow_changes: Accept another step or checkpoint; it is logged.
+
+  Raises:
+    StateError: If there is none, or it is not of this checkpoint.
+  """
+  path = directory / _FILE
+  if not path.exists():
+    raise state_lib.StateError(
+      f"input state must be at {path}, got no file. Restore from another"
+      " checkpoint."
+    )
+  state = path.read_bytes()
+  problem = _of_other_step(state_lib.decode(state), directory, step)
+  if problem and not allow_changes:
+    raise state_lib.StateError(
+      f"{problem} Restore from another checkpoint, or set `allow_changes`."
+    )
+  if problem:
+    logging.warning("Input state accepted: %s", problem)
+  return state
+
+
+def _checkpoint_step(directory: epath.Path) -> int | None:
+  """Returns the step in the name of an item's checkpoint, None without one."""
+  found = _STEP_NAME.fullmatch(directory.parent.name)
+  if found is None or not (directory.parent / _METADATA).exists():
+    return None
+  return int(found[1])
+
+
+def _of_other_step(
+  record: Mapping[str, Any], directory: epath.Path, step: int | None
+) -> str | None:
+  """Returns why a state does not belong to a checkpoint, or None."""
+  if step is not None:
+    if record["step"] == step:
+      return None
+    return (
+      f"input state must be at step {step}, got step {record['step']} in"
+      f" {directory}."
+    )
+  saved_in, found = record.get(_SAVED_IN), _checkpoint_step(directory)
+  if saved_in is None or found is None or saved_in == found:
+    return None
+  return (
+    "input state must be of the checkpoint that it lies in, got one of step"
+    f" {record['step']}, saved in checkpoint {saved_in}, in {directory}."
+  )

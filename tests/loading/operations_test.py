@@ -1,0 +1,130 @@
+"""Names of transforms in fingerprints, and those of earlier versions."""
+
+import dataclasses
+import json
+
+import grain
+import pytest
+
+from chomp_data import errors
+from chomp_data import pipeline
+from chomp_data.loading import operations
+from chomp_data.loading import state as state_lib
+
+
+def doubled(value):
+  return 2 * value
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale(grain.transforms.Map):
+  by: int = 1
+  how: object = None
+  seen: list = dataclasses.field(default_factory=list, compare=False)
+
+  def map(self, element):
+    return element
+
+
+class Plain(grain.transforms.Map):
+  def map(self, element):
+    return element
+
+
+class Shown(Plain):
+  def __repr__(self):
+    return "shown 3"
+
+
+class Told(Plain):
+  def __init__(self, size):
+    self.fingerprint = {"size": size, "at": [1, 2]}
+
+
+def test_a_transform_goes_by_class_and_what_it_tells():
+  assert operations.named(Scale(2)) == "Scale(by=2, how=None)"
+  assert operations.named(Plain()) == "Plain"
+  assert operations.named(Shown()) == "Shown shown 3"
+  assert operations.named(Told(8)) == 'Told {"at": [1, 2], "size": 8}'
+
+
+def test_functions_among_the_fields_go_without_an_address():
+  assert operations.named(Scale(2, doubled)) == (
+    "Scale(by=2, how=<function doubled>)"
+  )
+
+
+def test_what_is_not_compared_is_not_told():
+  assert operations.named(Scale(2, seen=[1])) == operations.named(Scale(2))
+
+
+def test_a_fingerprint_that_is_no_json_is_refused():
+  with pytest.raises(
+    errors.ConfigError, match=r"`Told\.fingerprint` must be of JSON values"
+  ):
+    operations.named(Told(object()))
+
+
+def test_a_transform_keeps_its_name_where_its_module_moves():
+  moved = type("Scale", (Scale,), {"__module__": "elsewhere"})
+  moved.__qualname__ = "Scale"
+  assert operations.named(moved(2)) == operations.named(Scale(2))
+
+
+@pytest.mark.parametrize(
+  ("was", "now"),
+  [
+    ("a.b.Scale Scale(by=2)", "Scale(by=2)"),
+    ("__main__.Scale Scale(by=2)", "Scale(by=2)"),
+    ("a.Outer.Scale Outer.Scale(by=2)", "Outer.Scale(by=2)"),
+    ("a.made.<locals>.Scale made.<locals>.Scale(by=2)",
+     "made.<locals>.Scale(by=2)"),
+    ("a.Plain", "Plain"),
+    ("a.Shown shown 3", "Shown shown 3"),
+    # It told no option then, so that any was taken.
+    ("a.Scale", "Scale(by=2)"),
+  ],
+)  # fmt: skip
+def test_names_of_earlier_versions_are_those_of_now(was, now):
+  assert operations.as_now([was], [now]) == [now]
+
+
+@pytest.mark.parametrize(
+  ("was", "now"),
+  [
+    ("a.b.Scale Scale(by=2)", "Scale(by=3)"),
+    ("a.b.Scale Scale(by=2)", "Scale"),
+    ("a.b.Rescale Rescale(by=2)", "Scale(by=2)"),
+    ("a.Shown shown 3", "Shown shown 4"),
+    ("a.Plain", "Shown shown 4 a.Plain"),
+    ("Scale(by=2)", "Scale(by=3)"),
+  ],
+)
+def test_names_of_other_transforms_stay_other(was, now):
+  assert operations.as_now([was], [now]) == [was]
+
+
+def renamed(state, names):
+  """Returns a state as an earlier version wrote it."""
+  record = state_lib.decode(state)
+  record["fingerprint"]["operations"] = names
+  record["digest"] = state_lib.digest(record)
+  return json.dumps(record).encode()
+
+
+def test_a_state_of_an_earlier_version_is_restored_where_it_is_equal(data):
+  def iterator(by):
+    return pipeline.make_iterator(data, operations=[Scale(by), Plain()], step=4)
+
+  saved = iterator(2).get_state()
+  names = ["my.transforms.Scale Scale(by=2, how=None)", "my.transforms.Plain"]
+  old = renamed(saved, names)
+  again = iterator(2)
+  again.seek(0)
+  again.set_state(old)
+  assert again.step == 4
+  assert again.get_state() == saved
+  with pytest.raises(state_lib.StateError, match=r"operations.*by=2.*by=3"):
+    iterator(3).set_state(old)
+  with pytest.raises(state_lib.StateError, match=r"operations.*config has"):
+    pipeline.make_iterator(data).set_state(old)
