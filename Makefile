@@ -34,8 +34,8 @@ check: $(BIN)/.dev  ## Lint, format and type checks.
 
 prepare: data/stdlib/manifest.json  ## Only prepare the corpus.
 
-prepare-mix: data/stdlib/manifest.json data/packages/manifest.json \
-  data/notes/manifest.json  ## Prepare the corpora of the mixes.
+MIXED := $(foreach name,stdlib packages notes,data/$(name)/manifest.json)
+prepare-mix: $(MIXED)  ## Prepare the corpora of the mixes.
 
 prepare-images: | $(BIN)/.test  ## Draw the pictures of the resolution buckets.
 	$(BIN)/python tools/prepare_images.py --output=data/images
@@ -64,6 +64,7 @@ data/notes/manifest.json: | $(BIN)/.train
 
 $(BIN)/.train: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "Installing the environment, about a minute."
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[train]'
 	touch $@
 

@@ -148,17 +148,30 @@ def config(
   if value is None:
     raise app.UsageError(f"--{holder.name} must name a config file.")
   given = flags.FLAGS[_SET].value
+  mix = None if dataset_mix is None else dataset_mix.value
   if given:
     try:
       config_options.apply(value, given, sections or {})
     except schema.ConfigError as error:
-      sys.exit(f"error: {error}")
-  mix = None if dataset_mix is None else dataset_mix.value
+      advice = ""
+      if mix is not None and "config.data.sources" in str(error):
+        advice = (
+          "\nSources of --dataset_mix take the options of the config's own:"
+          f" set those of {', '.join(_sources(value))}."
+        )
+      sys.exit(f"error: {error}{advice}")
   # A config without data is an error of whoever reads it.
   if mix is not None and value.get("data") is not None:
     with value.unlocked():
       value.data.dataset_mix = mix
   return value
+
+
+def _sources(config: Any) -> list[str]:
+  return [
+    f"`config.data.sources.{name}`"
+    for name in (config.get("data") or {}).get("sources") or {}
+  ]
 
 
 def _refuse(problem: str) -> NoReturn:
@@ -169,7 +182,11 @@ def _parse(argv: Sequence[str]) -> list[str]:
   try:
     own = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
     own = [_with_path(own) for own in _with_config(_with_options(own))]
-    return flags.FLAGS([argv[0], *own])
+    try:
+      return flags.FLAGS([argv[0], *own])
+    except SystemExit as ended:
+      # absl's --help fails; who asked for help got it.
+      raise SystemExit(0 if ended.code == 1 else ended.code) from None
   except flags.Error as error:
     _refuse(_NOT_GIVEN.sub(r"`--\1` must be given.", str(error)))
   except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:

@@ -163,3 +163,18 @@ def test_a_mix_in_one_line_needs_no_config(stdlib_store, tmp_path):
   assert trained.returncode == 0, trained.stderr
   assert "config.data.mix" not in trained.stderr
   assert in_process.run_tool("inspect_batches").returncode != 0
+
+
+def test_an_option_of_a_source_of_a_mix_says_where_its_options_are():
+  done = in_process.run_tool(
+    "inspect_batches",
+    "--dataset_mix=there",
+    "--config.data.sources.there.rows.packing_algorithm=exact",
+  )
+  assert done.returncode == 1
+  assert "set those of `config.data.sources.stdlib`" in done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--help", "--helpfull"])
+def test_help_is_no_failure(flag):
+  assert in_process.run_tool("inspect_batches", flag).returncode == 0

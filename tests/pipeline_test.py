@@ -3,6 +3,7 @@
 import json
 
 import grain
+import jax
 import ml_collections
 from ml_collections import config_dict
 import numpy as np
@@ -265,3 +266,14 @@ def test_a_shuffle_that_is_no_section_is_refused(config, shuffle):
   data["sources"]["text"]["shuffle"] = shuffle
   with pytest.raises(schema.ConfigError, match=r"text\.shuffle.*a section"):
     pipeline.build(data)
+
+
+def test_a_whole_config_in_place_of_its_section_is_told(config):
+  with pytest.raises(schema.ConfigError, match=r"Pass its field `data`\.$"):
+    pipeline.build({"data": config, "model": {}})
+
+
+def test_what_is_no_sharding_is_told(config):
+  mesh = jax.make_mesh((1,), ("data",))
+  with pytest.raises(schema.ConfigError, match=r"Sharding .*, got a Mesh\."):
+    pipeline.make_iterator(config, mesh)  # pyright: ignore

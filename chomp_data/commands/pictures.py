@@ -217,7 +217,7 @@ def _pillow() -> Any:
   except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
       "PNG files need Pillow, which is not installed. Install"
-      " chomp_data[plots]."
+      " chomp_data with the extra `plots`."
     ) from error
   return PIL
 

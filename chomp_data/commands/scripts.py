@@ -34,6 +34,6 @@ def _run(name: str) -> None:
       raise
     sys.exit(
       f"error: {error.name} must be installed to train, got none. Install"
-      " chomp_data[train]."
+      " chomp_data with the extra `train`."
     )
   cli.run(command.main)

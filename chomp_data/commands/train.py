@@ -391,11 +391,9 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
     state = run.restore_or_init()
     if run.input.step >= options.num_steps:
       logging.info(
-        "the run was finished before, at step %d: evaluating", run.input.step
-      )
-    if run.input.step > options.num_steps:
-      logging.warning(
-        "config.train.num_steps=%d is less than the steps taken",
+        "the run was finished before, at step %d (config.train.num_steps is"
+        " %d; set more to train on): evaluating",
+        run.input.step,
         options.num_steps,
       )
     state = run.train(state, stopping, hashes)
@@ -423,7 +421,9 @@ def main(argv: Sequence[str]) -> int:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   workdir = _WORKDIR.value
   if not workdir:
-    raise app.UsageError("--config and --workdir must be given.")
+    raise app.UsageError(
+      "`--workdir` must be given: checkpoints and metrics go there."
+    )
   config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   cli.log_own_messages(__file__)
   if _DISTRIBUTED.value or _COORDINATOR.value:

@@ -433,6 +433,13 @@ def read(data: Any) -> RunOptions:
     raise schema.ConfigError(
       [schema.bad_value(PATH, "a section with fields", data, "Give it one.")]
     )
+  if isinstance(data.get("data"), Mapping) and "sources" not in data:
+    raise schema.ConfigError(
+      [
+        f"`{PATH}` must be the section of the input, got a whole config"
+        f" ({', '.join(map(str, data))}). Pass its field `data`."
+      ]
+    )
   name, section = _kind_of(data.get("buckets"))
   kind = KINDS[name]
   fields, problems = schema.read(kind.fields, data, PATH, elsewhere=_SECTIONS)

@@ -42,8 +42,20 @@ def peers_of(sharding: Any) -> "Peers | None":
 
   Args:
     sharding: A `jax.sharding.Sharding`, or a mapping to some.
+
+  Raises:
+    ConfigError: If it is something else.
   """
   own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  for each in own:
+    if not isinstance(each, jax.sharding.Sharding):
+      raise schema.ConfigError(
+        [
+          "`sharding` must be a jax.sharding.Sharding or a mapping to some, got"
+          f" a {type(each).__name__}. Pass for instance NamedSharding(mesh,"
+          " PartitionSpec('data'))."
+        ]
+      )
   processes = {d.process_index for each in own for d in each.device_set}
   if len(processes) < 2 or jax.process_index() not in processes:
     return None

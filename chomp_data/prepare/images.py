@@ -201,5 +201,5 @@ def _library(name: str) -> Any:
   except ImportError as error:
     raise errors.PrepareError(
       f"{name.partition('.')[0]} must be installed to draw pictures. Install"
-      " chomp_data[plots]."
+      " chomp_data with the extra `plots`."
     ) from error

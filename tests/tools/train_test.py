@@ -158,7 +158,7 @@ def test_a_finished_run_run_again_only_evaluates(corpus, finished):
   before = json.loads((corpus.directory / "whole/metrics.json").read_text())
   status, out, err = corpus.run("whole")
   assert status == 0, err
-  assert f"finished before, at step {_NUM_STEPS}: evaluating" in err
+  assert f"finished before, at step {_NUM_STEPS} (config.train" in err
   assert "document starts" in out
   assert [line["step"] for line in corpus.hashes("whole")] == [
     *range(_NUM_STEPS)
@@ -256,4 +256,4 @@ def test_two_processes_train_on_the_batches_of_one(corpus):
 def test_a_run_without_a_workdir_is_a_usage_error():
   done = in_process.run_tool("train")
   assert done.returncode == 1
-  assert "--config and --workdir must be given" in done.stdout + done.stderr
+  assert "`--workdir` must be given" in done.stdout + done.stderr

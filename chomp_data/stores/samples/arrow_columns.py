@@ -35,7 +35,7 @@ def pyarrow() -> Any:
   except ImportError as error:
     raise errors.StoreError(
       "pyarrow must be installed to read a directory of `save_to_disk`. Install"
-      " chomp_data[arrow]."
+      " chomp_data with the extra `arrow`."
     ) from error
   return arrow
 

@@ -125,7 +125,7 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
     raise errors.StoreError(
       f"{path} must be a directory, got"
       f" {'a file' if path.exists() else 'nothing'} there. Make a store with"
-      " tools/prepare.py, or correct the path."
+      " chomp-prepare (tools/prepare.py), or correct the path."
     )
   try:
     data = publish.read_file(file)
