@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from chomp_data.version import __version__ as __version__
 
 if TYPE_CHECKING:
+  from chomp_data.config.files import load_config as load_config
   from chomp_data.errors import ConfigError as ConfigError
   from chomp_data.errors import InputError as InputError
   from chomp_data.errors import PrepareError as PrepareError
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
   from chomp_data.stores.samples import SampleStore as SampleStore
 
 _LAZY = {
+  "load_config": "chomp_data.config.files",
   "ConfigError": "chomp_data.errors",
   "InputError": "chomp_data.errors",
   "PrepareError": "chomp_data.errors",
@@ -126,6 +128,7 @@ __all__ = [
   "WindowOptions",
   "__version__",
   "build",
+  "load_config",
   "make_iterator",
   "open_array_records",
   "open_samples",

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
-import os
 import pathlib
 import re
 import sys
@@ -17,15 +16,8 @@ from ml_collections import config_flags
 
 import chomp_data
 from chomp_data import schema
+from chomp_data.config import files
 from chomp_data.config import flags as config_options
-
-# The experiments that come along, by name.
-SHIPPED = {
-  path.stem: path
-  for path in sorted(
-    pathlib.Path(chomp_data.__file__).with_name("configs").glob("*.py")
-  )
-}
 
 # Which of them it is where a mix in one line comes without one.
 _MIXED = "packed"
@@ -83,8 +75,8 @@ def define_config(default: str | None = None) -> flags.FlagHolder:
     "config",
     default,
     "The experiment: a file, or the name of one that comes along"
-    f" ({', '.join(SHIPPED)}); with an argument as packed:runlocal, which takes"
-    " seconds.",
+    f" ({', '.join(files.SHIPPED)}); with an argument as packed:runlocal, which"
+    " takes seconds.",
     # Options are not left to it: it knows only those that a file lists.
     sys_argv=[],
   )
@@ -205,14 +197,12 @@ def _with_path(argument: str) -> str:
   """
   flag, _, value = argument.partition("=")
   path, colon, arg = value.partition(":")
-  if flag.lstrip("-") != "config" or not path or os.path.isfile(path):
+  if flag.lstrip("-") != "config" or not path:
     return argument
-  if path not in SHIPPED:
-    sys.exit(
-      f"error: `--config` must name a config file, got {path}, which is none."
-      f" Correct the path, or take one of {', '.join(SHIPPED)}."
-    )
-  return f"{flag}={SHIPPED[path]}{colon}{arg}"
+  try:
+    return f"{flag}={files.path_of(path)}{colon}{arg}"
+  except schema.ConfigError as error:
+    sys.exit(f"error: {error}")
 
 
 def _with_config(arguments: Sequence[str]) -> list[str]:

@@ -12,7 +12,9 @@ SECTIONS = (
   (
     "A run",
     "`config.data` in, batches out. `print` shows what each is.",
-    ("build", "make_iterator", "Pipeline", "InputIterator"),
+    (
+      "load_config", "build", "make_iterator", "Pipeline", "InputIterator",
+    ),
   ),
   (
     "Checkpoints",

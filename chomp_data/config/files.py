@@ -1,0 +1,82 @@
+"""Config files, loaded as the tools load them but without their flags.
+
+config = load_config("experiment.py:runlocal", ["data.seed=3"])
+batches = chomp_data.make_iterator(config.data, sharding)
+"""
+
+from collections.abc import Sequence
+import importlib.util
+import os
+import pathlib
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.config import flags
+
+# The experiments that come along, by name.
+SHIPPED = {
+  path.stem: path
+  for path in sorted(
+    pathlib.Path(__file__).parents[1].joinpath("configs").glob("*.py")
+  )
+}
+
+
+def path_of(name: str) -> pathlib.Path:
+  """Returns the file that a name means.
+
+  Args:
+    name: A path, or one of `SHIPPED`; a file goes before.
+
+  Raises:
+    ConfigError: If it is neither.
+  """
+  if os.path.isfile(name):
+    return pathlib.Path(name)
+  if name not in SHIPPED:
+    raise schema.ConfigError(
+      [
+        f"`--config` must name a config file, got {name}, which is none."
+        f" Correct the path, or take one of {', '.join(SHIPPED)}."
+      ]
+    )
+  return SHIPPED[name]
+
+
+def load_config(name: str, overrides: Sequence[str] = ()) -> Any:
+  """Returns the config of a file, with options set as on a command line.
+
+  Args:
+    name: `FILE.py` or `FILE.py:arg`, whose `get_config(arg)` returns it; or a
+      config that comes along, as `packed:runlocal`.
+    overrides: `path=value`, as in `--config.<path>=<value>` of the tools:
+      `data.seed=3`.
+
+  Returns:
+    A ConfigDict; `data` of it is what `build` and `make_iterator` take.
+
+  Raises:
+    ConfigError: If there is no such file, it makes no config, or an option is
+      wrong. What goes wrong in the file itself is raised as it is.
+  """
+  file, colon, arg = name.partition(":")
+  path = path_of(file)
+  spec = importlib.util.spec_from_file_location(f"{path.stem}_config", path)
+  if spec is None or spec.loader is None:
+    raise schema.ConfigError(
+      [f"`--config` must name a Python file, got {path}. Name it *.py."]
+    )
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  get_config = getattr(module, "get_config", None)
+  config = None if get_config is None else get_config(*[arg] * bool(colon))
+  if config is None:
+    raise schema.ConfigError(
+      [
+        "`get_config` of a config file must return a ConfigDict, got"
+        f" {'none' if get_config is None else 'None'} in {path}. Define it, and"
+        " return the config."
+      ]
+    )
+  flags.apply(config, list(overrides), {})
+  return config
