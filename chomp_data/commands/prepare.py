@@ -8,7 +8,8 @@ r"""Prepares a store: reads text, tokenizes it, and writes it once.
 
 Text files are one document each; of a directory all files below it are read.
 JSON lines (.jsonl, .ndjson, .json; also .gz and .zst of these) are one document
-a line. What is neither, by its name or its content, is an error, or is skipped
+a line; Parquet, Arrow, directories of `save_to_disk` and ArrayRecord one a row.
+What is none of these, by its name or its content, is an error, or is skipped
 and counted. The same inputs, options and tokenizer give the same store for any
 number of workers. An interrupted run goes on where it was when it is started
 again, and a run that has nothing left to do says so. The summary goes to
@@ -70,8 +71,8 @@ _SPECIAL_TOKEN = flags.DEFINE_multi_string(
 _TEXT_KEY = flags.DEFINE_string(
   "text_key",
   "text",
-  "The key of the text in a JSON line; 'meta.text' is the text in an object"
-  " 'meta'.",
+  "The key of the text in a JSON line, or its column; 'meta.text' is the text"
+  " in an object 'meta'.",
 )
 _ID_KEY = flags.DEFINE_string(
   "id_key",

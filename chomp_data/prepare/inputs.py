@@ -14,6 +14,7 @@ import os
 
 from chomp_data import errors
 from chomp_data.prepare import readers
+from chomp_data.prepare.reading import arrow
 from chomp_data.prepare.reading import base
 
 SHARD_BYTES = 32 * 2**20
@@ -118,7 +119,8 @@ def _matches(pattern: str) -> Iterator[tuple[str, str]]:
   if os.path.isdir(pattern):
     for folder, folders, names in os.walk(pattern, onerror=_unreadable):
       folders[:] = sorted(f for f in folders if not f.startswith("."))
-      for name in sorted(names):
+      # Of a saved dataset, only what it says that it holds.
+      for name in arrow.saved_files(folder, names) or sorted(names):
         path = os.path.join(folder, name)
         if not name.startswith(".") and _is_input(path):
           yield path, pattern

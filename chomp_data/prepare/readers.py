@@ -14,13 +14,19 @@ import os
 from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
+from chomp_data.prepare.reading import array_record
+from chomp_data.prepare.reading import arrow
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import byte_blocks
 from chomp_data.prepare.reading import json_lines
+from chomp_data.prepare.reading import parquet
 from chomp_data.prepare.reading import text
 
 INPUT_KINDS: dict[str, base.InputKind] = {
   "jsonl": json_lines.JsonLines(),
+  "parquet": parquet.Parquet(),
+  "arrow": arrow.Arrow(),
+  "array_record": array_record.ArrayRecord(),
   "text": text.Text(),  # Any name may be text: it comes last.
 }
 

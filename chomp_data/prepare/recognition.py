@@ -1,18 +1,21 @@
-"""Which of the files that were found are text or JSON lines.
+"""Which of the files that were found are inputs, and of which kind.
 
 A file is recognised by its name and by its beginning. JSON lines go by their
-name. Text may have any other name, or none (LICENSE), unless the name says that
-it is something else; it is UTF-8 without NUL and with few control characters.
-Whatever is neither is refused, and said what it seems to be.
+name; tables and records by theirs, or by how they begin. Text may have any
+other name, or none (LICENSE), unless the name says that it is something else;
+it is UTF-8 without NUL and with few control characters. Whatever is none of
+these is refused, and said what it seems to be.
 """
 
 import codecs
 from collections.abc import Sequence
 import contextlib
+import dataclasses
 import json
 import os
 
 from chomp_data import errors
+from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import byte_blocks
@@ -31,6 +34,7 @@ _BEGINS = (
   (b"PK\x03\x04", "zip"),
   (b"ARROW1", "Arrow"),
   (b"\xff\xff\xff\xff", "Arrow"),
+  (b"\x83\xaf\x70\xd1\x0d\x88\x4a\x3f", "ArrayRecord"),
   (b"Obj\x01", "Avro"),
   (b"\x93NUMPY", "a NumPy array"),
   (b"\x89HDF", "HDF5"),
@@ -50,9 +54,7 @@ _BEGINS = (
 
 # By name never text, whatever they hold.
 _NAMES = {
-  ".parquet": "Parquet", ".arrow": "Arrow", ".feather": "Arrow",
-  ".orc": "ORC", ".avro": "Avro", ".array_record": "ArrayRecord",
-  ".arecord": "ArrayRecord", ".tfrecord": "TFRecord",
+  ".orc": "ORC", ".avro": "Avro", ".tfrecord": "TFRecord",
   ".bin": "binary data", ".model": "a model",
   ".pt": "a model", ".pth": "a model", ".ckpt": "a model", ".onnx": "a model",
   ".gguf": "a model", ".safetensors": "a model", ".npy": "a NumPy array",
@@ -71,10 +73,9 @@ _BY_NAME = " by its name"
 
 _PACKED = "Unpack it: only JSON lines are read packed (.jsonl.gz, .jsonl.zst)."
 _ADVICE = {
-  "Parquet": (
-    "Parquet is not read: write its rows as JSON lines, as"
-    " to_json(..., orient='records', lines=True) of pandas does."
-  ),
+  "Parquet": "Give it a name that ends in .parquet.",
+  "Arrow": "Give it a name that ends in .arrow.",
+  "ArrayRecord": "Give it a name that ends in .array_record.",
   "UTF-16": "Convert it to UTF-8.",
   "JSON lines": "Give it a name that ends in .jsonl.",
   "a JSON array": "Write an object a line, as `jq -c '.[]'` does.",
@@ -94,13 +95,13 @@ _MOST_CONTROLS = 0.1
 
 
 def recognise(
-  files: Sequence[base.InputFile], encoding_errors: str
+  files: Sequence[base.InputFile], options: records.ReadOptions
 ) -> tuple[list[base.InputFile], list[tuple[base.InputFile, errors.BadInput]]]:
-  """Tells text and JSON lines from all else.
+  """Tells what can be read from all else.
 
   Args:
     files: From `inputs.discover`.
-    encoding_errors: See `records.ReadOptions`.
+    options: How documents are found.
 
   Returns:
     The files that can be read, and the others with what is wrong.
@@ -111,31 +112,54 @@ def recognise(
   known, refused = [], []
   for file in files:
     try:
-      _check(file, encoding_errors)
+      known.append(_recognised(file, options))
     except errors.BadInput as error:
       refused.append((file, error))
-    else:
-      known.append(file)
   return known, refused
 
 
-def _check(file: base.InputFile, encoding_errors: str) -> None:
-  """Raises BadInput unless a file can be read."""
-  with contextlib.closing(byte_blocks.blocks(file, _HEAD)) as stream:
-    head = next(stream, b"")[:_HEAD]
+def _recognised(
+  file: base.InputFile, options: records.ReadOptions
+) -> base.InputFile:
+  """Returns a file with its kind, or raises BadInput if it cannot be read."""
+  if file.kind in ("text", "jsonl"):
+    with contextlib.closing(byte_blocks.blocks(file, _HEAD)) as stream:
+      head = next(stream, b"")[:_HEAD]
+    kind = _kind_by_content(file, head)
+    if kind is None:
+      _check_text(file, head, options)
+    else:
+      file = dataclasses.replace(file, kind=kind)
+  readers.INPUT_KINDS[file.kind].check(file, options)
+  return file
+
+
+def _kind_by_content(file: base.InputFile, head: bytes) -> str | None:
+  """Returns the kind that a file is by its beginning, whatever its name."""
+  is_text = _looks_like_text(head) and _invalid_utf8(head) is None
+  if file.kind == "jsonl" or is_text:
+    return None
+  kinds = readers.INPUT_KINDS.items()
+  return next((kind for kind, own in kinds if own.begins(head)), None)
+
+
+def _check_text(
+  file: base.InputFile, head: bytes, options: records.ReadOptions
+) -> None:
+  """Raises BadInput unless a file is text, or JSON lines by its name."""
   invalid = _invalid_utf8(head)
   what = _seems(file, head, invalid is None)
   if what:
     advice = _ADVICE.get(what.removesuffix(_BY_NAME))
     raise errors.BadInput(
       file.path,
-      "must be UTF-8 text or JSON lines (.jsonl, .ndjson, .json; also .gz and"
-      f" .zst of these), got {what}.",
+      "must be UTF-8 text, JSON lines (.jsonl, .ndjson, .json; also .gz and"
+      f" .zst of these), Parquet, Arrow or ArrayRecord, got {what}.",
       f"{advice} Or leave it out: --exclude, --on_error=skip."
       if advice
       else _LEAVE_OUT,
     )
-  strict = file.kind == "text" and encoding_errors == "strict"
+  strict = file.kind == "text" and options.encoding_errors == "strict"
   if strict and invalid is not None:
     raise records.not_utf8(file.path, head[invalid], invalid)
 

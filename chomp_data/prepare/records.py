@@ -43,6 +43,13 @@ class ReadOptions:
     keys = (self.text_key, self.id_key, self.meta_key)
     return tuple(key for key in keys if key is not None)
 
+  @property
+  def required_keys(self) -> tuple[str, ...]:
+    """Those that every record must have, so that a table needs its column."""
+    if self.meta_key is None or self.meta_default is not None:
+      return (self.text_key,)
+    return self.text_key, self.meta_key
+
 
 class Document(NamedTuple):
   """One document.

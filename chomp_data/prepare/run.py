@@ -186,7 +186,14 @@ def _check(
       inputs.discover(
         options.inputs, options.exclude, _own_paths(options.output)
       ),
-      options.encoding_errors,
+      records.ReadOptions(
+        options.text_key,
+        options.id_key,
+        options.encoding_errors,
+        raw=False,
+        meta_key=options.meta_key,
+        meta_default=options.meta_default,
+      ),
     )
     if options.on_error != "skip":
       errors.PrepareError.raise_if([str(error) for _, error in refused])

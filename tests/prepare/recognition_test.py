@@ -1,5 +1,6 @@
 """Recognition: text and JSON lines are read, and nothing else as text."""
 
+import dataclasses
 import gzip
 import io
 import json
@@ -9,6 +10,7 @@ import struct
 import sys
 import zipfile
 
+from array_record.python import array_record_module
 import numpy as np
 import pytest
 import zstandard
@@ -16,6 +18,7 @@ import zstandard
 from chomp_data import errors
 from chomp_data.prepare import inputs
 from chomp_data.prepare import recognition
+from chomp_data.prepare import records
 from chomp_data.testing import stores as testing_stores
 
 TEXTS = {
@@ -61,7 +64,6 @@ def _sentencepiece():
 
 
 BINARIES = {
-  "Parquet": b"PAR1\x15\x04\x15\x10\x15\x14\x00\x00PAR1",
   "gzip": gzip.compress(b"text"),
   "zstd": zstandard.compress(b"text"),
   "zip": _zip(),
@@ -77,9 +79,13 @@ BINARIES = {
 }
 
 
+OPTIONS = records.ReadOptions("text", "id", "strict", raw=False)
+
+
 def sort_out(path, encoding_errors="strict"):
   found = inputs.discover([str(path)], [])
-  known, refused = recognition.recognise(found, encoding_errors)
+  options = dataclasses.replace(OPTIONS, encoding_errors=encoding_errors)
+  known, refused = recognition.recognise(found, options)
   return [file.name for file in known], [str(error) for _, error in refused]
 
 
@@ -110,7 +116,7 @@ def test_this_interpreter_is_no_text(tmp_path):
   assert "got ELF." in sort_out(tmp_path)[1][0] or sys.platform != "linux"
 
 
-def test_real_archives_of_arrow_are_refused(tmp_path):
+def test_tables_and_records_are_told_by_their_beginning(tmp_path):
   parquet = pytest.importorskip("pyarrow.parquet")
   arrow = pytest.importorskip("pyarrow")
   table = arrow.table({"text": ["only ASCII"]})
@@ -119,16 +125,38 @@ def test_real_archives_of_arrow_are_refused(tmp_path):
     out.write_table(table)
   with arrow.ipc.new_stream(str(tmp_path / "part-2"), table.schema) as out:
     out.write_table(table)
-  _, (first, second, third) = sort_out(tmp_path)
-  assert "got Parquet. Parquet is not read: write its rows as JSON" in first
-  assert "got Arrow." in second
-  assert "got Arrow." in third
+  writer = array_record_module.ArrayRecordWriter(str(tmp_path / "part-3"))
+  writer.write(b"text")
+  writer.close()
+  found = inputs.discover([str(tmp_path)], [])
+  known, refused = recognition.recognise(found, OPTIONS)
+  assert [file.kind for file in known] == [
+    "parquet", "arrow", "arrow", "array_record",
+  ]  # fmt: skip
+  assert not refused
+  for i in range(4):
+    (tmp_path / f"part-{i}").rename(tmp_path / f"{i}.jsonl")
+  known, problems = sort_out(tmp_path)
+  assert not known
+  assert "got Parquet. Give it a name that ends in .parquet." in problems[0]
+  assert "got ArrayRecord. Give it a name" in problems[3]
+
+
+@pytest.mark.parametrize(
+  "name", ["x.parquet", "x.arrow", "x.array_record-00000-of-00002"]
+)
+@pytest.mark.parametrize("content", ["", "looks like text"])
+def test_what_names_itself_a_table_must_be_one(tmp_path, name, content):
+  (tmp_path / name).write_text(content)
+  known, (error,) = sort_out(tmp_path)
+  assert not known
+  assert re.search(f"{name} must be a (whole|complete) .* file, got ", error)
 
 
 @pytest.mark.parametrize(
   "name",
-  ["x.parquet", "x.bin", "x.model", "x.npy", "x.arrow", "x.array_record",
-   "x.pdf", "x.txt.gz", "x.PT", "x.tar"],
+  ["x.bin", "x.model", "x.npy", "x.tfrecord", "x.pdf", "x.txt.gz", "x.PT",
+   "x.tar"],
 )  # fmt: skip
 @pytest.mark.parametrize("content", ["", "looks like text"])
 def test_some_names_are_never_text(tmp_path, name, content):
@@ -218,7 +246,7 @@ def test_what_cannot_be_opened_is_an_error_also_where_others_are_skipped(
   found = inputs.discover([str(tmp_path)], [])
   (tmp_path / "a.txt").unlink()
   with pytest.raises(errors.PrepareError, match="No such file") as caught:
-    recognition.recognise(found, "strict")
+    recognition.recognise(found, OPTIONS)
   assert not isinstance(caught.value, errors.BadInput)
 
 

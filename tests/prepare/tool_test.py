@@ -44,7 +44,7 @@ def test_what_was_skipped_is_in_the_summary(corpus, tmp_path):
   flags = [f"--input={corpus}", f"--output={tmp_path / 'out'}"]
   failed = in_process.run_tool("prepare", *flags)
   assert failed.returncode == 1
-  assert f"{corpus}/model must be UTF-8 text or JSON lines" in failed.stderr
+  assert f"{corpus}/model must be UTF-8 text, JSON lines" in failed.stderr
   assert "got ELF." in failed.stderr
   done = in_process.run_tool("prepare", *flags, "--on_error=skip", check=True)
   lines = done.stdout.splitlines()

@@ -8,6 +8,7 @@ bytes of lines, rows of tables.
 import abc
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
@@ -72,6 +73,24 @@ class InputKind(abc.ABC):
       name: In lower case.
     """
 
+  def begins(self, head: bytes) -> bool:
+    """Returns whether a file of any name is of this kind by its first bytes.
+
+    Args:
+      head: Of a file that is no text.
+    """
+    return False
+
+  def check(  # noqa: B027
+    self, file: InputFile, options: records.ReadOptions
+  ) -> None:
+    """Looks at a file before anything of it is read.
+
+    Raises:
+      BadInput: If it is not of this kind after all, or rows lack a column.
+      PrepareError: If it cannot be opened, or a library is missing.
+    """
+
   @abc.abstractmethod
   def split(self, file: InputFile, part_bytes: int) -> list[InputPiece]:
     """Splits a file; the same for the same size.
@@ -110,3 +129,55 @@ class InputKind(abc.ABC):
     Asked only where `split` left `first` open.
     """
     raise NotImplementedError(piece)
+
+
+def check_readable(file: InputFile) -> None:
+  """Says why a file cannot be opened, which other libraries may not.
+
+  Raises:
+    PrepareError: If it cannot.
+  """
+  try:
+    with open(file.path, "rb"):
+      pass
+  except OSError as error:
+    raise unreadable(file, error) from None
+
+
+def unreadable(file: InputFile, error: OSError) -> errors.PrepareError:
+  """Returns the error of a file that cannot be opened or read."""
+  return errors.PrepareError(
+    f"{file.path} must be readable, got {error}. Correct it, or leave it out"
+    " with --exclude."
+  )
+
+
+def pieces_of_units(
+  file: InputFile,
+  rows: Sequence[int],
+  sizes: Sequence[int],
+  part_bytes: int,
+) -> list[InputPiece]:
+  """Groups units that follow each other into pieces of about `part_bytes`.
+
+  Args:
+    file: The file.
+    rows: Records of each unit.
+    sizes: Bytes that each takes, in proportion: they need not add up to the
+      file's size.
+    part_bytes: The least bytes of a piece, but of the last one.
+
+  Returns:
+    The pieces, at least one.
+  """
+  pieces: list[InputPiece] = []
+  total = max(1, sum(sizes))
+  begin = row = done = before = 0
+  first = 0
+  for i, (count, size) in enumerate(zip(rows, sizes, strict=True)):
+    row, done = row + count, done + size
+    at = file.size * done // total
+    if at - before >= part_bytes or i == len(rows) - 1:
+      pieces.append(InputPiece(file, begin, i + 1, first, at - before))
+      begin, first, before = i + 1, row, at
+  return pieces or [InputPiece(file, 0, 0, 0, file.size)]

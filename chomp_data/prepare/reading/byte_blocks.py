@@ -46,10 +46,7 @@ def blocks(
       "Correct it, or leave it out with --exclude.",
     ) from None
   except OSError as error:
-    raise errors.PrepareError(
-      f"{file.path} must be readable, got {error}. Correct it, or leave it out"
-      " with --exclude."
-    ) from None
+    raise base.unreadable(file, error) from None
 
 
 def _zstd_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:

@@ -1,0 +1,99 @@
+"""Parquet: a document a row. A piece is row groups that follow each other."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from chomp_data.prepare import records
+from chomp_data.prepare.reading import base
+from chomp_data.prepare.reading import tables
+
+# Rows are decoded a few MiB at a time, however large their row group is.
+_BATCH_BYTES = 4 * 2**20
+_BATCH_ROWS = 1_024
+_BUFFER_BYTES = 1 << 20
+
+
+class Parquet(base.InputKind):
+  """Parquet files."""
+
+  def compression(self, name: str) -> str | None:
+    """Compression is the format's own affair."""
+    return "none" if name.endswith(".parquet") else None
+
+  def begins(self, head: bytes) -> bool:
+    """Returns whether a file begins with the format's mark."""
+    return head.startswith(b"PAR1")
+
+  def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
+    """Checks the end of the file, where its columns are told."""
+    with _open(file) as opened:
+      tables.check_columns(file.path, opened.schema_arrow, options)
+
+  def split(
+    self, file: base.InputFile, part_bytes: int
+  ) -> list[base.InputPiece]:
+    """Splits row groups, by the bytes that they take in the file."""
+    with _open(file) as opened:
+      metadata = opened.metadata
+      groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+      rows = [group.num_rows for group in groups]
+      sizes = [
+        sum(
+          group.column(i).total_compressed_size
+          for i in range(group.num_columns)
+        )
+        for group in groups
+      ]
+    return base.pieces_of_units(file, rows, sizes, part_bytes)
+
+  def read(
+    self, piece: base.InputPiece, options: records.ReadOptions
+  ) -> Iterator[base.Numbered]:
+    """Yields the rows of row groups, a few at a time."""
+    file, number = piece.file, piece.first or 0
+    with _open(file) as opened:
+      names = tables.columns(opened.schema_arrow, options.keys)
+      for group in range(piece.begin, piece.end):
+        metadata = opened.metadata.row_group(group)
+        row_bytes = metadata.total_byte_size // max(1, metadata.num_rows)
+        batches = opened.iter_batches(
+          batch_size=max(
+            1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, row_bytes))
+          ),
+          row_groups=[group],
+          columns=names,
+          use_threads=False,
+        )
+        for batch in _told(file, batches):
+          yield from tables.numbered(batch, number, options.keys, file.path)
+          number += batch.num_rows
+
+
+def _told(file: base.InputFile, batches: Iterator[Any]) -> Iterator[Any]:
+  """Yields batches; names the file of what cannot be read."""
+  arrow = tables.pyarrow(file.path)
+  try:
+    yield from batches
+  except (arrow.ArrowException, OSError) as error:
+    raise tables.unreadable(file.path, "Parquet", error) from None
+
+
+def _open(file: base.InputFile) -> Any:
+  """Returns pyarrow.parquet.ParquetFile."""
+  arrow = tables.pyarrow(file.path)
+  import pyarrow.parquet as parquet  # pyright: ignore
+
+  base.check_readable(file)
+  try:
+    opened = parquet.ParquetFile(
+      file.path, buffer_size=_BUFFER_BYTES, pre_buffer=False
+    )
+  except (arrow.ArrowException, OSError) as error:
+    raise tables.unreadable(file.path, "Parquet", error) from None
+  metadata = opened.metadata
+  if metadata.num_row_groups and metadata.row_group(0).column(0).file_path:
+    opened.close()
+    raise tables.unreadable(
+      file.path, "Parquet", ValueError("a summary of other files")
+    )
+  return opened

@@ -1,0 +1,178 @@
+"""Rows of Arrow tables as records; rows are numbered from 0.
+
+Only what keys lead to is taken, a column or, where dots lead there, a field of
+a column of structs. pyarrow is needed (the extra `arrow`).
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+from typing import Any
+
+from chomp_data import errors
+from chomp_data.prepare import records
+from chomp_data.prepare.reading import base
+
+_MOST_COLUMNS = 20
+
+# Rows that become Python's own objects at once.
+_MOST_ROWS = 1_024
+_MOST_BYTES = 4 * 2**20
+
+
+def pyarrow(path: str) -> Any:
+  """Returns the module pyarrow.
+
+  Raises:
+    PrepareError: If it is not installed.
+  """
+  try:
+    import pyarrow as arrow  # pyright: ignore
+  except ImportError:
+    raise errors.PrepareError(
+      f"pyarrow must be installed to read {path}. Install chomp_data[arrow]."
+    ) from None
+  return arrow
+
+
+def unreadable(path: str, kind: str, error: Exception) -> errors.BadInput:
+  """Returns the error of a file that is not what it should be."""
+  problem = str(error).split("\n", 1)[0][:200].rstrip(".")
+  return errors.BadInput(
+    path,
+    f"must be a whole {kind} file, got {problem or type(error).__name__}.",
+    "Correct it, or leave it out with --exclude.",
+  )
+
+
+def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
+  """Checks that rows have what documents need.
+
+  Args:
+    path: The file, for messages.
+    schema: pyarrow.Schema of its rows.
+    options: How documents are found.
+
+  Raises:
+    BadInput: If a column is missing.
+  """
+  for key in options.required_keys:
+    if _path(schema, key) is None:
+      names = []
+      for field in schema:
+        names.append(field.name)
+        if _is_struct(field.type):
+          names += [f"{field.name}.{inner.name}" for inner in field.type]
+      more = len(names) - _MOST_COLUMNS
+      raise errors.BadInput(
+        path,
+        f"must have the column {key!r}, got {names[:_MOST_COLUMNS]}"
+        f"{f' and {more} more' if more > 0 else ''}.",
+        "Name the column of the text with --text_key, or leave the file out"
+        " with --exclude.",
+      )
+
+
+def columns(schema: Any, keys: Sequence[str]) -> list[str]:
+  """Returns the names of what has to be read, with dots into structs."""
+  return sorted(
+    {".".join(path) for key in keys if (path := _path(schema, key)) is not None}
+  )
+
+
+def numbered(
+  batch: Any, first: int, keys: Sequence[str], where: str
+) -> Iterator[base.Numbered]:
+  """Yields the rows of a record batch.
+
+  Args:
+    batch: pyarrow.RecordBatch.
+    first: The number of its first row.
+    keys: What is looked for in rows.
+    where: The file's path, for messages.
+
+  Raises:
+    BadInput: If the batch contradicts itself.
+  """
+  found = [key for key in keys if _path(batch.schema, key) is not None]
+  row_bytes = batch.nbytes // max(1, batch.num_rows)
+  step = max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, row_bytes)))
+  for begin in range(0, batch.num_rows, step):
+    own = batch.slice(begin, step)
+    try:
+      values = [_values(own, key) for key in found]
+    except pyarrow(where).ArrowException as error:
+      raise unreadable(where, "table", error) from None
+    for number, row in enumerate(
+      zip(*values, strict=True) if found else [()] * own.num_rows, first + begin
+    ):
+      yield number, _record(found, row, f"{where}:{number}")
+
+
+def _record(
+  keys: Sequence[str], row: Sequence[Any], where: str
+) -> Mapping[str, Any] | errors.BadInput:
+  for value in row:
+    if isinstance(value, UnicodeDecodeError):
+      return records.not_utf8(where, value.object[value.start], value.start)
+  return dict(zip(keys, row, strict=True))
+
+
+def _values(batch: Any, key: str) -> list[Any]:
+  """Returns what rows have under a key.
+
+  Strings are the bytes of them: they may be no UTF-8 after all. Where they are
+  deeper inside, the error stands for such a value.
+  """
+  import pyarrow as arrow  # pyright: ignore
+  import pyarrow.compute as compute  # pyright: ignore
+
+  path = _path(batch.schema, key) or []
+  column = batch.column(path[0])
+  for field in path[1:]:
+    column = compute.struct_field(column, field)  # pyright: ignore
+  kind = column.type
+  if arrow.types.is_dictionary(kind):
+    column, kind = column.dictionary_decode(), kind.value_type
+  if arrow.types.is_string_view(kind):
+    column, kind = column.cast(arrow.large_string()), arrow.large_string()
+  if arrow.types.is_string(kind):
+    column = column.cast(arrow.binary())
+  elif arrow.types.is_large_string(kind):
+    column = column.cast(arrow.large_binary())
+  # A damaged file may say that a value lies anywhere in memory. What is text
+  # is checked where it is decoded.
+  is_nested = arrow.types.is_nested(column.type)
+  column.validate(full=not is_nested)
+  try:
+    return column.to_pylist()
+  except UnicodeDecodeError:
+    return [_python(value) for value in column]
+
+
+def _python(value: Any) -> Any:
+  try:
+    return value.as_py()
+  except UnicodeDecodeError as error:
+    return error
+
+
+def _path(schema: Any, key: str) -> list[str] | None:
+  """Returns the names that lead to a key's values; as `records` finds them."""
+  if key in schema.names:
+    return [key]
+  name, *inner = key.split(".")
+  if name not in schema.names:
+    return None
+  kind = schema.field(name).type
+  for field in inner:
+    if not _is_struct(kind) or kind.get_field_index(field) < 0:
+      return None
+    kind = kind.field(field).type
+  return [name, *inner]
+
+
+def _is_struct(kind: Any) -> bool:
+  import pyarrow as arrow  # pyright: ignore
+
+  return arrow.types.is_struct(kind)

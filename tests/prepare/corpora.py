@@ -1,0 +1,171 @@
+"""Corpora of every kind, written by the libraries that teams use.
+
+Each function writes documents to a directory that is there, and returns what
+`prepare --input` is given. `DOCUMENTS` are texts of the Python library.
+"""
+
+import gzip
+import json
+import pathlib
+import sysconfig
+
+from array_record.python import array_record_module
+from google.protobuf import descriptor_pb2
+from google.protobuf import descriptor_pool
+from google.protobuf import message_factory
+import zstandard
+
+_STDLIB = pathlib.Path(sysconfig.get_path("stdlib"))
+DOCUMENTS = [
+  (path.name, path.read_text(encoding="utf-8"))
+  for path in sorted(_STDLIB.glob("[a-c]*.py"))
+  if path.stat().st_size
+]
+
+
+def json_lines(directory, documents=DOCUMENTS, name="x.jsonl"):
+  """JSON lines in the compression that the name says."""
+  lines = [json.dumps({"id": i, "text": text}) + "\n" for i, text in documents]
+  data = "".join(lines).encode()
+  if name.endswith(".gz"):
+    data = gzip.compress(data)
+  elif name.endswith(".zst"):
+    data = zstandard.compress(data)
+  (directory / name).write_bytes(data)
+  return directory / name
+
+
+def table(documents=DOCUMENTS):
+  """Documents as pyarrow.Table."""
+  import pyarrow as arrow
+
+  ids, texts = zip(*documents, strict=True)
+  return arrow.table({"id": ids, "size": range(len(ids)), "text": texts})
+
+
+def parquet(directory, documents=DOCUMENTS, rows=7):
+  """Parquet of row groups of so many rows."""
+  import pyarrow.parquet
+
+  path = directory / "x.parquet"
+  pyarrow.parquet.write_table(table(documents), str(path), row_group_size=rows)
+  return path
+
+
+def arrow_file(directory, documents=DOCUMENTS, rows=7):
+  """Arrow's file format, of batches of so many rows."""
+  import pyarrow as arrow
+
+  path = directory / "x.arrow"
+  own = table(documents)
+  with arrow.ipc.new_file(str(path), own.schema) as out:
+    out.write_table(own, max_chunksize=rows)
+  return path
+
+
+def saved(directory, documents=DOCUMENTS, shards=2):
+  """A directory of `save_to_disk` of the datasets library."""
+  import datasets
+
+  dataset = datasets.Dataset.from_list(
+    [{"id": i, "text": text} for i, text in documents]
+  )
+  dataset.save_to_disk(str(directory / "saved"), num_shards=shards)
+  return directory / "saved"
+
+
+def array_record(directory, records, name="x.array_record", group=4):
+  """An ArrayRecord file of bytes."""
+  path = directory / name
+  writer = array_record_module.ArrayRecordWriter(
+    str(path), f"group_size:{group}"
+  )
+  for record in records:
+    writer.write(record)
+  writer.close()
+  return path
+
+
+def array_record_of_text(directory, documents=DOCUMENTS):
+  """ArrayRecord of UTF-8, which has no ids."""
+  return array_record(directory, [text.encode() for _, text in documents])
+
+
+def array_record_of_examples(directory, documents=DOCUMENTS):
+  """ArrayRecord of `tf.train.Example`."""
+  return array_record(
+    directory,
+    [
+      example(id=[i.encode()], text=[text.encode()], size=[len(text)])
+      for i, text in documents
+    ],
+  )
+
+
+def example(**features):
+  """A serialized `tf.train.Example` of lists of bytes, floats or integers."""
+  message = Example()
+  for name, values in features.items():
+    feature = message.features.feature[name]
+    if not values:
+      continue
+    kind = {bytes: "bytes", float: "float", int: "int64"}[type(values[0])]
+    getattr(feature, f"{kind}_list").value.extend(values)
+  return message.SerializeToString(deterministic=True)
+
+
+def _example_class():
+  """The message as example.proto and feature.proto of TensorFlow define it."""
+  field = descriptor_pb2.FieldDescriptorProto
+  file = descriptor_pb2.FileDescriptorProto(
+    name="example.proto", package="t", syntax="proto3"
+  )
+
+  def message(parent, name, *fields, **options):
+    own = parent.add(name=name)
+    own.options.SetInParent()
+    for number, (label, kind, called, of) in enumerate(fields, 1):
+      added = own.field.add(
+        name=called, number=number, label=label, type=kind, type_name=of
+      )
+      if options.get("one_of"):
+        added.oneof_index = 0
+    if options.get("one_of"):
+      own.oneof_decl.add(name="kind")
+    own.options.map_entry = bool(options.get("is_map"))
+    return own
+
+  one, many = field.LABEL_OPTIONAL, field.LABEL_REPEATED
+  top = file.message_type
+  message(top, "BytesList", (many, field.TYPE_BYTES, "value", None))
+  message(top, "FloatList", (many, field.TYPE_FLOAT, "value", None))
+  message(top, "Int64List", (many, field.TYPE_INT64, "value", None))
+  message(
+    top,
+    "Feature",
+    (one, field.TYPE_MESSAGE, "bytes_list", ".t.BytesList"),
+    (one, field.TYPE_MESSAGE, "float_list", ".t.FloatList"),
+    (one, field.TYPE_MESSAGE, "int64_list", ".t.Int64List"),
+    one_of=True,
+  )
+  features = message(
+    top,
+    "Features",
+    (many, field.TYPE_MESSAGE, "feature", ".t.Features.FeatureEntry"),
+  )
+  message(
+    features.nested_type,
+    "FeatureEntry",
+    (one, field.TYPE_STRING, "key", None),
+    (one, field.TYPE_MESSAGE, "value", ".t.Feature"),
+    is_map=True,
+  )
+  message(top, "Example", (one, field.TYPE_MESSAGE, "features", ".t.Features"))
+  pool = descriptor_pool.DescriptorPool()
+  pool.Add(file)
+  return message_factory.GetMessageClass(
+    pool.FindMessageTypeByName("t.Example")
+  )
+
+
+Example = _example_class()

@@ -1,0 +1,352 @@
+"""Kinds of inputs: the same documents from each, in pieces or at once."""
+
+import dataclasses
+import re
+
+import numpy as np
+import pytest
+
+from chomp_data import errors
+from chomp_data.prepare import inputs
+from chomp_data.prepare import readers
+from chomp_data.prepare import recognition
+from chomp_data.prepare import records
+from chomp_data.prepare import skips
+from tests import in_process
+from tests.prepare import corpora
+
+arrow = pytest.importorskip("pyarrow")
+parquet = pytest.importorskip("pyarrow.parquet")
+
+OPTIONS = records.ReadOptions("text", "id", "strict", raw=False)
+KINDS = {
+  "jsonl": corpora.json_lines,
+  "jsonl.gz": lambda path: corpora.json_lines(path, name="x.jsonl.gz"),
+  "jsonl.zst": lambda path: corpora.json_lines(path, name="x.jsonl.zst"),
+  "json.gz": lambda path: corpora.json_lines(path, name="x.json.gz"),
+  "parquet": corpora.parquet,
+  "arrow": corpora.arrow_file,
+  "save_to_disk": corpora.saved,
+  "array_record": corpora.array_record_of_text,
+  "examples": corpora.array_record_of_examples,
+}
+ALONE = [kind for kind in KINDS if kind != "save_to_disk"]
+
+
+def recognised(path, options=OPTIONS):
+  known, refused = recognition.recognise(
+    inputs.discover([str(path)], []), options
+  )
+  if refused:
+    raise refused[0][1]
+  return known
+
+
+def pieces_of(path, part_bytes=2**40, options=OPTIONS):
+  pieces = [
+    piece
+    for file in recognised(path, options)
+    for piece in readers.split(file, part_bytes)
+  ]
+  return readers.number(pieces, lambda asked: map(readers.count, asked))
+
+
+def read(path, part_bytes=2**40, skipped=None, **changes):
+  options = dataclasses.replace(OPTIONS, **changes)
+  return [
+    document
+    for piece in pieces_of(path, part_bytes, options)
+    for document in readers.documents(piece, options, skipped)
+  ]
+
+
+def as_text(document):
+  text = document.text
+  return text.decode() if isinstance(text, bytes) else text
+
+
+@pytest.mark.parametrize("raw", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_each_kind_gives_the_same_documents(tmp_path, kind, raw):
+  path = KINDS[kind](tmp_path)
+  found = read(path, raw=raw)
+  assert [as_text(own) for own in found] == [t for _, t in corpora.DOCUMENTS]
+  names = [own.name for own in found]
+  if kind == "array_record":
+    assert names[:2] == ["x.array_record:0", "x.array_record:1"]
+    assert len(set(names)) == len(names)
+  else:
+    assert names == [name for name, _ in corpora.DOCUMENTS]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_hold_each_document_once_in_order(tmp_path, kind):
+  path = KINDS[kind](tmp_path)
+  whole = read(path)
+  for part_bytes in (2_000, 20_000, 300_000):
+    pieces = pieces_of(path, part_bytes)
+    assert [
+      own for piece in pieces for own in readers.documents(piece, OPTIONS)
+    ] == whole
+    sizes = {}
+    for piece in pieces:
+      sizes.setdefault(piece.file, []).append(piece.size)
+    assert all(sum(own) == file.size for file, own in sizes.items())
+  packed = kind.endswith(("gz", "zst"))
+  # `datasets` writes batches of 1,000 rows.
+  least = 2 if kind == "save_to_disk" else 4
+  assert packed or len(pieces_of(path, 20_000)) >= least
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "save_to_disk"])
+def test_rows_without_an_id_are_called_by_their_number(tmp_path, kind):
+  path = KINDS[kind](tmp_path)
+  found = read(path, 20_000, id_key="none")
+  numbers = [int(own.name.rpartition(":")[2]) for own in found]
+  files = [own.name.rpartition(":")[0] for own in found]
+  expected = []
+  for name in dict.fromkeys(files):
+    expected += range(files.count(name))
+  assert numbers == expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_prepare_and_inspect_show_the_text_of_each_kind(
+  tmp_path, prepare, kind
+):
+  path = KINDS[kind](tmp_path)
+  store, _ = prepare(path, shard_bytes=200_000, chunk=2**16, workers=0)
+  assert store.num_documents == len(corpora.DOCUMENTS)
+  lengths = np.concatenate([own for _, own in store.iter_lengths()])
+  texts = [text.encode() for _, text in corpora.DOCUMENTS]
+  assert lengths.tolist() == [len(text) for text in texts]
+  shown = in_process.run_tool(
+    "inspect_batches",
+    "--config=packed:none",
+    f"--config.data.sources.stdlib.store={store.path}",
+    "--config.data.sources.stdlib.rows.kind=sequential",
+    "--rows=1",
+    check=True,
+  )
+  first = corpora.DOCUMENTS[0][1].partition("\n")[0]
+  assert first[:40] in shown.stdout
+
+
+def nested(path, **columns):
+  own = path / "x.parquet"
+  parquet.write_table(arrow.table(columns), str(own))
+  return own
+
+
+def test_dots_lead_into_structs_unless_a_column_is_called_so(tmp_path):
+  path = nested(
+    tmp_path,
+    doc=[{"body": "one", "at": {"url": "u1"}, "n": 1}, None],
+    other=["not", "read"],
+    **{"a.b": ["literal", "too"], "a": [{"b": "nested"}, {"b": "also"}]},
+  )
+  assert read(path, text_key="a.b")[0][:2] == ("x.parquet:0", "literal")
+  found = read(
+    path, text_key="doc.body", id_key="doc.at.url", skipped=skips.Skips()
+  )
+  assert [own[:2] for own in found] == [("u1", "one")]
+  with pytest.raises(errors.BadInput, match=r"parquet:1 must have a string"):
+    read(path, text_key="doc.body")
+
+
+def test_only_columns_that_are_needed_are_read(tmp_path, monkeypatch):
+  path = nested(
+    tmp_path, text=["a"], id=["i"], doc=[{"body": "b", "n": 1}], big=["x" * 999]
+  )
+  asked = []
+  iter_batches = parquet.ParquetFile.iter_batches
+
+  def record(self, **named):
+    asked.append(named["columns"])
+    return iter_batches(self, **named)
+
+  monkeypatch.setattr(parquet.ParquetFile, "iter_batches", record)
+  read(path)
+  read(path, text_key="doc.body", meta_key="big", id_key="none")
+  assert asked == [["id", "text"], ["big", "doc.body"]]
+
+
+@pytest.mark.parametrize(
+  "kind",
+  ["string", "large_string", "string_view", "binary", "large_binary",
+   "dictionary"],
+)  # fmt: skip
+def test_text_may_be_of_any_type_of_strings(tmp_path, kind):
+  kinds = {
+    "large_string": arrow.large_string(), "string_view": arrow.string_view(),
+    "binary": arrow.binary(), "large_binary": arrow.large_binary(),
+    "dictionary": arrow.dictionary(arrow.int32(), arrow.string()),
+  }  # fmt: skip
+  texts = arrow.array(["é", "b", "é"]).cast(kinds.get(kind, arrow.string()))
+  own = arrow.table({"text": texts})
+  with arrow.ipc.new_stream(str(tmp_path / "x.arrow"), own.schema) as out:
+    out.write_table(own)
+  assert [d.text for d in read(tmp_path / "x.arrow")] == ["é", "b", "é"]
+
+
+def test_text_that_is_no_utf8_is_named_by_its_row(tmp_path):
+  good, bad = b"fine", b"ab\xffc"
+  texts = arrow.array([good, bad, good]).view(arrow.string())
+  deep = arrow.StructArray.from_arrays(
+    [arrow.ListArray.from_arrays([0, 1, 2, 3], texts)], ["own"]
+  )
+  parquet.write_table(
+    arrow.table({"text": texts, "deep": deep}), str(tmp_path / "x.parquet")
+  )
+  path = tmp_path / "x.parquet"
+  with pytest.raises(
+    errors.BadInput, match=r"x\.parquet:1 must be UTF-8, got byte 0xff at off"
+  ):
+    read(path)
+  found = read(path, encoding_errors="replace")
+  assert [own.text for own in found] == ["fine", "ab\ufffdc", "fine"]
+  skipped = skips.Skips()
+  assert len(read(path, skipped=skipped)) == 2
+  assert skipped.lines == 1
+  # What is nested deeper is not replaced, and no other row suffers.
+  skipped = skips.Skips()
+  read(path, skipped=skipped, meta_key="deep.own", encoding_errors="replace")
+  assert ["UTF-8" in problem for problem in skipped.first] == [
+    False, True, False,
+  ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  ("columns", "match"),
+  [
+    ({"body": ["a"]}, r"must have the column 'text', got \['body'\]\. Name"),
+    ({"doc": [{"text": "a"}]}, r"got \['doc', 'doc\.text'\]"),
+    ({"text": [1]}, "x.parquet:0 must have a string under 'text', got a int"),
+    ({"text": [None]}, "x.parquet:0 .* got a NoneType"),
+    ({"text": ["a"], "id": [1.5]}, "'id', got a float"),
+    ({f"c{i:02}": [0] for i in range(30)}, "'c19'\\] and 10 more"),
+  ],
+)
+def test_a_table_that_holds_no_documents_is_an_error(tmp_path, columns, match):
+  path = nested(tmp_path, **columns)
+  with pytest.raises(errors.BadInput, match=match) as caught:
+    read(path)
+  assert str(path) in str(caught.value)
+
+
+def test_of_mixed_schemas_the_file_that_lacks_the_column_is_named(
+  tmp_path, prepare
+):
+  for name, column in (("a", "text"), ("b", "body"), ("c", "text")):
+    parquet.write_table(
+      arrow.table({column: [name], "id": [name]}), tmp_path / f"{name}.parquet"
+    )
+  with pytest.raises(
+    errors.PrepareError, match=r"b\.parquet must have the column 'text'"
+  ):
+    prepare(tmp_path / "*.parquet")
+  store, _ = prepare(tmp_path / "*.parquet", on_error="skip")
+  assert store.document_ids(np.arange(2)) == ["a", "c"]
+  assert store.manifest.prepared["skipped"]["files"] == 1
+
+
+@pytest.mark.parametrize("kind", ALONE)
+def test_a_file_that_is_cut_is_an_error_and_never_a_short_corpus(
+  tmp_path, kind
+):
+  path = KINDS[kind](tmp_path)
+  data = path.read_bytes()
+  cuts = [1, 8, 100, len(data) // 2, len(data) - 20]
+  for cut in cuts[3:] if kind == "jsonl" else cuts:
+    path.write_bytes(data[:-cut])
+    with pytest.raises(errors.PrepareError, match=re.escape(path.name)):
+      read(path)
+
+
+@pytest.mark.parametrize("kind", ALONE)
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, kind):
+  path = KINDS[kind](tmp_path)
+  pieces = pieces_of(path)
+  documents = readers.documents(pieces[0], OPTIONS)
+  next(documents)
+  path.write_bytes(path.read_bytes() + b" ")
+  with pytest.raises(errors.PrepareError, match=r"must not change|must be a"):
+    list(documents)
+
+
+def test_a_directory_of_splits_names_them(tmp_path):
+  datasets = pytest.importorskip("datasets")
+  own = datasets.Dataset.from_dict({"text": ["a", "b"]})
+  splits = datasets.DatasetDict({"train": own, "test": own})
+  splits.save_to_disk(str(tmp_path / "all"))
+  with pytest.raises(
+    errors.PrepareError, match=r"got a directory of the splits train, test"
+  ):
+    inputs.discover([str(tmp_path / "all")], [])
+  found = read(tmp_path / "all" / "train")
+  assert [own.text for own in found] == ["a", "b"]
+
+
+def test_of_a_saved_directory_only_its_own_files_are_read(tmp_path):
+  path = corpora.saved(tmp_path, shards=3)
+  (path / "cache-0123.arrow").write_bytes(b"left by map")
+  assert len(recognised(path)) == 3
+  (path / "data-00001-of-00003.arrow").unlink()
+  with pytest.raises(errors.PrepareError, match="got no data-00001-of-00003"):
+    recognised(path)
+
+
+def test_a_summary_of_other_parquet_files_is_refused(tmp_path):
+  collected = []
+  parquet.write_to_dataset(
+    corpora.table(), str(tmp_path / "in"), metadata_collector=collected
+  )
+  parquet.write_metadata(
+    corpora.table().schema,
+    str(tmp_path / "in" / "_metadata"),
+    metadata_collector=collected,
+  )
+  with pytest.raises(errors.BadInput, match=r"_metadata .* a summary of other"):
+    read(tmp_path / "in")
+
+
+def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
+  path = corpora.parquet(tmp_path)
+  monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+  with pytest.raises(errors.PrepareError, match=r"chomp_data\[arrow\]"):
+    read(path)
+
+
+def test_records_of_another_kind_than_the_first_are_named(tmp_path):
+  path = corpora.array_record(
+    tmp_path, [corpora.example(text=[b"a"]), b"text", corpora.example(text=[])]
+  )
+  with pytest.raises(
+    errors.BadInput, match=r"array_record:1 must be a tf\.train\.Example as"
+  ):
+    read(path)
+  skipped = skips.Skips()
+  assert [own.text for own in read(path, skipped=skipped)] == ["a"]
+  assert skipped.lines == 2
+
+
+def test_examples_of_several_values_are_no_text(tmp_path):
+  path = corpora.array_record(tmp_path, [corpora.example(text=[b"a", b"b"])])
+  with pytest.raises(errors.BadInput, match="'text', got a list"):
+    read(path)
+
+
+def test_features_that_are_ids_and_kept_besides_are_taken(tmp_path):
+  path = corpora.array_record(
+    tmp_path, [corpora.example(text=[b"a"], n=[7], f=[0.5], url=[b"u"])]
+  )
+  (found,) = read(path, id_key="n", meta_key="url")
+  assert found == ("7", "a", "u")
+  (found,) = read(path, id_key="url", meta_key="f")
+  assert found[2] == "0.5"
+
+
+@pytest.mark.parametrize("records", [[], [b""], [b"", b"text"]])
+def test_records_may_be_empty(tmp_path, records):
+  path = corpora.array_record(tmp_path, records)
+  assert [own.text for own in read(path)] == [own.decode() for own in records]
