@@ -28,10 +28,12 @@ import tqdm
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import records
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import tiktoken_ranks
+from chomp_data.prepare.tokenizers import training
 from chomp_data.stores.zarr import array_layout
 
 _INPUT = flags.DEFINE_multi_string(
@@ -55,6 +57,16 @@ _TOKENIZER = flags.DEFINE_string(
   tokenizers.BYTE,
   "'byte' (the bytes of UTF-8, 259 ids), or the path of a Hugging Face"
   " tokenizer.json, a SentencePiece .model or a tiktoken file.",
+)
+_TRAIN_TOKENIZER = flags.DEFINE_enum(
+  "train_tokenizer",
+  None,
+  training.ALGORITHMS,
+  "Train a tokenizer on the inputs instead: byte-level BPE; the store keeps its"
+  " tokenizer.json.",
+)
+_VOCAB_SIZE = flags.DEFINE_integer(
+  "vocab_size", None, "Tokens of the tokenizer that is trained, as 32768."
 )
 _PATTERN = flags.DEFINE_string(
   "tiktoken_pattern",
@@ -206,6 +218,18 @@ class _Bar:
       self._bar.close()
 
 
+def _train() -> own_tokenizer.TrainOptions | None:
+  if _TRAIN_TOKENIZER.value is None:
+    if _VOCAB_SIZE.value is not None:
+      raise errors.PrepareError(
+        "`--vocab_size` must be given with --train_tokenizer only, got"
+        f" {_VOCAB_SIZE.value}. Say --train_tokenizer=bpe, or leave it out."
+      )
+    return None
+  size = training.checked(_TRAIN_TOKENIZER.value, _VOCAB_SIZE.value)
+  return own_tokenizer.TrainOptions(_TRAIN_TOKENIZER.value, size)
+
+
 def main(argv: Sequence[str]) -> None:
   """Prepares the store and prints its summary."""
   if len(argv) > 1:
@@ -225,6 +249,7 @@ def main(argv: Sequence[str]) -> None:
           pattern=_PATTERN.value,
           special_tokens=tuple(_SPECIAL_TOKEN.value),
         ),
+        train=_train(),
         text_key=_TEXT_KEY.value,
         id_key=_ID_KEY.value,
         meta_key=_META_KEY.value,

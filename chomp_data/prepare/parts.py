@@ -41,21 +41,13 @@ class PartOptions:
   Attributes:
     tokenizer: Which tokenizer.
     tokenizer_hash: Of its info, so that a changed file is noticed.
-    text_key: See `records.ReadOptions`.
-    id_key: The same.
-    encoding_errors: The same.
-    meta_key: The same.
-    meta_default: The same.
+    read: How documents are found.
     on_error: 'fail', or 'skip' what no document can be made of.
   """
 
   tokenizer: tokenizers.TokenizerSpec
   tokenizer_hash: str
-  text_key: str
-  id_key: str
-  encoding_errors: str
-  meta_key: str | None = None
-  meta_default: str | None = None
+  read: records.ReadOptions
   on_error: str = "fail"
 
 
@@ -255,19 +247,11 @@ def _encoded(
     tokenizer: Of its options.
     skipped: Counts what is left out.
   """
-  options = records.ReadOptions(
-    task.options.text_key,
-    task.options.id_key,
-    task.options.encoding_errors,
-    tokenizer.takes_bytes,
-    task.options.meta_key,
-    task.options.meta_default,
-  )
   batch: list[records.Document] = []
   characters = 0
   counted = skipped if task.options.on_error == "skip" else None
   for piece in task.pieces:
-    for document in readers.documents(piece, options, counted):
+    for document in readers.documents(piece, task.options.read, counted):
       batch.append(document)
       characters += len(document.text)
       if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:

@@ -19,6 +19,7 @@ from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import engines
 from chomp_data.prepare import inputs
+from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import parts
 from chomp_data.prepare import readers
 from chomp_data.prepare import recognition
@@ -26,6 +27,7 @@ from chomp_data.prepare import records
 from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
+from chomp_data.prepare.tokenizers import training
 from chomp_data.stores import publish
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -48,6 +50,7 @@ class Options:
     output: The directory to create.
     exclude: Patterns of files that are left out.
     tokenizer: Which tokenizer.
+    train: A tokenizer to train on the inputs instead, or None.
     text_key: The key of the text in JSONL.
     id_key: The key of the id in JSONL.
     meta_key: The key in JSONL of what is kept of a document besides its id,
@@ -70,6 +73,7 @@ class Options:
   tokenizer: tokenizers.TokenizerSpec = dataclasses.field(
     default_factory=tokenizers.TokenizerSpec
   )
+  train: own_tokenizer.TrainOptions | None = None
   text_key: str = "text"
   id_key: str = "id"
   meta_key: str | None = None
@@ -115,15 +119,20 @@ def prepare(
     StoreError: If the output cannot be written to.
     OSError: If the disk is full, for instance; nothing is published then.
   """
-  tokenizer, files, refused = _check(options)
+  files, refused = _check(options)
   output = pathlib.Path(options.output)
-  prepared = _identity(options, tokenizer, [*files, *(f for f, _ in refused)])
+  prepared = _identity(options, [*files, *(f for f, _ in refused)])
   with publish.lock(output):
     store = _existing(output, options, prepared)
     if store is not None:
       return store, False
     partial = publish.beside(output, ".partial")
-    tasks = _tasks(options, tokenizer, files, partial / "parts")
+    pieces = _pieces(options, files)
+    spec = _tokenizer(options, pieces, partial)
+    tokenizer = tokenizers.make_tokenizer(spec)
+    if options.train is None and not options.overwrite:
+      own_tokenizer.check_unchanged(partial, tokenizer.info, spec.source)
+    tasks = _tasks(options, spec, pieces, partial / "parts")
     rows = _make_parts(tasks, options.workers, report)
     skipped = _skipped(refused, rows)
     if not any(row.num_documents for row in rows):
@@ -142,11 +151,11 @@ def prepare(
 
 def _check(
   options: Options,
-) -> tuple[tokenizers.Tokenizer, list[base.InputFile], _Refused]:
-  """Returns the tokenizer and the files, or raises all problems at once.
+) -> tuple[list[base.InputFile], _Refused]:
+  """Returns the files, or raises all problems at once.
 
   Returns:
-    The tokenizer, the files to read, and those that are left out.
+    The files to read, and those that are left out.
   """
   problems = []
   for name, choices in (
@@ -176,9 +185,9 @@ def _check(
     )
   if not options.inputs:
     problems.append("`--input` must be given, got none. Name some text.")
-  tokenizer, files, refused = None, None, []
+  files, refused = None, []
   try:
-    tokenizer = tokenizers.make_tokenizer(options.tokenizer)
+    _check_tokenizer(options)
   except errors.PrepareError as error:
     problems.append(str(error))
   try:
@@ -204,9 +213,35 @@ def _check(
     store_writer.check_destination(pathlib.Path(options.output), overwrite=True)
   except stores.StoreError as error:
     problems.append(str(error))
-  if problems or tokenizer is None or files is None:
+  if problems or files is None:
     raise errors.PrepareError("\n".join(problems))
-  return tokenizer, files, refused
+  return files, refused
+
+
+def _check_tokenizer(options: Options) -> None:
+  if options.train is None:
+    tokenizers.make_tokenizer(options.tokenizer)
+    return
+  if options.tokenizer != tokenizers.TokenizerSpec():
+    raise errors.PrepareError(
+      "`--tokenizer` must not be given with --train_tokenizer, nor its special"
+      f" tokens, got {options.tokenizer}. Leave one of them out."
+    )
+  training.checked(options.train.algorithm, options.train.vocab_size)
+
+
+def _tokenizer(
+  options: Options,
+  pieces: list[base.InputPiece],
+  partial: pathlib.Path,
+) -> tokenizers.TokenizerSpec:
+  """Returns the tokenizer that is asked for, trained if need be."""
+  if options.train is None:
+    return options.tokenizer
+  read = _read_options(options, raw=False)
+  return own_tokenizer.train(
+    options.train, pieces, read, options.on_error, partial
+  )
 
 
 def _skipped(refused: _Refused, rows: Sequence[parts.PartRow]) -> skips.Skips:
@@ -233,12 +268,14 @@ def _own_paths(output: str) -> list[str]:
   return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]
 
 
-def _identity(
-  options: Options,
-  tokenizer: tokenizers.Tokenizer,
-  files: list[base.InputFile],
-) -> dict[str, Any]:
+def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   """Returns what a second run must have in common to have nothing to do."""
+  if options.train is None:
+    info = tokenizers.make_tokenizer(options.tokenizer).info
+    tokenizer: Any = parts.tokenizer_hash(info)
+  else:
+    # The same inputs give the same one, so it need not be trained to know.
+    tokenizer = {"trained": dataclasses.asdict(options.train)}
   listing = json.dumps([[f.name, f.size, f.mtime_ns] for f in files])
   identity = {
     "inputs": {
@@ -246,7 +283,7 @@ def _identity(
       "bytes": sum(file.size for file in files),
       "sha256": hashlib.sha256(listing.encode()).hexdigest(),
     },
-    "tokenizer": parts.tokenizer_hash(tokenizer.info),
+    "tokenizer": tokenizer,
     "text_key": options.text_key,
     "id_key": options.id_key,
     "encoding_errors": options.encoding_errors,
@@ -296,29 +333,37 @@ def _existing(
   )
 
 
-def _tasks(
-  options: Options,
-  tokenizer: tokenizers.Tokenizer,
-  files: list[base.InputFile],
-  directory: pathlib.Path,
-) -> list[parts.PartTask]:
-  directory.mkdir(parents=True, exist_ok=True)
-  part_options = parts.PartOptions(
-    tokenizer=options.tokenizer,
-    tokenizer_hash=parts.tokenizer_hash(tokenizer.info),
-    text_key=options.text_key,
-    id_key=options.id_key,
-    encoding_errors=options.encoding_errors,
-    meta_key=options.meta_key,
-    meta_default=options.meta_default,
-    on_error=options.on_error,
-  )
+def _read_options(options: Options, *, raw: bool) -> records.ReadOptions:
+  names = {field.name for field in dataclasses.fields(records.ReadOptions)}
+  shared = {name: getattr(options, name) for name in names - {"raw"}}
+  return records.ReadOptions(**shared, raw=raw)
+
+
+def _pieces(
+  options: Options, files: list[base.InputFile]
+) -> list[base.InputPiece]:
   pieces = [
     piece
     for file in files
     for piece in readers.split(file, options.shard_bytes)
   ]
-  pieces = readers.number(pieces, lambda asked: _counts(asked, options.workers))
+  return readers.number(pieces, lambda asked: _counts(asked, options.workers))
+
+
+def _tasks(
+  options: Options,
+  spec: tokenizers.TokenizerSpec,
+  pieces: list[base.InputPiece],
+  directory: pathlib.Path,
+) -> list[parts.PartTask]:
+  directory.mkdir(parents=True, exist_ok=True)
+  tokenizer = tokenizers.make_tokenizer(spec)
+  part_options = parts.PartOptions(
+    tokenizer=spec,
+    tokenizer_hash=parts.tokenizer_hash(tokenizer.info),
+    read=_read_options(options, raw=tokenizer.takes_bytes),
+    on_error=options.on_error,
+  )
   return [
     parts.PartTask(shard, part_options, str(directory))
     for shard in inputs.group(pieces, options.shard_bytes)

@@ -86,7 +86,7 @@ def test_help_explains_every_flag_in_a_sentence():
     "input", "exclude", "output", "tokenizer", "text_key", "id_key",
     "meta_key", "meta_default", "workers", "compression", "encoding_errors",
     "on_error", "pad_token", "eos_token", "bos_token", "overwrite",
-    "tiktoken_pattern", "special_token",
+    "tiktoken_pattern", "special_token", "train_tokenizer", "vocab_size",
   }  # fmt: skip
   for name, sentence in flags:
     own = re.sub(r"^<[\w|]+>: |\n    (\(default|\(an).*", "", sentence)

@@ -1,0 +1,152 @@
+"""The tokenizer of a run: trained on its inputs once, and the same to the end.
+
+Both are kept in `OUTPUT.partial`: what is trained, named by all that decides
+it, and which tokenizer the parts there were made with.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+
+from chomp_data import errors
+from chomp_data.prepare import readers
+from chomp_data.prepare import records
+from chomp_data.prepare import skips
+from chomp_data.prepare import tokenizers
+from chomp_data.prepare.reading import base
+from chomp_data.prepare.tokenizers import training
+from chomp_data.stores import vocabulary
+
+# More text changes a vocabulary little, and one process reads all of it.
+TRAIN_BYTES = 2**30
+_BEGUN = "tokenizer"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainOptions:
+  """A tokenizer to train.
+
+  Attributes:
+    algorithm: One of `training.ALGORITHMS`.
+    vocab_size: Its tokens at most.
+    train_bytes: About how many bytes of the inputs are read; of more, evenly
+      spaced pieces are.
+  """
+
+  algorithm: str
+  vocab_size: int
+  train_bytes: int = TRAIN_BYTES
+
+
+def train(
+  options: TrainOptions,
+  pieces: Sequence[base.InputPiece],
+  read: records.ReadOptions,
+  on_error: str,
+  partial: pathlib.Path,
+) -> tokenizers.TokenizerSpec:
+  """Trains a tokenizer, unless a run before this one did.
+
+  Args:
+    options: Which.
+    pieces: The inputs, numbered.
+    read: How they are read.
+    on_error: 'fail', or 'skip' what no document can be made of.
+    partial: The directory that keeps it.
+
+  Returns:
+    The tokenizer.
+
+  Raises:
+    PrepareError: If an input cannot be read.
+  """
+  identity = {
+    "options": dataclasses.asdict(options),
+    "pieces": [dataclasses.astuple(piece) for piece in pieces],
+    "read": dataclasses.asdict(read),
+    "on_error": on_error,
+  }
+  text = json.dumps(identity, sort_keys=True)
+  key = hashlib.sha256(text.encode()).hexdigest()[:32]
+  path = partial / f"{key}.tokenizer.json"
+  if not path.exists():
+    texts = _texts(options, pieces, read, on_error)
+    file = training.train_bpe(texts, options.vocab_size)
+    partial.mkdir(parents=True, exist_ok=True)
+    _write(path, file)
+  return tokenizers.TokenizerSpec(str(path))
+
+
+def check_unchanged(
+  partial: pathlib.Path, info: vocabulary.TokenizerInfo, source: str
+) -> None:
+  """Notes the tokenizer that a store is begun with, or compares it.
+
+  Args:
+    partial: The directory of what is done so far.
+    info: What the store will say of the tokenizer.
+    source: Where it came from.
+
+  Raises:
+    PrepareError: If the store was begun with another.
+  """
+  path = partial / _BEGUN
+  found = {"source": source, "info": dataclasses.asdict(info)}
+  try:
+    begun = json.loads(path.read_bytes())
+  except (OSError, ValueError):
+    partial.mkdir(parents=True, exist_ok=True)
+    _write(path, json.dumps(found).encode())
+    return
+  if begun != found and begun["info"] != found["info"]:
+    raise errors.PrepareError(
+      "`--tokenizer` must be as it was when the store was begun,"
+      f" {begun['source']} of SHA-256 {begun['info']['sha256'][:16]} with"
+      f" {_special(begun['info'])}, got {source} of {info.sha256[:16]} with"
+      f" {_special(found['info'])}. Give that one again, or remove {partial}"
+      " (or say --overwrite) to begin anew."
+    )
+
+
+def _special(info: dict[str, object]) -> str:
+  names = ("pad_id", "eos_id", "bos_id")
+  return ", ".join(f"{name} {info[name]}" for name in names)
+
+
+def _texts(
+  options: TrainOptions,
+  pieces: Sequence[base.InputPiece],
+  read: records.ReadOptions,
+  on_error: str,
+) -> Iterator[str]:
+  """Yields the texts to train on."""
+  total = sum(piece.size for piece in pieces)
+  count, left = len(pieces), None
+  if total > options.train_bytes:
+    count = max(1, count * options.train_bytes // total)
+    # Compressed pieces may be of any size.
+    left = options.train_bytes // count
+  skipped = skips.Skips() if on_error == "skip" else None
+  for i in range(count):
+    read_bytes = 0
+    for document in readers.documents(
+      pieces[i * len(pieces) // count], read, skipped
+    ):
+      text = document.text
+      yield text.decode() if isinstance(text, bytes) else text
+      read_bytes += len(text)
+      if left is not None and read_bytes >= left:
+        break
+
+
+def _write(path: pathlib.Path, data: bytes) -> None:
+  temporary = path.with_name(path.name + ".tmp")
+  with open(temporary, "wb") as file:
+    file.write(data)
+    file.flush()
+    os.fsync(file.fileno())
+  os.replace(temporary, path)

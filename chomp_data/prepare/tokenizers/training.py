@@ -1,0 +1,59 @@
+"""A tokenizer of a corpus's own: byte-level BPE, by the `tokenizers` library.
+
+The same texts in the same order give the same file, on any number of cores.
+Its special tokens are `SPECIAL`, the first ids; the 256 bytes follow, so that
+any text can be encoded.
+"""
+
+from collections.abc import Iterable
+
+from chomp_data import errors
+
+ALGORITHMS = ("bpe",)
+SPECIAL = ("<|pad|>", "<|eos|>", "<|bos|>")
+LEAST_VOCAB_SIZE = 256 + len(SPECIAL)
+
+
+def checked(algorithm: str, vocab_size: int | None) -> int:
+  """Returns the size; raises PrepareError unless it can be trained."""
+  problems = []
+  if algorithm not in ALGORITHMS:
+    problems.append(
+      f"`--train_tokenizer` must be one of {', '.join(ALGORITHMS)}, got"
+      f" {algorithm!r}. Choose one."
+    )
+  if vocab_size is None or vocab_size < LEAST_VOCAB_SIZE:
+    problems.append(
+      f"`--vocab_size` must be at least {LEAST_VOCAB_SIZE}, the bytes and"
+      f" {len(SPECIAL)} special tokens, got {vocab_size}. Give the size of the"
+      " tokenizer that is trained, as 32768."
+    )
+  errors.PrepareError.raise_if(problems)
+  assert vocab_size is not None
+  return vocab_size
+
+
+def train_bpe(texts: Iterable[str], vocab_size: int) -> bytes:
+  """Returns the `tokenizer.json` of a BPE of texts.
+
+  Args:
+    texts: Drawn one by one, and not kept.
+    vocab_size: Tokens at most, special ones included; small texts give fewer.
+  """
+  import tokenizers
+  from tokenizers import decoders
+  from tokenizers import models
+  from tokenizers import pre_tokenizers
+  from tokenizers import trainers
+
+  tokenizer = tokenizers.Tokenizer(models.BPE())
+  tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+  tokenizer.decoder = decoders.ByteLevel()
+  trainer = trainers.BpeTrainer(
+    vocab_size=vocab_size,
+    special_tokens=list(SPECIAL),
+    initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+    show_progress=False,
+  )
+  tokenizer.train_from_iterator(texts, trainer)
+  return tokenizer.to_str(pretty=False).encode()

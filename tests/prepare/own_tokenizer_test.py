@@ -1,0 +1,197 @@
+"""A tokenizer trained on the inputs, and one tokenizer from begin to end."""
+
+import dataclasses
+import json
+import os
+import shutil
+
+import pytest
+
+from chomp_data import errors
+from chomp_data.prepare import engines
+from chomp_data.prepare import own_tokenizer
+from chomp_data.prepare import readers
+from chomp_data.prepare import tokenizers
+from chomp_data.prepare.tokenizers import training
+from tests import in_process
+
+BPE = own_tokenizer.TrainOptions("bpe", 300)
+
+
+@pytest.fixture
+def lines(tmp_path):
+  """Some hundred documents."""
+  path = tmp_path / "lines.jsonl"
+  words = ["the cat", "a hat", "le chat était là", "sat on the mat"]
+  path.write_text(
+    "".join(
+      json.dumps({"text": f"{words[i % 4]} {i} {words[i % 3]}"}) + "\n"
+      for i in range(200)
+    )
+  )
+  return path
+
+
+class Killed(BaseException):
+  pass
+
+
+def interrupt(monkeypatch, done):
+  """Ends a run after some parts, as a kill does."""
+  real = engines.run
+
+  def run(function, tasks, workers):
+    if function is readers.count:
+      yield from real(function, tasks, workers)
+      return
+    for number, result in real(function, tasks, workers):
+      if number >= done:
+        raise Killed
+      yield number, result
+
+  monkeypatch.setattr(engines, "run", run)
+
+
+def test_a_tokenizer_is_trained_on_the_inputs(lines, prepare):
+  store, written = prepare(lines, train=BPE)
+  assert written
+  info = store.tokenizer_info
+  assert (info.kind, info.vocab_size) == ("huggingface", 300)
+  assert (info.pad_id, info.eos_id, info.bos_id) == (0, 1, 2)
+  loaded = tokenizers.load_tokenizer(store)
+  text = loaded.decode(store.read_document(2))
+  assert text == "le chat était là 2 le chat était là"
+  assert len(store.read_document(2)) < len(text.encode())
+  _, written = prepare(lines, train=BPE)
+  assert not written
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_same_inputs_give_the_same_tokenizer(
+  lines, prepare, workers, monkeypatch
+):
+  first, _ = prepare(lines, train=BPE, output="first")
+  monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
+  other, _ = prepare(lines, train=BPE, output="other", workers=workers)
+  assert other.hash == first.hash
+  assert other.tokenizer_file() == first.tokenizer_file()
+
+
+def test_any_text_can_be_encoded(lines, prepare):
+  store, _ = prepare(lines, train=BPE)
+  tokenizer = tokenizers.load_tokenizer(store)
+  text = "never seen: 日本語 🎉\x00\t"
+  assert tokenizer.decode(tokenizer.encode_batch([text]).tokens) == text
+
+
+def test_a_run_that_goes_on_trains_no_more(
+  lines, prepare, tmp_path, monkeypatch
+):
+  whole, _ = prepare(lines, train=BPE, output="whole", shard_bytes=1_000)
+  calls = []
+  real = training.train_bpe
+  monkeypatch.setattr(
+    training, "train_bpe", lambda *own: calls.append(1) or real(*own)
+  )
+  with monkeypatch.context() as patch:
+    interrupt(patch, 2)
+    with pytest.raises(Killed):
+      prepare(lines, train=BPE, shard_bytes=1_000)
+  assert len(calls) == 1
+  store, _ = prepare(lines, train=BPE, shard_bytes=1_000)
+  assert len(calls) == 1
+  assert store.hash == whole.hash
+  assert not (tmp_path / "out.partial").exists()
+
+
+def test_other_inputs_are_trained_on_anew(
+  lines, prepare, tmp_path, monkeypatch
+):
+  with monkeypatch.context() as patch:
+    interrupt(patch, 1)
+    with pytest.raises(Killed):
+      prepare(lines, train=BPE, shard_bytes=1_000)
+  lines.write_text(lines.read_text() + '{"text": "zzz zzz zzz zzz"}\n')
+  store, _ = prepare(lines, train=BPE, shard_bytes=1_000)
+  fresh, _ = prepare(lines, train=BPE, shard_bytes=1_000, output="fresh")
+  assert store.hash == fresh.hash
+
+
+def test_of_many_bytes_evenly_spaced_pieces_are_read(lines, prepare):
+  some = dataclasses.replace(BPE, train_bytes=2_000)
+  all_of_it, _ = prepare(lines, train=BPE, output="all", shard_bytes=500)
+  part, _ = prepare(lines, train=some, output="some", shard_bytes=500)
+  assert part.tokenizer_file() != all_of_it.tokenizer_file()
+  again, _ = prepare(lines, train=some, output="again", shard_bytes=500)
+  assert again.hash == part.hash
+
+
+@pytest.mark.parametrize("trained", [False, True])
+def test_a_tokenizer_that_changes_under_a_store_is_an_error(
+  lines, prepare, tmp_path, monkeypatch, trained
+):
+  store, _ = prepare(lines, train=BPE, output="first")
+  file = tmp_path / "tokenizer.json"
+  shutil.copy(os.path.join(store.path, "tokenizer.json"), file)
+  spec = tokenizers.TokenizerSpec(str(file))
+  with monkeypatch.context() as patch:
+    interrupt(patch, 2)
+    with pytest.raises(Killed):
+      prepare(lines, tokenizer=spec, shard_bytes=1_000)
+  file.write_bytes(file.read_bytes() + b"\n")
+  with pytest.raises(
+    errors.PrepareError, match=r"begun.*tokenizer\.json.*out\.partial"
+  ):
+    prepare(lines, tokenizer=spec, shard_bytes=1_000)
+  store, _ = prepare(
+    lines, tokenizer=spec, shard_bytes=1_000, overwrite=trained,
+    output="out" if trained else "elsewhere",
+  )  # fmt: skip
+  assert store.tokenizer_file() == file.read_bytes()
+
+
+def test_special_tokens_named_otherwise_are_another_tokenizer(
+  lines, prepare, tmp_path, monkeypatch
+):
+  store, _ = prepare(lines, train=BPE, output="first")
+  path = os.path.join(store.path, "tokenizer.json")
+  with monkeypatch.context() as patch:
+    interrupt(patch, 2)
+    with pytest.raises(Killed):
+      prepare(
+        lines, tokenizer=tokenizers.TokenizerSpec(path), shard_bytes=1_000
+      )
+  spec = tokenizers.TokenizerSpec(path, eos_token="<|pad|>")
+  with pytest.raises(errors.PrepareError, match=r"eos_id 1.*eos_id 0"):
+    prepare(lines, tokenizer=spec, shard_bytes=1_000)
+
+
+@pytest.mark.parametrize(
+  ("flags", "match"),
+  [
+    (["--train_tokenizer=bpe"], "`--vocab_size` must be at least 259"),
+    (["--train_tokenizer=bpe", "--vocab_size=258"], "got 258"),
+    (["--vocab_size=300"], "--train_tokenizer only, got 300"),
+    (
+      ["--train_tokenizer=bpe", "--vocab_size=300", "--tokenizer=a.json"],
+      "`--tokenizer` must not be given",
+    ),
+  ],
+)
+def test_flags_that_do_not_fit_are_one_line(lines, tmp_path, flags, match):
+  done = in_process.run_tool(
+    "prepare", f"--input={lines}", f"--output={tmp_path / 'out'}", *flags
+  )
+  assert done.returncode == 1
+  (line,) = done.stderr.splitlines()
+  assert line.startswith("error: ")
+  assert match in line
+
+
+def test_the_tool_trains(lines, tmp_path):
+  done = in_process.run_tool(
+    "prepare", f"--input={lines}", f"--output={tmp_path / 'out'}",
+    "--train_tokenizer=bpe", "--vocab_size=280", check=True,
+  )  # fmt: skip
+  assert "documents" in done.stdout
+  assert (tmp_path / "out" / "tokenizer.json").exists()
