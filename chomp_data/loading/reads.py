@@ -31,6 +31,9 @@ class SourceReads:
     chunks_fetched: Chunks read from disk, or touched for the first time.
     bytes_fetched: Bytes of these chunks, decoded.
     cache_hits: Requests for chunks that were in memory already.
+    requests: What was asked of an object store, all tries.
+    retries: Of these, tries after one that failed.
+    bytes_transferred: What came from there, as it is stored.
   """
 
   examples: int = 0
@@ -42,6 +45,9 @@ class SourceReads:
   chunks_fetched: int = 0
   bytes_fetched: int = 0
   cache_hits: int = 0
+  requests: int = 0
+  retries: int = 0
+  bytes_transferred: int = 0
 
   @property
   def reads_per_example(self) -> float:
@@ -120,6 +126,9 @@ class Reads:
         chunks_fetched=own.chunks_fetched,
         bytes_fetched=own.bytes_fetched,
         cache_hits=own.cache_hits,
+        requests=own.requests,
+        retries=own.retries,
+        bytes_transferred=own.bytes_transferred,
       )
     return out
 

@@ -130,10 +130,12 @@ class BatchesPlan(plan_lib.Plan):
       spans = dataclasses.replace(spans, source=source)
     return plan_lib.Planned(spans, bucket, dataset, samples)
 
-  def prefetch(self, planned: plan_lib.Planned) -> None:
+  def prefetch(self, planned: plan_lib.Planned) -> bool:
     """Fetches what reading a planned step will need; see `Plan`."""
-    if planned.spans is not None:
-      self._numbered[planned.dataset].prefetch(planned.bucket, planned.spans)
+    if planned.spans is None:
+      return False
+    own = self._numbered[planned.dataset]
+    return own.prefetch(planned.bucket, planned.spans)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
     """Returns a step's fields; see `Plan`."""

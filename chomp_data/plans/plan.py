@@ -133,8 +133,11 @@ class Plan(abc.ABC):
     return step, step + 1
 
   @abc.abstractmethod
-  def prefetch(self, planned: Planned) -> None:
-    """Fetches what reading planned steps will need, at once."""
+  def prefetch(self, planned: Planned) -> bool:
+    """Fetches what reading planned steps will need, at once.
+
+    Returns whether it helps to plan further ahead; see `Store.prefetch`.
+    """
 
   @abc.abstractmethod
   def read(self, planned: Planned) -> dict[str, np.ndarray]:

@@ -52,7 +52,7 @@ class RunRows(Protocol):
     """Returns rows that are best read together; see `RowSource`."""
     ...
 
-  def prefetch(self, spans: spans_lib.Spans) -> None:
+  def prefetch(self, spans: spans_lib.Spans) -> bool:
     """Fetches what a plan will need; see `RowSource`."""
     ...
 
@@ -197,10 +197,10 @@ class RowsPlan(plan_lib.Plan):
     low, high = self.rows.read_group(step * size)
     return -(-low // size), -(-high // size)
 
-  def prefetch(self, planned: plan_lib.Planned) -> None:
+  def prefetch(self, planned: plan_lib.Planned) -> bool:
     """Fetches what reading planned steps will need; see `Plan`."""
     assert planned.spans is not None
-    self.rows.prefetch(planned.spans)
+    return self.rows.prefetch(planned.spans)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
     """Returns the canonical fields of planned steps; see `Plan`."""

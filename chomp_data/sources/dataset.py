@@ -41,9 +41,13 @@ class Dataset(abc.ABC):
     """
     raise TypeError(f"{self.name!r} must hold text to have tokens.")
 
-  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> None:
-    """Fetches what reading spans of a bucket will need, at once."""
+  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> bool:
+    """Fetches what reading spans of a bucket will need, at once.
+
+    Returns whether it helps to plan further ahead; see `Store.prefetch`.
+    """
     del bucket, spans
+    return False
 
   @abc.abstractmethod
   def read(

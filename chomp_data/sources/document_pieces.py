@@ -208,9 +208,9 @@ class DocumentDataset(dataset.Dataset):
     planned = self.rows[bucket].plan(real)
     return dataclasses.replace(planned, num_rows=len(samples))
 
-  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> None:
+  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> bool:
     """Fetches what reading spans will need; see `Dataset`."""
-    self.rows[bucket].prefetch(spans)
+    return self.rows[bucket].prefetch(spans)
 
   def read(
     self,

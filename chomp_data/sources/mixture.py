@@ -196,12 +196,16 @@ class MixtureSource:
     parts = list(self._parts.values())
     return row_reading.read({n: parts[n] for n in present}, spans, extra)
 
-  def prefetch(self, spans: spans_lib.Spans) -> None:
+  def prefetch(self, spans: spans_lib.Spans) -> bool:
     """Fetches what a plan will need; see `RowSource`."""
+    more = []
     for number, part in enumerate(self._parts.values()):
       pick = np.flatnonzero(spans.source == number)
       if pick.size:
-        part.prefetch(spans.take(pick, spans.row[pick], spans.num_rows))
+        own = spans.take(pick, spans.row[pick], spans.num_rows)
+        more.append(part.prefetch(own))
+    # Local stores never ask for more, and need not hold others back.
+    return any(more)
 
   def read_group(self, row: int) -> tuple[int, int]:
     """Returns rows that are best read together; see `RowSource`."""

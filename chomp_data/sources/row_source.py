@@ -165,9 +165,12 @@ class RowSource(abc.ABC):
     return number - self.ramp_epochs + int(index[0]) / size
 
   @final
-  def prefetch(self, spans: spans_lib.Spans) -> None:
-    """Fetches what reading the rows of a plan will need, at once."""
-    self.store.prefetch(spans.offset, spans.stored()[0])
+  def prefetch(self, spans: spans_lib.Spans) -> bool:
+    """Fetches what reading the rows of a plan will need, at once.
+
+    Returns whether it helps to plan further ahead; see `Store.prefetch`.
+    """
+    return self.store.prefetch(spans.offset, spans.stored()[0])
 
   @final
   def read(

@@ -65,7 +65,7 @@ class Tokens(Protocol):
     """See `Store.copy_tokens`."""
     ...
 
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool | None:
     """See `Store.prefetch`."""
     ...
 
@@ -324,24 +324,32 @@ class Store(abc.ABC, Generic[OpenedT]):
       )
     self._opened.tokens.copy_spans(starts, lengths, out, positions)
 
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads together what the copies of several batches will need.
 
     Chunks of compressed tokens that are not in the cache are fetched at once,
     those needed first first, until it is full; the rest is fetched as it is
     copied. The system is asked to read ahead chunks of mapped tokens that no
-    copy has touched. `counters` tell the ranges that were asked for.
+    copy has touched. Chunks of an object store are asked for, in the order of
+    the calls as there is room for them, and nothing waits for them here.
+    `counters` tell the ranges that were asked for.
 
     Args:
       starts: int64[N], absolute token positions, in the order of the copies.
       lengths: int64[N], in tokens, 0 or more.
 
+    Returns:
+      Whether it helps to plan further ahead and ask for that too: the store is
+      far away, and there is room for more.
+
     Raises:
       IndexError: If a span is not within the store.
       StoreError: If a chunk that was fetched was altered.
     """
-    self._opened.tokens.prefetch(
-      np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+    return bool(
+      self._opened.tokens.prefetch(
+        np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+      )
     )
 
   def read_tokens(self, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

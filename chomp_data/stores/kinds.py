@@ -15,6 +15,7 @@ from typing import Any
 
 from chomp_data import errors
 from chomp_data.stores import base
+from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_store
@@ -132,6 +133,8 @@ def _kind_at(path: str | os.PathLike[str]) -> StoreKind:
   Raises:
     StoreError: If it is read in another way.
   """
+  if places.is_url(path):
+    return STORE_KINDS["zarr"]
   publish.check_local(path)
   place = pathlib.Path(path)
   for kind in STORE_KINDS.values():

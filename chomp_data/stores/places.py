@@ -62,6 +62,10 @@ RETRY_DELAYS_S: tuple[float, ...] = (
 # A request that takes so long is taken for lost, however large.
 REQUEST_TIMEOUT_S = 60.0
 
+# Where no server of that name was ever reached: 6 s.
+_TRIES_UNREACHED = 5
+_UNREACHED = re.compile(r"curl_code='[67]'")
+
 # TensorStore's names of what another try will not mend.
 _FINAL = {
   "FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE",
@@ -86,6 +90,12 @@ class Requests:
   doubled: int = 0
   bytes_read: int = 0
   bytes_written: int = 0
+
+  def add(self, more: "Requests") -> None:
+    """Counts what was counted elsewhere, too."""
+    for field in dataclasses.fields(self):
+      value = getattr(self, field.name) + getattr(more, field.name)
+      setattr(self, field.name, value)
 
 
 # Of this process. Threads count into it, so it is not exact to the last one.
@@ -135,7 +145,7 @@ class Place(abc.ABC):
 
     Args:
       name: The object.
-      begin: The first byte.
+      begin: The first byte; below 0 it counts from the object's end.
       end: Behind the last one; None is the object's end.
 
     Raises:
@@ -179,7 +189,7 @@ class LocalPlace(Place):
     """Returns bytes of a file; see `Place`."""
     try:
       with publish.open_file(self.file(name)) as file:
-        file.seek(begin)
+        file.seek(begin, os.SEEK_SET if begin >= 0 else os.SEEK_END)
         return file.read() if end is None else file.read(end - begin)
     except (FileNotFoundError, NotADirectoryError):
       raise FileNotFoundError(
@@ -263,6 +273,7 @@ class ObjectPlace(Place):
     self.path: str = f"{scheme}://{bucket}/{self._prefix}".rstrip("/")
     self._kvstore: Any = None
     self._process = 0
+    self._answered = False
     self._lock = threading.Lock()
 
   def __getstate__(self) -> dict[str, Any]:
@@ -273,10 +284,15 @@ class ObjectPlace(Place):
 
   def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
     """Returns bytes of an object; see `Place`."""
-    return self.read_within(name, begin, end, None)
+    return self.read_within(name, begin, end)
 
   def read_within(
-    self, name: str, begin: int, end: int | None, patience_s: float | None
+    self,
+    name: str,
+    begin: int,
+    end: int | None,
+    patience_s: float | None = None,
+    count: Requests | None = None,
   ) -> bytes:
     """Returns bytes of an object, asked for twice where they are slow to come.
 
@@ -286,26 +302,30 @@ class ObjectPlace(Place):
       end: As in `read`.
       patience_s: After so many seconds a second request is sent, and the
         first answer taken; None sends none.
+      count: Counted into, besides `counts`.
 
     Raises:
       FileNotFoundError: If there is no such object.
       StoreError: If it cannot be read.
     """
-    import tensorstore as ts
-
-    store = self.kvstore()
-    wanted = slice(begin, end) if begin or end is not None else None
     if begin == end:
       return b""
-
-    def ask() -> "ts.Future[ts.KvStore.ReadResult]":
-      counts.requests += 1
-      return store.read(name, byte_range=wanted)
-
-    found = self._persist("read", name, lambda: _first_of(ask, patience_s))
+    wanted = slice(begin, end) if begin or end is not None else None
+    asked = Requests()
+    try:
+      found = self._persist(
+        "read",
+        name,
+        lambda: self._first_answer(name, wanted, patience_s, asked),
+        asked,
+      )
+    finally:
+      if count is not None:
+        count.add(asked)
     if found.state == "missing":
       raise FileNotFoundError(errno.ENOENT, "no object", self.file(name))
-    counts.bytes_read += len(found.value)
+    for own in (counts, count or Requests()):
+      own.bytes_read += len(found.value)
     return found.value
 
   def names(self, prefix: str = "") -> list[str]:
@@ -324,7 +344,7 @@ class ObjectPlace(Place):
 
   def write(self, name: str, data: bytes) -> None:
     """Writes an object; see `Place`."""
-    self._put(name, data)
+    self._put(name, data, Requests())
 
   def create(self, name: str, data: bytes) -> bool:
     """Writes an object unless there is one; see `Place`."""
@@ -332,10 +352,11 @@ class ObjectPlace(Place):
 
     # What TensorStore calls the state of objects that are not there.
     nowhere = ts.KvStore.open("memory://").result().read("").result()
-    before = counts.retries
-    if self._put(name, data, if_equal=nowhere.stamp.generation).generation:
+    missing = nowhere.stamp.generation
+    asked = Requests()
+    if self._put(name, data, asked, if_equal=missing).generation:
       return True
-    if counts.retries == before:
+    if not asked.retries:
       return False
     # A try that failed for us may have been heard: then it is ours.
     try:
@@ -363,14 +384,16 @@ class ObjectPlace(Place):
         self._process = os.getpid()
       return self._kvstore
 
-  def _put(self, name: str, data: bytes, **condition: Any) -> Any:
+  def _put(
+    self, name: str, data: bytes, asked: Requests, **condition: Any
+  ) -> Any:
     store = self.kvstore()
 
     def ask() -> Any:
-      counts.requests += 1
+      asked.requests += 1
       return store.write(name, data, **condition).result(REQUEST_TIMEOUT_S)
 
-    found = self._persist("write", name, ask)
+    found = self._persist("write", name, ask, asked)
     counts.bytes_written += len(data)
     return found
 
@@ -411,17 +434,38 @@ class ObjectPlace(Place):
         f" {_reason(error)}. Correct it."
       ) from error
 
-  def _persist(self, what: str, name: str, ask: Callable[[], Any]) -> Any:
+  def _persist(
+    self,
+    what: str,
+    name: str,
+    ask: Callable[[], Any],
+    asked: Requests | None = None,
+  ) -> Any:
     """Returns an answer, asked for again where asking may help."""
+    asked = Requests() if asked is None else asked
+    try:
+      return self._asked_again(what, name, ask, asked)
+    finally:
+      counts.add(asked)
+
+  def _asked_again(
+    self, what: str, name: str, ask: Callable[[], Any], asked: Requests
+  ) -> Any:
     began = time.monotonic()
     for delay in (*RETRY_DELAYS_S, None):
       try:
-        return ask()
+        answer = ask()
+        self._answered = True
+        return answer
       except Exception as error:  # Of many types, by what went wrong.
         code, reason = _code(error), _reason(error)
+        # Nobody has ever been there: the name of a server is wrong.
+        nobody = not self._answered and _UNREACHED.search(str(error))
+        if nobody and asked.retries >= _TRIES_UNREACHED:
+          delay = None
         if delay is None or code in _FINAL:
           raise self._error(what, name, code, reason, began) from error
-      counts.retries += 1
+      asked.retries += 1
       logging.log_every_n_seconds(
         logging.WARNING,
         "%s of %s is tried again in %.1f s: %s",
@@ -436,6 +480,41 @@ class ObjectPlace(Place):
       while (left := until - time.monotonic()) > 0:
         heartbeat.beat()
         time.sleep(min(left, 1.0))
+    raise AssertionError("unreachable")
+
+  def _first_answer(
+    self,
+    name: str,
+    wanted: slice | None,
+    patience_s: float | None,
+    asked: Requests,
+  ) -> Any:
+    """Returns the first answer of a request, and of a second if it is slow."""
+    store = self.kvstore()
+    asked.requests += 1
+    first = store.read(name, byte_range=wanted)
+    try:
+      return first.result(patience_s or REQUEST_TIMEOUT_S)
+    except TimeoutError:
+      if patience_s is None:
+        raise
+    asked.requests += 1
+    asked.doubled += 1
+    arrived = threading.Event()
+    both = [first, store.read(name, byte_range=wanted)]
+    for future in both:
+      future.add_done_callback(lambda _: arrived.set())
+    until = time.monotonic() + REQUEST_TIMEOUT_S
+    while both:
+      if not arrived.wait(max(until - time.monotonic(), 0.0)):
+        raise TimeoutError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
+      arrived.clear()
+      for future in [own for own in both if own.done()]:
+        both.remove(future)
+        if not both or future.exception() is None:
+          for other in both:
+            other.cancel()
+          return future.result()
     raise AssertionError("unreachable")
 
   def _error(
@@ -457,38 +536,6 @@ class ObjectPlace(Place):
     )
 
 
-def _first_of(ask: Callable[[], Any], patience_s: float | None) -> Any:
-  """Returns the first answer of a request, and of a second one if it is slow.
-
-  Raises:
-    TimeoutError: If none comes.
-  """
-  first = ask()
-  if patience_s is None:
-    return first.result(REQUEST_TIMEOUT_S)
-  try:
-    return first.result(patience_s)
-  except TimeoutError:
-    pass
-  counts.doubled += 1
-  arrived = threading.Event()
-  both = [first, ask()]
-  for future in both:
-    future.add_done_callback(lambda _: arrived.set())
-  until = time.monotonic() + REQUEST_TIMEOUT_S
-  while both:
-    if not arrived.wait(max(until - time.monotonic(), 0.0)):
-      raise TimeoutError(f"no answer within {REQUEST_TIMEOUT_S:g} s")
-    arrived.clear()
-    for future in [own for own in both if own.done()]:
-      both.remove(future)
-      if not both or future.exception() is None:
-        for other in both:
-          other.cancel()
-        return future.result()
-  raise AssertionError("unreachable")
-
-
 def _code(error: Exception) -> str:
   """Returns TensorStore's name of an error's kind, or ''."""
   code, _, rest = str(error).partition(":")
@@ -501,6 +548,7 @@ def _code(error: Exception) -> str:
 def _reason(error: Exception) -> str:
   """Returns what an error says, less the page that came with it."""
   text = str(error).partition(" [http_response_body")[0]
+  text = text.replace("All 0 retry attempts failed: ", "")
   status = re.search(r"http_response_code='(\d+)'", str(error))
   if status is not None and status[0] not in text:
     text += f" (HTTP status {status[1]})"

@@ -26,6 +26,9 @@ class Counters:
       chunk that `prefetch` asked for.
     chunks_fetched: Requests that read a chunk and checked it.
     bytes_fetched: Decoded bytes of these chunks.
+    requests: What was asked of an object store, all tries.
+    retries: Of these, tries after one that failed.
+    bytes_transferred: What came from there, as it is stored.
   """
 
   spans: int = 0
@@ -34,6 +37,9 @@ class Counters:
   chunk_requests: int = 0
   chunks_fetched: int = 0
   bytes_fetched: int = 0
+  requests: int = 0
+  retries: int = 0
+  bytes_transferred: int = 0
 
   @property
   def cache_hits(self) -> int:

@@ -2,13 +2,13 @@
 
 import hashlib
 import os
-import pathlib
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import base
 from chomp_data.stores import kinds
+from chomp_data.stores import places
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
@@ -35,10 +35,10 @@ def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
       f"{path} must be a store of tools/prepare.py to be verified, got a"
       f" {type(store).__name__}. Prepare a store from it."
     )
-  directory = pathlib.Path(store.path)
+  opened = zarr_opening.OpenedZarr(store.path, base.DEFAULT_CACHE_BYTES)
   for name, entry in sorted(store.manifest.files.items()):
-    zarr_opening.read_listed(directory / name, entry, keep=False)
-  opened = zarr_opening.OpenedZarr(directory, base.DEFAULT_CACHE_BYTES)
+    file = places.join(opened.path, name)
+    zarr_opening.read_listed(file, entry, keep=False)
   for name in store.manifest.arrays:
     array = opened.array(name)
     _check_indices(array)
@@ -62,10 +62,10 @@ def _check_indices(array: stored_array.StoredArray) -> None:
     if len(known) < len(sizes):
       continue  # Schema 1: the file's own SHA-256 was checked.
     expected = array_layout.index_of(known, layout.chunks_per_shard)
-    with open(array.shard_path(shard), "rb") as file:
-      file.seek(-len(expected), os.SEEK_END)
-      if file.read() != expected:
-        raise array.damaged(shard, "must have a valid index, got another")
+    place = places.at(array.directory)
+    found = place.read(array_layout.shard_file(shard), -len(expected))
+    if found != expected:
+      raise array.damaged(shard, "must have a valid index, got another")
 
 
 def _check_values(array: stored_array.StoredArray, schema: int) -> None:

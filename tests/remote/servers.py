@@ -2,8 +2,8 @@
 
 Between a store and its client stands a proxy that counts requests, makes them
 slow, and makes them fail. It also holds writes that must create their object
-to that, because gcp-storage-emulator ignores such conditions and moto has a
-race, and listings to their bounds, which gcp-storage-emulator ignores.
+to that: gcp-storage-emulator ignores such conditions, as it does bounds of
+listings and ranges from the end, and moto has a race.
 """
 
 import collections
@@ -128,7 +128,7 @@ class Proxy:
     wanted = handler.headers.get("Range")
     begin = None
     if wanted:
-      begin = int(wanted.removeprefix("bytes=").partition("-")[0] or 0)
+      begin = int(wanted.removeprefix("bytes=").partition("-")[0] or -1)
     with self._lock:
       request = Request(
         handler.command,
@@ -151,7 +151,8 @@ class Proxy:
     key = (handler.path, wanted)
     answer = self._kept.get(key) if handler.command == "GET" else None
     if answer is None:
-      answer = _within(handler.path, self._forward(handler, body))
+      answer = self._forward(handler, body)
+      answer = _last_bytes(wanted, _within(handler.path, answer))
       if self.keep and handler.command == "GET" and answer[0] < 300:
         self._kept[key] = answer
     with self._lock:
@@ -203,6 +204,16 @@ def _within(target: str, answer: tuple) -> tuple:
     if low <= item["name"] and (not high or item["name"] < high)
   ]
   return answer[0], answer[1], json.dumps(found).encode()
+
+
+def _last_bytes(wanted: str | None, answer: tuple) -> tuple:
+  """Returns the end of an object, where the emulator gave all of it."""
+  status, headers, body = answer
+  if status != 200 or not (wanted or "").startswith("bytes=-"):
+    return answer
+  first = max(len(body) - int(wanted.removeprefix("bytes=-")), 0)
+  span = f"bytes {first}-{len(body) - 1}/{len(body)}"
+  return 206, [*headers, ("Content-Range", span)], body[first:]
 
 
 def _answer(handler, status: int, headers, body: bytes) -> None:

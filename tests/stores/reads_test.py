@@ -161,6 +161,9 @@ def test_what_is_counted_does_not_depend_on_the_reader(
       "chunks_fetched": len(distinct),
       "bytes_fetched": len(distinct) * CHUNK_BYTES,
       "cache_hits": 2 * sum(map(len, touched)) - len(distinct),
+      "requests": 0,
+      "retries": 0,
+      "bytes_transferred": 0,
     }
 
 

@@ -25,6 +25,8 @@ ZSTD_LEVEL = 1
 CRC_BYTES = 4
 
 _ABSENT = np.iinfo(np.uint64).max
+# No shard is larger; sums of so many chunks stay inside int64.
+_MOST_BYTES = 2**42
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,13 +181,15 @@ def index_of(stored_bytes: Sequence[int], num_slots: int) -> bytes:
   return encode_index(list(zip(begins, sizes, strict=True)), num_slots)
 
 
-def decode_index(data: bytes, num_present: int, num_bytes: int) -> np.ndarray:
+def decode_index(
+  data: bytes, num_present: int, num_bytes: int | None = None
+) -> np.ndarray:
   """Decodes and checks a shard's index.
 
   Args:
     data: The bytes that end the shard file.
     num_present: How many chunks the shard must hold.
-    num_bytes: Size of the file less the index.
+    num_bytes: Size of the file less the index; None where it is not known.
 
   Returns:
     int64[num_present, 2], (offset, size in bytes), crc32c included.
@@ -199,11 +203,12 @@ def decode_index(data: bytes, num_present: int, num_bytes: int) -> np.ndarray:
     raise ValueError(f"index crc32c {found.hex()}, expected {stored.hex()}")
   table = np.frombuffer(data[:-CRC_BYTES], "<u8").reshape(-1, 2)
   present, absent = table[:num_present], table[num_present:]
-  if np.any(present > num_bytes) or np.any(absent != _ABSENT):
+  most = _MOST_BYTES if num_bytes is None else num_bytes
+  if np.any(present > most) or np.any(absent != _ABSENT):
     raise ValueError(f"an index of other than {num_present} chunks")
   entries = present.astype(np.int64)
   in_order = entries[np.argsort(entries[:, 0], kind="stable")]
   ends = np.concatenate([[0], np.cumsum(in_order[:, 1])])
-  if np.any(in_order[:, 0] != ends[:-1]) or ends[-1] != num_bytes:
+  if np.any(in_order[:, 0] != ends[:-1]) or num_bytes not in (None, ends[-1]):
     raise ValueError("chunks that overlap or leave gaps")
   return entries

@@ -1,14 +1,12 @@
 """Reading compressed arrays through TensorStore, with a cache of chunks.
 
 Chunks are fetched whole, in one batch for each request, and kept decoded
-within a budget of bytes; those used longest ago go first. This is also the way
-to stores that are not on a local disk: `kvstore_spec` is the only place that
-says where files are.
+within a budget of bytes; those used longest ago go first.
 """
 
 import collections
 from collections.abc import Iterator
-import pathlib
+import os
 import threading
 from typing import Any
 
@@ -21,7 +19,7 @@ from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import stored_array
 
 
-def kvstore_spec(directory: pathlib.Path) -> dict[str, Any]:
+def kvstore_spec(directory: str) -> dict[str, Any]:
   """Returns the TensorStore key-value store of a directory."""
   return {"driver": "file", "path": f"{directory}/"}
 
@@ -31,7 +29,7 @@ class CachedArray(stored_array.StoredArray):
 
   def __init__(
     self,
-    directory: pathlib.Path,
+    directory: str | os.PathLike[str],
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
     counters: span_reads.Counters,
@@ -66,12 +64,13 @@ class CachedArray(stored_array.StoredArray):
       self._room = max(1, cache_bytes // self._layout.chunk_bytes)
       self._evict(self._room)
 
-  def _prefetch(self, chunks: np.ndarray) -> None:
+  def _prefetch(self, chunks: np.ndarray) -> bool:
     with self._lock:
       wanted = list(dict.fromkeys(chunks.tolist()))[: self._room]
       self.counters.chunk_requests += len(wanted)
       self._ahead = set(wanted)
       self._hold(wanted)
+    return False
 
   def _some(self, chunks: list[int]) -> list[tuple[int, np.ndarray]]:
     """Returns chunks that fit in the cache together."""

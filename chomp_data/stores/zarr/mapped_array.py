@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import contextlib
 import mmap
 import os
-import pathlib
 import threading
 
 import numpy as np
@@ -39,7 +38,7 @@ class MappedArray(stored_array.StoredArray):
 
   def __init__(
     self,
-    directory: pathlib.Path,
+    directory: str | os.PathLike[str],
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
     counters: span_reads.Counters,
@@ -162,14 +161,15 @@ class MappedArray(stored_array.StoredArray):
     # Maps are the system's cache.
     del cache_bytes
 
-  def _prefetch(self, chunks: np.ndarray) -> None:
+  def _prefetch(self, chunks: np.ndarray) -> bool:
     new = chunks[~(self._verified[chunks] | self._advised[chunks])]
     if not len(new):
-      return
+      return False
     most = max(1, READ_AHEAD_BYTES // self._layout.chunk_bytes)
     for chunk in list(dict.fromkeys(new.tolist()))[:most]:
       with self._lock:
         self._advise(chunk)
+    return False
 
   def _advise(self, chunk: int) -> None:
     """Asks the system to read a chunk soon."""

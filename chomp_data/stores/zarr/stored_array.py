@@ -8,7 +8,7 @@ handed out before.
 import abc
 from collections.abc import Callable
 from collections.abc import Iterator
-import pathlib
+import os
 
 import numpy as np
 
@@ -35,7 +35,7 @@ class StoredArray(abc.ABC):
 
   def __init__(
     self,
-    directory: pathlib.Path,
+    directory: str | os.PathLike[str],
     entry: manifest_lib.ArrayEntry,
     table: chunk_tables.ChunkTable,
     counters: span_reads.Counters,
@@ -44,13 +44,13 @@ class StoredArray(abc.ABC):
     """Reads nothing yet.
 
     Args:
-      directory: Where the array's files are.
+      directory: Where the array's files are, or a URL.
       entry: Its layout and checksum.
       table: What is known of its chunks.
       counters: Counted into.
       check: A further check of a chunk's values; raises StoreError.
     """
-    self.directory = directory
+    self.directory: str = os.fspath(directory)
     self.entry = entry
     self.table = table
     self.counters = counters
@@ -105,12 +105,15 @@ class StoredArray(abc.ABC):
         source = values[first[i] : first[i] + length[i]]
         out[position[i] : position[i] + length[i]] = source
 
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads together what spans to be copied need, as far as there is room.
 
     Args:
       starts: int64[N], in the order of the copies to come.
       lengths: int64[N], 0 or more.
+
+    Returns:
+      See `Store.prefetch`.
 
     Raises:
       IndexError: If a span is not within the array.
@@ -119,12 +122,12 @@ class StoredArray(abc.ABC):
     span_reads.check_spans(starts, lengths, self._layout.size)
     range_starts, _ = span_reads.coalesced_ranges(starts, lengths)
     self.counters.coalesced_ranges += len(range_starts)
-    self._prefetch(
+    return self._prefetch(
       span_reads.chunks_of_spans(starts, lengths, self._layout.chunk)
     )
 
   @abc.abstractmethod
-  def _prefetch(self, chunks: np.ndarray) -> None:
+  def _prefetch(self, chunks: np.ndarray) -> bool:
     """Reads chunks ahead: int64[P], those needed first first, repeated."""
 
   @abc.abstractmethod
@@ -178,9 +181,9 @@ class StoredArray(abc.ABC):
     self.counters.logical_reads += num_spans
     self.counters.chunk_requests += num_requests
 
-  def shard_path(self, shard: int) -> pathlib.Path:
-    """Returns a shard's file."""
-    return self.directory / array_layout.shard_file(shard)
+  def shard_path(self, shard: int) -> str:
+    """Returns a shard's file, or its URL."""
+    return f"{self.directory}/{array_layout.shard_file(shard)}"
 
   def damaged(self, shard: int, what: str) -> errors.StoreError:
     """Returns the error of a damaged shard file."""

@@ -4,6 +4,7 @@ Nothing is allocated by what a manifest claims before it is checked, and no
 token is read.
 """
 
+from collections.abc import Iterator
 import hashlib
 import os
 import pathlib
@@ -12,6 +13,7 @@ import stat
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
@@ -28,11 +30,19 @@ _HASH_BLOCK = 1 << 22
 class OpenedZarr:
   """What a process holds of an opened store; see `base.Opened`."""
 
-  def __init__(self, path: pathlib.Path, cache_bytes: int):
-    self.path = path
+  def __init__(self, path: str | os.PathLike[str], cache_bytes: int):
+    self.path: str = os.fspath(path)
     self._cache_bytes = cache_bytes
-    self.manifest: manifest_lib.Manifest = _read_manifest(path)
-    _check_files(path, self.manifest)
+    # Of an object store one small object is read, and nothing listed: each
+    # object is checked as it is read.
+    self._place: places.Place | None = None
+    if places.is_url(self.path):
+      self._place = places.at(self.path)
+      self.path = self._place.path
+      self.manifest: manifest_lib.Manifest = _manifest_of(self._place)
+    else:
+      self.manifest = _read_manifest(pathlib.Path(path))
+      _check_files(pathlib.Path(path), self.manifest)
     self.hash: str = self.manifest.hash
     self.tokenizer_info: vocabulary.TokenizerInfo = self.manifest.tokenizer
     self.num_documents: int = self.manifest.num_documents
@@ -63,7 +73,7 @@ class OpenedZarr:
     """Returns a reader of one string a document: 'id' or 'meta'."""
     if name not in self._texts:
       self._texts[name] = document_texts.TextArray(
-        str(self.path),
+        self.path,
         name,
         self.array(f"{name}_bytes"),
         self.array(f"{name}_offsets"),
@@ -78,7 +88,13 @@ class OpenedZarr:
       of = manifest_lib.OFFSETS[name]
       check = self._offsets_check(name, self.manifest.arrays[of].layout.size)
     counters = span_reads.Counters()
-    path = self.path / name
+    if isinstance(self._place, places.ObjectPlace):
+      from chomp_data.stores.zarr import remote_array
+
+      return remote_array.RemoteArray(
+        self._place, name, entry, table, counters, check, self._cache_bytes
+      )
+    path = f"{self.path}/{name}"
     if entry.layout.compression == "none":
       return mapped_array.MappedArray(path, entry, table, counters, check)
     # TensorStore takes 0.2 s to import, and most stores do without it.
@@ -97,7 +113,7 @@ class OpenedZarr:
   def _offsets_check(self, name: str, end: int) -> stored_array.ChunkCheck:
     # Not `self`: a cycle would keep the maps until the collector runs.
     path, num_chunks = (
-      self.path / name,
+      f"{self.path}/{name}",
       self.manifest.arrays[name].layout.num_chunks,
     )
 
@@ -142,8 +158,21 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
   return manifest_lib.parse(data, str(file))
 
 
+def _manifest_of(place: places.Place) -> manifest_lib.Manifest:
+  file = place.file(manifest_lib.FILE)
+  try:
+    data = place.read(manifest_lib.FILE)
+  except FileNotFoundError:
+    raise errors.StoreError(
+      f"{place.path} must hold {manifest_lib.FILE}, which is written last, got"
+      " no such object. It is not a store, or an unfinished one: correct the"
+      " URL, or run tools/prepare.py again."
+    ) from None
+  return manifest_lib.parse(data, file)
+
+
 def _chunk_table(
-  path: pathlib.Path, manifest: manifest_lib.Manifest, name: str
+  path: str | os.PathLike[str], manifest: manifest_lib.Manifest, name: str
 ) -> chunk_tables.ChunkTable:
   entry = manifest.arrays[name]
   if entry.crc32c is not None:
@@ -151,7 +180,7 @@ def _chunk_table(
   return chunk_tables.ChunkTable(
     name,
     entry.layout,
-    lambda file: read_listed(path / file, manifest.files[file]),
+    lambda file: read_listed(f"{path}/{file}", manifest.files[file]),
   )
 
 
@@ -242,17 +271,18 @@ def check_shard_size(
 
 
 def read_listed(
-  path: pathlib.Path, entry: manifest_lib.FileEntry, keep: bool = True
+  path: str | os.PathLike[str],
+  entry: manifest_lib.FileEntry,
+  keep: bool = True,
 ) -> bytes:
-  """Returns a file's bytes where `keep`, its SHA-256 checked."""
+  """Returns the bytes of a file or URL where `keep`, its SHA-256 checked."""
   content = hashlib.sha256()
   blocks = []
   try:
-    with open(path, "rb") as file:
-      while block := file.read(_HASH_BLOCK):
-        content.update(block)
-        if keep:
-          blocks.append(block)
+    for block in _blocks(path, entry.size):
+      content.update(block)
+      if keep:
+        blocks.append(block)
   except OSError as error:
     raise errors.StoreError(
       f"{path} must be readable, got {error}. {manifest_lib.RESTORE}"
@@ -263,3 +293,16 @@ def read_listed(
       f" {manifest_lib.RESTORE}"
     )
   return b"".join(blocks)
+
+
+def _blocks(path: str | os.PathLike[str], size: int) -> Iterator[bytes]:
+  """Yields what a file holds, or an object of so many bytes."""
+  if places.is_url(path):
+    parent, _, name = os.fspath(path).rpartition("/")
+    place = places.at(parent)
+    for low in range(0, size, _HASH_BLOCK):
+      yield place.read(name, low, min(low + _HASH_BLOCK, size))
+    return
+  with open(path, "rb") as file:
+    while block := file.read(_HASH_BLOCK):
+      yield block

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from collections.abc import Sequence
 import os
-import pathlib
 
 import numpy as np
 
 from chomp_data.stores import base
+from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -18,8 +18,9 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
   """A store of tools/prepare.py, read only. Made by `open_zarr`."""
 
   def _open(self) -> zarr_opening.OpenedZarr:
-    publish.check_local(self._path)
-    return zarr_opening.OpenedZarr(pathlib.Path(self._path), self._cache_bytes)
+    if not places.is_url(self._path):
+      publish.check_local(self._path)
+    return zarr_opening.OpenedZarr(self._path, self._cache_bytes)
 
   @property
   def manifest(self) -> manifest_lib.Manifest:
@@ -47,7 +48,7 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
     name = vocabulary.TOKENIZER_FILES[self.tokenizer_info.kind]
     if name is None:
       return super().tokenizer_file()
-    path = pathlib.Path(self._path, name)
+    path = places.join(self._opened.path, name)
     return zarr_opening.read_listed(path, self.manifest.files[name])
 
   def _id_batches(self) -> Iterator[tuple[int, list[str]]]:

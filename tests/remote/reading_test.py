@@ -1,0 +1,212 @@
+"""Stores in buckets: opened by one small object, read as they are locally."""
+
+import collections
+import pathlib
+import pickle
+import tarfile
+
+import numpy as np
+import pytest
+
+from chomp_data import errors
+from chomp_data import stores
+from chomp_data.stores import places
+from chomp_data.stores import verify
+from chomp_data.testing import stores as testing_stores
+
+CHUNK = 64
+NUM_TOKENS = 100 * CHUNK - 7
+TOKENS = np.random.default_rng(0).integers(0, 256, NUM_TOKENS)
+DOCUMENTS = np.split(TOKENS, [10, 10, 500, 4_000])
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+  """The same tokens as they are and compressed, in directories."""
+  parent = tmp_path_factory.mktemp("stores")
+  for compression in ("none", "zstd"):
+    testing_stores.make_store(
+      parent / compression,
+      DOCUMENTS,
+      compression=compression,
+      chunk=CHUNK,
+      chunks_per_shard=16,
+    )
+  return parent
+
+
+def upload(local: pathlib.Path, url: str) -> str:
+  place = places.at(url)
+  for file in sorted(local.rglob("*")):
+    if file.is_file():
+      place.write(file.relative_to(local).as_posix(), file.read_bytes())
+  return url
+
+
+@pytest.fixture(params=["none", "zstd"])
+def url(request, bucket, local):
+  """A store's URL; nothing was asked of it yet."""
+  found = upload(local / request.param, f"{bucket.root}/{request.param}")
+  bucket.clear()
+  return found
+
+
+@pytest.fixture
+def quick(monkeypatch):
+  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01, 0.01, 0.01))
+
+
+def test_opening_reads_one_small_object(bucket, url):
+  store = stores.open_store(url)
+  assert store.num_documents == len(DOCUMENTS)
+  assert store.num_tokens == NUM_TOKENS
+  assert [own.name.rpartition("/")[2] for own in bucket.requests] == [
+    "manifest.json"
+  ]
+
+
+def test_it_is_the_store_that_it_is_locally(url, local):
+  store = stores.open_store(url)
+  other = stores.open_store(local / url.rpartition("/")[2])
+  assert store.hash == other.hash
+  assert store.document_ids([3, 0]) == other.document_ids([3, 0])
+  assert list(map(list, (own for _, own in store.iter_lengths()))) == list(
+    map(list, (own for _, own in other.iter_lengths()))
+  )
+  for document, tokens in enumerate(DOCUMENTS):
+    assert store.read_document(document).tolist() == tokens.tolist()
+  assert pickle.loads(pickle.dumps(store)).read_document(3).tolist() == (
+    DOCUMENTS[3].tolist()
+  )
+
+
+def test_random_spans_are_those_of_the_tokens(url):
+  rng = np.random.default_rng(1)
+  store = stores.open_store(url, cache_bytes=5 * 2 * CHUNK)
+  for i in range(20):
+    starts = rng.integers(0, NUM_TOKENS - 3 * CHUNK, 30)
+    lengths = rng.integers(0, 3 * CHUNK, 30)
+    if i % 3 == 0:
+      store.prefetch(starts, lengths)
+    wanted = [TOKENS[s : s + n] for s, n in zip(starts, lengths, strict=True)]
+    found = store.read_tokens(starts, lengths)
+    assert found.tolist() == np.concatenate(wanted).tolist()
+
+
+def test_neighbours_are_one_request(bucket, url):
+  store = stores.open_store(url)
+  bucket.clear()
+  store.read_tokens(np.asarray([0]), np.asarray([NUM_TOKENS]))
+  shards = -(-100 // 16)
+  assert len(bucket.reads("/tokens/c/")) == shards
+  assert store.counters.requests == shards
+  assert store.counters.chunks_fetched == 100
+  assert store.counters.bytes_transferred > 0
+
+
+def test_what_was_prefetched_is_not_asked_for_again(bucket, url):
+  store = stores.open_store(url)
+  starts = np.asarray([3, 40, 70]) * CHUNK
+  lengths = np.full(3, CHUNK)
+  assert store.prefetch(starts, lengths)
+  store.read_tokens(starts, lengths)
+  count = len(bucket.reads("/tokens/c/"))
+  assert count == 3
+  store.read_tokens(starts, lengths)
+  assert len(bucket.reads("/tokens/c/")) == count
+
+
+def test_a_prefetch_waits_for_room_and_is_asked_for_in_turn(bucket, url):
+  store = stores.open_store(url, cache_bytes=4 * 2 * CHUNK)
+  groups = [np.arange(i, i + 3) * 2 * CHUNK for i in (0, 10, 20, 30)]
+  lengths = np.full(3, CHUNK)
+  room = [store.prefetch(starts, lengths) for starts in groups]
+  assert room == [True, False, False, False]
+  for starts in groups:
+    store.read_tokens(starts, lengths)
+    assert len(store._opened.tokens._cache) <= 4
+  assert store.counters.chunks_fetched == 12
+  assert len(bucket.reads("/tokens/c/")) == 12
+
+
+@pytest.mark.parametrize("status", [404, 403])
+def test_a_chunk_that_cannot_be_read_is_an_error_with_its_url(
+  bucket, url, status
+):
+  store = stores.open_store(url)
+  bucket.fault = lambda request: (
+    status if "tokens/c/2" in request.name else None
+  )
+  store.read_tokens(np.asarray([0]), np.asarray([CHUNK]))
+  with pytest.raises(errors.StoreError, match=f"{url}/tokens/c/2"):
+    store.read_tokens(np.asarray([40 * CHUNK]), np.asarray([CHUNK]))
+
+
+def test_a_server_that_comes_back_costs_tries_only(bucket, url, quick):
+  store = stores.open_store(url)
+  asked = collections.Counter()
+
+  def twice(request):
+    asked[request.name] += 1
+    return 503 if asked[request.name] < 3 else None
+
+  bucket.fault = twice
+  found = store.read_tokens(np.asarray([0]), np.asarray([NUM_TOKENS]))
+  assert found.tolist() == TOKENS.tolist()
+  assert store.counters.retries > 0
+
+
+def test_a_server_that_stays_away_is_an_error_with_the_url(bucket, url, quick):
+  store = stores.open_store(url)
+  bucket.fault = lambda request: 503
+  with pytest.raises(errors.StoreError, match=f"{url}/"):
+    store.read_tokens(np.asarray([0]), np.asarray([CHUNK]))
+
+
+def test_an_altered_chunk_is_refused(bucket, url):
+  shard = places.at(url).read("tokens/c/1")
+  flipped = bytes([shard[40] ^ 1])
+  places.at(url).write("tokens/c/1", shard[:40] + flipped + shard[41:])
+  store = stores.open_store(url)
+  with pytest.raises(errors.StoreError, match=f"{url}/tokens/c/1: chunk 16"):
+    store.read_tokens(np.asarray([16 * CHUNK]), np.asarray([CHUNK]))
+
+
+def test_another_manifest_in_between_is_refused(url, tmp_path):
+  store = stores.open_store(url)
+  pickled = pickle.dumps(store)
+  testing_stores.make_store(tmp_path / "other", DOCUMENTS[:2], chunk=CHUNK)
+  upload(tmp_path / "other", url)
+  with pytest.raises(errors.StoreError, match="must be the store of hash"):
+    _ = pickle.loads(pickled).num_tokens
+
+
+def test_a_url_without_a_store_says_so(bucket):
+  with pytest.raises(errors.StoreError, match=r"must hold manifest\.json"):
+    stores.open_store(f"{bucket.root}/nothing")
+
+
+def test_a_store_of_schema_1_is_read(bucket, tmp_path):
+  golden = pathlib.Path(__file__).parents[1] / "golden" / "stores.tar.xz"
+  with tarfile.open(golden) as archive:
+    archive.extractall(tmp_path, filter="data")
+  found = sorted(own.parent for own in tmp_path.rglob("manifest.json"))[:3]
+  for path in found:
+    url = upload(path, f"{bucket.root}/{path.name}")
+    store = stores.open_store(url)
+    assert store.hash == stores.open_store(path).hash
+    everything = np.asarray([0]), np.asarray([store.num_tokens])
+    assert (
+      store.read_tokens(*everything).tolist()
+      == stores.open_store(path).read_tokens(*everything).tolist()
+    )
+  assert found
+
+
+def test_verifying_reads_every_byte(bucket, url):
+  manifest = verify.verify_store(url)
+  assert manifest.num_tokens == NUM_TOKENS
+  shard = places.at(url).read("id_bytes/c/0")
+  places.at(url).write("id_bytes/c/0", shard[:-30] + b"!" + shard[-29:])
+  with pytest.raises(errors.StoreError, match=f"{url}/id_bytes"):
+    verify.verify_store(url)
