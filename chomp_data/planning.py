@@ -155,7 +155,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     epochs=options.epochs,
     remainder=options.remainder,
     document_id=options.document_id,
-    extra=options.extra_fields(),
+    extra=options.extra_fields([own.store for own in ordered.values()]),
     mix=mix,
   )
   if options.document_id and any(
@@ -251,7 +251,7 @@ def _documents(
   run: options_lib.RunOptions, names: list[str]
 ) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
   buckets = run.buckets.buckets()
-  datasets: Datasets = {}
+  datasets: dict[str, document_pieces.DocumentDataset] = {}
   opened = source_opening.Opening()
   for name in names:
     source, path = run.sources[name], f"{PATH}.sources.{name}"
@@ -261,18 +261,22 @@ def _documents(
         source.rows,
         buckets,
         run.buckets.assign,
-        extra=run.data.extra_fields(),
         document_id=run.data.document_id,
         name=name,
         path=f"{path}.rows",
       )
   opened.check()
+  by_name = {
+    n: own.text.store for n, own in datasets.items() if own.text is not None
+  }
   source_opening.check_tokenizers(
-    {n: own.text.store for n, own in datasets.items() if own.text is not None},
-    PATH,
-    run.mix.allow_tokenizer_differences,
+    by_name, PATH, run.mix.allow_tokenizer_differences
   )
-  return datasets, buckets
+  # Of all sources: the fields of batches are the same for a run.
+  extra = run.data.extra_fields(by_name.values())
+  for own in datasets.values():
+    own.extra = extra
+  return {**datasets}, buckets
 
 
 def _arrays(

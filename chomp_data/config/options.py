@@ -7,16 +7,19 @@ text in rows of a few lengths or arrays of a few sizes. Each kind is one entry
 of `KINDS`; what kinds share is declared once.
 """
 
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import fractions
 from typing import Any
 
+from absl import logging
 import grain
 
 from chomp_data import schema
 from chomp_data import sources as sources_lib
+from chomp_data import stores
 from chomp_data.config import bucket_sections
 from chomp_data.config import dataset_mix as mix_lines
 from chomp_data.sources import array_dataset
@@ -84,8 +87,13 @@ class RunFields:
     del path
     return []
 
-  def extra_fields(self) -> tuple[str, ...]:
-    """Returns the optional batch fields that these options need."""
+  def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
+    """Returns the optional batch fields that these options need.
+
+    Args:
+      opened: The stores of all sources of text.
+    """
+    del opened
     return ()
 
   def operations(
@@ -141,11 +149,13 @@ class TextFields(RunFields):
       f" True. Unset it, or use one of {', '.join(able)}."
     ]
 
-  def extra_fields(self) -> tuple[str, ...]:
-    """Returns the optional batch fields that these options need."""
+  def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
+    """Returns the optional batch fields; see `RunFields`."""
     needed = set(formats.FORMATS[self.batch_format].needs)
     if self.lookahead:
       needed.add("next_token")
+    if any(store.has_weights for store in opened):
+      needed.add("loss_weight")
     return tuple(sorted(needed))
 
   def operations(
@@ -156,6 +166,16 @@ class TextFields(RunFields):
     if not self.train_on_eos:
       eos_ids = fillers.eos_ids(sources, self.train_on_eos, PATH)
       found.append(masks.TrainOnEos(enabled=False, eos_ids=eos_ids))
+    if not formats.FORMATS[self.batch_format].weights:
+      for name, own in sources.items():
+        if own.store.has_weights:
+          logging.warning(
+            "%s.batch_format: %r has no place for weights: every token of %r"
+            " that is trained on counts the same.",
+            PATH,
+            self.batch_format,
+            name,
+          )
     operation = formats.FORMATS[self.batch_format].transform
     return found if operation is None else [*found, operation()]
 
@@ -201,11 +221,13 @@ class RowFields(TextFields):
       )
     return found
 
-  def extra_fields(self) -> tuple[str, ...]:
-    """Returns the optional batch fields that these options need."""
-    needed = set(super().extra_fields())
+  def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
+    """Returns the optional batch fields; see `RunFields`."""
+    needed = set(super().extra_fields(opened))
     if not self.mask_boundary_loss:
       needed.add("attention_mask")
+      if any(store.has_labels or store.has_weights for store in opened):
+        needed.add("label_weight")
     return tuple(sorted(needed))
 
   def operations(

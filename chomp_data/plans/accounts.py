@@ -21,9 +21,10 @@ class Account:
     rows: Rows taken, in its own order from its first.
     tokens: Positions of them that hold a token.
     loss_tokens: Positions of them whose next token is of the same document
-      and row; before `train_on_eos`, and without the last column that
-      `lookahead` adds. Both are None of arrays, and where they must be summed
-      from plans and a run goes on from a state that does not tell them.
+      and row, and is trained on by the store's labels; before `train_on_eos`,
+      and without the last column that `lookahead` adds. Both are None of
+      arrays, and where they must be summed from plans and a run goes on from a
+      state that does not tell them.
     epochs: Passes over the source, the one under way as a fraction.
   """
 

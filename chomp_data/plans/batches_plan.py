@@ -168,7 +168,7 @@ class BatchesPlan(plan_lib.Plan):
     if not self.sources:
       return None
     return token_sums.StepSums(
-      self.source_names,
+      {name: own.store for name, own in self.sources.items()},
       self.spans,
       self.schedule.consumed_units if self._by_tokens else None,
     )

@@ -11,7 +11,9 @@ import functools
 
 import numpy as np
 
+from chomp_data import stores
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
 
@@ -144,7 +146,8 @@ class _SourceSums:
     total = 0
     for low in range(first, last, _BLOCK):
       spans = self._source.plan(np.arange(low, min(low + _BLOCK, last)))
-      total += int(source_units.row_units(spans, self._unit).sum())
+      units = source_units.row_units(spans, self._unit, self._source.store)
+      total += int(units.sum())
     return total
 
 
@@ -153,28 +156,32 @@ class StepSums(TokenSums):
 
   def __init__(
     self,
-    names: list[str],
+    by_name: Mapping[str, stores.Store],
     plan: Callable[[int, int], spans_lib.Spans],
     consumed: Callable[[int], np.ndarray] | None,
   ):
     """Sums nothing yet.
 
     Args:
-      names: The sources, by number.
+      by_name: The store of each source, in the order of their numbers.
       plan: Returns the spans of (first step, number of steps).
       consumed: Returns int64[num_sources], tokens before a step, where they
         follow from it.
     """
-    self._numbers = {name: i for i, name in enumerate(names)}
+    self._numbers = {name: i for i, name in enumerate(by_name)}
+    self._labelled = {
+      i: own for i, own in enumerate(by_name.values()) if own.has_labels
+    }
     self._plan = plan
     self._consumed = consumed
     # Step, tokens and trained tokens by source before it: the latest.
-    self._sums = (0, np.zeros((len(UNITS), len(names)), np.int64))
+    self._sums = (0, np.zeros((len(UNITS), len(by_name)), np.int64))
 
   def before(self, step: int, name: str, samples: int, unit: str) -> int:
     """Returns a sum; see `TokenSums`."""
     number = self._numbers[name]
-    if self._consumed is not None:
+    planned = unit == "loss_tokens" and number in self._labelled
+    if self._consumed is not None and not planned:
       # Each row is one span, whose last token has no next one.
       lost = samples if unit == "loss_tokens" else 0
       return int(self._consumed(step)[number]) - lost
@@ -202,9 +209,18 @@ class StepSums(TokenSums):
     count = sums.shape[1]
     for first in range(done, step, _STEPS):
       spans = self._plan(first, min(_STEPS, step - first))
-      own = spans.length, spans.length - 1
+      own = spans.length, self._trained(spans)
       # Sums of a block stay far below 2**53, where float64 is exact.
       sums = sums + [np.bincount(spans.source, v, count) for v in own]
       sums = sums.astype(np.int64)
     self._sums = (step, sums)
     return sums
+
+  def _trained(self, spans: spans_lib.Spans) -> np.ndarray:
+    """Returns int64[N], the trained tokens of spans."""
+    trained = spans.length - 1
+    for number, store in self._labelled.items():
+      pick = np.flatnonzero(spans.source == number)
+      own = spans.take(pick, spans.row[pick], spans.num_rows)
+      trained[pick] = row_labels.trained_targets(own, store)
+    return trained

@@ -157,7 +157,8 @@ class BinSource(row_source.RowSource):
     """Returns the units before each packing window, where they are known.
 
     Trained tokens are tokens less pieces: First-Fit-Decreasing's index counts
-    those, and 'exact' packs everything once, in one order.
+    those, and 'exact' packs everything once, in one order. Where the store has
+    labels they are summed as windows are packed, once for each order.
     """
     order = self._order_epoch(epoch)
     exact = self.options.packing_algorithm == "exact"
@@ -166,6 +167,9 @@ class BinSource(row_source.RowSource):
         return None
     elif unit != "tokens":
       return None
+    if unit == "loss_tokens" and self.store.has_labels:
+      ends = self._windows.trained_ends(self._packing_key(order), order)
+      return np.concatenate([[0], ends])
     tokens = self._documents.window_tokens(order)
     sums = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum(tokens, out=sums[1:])

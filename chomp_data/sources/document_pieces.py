@@ -136,7 +136,14 @@ class PieceRows(row_source.RowSource):
 
 
 class DocumentDataset(dataset.Dataset):
-  """A store's documents in buckets of lengths."""
+  """A store's documents in buckets of lengths.
+
+  Attributes:
+    extra: Optional fields of batches, of `row_source.OPTIONAL_FIELDS` and
+      `LABEL_FIELDS`.
+  """
+
+  extra: tuple[str, ...] = ()
 
   def __init__(
     self,
@@ -145,7 +152,6 @@ class DocumentDataset(dataset.Dataset):
     buckets: Sequence[buckets_lib.Bucket],
     assign: str,
     *,
-    extra: tuple[str, ...] = (),
     document_id: bool = False,
     name: str = "documents",
     path: str = "rows",
@@ -157,7 +163,6 @@ class DocumentDataset(dataset.Dataset):
       options: Added tokens and filler.
       buckets: The buckets, shortest first.
       assign: As in `pieces.cut`.
-      extra: Optional fields, of `row_source.OPTIONAL_FIELDS`.
       document_id: Whether batches carry `document_id`.
       name: The source's name.
       path: Dotted path of the options, for messages.
@@ -167,7 +172,6 @@ class DocumentDataset(dataset.Dataset):
       StoreError: If an index can be kept nowhere.
     """
     self.name = name
-    self._extra = extra
     self._document_id = document_id
     lengths = [bucket.shape[0] for bucket in buckets]
     self._index = piece_index.PieceIndex(
@@ -222,7 +226,7 @@ class DocumentDataset(dataset.Dataset):
     """Returns the canonical fields of a batch; see `Dataset`."""
     del samples, number
     assert spans is not None
-    batch = self.rows[bucket].read(spans, self._extra)
+    batch = self.rows[bucket].read(spans, self.extra)
     batch["source_id"] = spans.row_source()
     if self._document_id:
       batch["document_id"] = spans.row_documents(1)

@@ -12,6 +12,8 @@ import numpy as np
 from chomp_data import schema
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_labels
+from chomp_data.stores import base
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,6 +23,8 @@ class Unit:
   Attributes:
     of_rows: Returns what each planned row consumes, int64[num_rows]; None
       where no run of rows may balance it. At most the positions of a row.
+    of_labelled_rows: The same where the store has labels and the unit asks
+      for them: a function of planned spans and the store.
     of_bucket: By kind of buckets that may balance it, what one sample of a
       bucket consumes: a function of the bucket and the section `buckets`.
     each: What every row consumes, where that is one number.
@@ -29,6 +33,9 @@ class Unit:
   """
 
   of_rows: Callable[[spans_lib.Spans], np.ndarray] | None = None
+  of_labelled_rows: (
+    Callable[[spans_lib.Spans, base.Store], np.ndarray] | None
+  ) = None
   of_bucket: dict[str, Callable[[buckets_lib.Bucket, Any], int]] = (
     dataclasses.field(default_factory=dict)
   )
@@ -45,13 +52,20 @@ def _patches(bucket: buckets_lib.Bucket, section: Any) -> int:
 UNITS: dict[str, Unit] = {
   "tokens": Unit(
     lambda spans: spans.row_sums(spans.length),
-    {"length": lambda bucket, _: bucket.shape[0], "resolution": _patches},
+    of_bucket={
+      "length": lambda bucket, _: bucket.shape[0],
+      "resolution": _patches,
+    },
     known_to_sources=True,
   ),
   "rows": Unit(lambda spans: np.ones(spans.num_rows, np.int64), each=1),
-  # Positions whose next token is of the same span.
+  # Positions whose next token is of the same span, and trained on.
   "loss_tokens": Unit(
-    lambda spans: spans.row_sums(spans.length - 1), known_to_sources=True
+    lambda spans: spans.row_sums(spans.length - 1),
+    lambda spans, store: spans.row_sums(
+      row_labels.trained_targets(spans, store)
+    ),
+    known_to_sources=True,
   ),
   "samples": Unit(
     of_bucket={"length": lambda *_: 1, "resolution": lambda *_: 1}

@@ -93,6 +93,7 @@ class MixtureSource:
     self._one_layout = all(
       own.layout == self._layout for own in self._parts.values()
     )
+    self._check_trained()
     epochs = options.passes(epochs)
     limits = {n: (max_epochs or {}).get(n) or epochs for n in names}
     repeats = options.policy.repeats
@@ -323,6 +324,21 @@ class MixtureSource:
     return "\n".join(
       [*lines, *(own.describe() for own in self._parts.values())]
     )
+
+  def _check_trained(self) -> None:
+    """Refuses to balance trained tokens of which a source has none."""
+    unit = self.options.balanced_unit
+    if unit != "loss_tokens":
+      return
+    problems = [
+      f"`{self._path}.unit` must be another where no token of a source is"
+      f" trained on, got {unit!r} with {name!r}, of {own.store.path}. Balance"
+      " 'tokens', or leave the source out."
+      for name, own in self._parts.items()
+      if not own.store.trained_before(np.asarray([own.store.num_tokens]))[0]
+    ]
+    if problems:
+      raise schema.ConfigError(problems)
 
   def _positions(self, rows: np.ndarray) -> np.ndarray:
     """Returns the merge's positions of rows: permuted within each batch."""

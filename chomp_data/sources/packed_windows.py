@@ -13,13 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.index import memo
 from chomp_data.index.pack import packing
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
+from chomp_data.sources import row_labels
 from chomp_data.stores import heartbeat
 
 # Pieces kept beside those that a plan needs, about 50 bytes each.
 _KEPT_PIECES = 1 << 20
+_ENDS_KEPT = 4
 
 # Packs one window: (its contents, window, epoch of the order) -> rows.
 Pack = Callable[[documents_lib.Contents, int, int], packing.Rows]
@@ -55,7 +58,7 @@ class PackedWindows:
     self._documents = documents
     self._pack = pack
     self._lock = threading.Lock()
-    self._piece_ends: np.ndarray | None = None
+    self._ends = memo.Memo(_ENDS_KEPT)
     self._clear(0)
 
   def __getstate__(self) -> dict[str, Any]:
@@ -92,23 +95,50 @@ class PackedWindows:
     Args:
       key: What decides packing, `Documents.key()` apart, as JSON values.
     """
-    if self._piece_ends is None:
-      found = self._documents.derived("pieces", key, self._count_pieces)
-      self._piece_ends = found["piece_ends"]
-    return self._piece_ends
+    return self._summed("pieces", "piece_ends", key, 0, len)
 
-  def _count_pieces(self) -> dict[str, np.ndarray]:
+  def trained_ends(self, key: Mapping[str, Any], order: int) -> np.ndarray:
+    """Returns int64[num_windows], the trained tokens of windows 0 .. w.
+
+    Packs every window once, and keeps the sums.
+
+    Args:
+      key: What decides packing, `Documents.key()` apart, as JSON values.
+      order: The epoch whose order of documents is meant.
+    """
+    store = self._documents.store
+
+    def count(spans: spans_lib.Spans) -> int:
+      return int(row_labels.trained_targets(spans, store).sum())
+
+    return self._summed("trained", "trained_ends", key, order, count)
+
+  def _summed(
+    self,
+    name: str,
+    field: str,
+    key: Mapping[str, Any],
+    order: int,
+    count: Callable[[spans_lib.Spans], int],
+  ) -> np.ndarray:
+    """Returns sums over windows 0 .. w; `key` and `order` say of what order."""
     documents = self._documents
-    pieces = np.zeros(documents.order.num_windows, np.int64)
-    with documents_lib.progress(
-      documents.order.num_documents, f"{documents.name}: pieces"
-    ) as bar:
-      for window in range(len(pieces)):
-        number = np.asarray([window])
-        contents = documents.contents(number, 0)
-        pieces[window] = len(self._pack(contents, window, 0).slot)
-        bar.update(int(documents.order.window_sizes(number)[0]))
-    return {"piece_ends": np.cumsum(pieces)}
+
+    def build() -> dict[str, np.ndarray]:
+      counts = np.zeros(documents.order.num_windows, np.int64)
+      with documents_lib.progress(
+        documents.order.num_documents, f"{documents.name}: {name}"
+      ) as bar:
+        for window in range(len(counts)):
+          number = np.asarray([window])
+          contents = documents.contents(number, order)
+          counts[window] = count(self._spans(contents, window, order))
+          bar.update(int(documents.order.window_sizes(number)[0]))
+      return {field: np.cumsum(counts)}
+
+    return self._ends.get(
+      (name, order), lambda: documents.derived(name, key, build)[field]
+    )
 
   def _clear(self, order: int) -> None:
     self._order = order
@@ -145,19 +175,25 @@ class PackedWindows:
     for i, window in enumerate(windows):
       heartbeat.beat()
       own = contents.part(edges[i], edges[i + 1])
-      rows = self._pack(own, window, order)
-      held = np.diff(rows.first)
-      nth = np.arange(len(rows.slot)) - np.repeat(rows.first[:-1], held)
-      self._held[window] = self._documents.spans_of(
-        own,
-        rows.slot,
-        rows.start,
-        rows.start + rows.length,
-        row=np.repeat(np.arange(rows.num_rows), held),
-        column=rows.column,
-        segment=nth + 1,
-        num_rows=rows.num_rows,
-      )
+      self._held[window] = self._spans(own, window, order)
+
+  def _spans(
+    self, contents: documents_lib.Contents, window: int, order: int
+  ) -> spans_lib.Spans:
+    """Packs one window: the spans of its rows."""
+    rows = self._pack(contents, window, order)
+    held = np.diff(rows.first)
+    nth = np.arange(len(rows.slot)) - np.repeat(rows.first[:-1], held)
+    return self._documents.spans_of(
+      contents,
+      rows.slot,
+      rows.start,
+      rows.start + rows.length,
+      row=np.repeat(np.arange(rows.num_rows), held),
+      column=rows.column,
+      segment=nth + 1,
+      num_rows=rows.num_rows,
+    )
 
   def _side_by_side(self) -> _Joined:
     # Plans of no row need no window, but a plan must come out.

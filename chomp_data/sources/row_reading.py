@@ -9,10 +9,14 @@ import numpy as np
 
 from chomp_data import stores
 from chomp_data.ops import row_layout
+from chomp_data.ops import span_labels
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import row_labels
 
 # Fields that are made on request only.
 OPTIONAL_FIELDS = ("attention_mask", "next_token")
+# On request too; `loss_weight` also where a source has weights.
+LABEL_FIELDS = ("loss_weight", "label_weight")
 
 
 class Readable(Protocol):
@@ -53,14 +57,43 @@ def read(
   batch = {"tokens": tokens, **row_layout.span_fields(spans, layout)}
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
+  follows = None
   if "next_token" in extra:
     batch["next_token"] = np.full(spans.num_rows, layout.filler_id, np.int32)
+    follows = _Following(spans, layout.seq_len)
     for number, source in sources.items():
-      pick = _of(number, spans, sources)
-      known, token = _next_tokens(source, spans, pick)
-      batch["next_token"][known] = token[known]
-      batch["loss_mask"][:, -1] |= known
+      follows.read(source, _of(number, spans, sources), batch["next_token"])
+    batch["loss_mask"][:, -1] |= follows.trained
+  by_source = {number: source.store for number, source in sources.items()}
+  kept = by_source.values()
+  wanted = [name for name in LABEL_FIELDS if name in extra]
+  if not wanted and any(store.has_weights for store in kept):
+    wanted.append("loss_weight")
+  if wanted or any(store.has_labels for store in kept):
+    _label(batch, by_source, spans, wanted, follows)
   return batch
+
+
+def _label(
+  batch: dict[str, np.ndarray],
+  by_source: Mapping[int, stores.Store],
+  spans: spans_lib.Spans,
+  wanted: Collection[str],
+  follows: "_Following | None",
+) -> None:
+  """Trains on what stores say, and adds the fields of `LABEL_FIELDS`."""
+  mask = batch["loss_mask"]
+  runs = row_labels.runs_of(by_source, spans, mask.shape[1])
+  # The last columns are those of `follows`: each position's target is next.
+  mask[:, :-1] &= runs.trained_grid(*mask.shape)[:, 1:]
+  if not wanted:
+    return
+  weight = runs.weight_grid(*mask.shape)
+  if "label_weight" in wanted:
+    batch["label_weight"] = weight
+  if "loss_weight" in wanted:
+    last = follows.weight if follows else np.zeros(len(mask), np.float32)
+    batch["loss_weight"] = span_labels.of_next(weight, last) * mask
 
 
 def _of(
@@ -87,34 +120,50 @@ def _copy(
   source.store.copy_tokens(offset, length, tokens.reshape(-1), position)
 
 
-def _next_tokens(
-  source: Readable, spans: spans_lib.Spans, pick: np.ndarray | slice
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns what follows the last column of rows.
+class _Following:
+  """What follows the last column of rows.
 
-  Args:
-    source: Whose spans are meant.
-    spans: The plan.
-    pick: Which spans are of the source.
-
-  Returns:
-    Whether the document continues there, bool[num_rows], and its token,
-    int32[num_rows]; filler elsewhere.
+  Attributes:
+    trained: bool[num_rows], whether a token does that is trained on.
+    weight: float32[num_rows], what it weighs then.
   """
-  layout = source.layout
-  known = np.zeros(spans.num_rows, np.bool_)
-  token = np.full(spans.num_rows, layout.filler_id, np.int32)
-  if spans.following is None:
-    return known, token
-  own = np.arange(len(spans))[pick]
-  last = own[(spans.ends()[own] == layout.seq_len) & (spans.following[own] > 0)]
-  known[spans.row[last]] = True
-  stored = last[spans.following[last] == 1]
-  after = (spans.offset + spans.stored()[0])[stored]
-  token[spans.row[stored]] = source.store.read_tokens(
-    after, np.ones(len(stored), np.int64)
-  )
-  added = last[spans.following[last] == 2]
-  if layout.eos_id is not None:
-    token[spans.row[added]] = layout.eos_id
-  return known, token
+
+  def __init__(self, spans: spans_lib.Spans, seq_len: int):
+    self._spans = spans
+    self._last = np.empty(0, np.int64)
+    if spans.following is not None:
+      self._last = np.flatnonzero(
+        (spans.ends() == seq_len) & (spans.following > 0)
+      )
+    self.trained = np.zeros(spans.num_rows, np.bool_)
+    self.weight = np.zeros(spans.num_rows, np.float32)
+
+  def read(
+    self, source: Readable, pick: np.ndarray | slice, next_token: np.ndarray
+  ) -> None:
+    """Reads what follows in rows of a source.
+
+    Args:
+      source: Whose spans are meant.
+      pick: Which spans are of the source.
+      next_token: int32[num_rows], to be written to.
+    """
+    spans, last = self._spans, self._last
+    if spans.following is None:
+      return
+    if not isinstance(pick, slice):
+      last = np.intersect1d(pick, last, assume_unique=True)
+    stored = last[spans.following[last] == 1]
+    after = (spans.offset + spans.stored()[0])[stored]
+    next_token[spans.row[stored]] = source.store.read_tokens(
+      after, np.ones(len(stored), np.int64)
+    )
+    added = last[spans.following[last] == 2]
+    if source.layout.eos_id is not None:
+      next_token[spans.row[added]] = source.layout.eos_id
+    row, store = spans.row[last], source.store
+    self.trained[row], self.weight[row] = True, 1
+    if store.has_labels or store.has_weights:
+      self.trained[row], self.weight[row] = row_labels.following(
+        store, spans, last
+      )

@@ -26,6 +26,7 @@ from chomp_data.sources import row_sums
 _GROUP_ROWS = 1_024
 
 OPTIONAL_FIELDS = row_reading.OPTIONAL_FIELDS
+LABEL_FIELDS = row_reading.LABEL_FIELDS
 
 
 class RowSource(abc.ABC):
@@ -180,14 +181,18 @@ class RowSource(abc.ABC):
 
     Args:
       spans: A plan of this source.
-      extra: Which of `OPTIONAL_FIELDS` to make too. With `next_token`, a row's
-        last column is trained on where its document continues.
+      extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too. With
+        `next_token`, a row's last column is trained on where its document
+        continues.
 
     Returns:
       `tokens`, `segment_ids`, `positions` int32[N, seq_len] and `loss_mask`
       bool[N, seq_len], all fresh; `attention_mask` bool[N, seq_len], which
       positions are not padding; `next_token` int32[N], the token after the
-      last column, or filler.
+      last column, or filler. `loss_weight` float32[N, seq_len], what each
+      position's target weighs, 0 where it is not trained on: always of a store
+      with weights; `label_weight` float32[N, seq_len], what each position's
+      own token weighs as a target.
     """
     return row_reading.read({0: self}, spans, extra)
 

@@ -22,10 +22,15 @@ from chomp_data.sources import packing_options
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 from chomp_data.sources import shared_options as options_lib
+from chomp_data.sources import source_units
 from chomp_data.sources.packing_options import SequentialOptions
+from chomp_data.stores import side_index
 
 # Rows between sums of trained tokens: as many are planned to go between them.
 _SUMMED_ROWS = 4_096
+_PASS_ROWS = 4_096
+# Below this a pass over all rows takes under a tenth of a second.
+_MANY_ROWS = 100_000
 # Documents that are looked through to find a row's first one; the sums that
 # point there take 8 bytes for as many documents.
 _STORED_WINDOW = 16
@@ -103,7 +108,7 @@ class SequentialSource(row_source.RowSource):
         documents_lib.pass_cost(store.num_documents),
       )
     self._starts: tuple[int, np.ndarray] | None = None
-    self._begins: dict[int, np.ndarray] = {}
+    self._counts: dict[int, np.ndarray] = {}
 
   def __len__(self) -> int:
     whole, rest = divmod(self._num_tokens, self.seq_len)
@@ -124,23 +129,49 @@ class SequentialSource(row_source.RowSource):
     """Returns the trained tokens before every so many rows, if known.
 
     A row has one span at its first column, and one for each document that
-    begins inside it. Known from a pass over lengths, in one order.
+    begins inside it. Known from a pass over lengths (and labels, where there
+    are), in one order.
     """
     if self.options.orders_differ:
       return None
-    begins = self._begins.get(rows)
-    if begins is None:
-      options, documents = self.options, self._documents.order
-      stored = options.shuffle_documents == "none"
-      how = [documents.kind, documents.block_docs, documents.window_docs]
-      order = None if stored else [*how, f"{self._order_key:016x}"]
-      begins = self._documents.begins_inside(rows, len(self), {"order": order})
-      kept = list(self._begins.items())[-1:]
-      self._begins = {**dict(kept), rows: begins}
+    counts = self._counts.get(rows)
+    if counts is None:
+      counts = self._counted(rows)
+      kept = list(self._counts.items())[-1:]
+      self._counts = {**dict(kept), rows: counts}
+    sums = np.zeros(len(counts) + 1, np.int64)
+    np.cumsum(counts, out=sums[1:])
+    if self.store.has_labels:
+      return sums
     row = self.every(rows)
-    sums = np.minimum(row * self.seq_len, self._num_tokens) - row
-    sums[1:] -= np.cumsum(begins)
-    return sums
+    return np.minimum(row * self.seq_len, self._num_tokens) - row - sums
+
+  def _counted(self, every: int) -> np.ndarray:
+    """Returns trained tokens by so many rows, or begins without labels."""
+    options, documents = self.options, self._documents.order
+    stored = options.shuffle_documents == "none"
+    how = [documents.kind, documents.block_docs, documents.window_docs]
+    order = None if stored else [*how, f"{self._order_key:016x}"]
+    if not self.store.has_labels:
+      return self._documents.begins_inside(every, len(self), {"order": order})
+    key = {"every": every, "num_rows": len(self), "order": order}
+    found = self._documents.derived(
+      "trained", key, lambda: self._count_trained(every)
+    )
+    return found["trained"]
+
+  def _count_trained(self, every: int) -> dict[str, np.ndarray]:
+    trained = np.zeros(-(-len(self) // every), np.int64)
+    with side_index.progress(
+      len(self), f"{self.name}: labels", "rows", len(self) >= _MANY_ROWS
+    ) as bar:
+      for first in range(0, len(self), _PASS_ROWS):
+        row = np.arange(first, min(first + _PASS_ROWS, len(self)))
+        spans = self._plan(row, 0)
+        own = source_units.row_units(spans, "loss_tokens", self.store)
+        np.add.at(trained, row // every, own)
+        bar.update(len(row))
+    return {"trained": trained}
 
   def every(self, rows: int) -> np.ndarray:
     """Returns every so many rows of an epoch, and its end."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import stores
 from chomp_data.index import memo
 from chomp_data.index.mix import unit_sums as units_lib
 from chomp_data.ops import spans as spans_lib
@@ -343,7 +344,7 @@ class SourceUnits(units_lib.UnitSequence):
 
     def units_of(first: int, last: int) -> np.ndarray:
       rows = np.arange(start + first, start + last)
-      return row_units(self._source.plan(rows), self.unit)
+      return row_units(self._source.plan(rows), self.unit, self._source.store)
 
     return Summed(size, units_of, self._known.edges(epoch, self.unit))
 
@@ -352,13 +353,18 @@ class SourceUnits(units_lib.UnitSequence):
     self._starts = [0]
 
 
-def row_units(spans: spans_lib.Spans, unit: str) -> np.ndarray:
+def row_units(
+  spans: spans_lib.Spans, unit: str, store: stores.Store | None = None
+) -> np.ndarray:
   """Returns what each planned row consumes, int64[num_rows].
 
   Args:
-    spans: The plan.
+    spans: The plan, of one source.
     unit: One of `mix_units.UNITS` for rows.
+    store: The source's, where it may have labels.
   """
-  of_rows = mix_units.UNITS[unit].of_rows
-  assert of_rows is not None
-  return of_rows(spans)
+  own = mix_units.UNITS[unit]
+  if own.of_labelled_rows and store is not None and store.has_labels:
+    return own.of_labelled_rows(spans, store)
+  assert own.of_rows is not None
+  return own.of_rows(spans)

@@ -141,7 +141,10 @@ class SpliceSource(row_source.RowSource):
     )
     whole = self.options.balance()["balance_mode"] == "enumerate"
     return splice_schedule.SpliceSums(
-      self._schedule, self.ramp_epochs, all_pairs=whole or not shuffled
+      self._schedule,
+      self.ramp_epochs,
+      all_pairs=whole or not shuffled,
+      labelled=self.store.has_labels,
     )
 
   def quotas(self, row: int | None = None) -> np.ndarray:

@@ -98,6 +98,7 @@ class SpliceSums(row_sums.Sums):
     schedule: schedule_lib.SpliceSchedule,
     ramp_epochs: int,
     all_pairs: bool,
+    labelled: bool,
   ):
     """Binds a schedule.
 
@@ -105,7 +106,10 @@ class SpliceSums(row_sums.Sums):
       schedule: Of the rows.
       ramp_epochs: Epochs of its ramp.
       all_pairs: Whether epochs hold the same pairs.
+      labelled: Whether copies of one document may differ in what is trained
+        on.
     """
+    self._labelled = labelled
     self._schedule = schedule
     self._ramp_epochs = ramp_epochs
     self._all_pairs = all_pairs
@@ -117,14 +121,14 @@ class SpliceSums(row_sums.Sums):
     epoch may leave other pairs out, which matters where copies of one
     document differ.
     """
-    del unit
     pairs = self._schedule.pairs_at(self._ramp_epochs)
-    return pairs.copy_len() is not None or self._all_pairs
+    alike = pairs.copy_len() is not None and not self._differ(unit)
+    return alike or self._all_pairs
 
   def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
     """Returns the copy that all rows hold, if they do; see `Sums`."""
     copied = self._schedule.pairs_at(epoch).copy_len()
-    if copied is None:
+    if copied is None or self._differ(unit):
       return None
     known = np.unique(copied[self._schedule.quotas(epoch) > 0])
     if len(known) > 1:
@@ -134,10 +138,14 @@ class SpliceSums(row_sums.Sums):
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
     """Returns sums that follow from the quotas; see `Sums`."""
     copied = self._schedule.pairs_at(epoch).copy_len()
-    if copied is None:
+    if copied is None or self._differ(unit):
       return None
     each = copied - (unit == "loss_tokens")
     return _edges(self._schedule.quotas(epoch), each)
+
+  def _differ(self, unit: str) -> bool:
+    """Returns whether copies of as many tokens may consume other units."""
+    return self._labelled and unit == "loss_tokens"
 
 
 def describe(

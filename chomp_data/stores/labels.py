@@ -18,6 +18,7 @@ from chomp_data.stores import span_reads
 
 # Of a store that has no table.
 LEVELS: np.ndarray = np.asarray([0.0, 1.0], np.float32)
+LEVELS.flags.writeable = False
 
 # Starts that are kept in memory, 8 bytes each: all of a store of so few runs,
 # and of others as many of them, evenly spaced.

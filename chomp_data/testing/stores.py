@@ -27,6 +27,9 @@ def make_store(
   compression: str = "none",
   chunk: int = 256,
   chunks_per_shard: int = 8,
+  levels: Sequence[float] | None = None,
+  label_levels: Iterable[np.ndarray | Sequence[int]] | None = None,
+  weights: Iterable[float] | None = None,
 ) -> stores.Store:
   """Writes a store with chunks so small that spans cross them.
 
@@ -43,6 +46,9 @@ def make_store(
     compression: 'none' or 'zstd'.
     chunk: Elements of a chunk.
     chunks_per_shard: Chunks of a file.
+    levels: Weights of the levels of tokens, or None where all are trained on.
+    label_levels: With `levels`, of each document the levels of its tokens.
+    weights: Weights of documents, or None.
 
   Returns:
     The store, opened.
@@ -69,6 +75,9 @@ def make_store(
     compression=compression,
     chunk=chunk,
     chunks_per_shard=chunks_per_shard,
+    levels=levels,
+    label_levels=label_levels,
+    weights=weights,
   )
 
 

@@ -6,6 +6,19 @@ import numpy as np
 Batch = dict[str, np.ndarray]
 
 
+def masked(batch: Batch, mask: np.ndarray) -> Batch:
+  """Returns a batch with another `loss_mask`, weights 0 where it is False.
+
+  Args:
+    batch: Canonical fields.
+    mask: bool[..., S].
+  """
+  out = {**batch, "loss_mask": mask}
+  if "loss_weight" in batch:
+    out["loss_weight"] = batch["loss_weight"] * mask
+  return out
+
+
 def needed(batch: Batch, name: str, by: object) -> np.ndarray:
   """Returns a field that not every batch has.
 

@@ -66,7 +66,9 @@ class AXLearnFormat(grain.transforms.Map):
 
   Labels are shifted: the model predicts `target_labels[i]` from the columns up
   to i, and leaves out labels below 0. The last column's label is `next_token`
-  where the batch has it and trains on it.
+  where the batch has it and trains on it. AXLearn takes no weights of single
+  tokens; `loss_weight[i]`, where a source has some, is that of
+  `target_labels[i]`.
   """
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -112,8 +114,9 @@ class ChompFormat(grain.transforms.Map):
 
   Labels are not shifted: the model predicts `labels[i]` from the tokens before
   i. So no label stands for the token after the last column, and the first
-  column has none. Attention is a stream: `segment_ids` are handed on, but the
-  model attends across documents, and takes no positions.
+  column has none; `loss_weight`, where a source has weights, is that of the
+  label in its own column. Attention is a stream: `segment_ids` are handed on,
+  but the model attends across documents, and takes no positions.
 
   Source: seed 003, "Packing modes" and "Stream Semantics".
   """
@@ -135,6 +138,10 @@ class ChompFormat(grain.transforms.Map):
       ValueError: If `attention_mask` is missing.
     """
     batch = dict(element)
+    weight = batch.pop("loss_weight", None)
+    if weight is not None:
+      batch["loss_weight"] = np.zeros_like(weight)
+      batch["loss_weight"][..., 1:] = weight[..., :-1]
     attention_mask = fields.needed(batch, "attention_mask", self)
     tokens = batch.pop("tokens")
     loss_mask = batch.pop("loss_mask")
@@ -165,7 +172,7 @@ class LevanterFormat(grain.transforms.Map):
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
   ) -> fields.Batch:
-    """Turns the mask of a batch into weights.
+    """Turns the mask of a batch into weights, or takes those it has.
 
     Args:
       element: Canonical fields, [B, S].
@@ -176,6 +183,8 @@ class LevanterFormat(grain.transforms.Map):
     """
     batch = dict(element)
     loss_weight = batch.pop("loss_mask").astype(np.float32)
+    if "loss_weight" in batch:
+      loss_weight *= batch.pop("loss_weight")
     loss_weight[..., -1] = 0
     for unused in ("next_token", "attention_mask"):
       batch.pop(unused, None)
@@ -198,17 +207,19 @@ class Format:
     lookahead: Whether it can train on the token after the last column
       (`next_token`).
     name: What fingerprints call it, where it is another name of a format.
+    weights: Whether its batches say what tokens weigh, where sources do.
   """
 
   transform: type[grain.transforms.Map] | None
   needs: tuple[str, ...] = ()
   lookahead: bool = False
   name: str | None = None
+  weights: bool = True
 
 
 FORMATS: dict[str, Format] = {
   "canonical": Format(None, lookahead=True),
-  "maxtext": Format(MaxTextFormat, lookahead=True),
+  "maxtext": Format(MaxTextFormat, lookahead=True, weights=False),
   "chomp": Format(ChompFormat, needs=("attention_mask",)),
   "huggingface": Format(ChompFormat, needs=("attention_mask",), name="chomp"),
   "levanter": Format(LevanterFormat),

@@ -9,8 +9,10 @@ document's segment).
 
 Canonical fields, [B, S] (or [S], one row): `tokens`, `segment_ids`,
 `positions` int32, `loss_mask` bool; `source_id` int32[B]; optional are
-`attention_mask` bool[B, S], True for real tokens, and `next_token` int32[B],
-the token after the last column where its document continues, else filler.
+`attention_mask` bool[B, S], True for real tokens, `next_token` int32[B], the
+token after the last column where its document continues, else filler,
+`loss_weight` float32[B, S], 0 where `loss_mask` is False, and `label_weight`
+float32[B, S], what each position's own token weighs as a target.
 """
 
 import dataclasses
@@ -33,7 +35,8 @@ class MaskBoundaryLoss(grain.transforms.Map):
       loss_mask, True   [1, 1, 0, 1, 0, 0]
       loss_mask, False  [1, 1, 1, 1, 0, 0]
 
-  A last column is trained on only where the batch has `next_token`.
+  A last column is trained on only where the batch has `next_token`. Where it
+  has `label_weight`, tokens that weigh 0 there become no labels.
 
   Attributes:
     enabled: Whether the first token of a segment is no label of the token
@@ -51,11 +54,13 @@ class MaskBoundaryLoss(grain.transforms.Map):
       element: Canonical fields; with enabled=False also `attention_mask`.
 
     Returns:
-      The batch with a new `loss_mask`.
+      The batch with a new `loss_mask` and without `label_weight`.
 
     Raises:
       ValueError: If `attention_mask` is needed and missing.
     """
+    element = dict(element)
+    label_weight = element.pop("label_weight", None)
     segment_ids, loss_mask = element["segment_ids"], element["loss_mask"]
     if self.enabled:
       mask = row_masks.successor_mask(segment_ids)
@@ -67,10 +72,18 @@ class MaskBoundaryLoss(grain.transforms.Map):
       mask = row_masks.crossing_mask(segment_ids)
       mask[..., :-1] &= real[..., :-1]
       mask[..., :-1] &= real[..., 1:]
+      if label_weight is not None:
+        mask[..., :-1] &= label_weight[..., 1:] > 0
+        if "loss_weight" in element:
+          weight = element["loss_weight"].copy()
+          np.copyto(
+            weight[..., :-1], label_weight[..., 1:], where=mask[..., :-1]
+          )
+          element["loss_weight"] = weight
       mask |= loss_mask
       if "next_token" not in element:
         mask[..., -1] = False
-    return {**element, "loss_mask": mask}
+    return fields.masked(element, mask)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,7 +147,7 @@ class TrainOnEos(grain.transforms.Map):
     )
     np.logical_not(mask, out=mask)
     mask &= element["loss_mask"]
-    return {**element, "loss_mask": mask}
+    return fields.masked(element, mask)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -5,6 +5,7 @@ token is read.
 """
 
 from collections.abc import Iterator
+import functools
 import hashlib
 import os
 import pathlib
@@ -13,6 +14,7 @@ import stat
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import span_reads
@@ -59,6 +61,31 @@ class OpenedZarr:
   @property
   def offsets(self) -> stored_array.StoredArray:
     return self._kept("offsets")
+
+  @property
+  def weights(self) -> stored_array.StoredArray:
+    """Of documents, where the store has some."""
+    return self._kept("document_weights")
+
+  @functools.cached_property
+  def levels(self) -> np.ndarray:
+    """Weights of the levels of tokens, read-only."""
+    found = np.asarray(self.manifest.levels or labels_lib.LEVELS, np.float32)
+    found.flags.writeable = False
+    return found
+
+  @functools.cached_property
+  def labels(self) -> labels_lib.LabelRuns:
+    """Which tokens are trained on, where the store says it."""
+    return labels_lib.LabelRuns(
+      starts=self._kept("label_starts"),
+      levels=self._kept("label_levels"),
+      sums=self._kept("label_sums"),
+      num_runs=self.manifest.arrays["label_starts"].layout.size,
+      num_tokens=self.num_tokens,
+      weights=self.levels,
+      path=str(self.path),
+    )
 
   def _kept(self, name: str) -> stored_array.StoredArray:
     if name not in self._arrays:

@@ -7,11 +7,14 @@ import os
 import numpy as np
 
 from chomp_data.stores import base
+from chomp_data.stores import labels
 from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import zarr_opening
+
+(_WEIGHTS,) = manifest_lib.WEIGHT_ARRAYS
 
 
 class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
@@ -42,6 +45,42 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
     if not self.has_meta:
       return super().document_meta(documents)
     return self._opened.texts("meta").take(self._existing(documents))
+
+  @property
+  def has_labels(self) -> bool:
+    """Whether some tokens may not be trained on; see `base.Store`."""
+    return bool(self.manifest.levels)
+
+  @property
+  def has_weights(self) -> bool:
+    """Whether trained tokens may weigh other than 1; see `base.Store`."""
+    own = self.manifest
+    return len(own.levels) > len(labels.LEVELS) or _WEIGHTS in own.arrays
+
+  @property
+  def levels(self) -> np.ndarray:
+    """float32[L], the weights of levels; see `base.Store`."""
+    return self._opened.levels
+
+  def label_runs(
+    self, starts: np.ndarray, lengths: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the levels of tokens in spans; see `base.Store`."""
+    if not self.has_labels:
+      return super().label_runs(starts, lengths)
+    return self._opened.labels.within(starts, lengths)
+
+  def trained_before(self, positions: np.ndarray) -> np.ndarray:
+    """Returns how many tokens below positions are trained on."""
+    if not self.has_labels:
+      return super().trained_before(positions)
+    return self._opened.labels.before(positions)
+
+  def document_weights(self, documents: np.ndarray) -> np.ndarray:
+    """Returns what multiplies the levels of documents' tokens."""
+    if _WEIGHTS not in self.manifest.arrays:
+      return super().document_weights(documents)
+    return self._opened.weights.gather(self._existing(documents))
 
   def tokenizer_file(self) -> bytes:
     """Returns the tokenizer's file; see `base.Store`."""

@@ -1,0 +1,136 @@
+"""What the positions of planned rows are trained on, as their stores say.
+
+Labels come from runs of levels; no token is read for them.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.ops import span_labels
+from chomp_data.ops import spans as spans_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Runs:
+  """Runs of tokens of one label, over the flattened rows.
+
+  Attributes:
+    begin: int64[M], the first position, ascending.
+    end: int64[M], the position after the last.
+    trained: bool[M], whether tokens are trained on as targets.
+    weight: float32[M], what they weigh then.
+  """
+
+  begin: np.ndarray
+  end: np.ndarray
+  trained: np.ndarray
+  weight: np.ndarray
+
+  def trained_grid(self, num_rows: int, seq_len: int) -> np.ndarray:
+    """Returns bool[num_rows, seq_len]: which tokens are trained on."""
+    return self._grid(self.trained, num_rows, seq_len)
+
+  def weight_grid(self, num_rows: int, seq_len: int) -> np.ndarray:
+    """Returns float32[num_rows, seq_len], what tokens weigh as targets."""
+    return self._grid(self.weight * self.trained, num_rows, seq_len)
+
+  def _grid(
+    self, values: np.ndarray, num_rows: int, seq_len: int
+  ) -> np.ndarray:
+    size = num_rows * seq_len
+    grid = span_labels.filled(self.begin, self.end, values, size)
+    return grid.reshape(num_rows, seq_len)
+
+
+def runs_of(
+  by_source: Mapping[int, stores.Store], spans: spans_lib.Spans, seq_len: int
+) -> Runs:
+  """Returns the labels of planned rows.
+
+  Args:
+    by_source: The store of each source that spans are of.
+    spans: The plan.
+    seq_len: Positions of a row.
+  """
+  parts = []
+  for own, store in _apart(by_source, spans):
+    span, begin, stop, level = store.label_runs(*span_labels.asked(own))
+    weight = store.levels[level]
+    trained = weight > 0
+    if store.has_weights:
+      weight = weight * store.document_weights(own.document)[span]
+    begin, stop = span_labels.placed(own, seq_len, span, begin, stop)
+    parts.append((begin, stop, trained, weight))
+  if len(parts) == 1:
+    return Runs(*parts[0])
+  columns = [np.concatenate(own) for own in zip(*parts, strict=True)]
+  order = np.argsort(columns[0], kind="stable")
+  return Runs(*(own[order] for own in columns))
+
+
+def following(
+  store: stores.Store, spans: spans_lib.Spans, pick: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the labels of what follows spans in their documents.
+
+  Args:
+    store: Of the spans.
+    spans: The plan.
+    pick: int64[M], spans that something follows.
+
+  Returns:
+    (whether it is trained on bool[M], its weight float32[M]).
+  """
+  assert spans.following is not None
+  after = (spans.offset + spans.stored()[0])[pick]
+  # An added EOS has the label of the last token.
+  after -= spans.following[pick] == 2
+  level = store.label_runs(after, np.ones_like(after))[3]
+  weight = store.levels[level]
+  trained = weight > 0
+  if store.has_weights:
+    weight = weight * store.document_weights(spans.document[pick])
+  return trained, weight
+
+
+def trained_targets(spans: spans_lib.Spans, store: stores.Store) -> np.ndarray:
+  """Returns how many tokens of each span are trained on as targets.
+
+  That is each but its first, which follows no token of its document.
+
+  Args:
+    spans: A plan of one source.
+    store: Its store.
+
+  Returns:
+    int64[N].
+  """
+  stored, column = spans.stored()
+  end = spans.offset + stored
+  # The first stored token is a target after an added BOS only.
+  first = spans.offset + (column == spans.column)
+  before = store.trained_before(
+    np.concatenate([np.minimum(first, end), end, np.maximum(end - 1, 0)])
+  )
+  first, end, last = np.split(before, 3)
+  trained = end - first
+  if spans.eos is not None:
+    trained += (spans.eos & (spans.length > 1)) * (end - last)
+  return trained
+
+
+def _apart(
+  by_source: Mapping[int, stores.Store], spans: spans_lib.Spans
+) -> Iterator[tuple[spans_lib.Spans, stores.Store]]:
+  """Yields the spans of each source, and its store."""
+  if len(by_source) == 1:
+    (store,) = by_source.values()
+    yield spans, store
+    return
+  for number, store in by_source.items():
+    pick = np.flatnonzero(spans.source == number)
+    yield spans.take(pick, spans.row[pick], spans.num_rows), store

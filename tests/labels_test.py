@@ -1,0 +1,341 @@
+"""Runs over stores with labels: fields, accounts, mixes, buckets, resume."""
+
+import logging as std_logging
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.testing import batch_hashes
+from chomp_data.testing import stores as testing_stores
+from tests.sources import labelled
+
+SEQ_LEN = 16
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+  """Chats with levels and weights, masked ones, and text without labels."""
+  root = tmp_path_factory.mktemp("corpora")
+  rng = np.random.default_rng(0)
+  out = {}
+  for seed, (name, table, weights) in enumerate(
+    [
+      ("chats", labelled.LEVELS, True),
+      ("masked", (0.0, 1.0), False),
+      ("text", None, False),
+    ]
+  ):
+
+    def make_store(name=name, **options):
+      return testing_stores.make_store(root / name, **options)
+
+    lengths = np.exp(rng.normal(2.4, 1.0, 60)).astype(int).tolist()
+    lengths[::13] = [0] * len(lengths[::13])
+    out[name] = labelled.make(
+      make_store,
+      lengths,
+      seed,
+      table=table,
+      weights=weights,
+      chunk=64,
+      bos_id=2,
+    )
+  return out
+
+
+ROWS = {
+  "sequential": {"kind": "sequential", "add_bos": True, "add_eos": True},
+  "ffd": {"kind": "bin", "packing_buffer_docs": 7, "add_eos": True},
+  "exact": {
+    "kind": "bin",
+    "packing_buffer_docs": 7,
+    "packing_algorithm": "exact",
+  },
+  "reshuffled": {
+    "kind": "bin",
+    "packing_buffer_docs": 6,
+    "shuffle_documents": "block",
+    "document_block": 3,
+  },
+  "multi_splice": {"kind": "multi_splice", "num_docs": 5, "content_length": 9},
+  "splice": {"kind": "splice", "doc_index": 5, "content_length": 6},
+  "windows": {"kind": "windows", "stride": 5},
+}
+
+
+def rows_config(corpora, rows, names=("chats",), shuffle="block", **changes):
+  kinds = {"kind": shuffle}
+  if shuffle == "era":
+    kinds["era_length"] = 5
+  if shuffle == "block" and ROWS[rows]["kind"] != "bin":
+    kinds |= {"io_block_size": 4, "window_blocks": 3}
+  data = {
+    "seed": 5,
+    "seq_len": SEQ_LEN,
+    "global_batch_size": 4,
+    "epochs": 2,
+    "sources": {
+      name: {
+        "store": corpora[name].path,
+        "rows": dict(ROWS[rows]),
+        "shuffle": kinds,
+      }
+      for name in names
+    },
+    **changes,
+  }
+  if len(names) > 1:
+    data.setdefault("mix", {"weights": dict.fromkeys(names, 1)})
+  return data
+
+
+def bucket_config(corpora, names=("chats", "masked", "text"), **changes):
+  return {
+    "seed": 5,
+    "epochs": 2,
+    "remainder": "pad",
+    "buckets": {
+      "kind": "length",
+      "lengths": (4, 8, SEQ_LEN),
+      "tokens_per_batch": 64,
+    },
+    "sources": {
+      name: {"store": corpora[name].path, "rows": {"add_eos": True}}
+      for name in names
+    },
+    "mix": {"weights": dict.fromkeys(names, 1)},
+    **changes,
+  }
+
+
+def steps_of(pipe, most=40):
+  return range(min(pipe.num_steps or most, most))
+
+
+def check_run(data, corpora):
+  """Compares every step with single positions, and sums with the accounts."""
+  pipe = pipeline.build(data)
+  by_number = [corpora[name] for name in pipe.source_names]
+  weighted = any(own.store.has_weights for own in by_number)
+  totals = dict.fromkeys(pipe.source_names, 0)
+  for step in steps_of(pipe):
+    accounts = pipe.accounts.at(step)
+    assert {n: own.loss_tokens for n, own in accounts.items()} == totals
+    batch = pipe.canonical(step)
+    spans = pipe.plan(step)
+    slow = labelled.expected(by_number, spans, pipe.row_length(step))
+    np.testing.assert_array_equal(batch["loss_mask"], slow["loss_mask"])
+    assert ("loss_weight" in batch) == weighted
+    if weighted:
+      np.testing.assert_array_equal(batch["loss_weight"], slow["loss_weight"])
+    for number, name in enumerate(pipe.source_names):
+      own = batch["source_id"] == number
+      totals[name] += int(batch["loss_mask"][own].sum())
+  assert sum(totals.values())
+  # Without what was asked before, too.
+  fresh = pipeline.build(data).accounts.at(len(steps_of(pipe)))
+  assert {n: own.loss_tokens for n, own in fresh.items()} == totals
+  return pipe
+
+
+@pytest.mark.parametrize("shuffle", ["none", "full", "era", "block"])
+@pytest.mark.parametrize("rows", ROWS)
+def test_accounts_are_the_sums_of_batches_in_every_kind_of_rows(
+  corpora, rows, shuffle
+):
+  check_run(rows_config(corpora, rows, shuffle=shuffle), corpora)
+
+
+@pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
+@pytest.mark.parametrize("rows", ["sequential", "ffd", "multi_splice"])
+def test_a_mix_of_stores_with_and_without_labels(corpora, rows, unit):
+  names = ("chats", "masked", "text")
+  mix = {"unit": unit, "weights": {"chats": 2, "masked": 1, "text": 1}}
+  pipe = check_run(rows_config(corpora, rows, names, mix=mix), corpora)
+  if unit == "loss_tokens":
+    step = pipe.num_steps // 2
+    own = pipe.mix.consumed(step)
+    accounts = pipe.accounts.at(step)
+    assert all(own[n].units == accounts[n].loss_tokens for n in names)
+    level = [own["chats"].units / 2, own["masked"].units, own["text"].units]
+    assert max(level) - min(level) <= SEQ_LEN
+
+
+@pytest.mark.parametrize("unit", ["samples", "tokens"])
+def test_buckets_of_text_obey_labels(corpora, unit):
+  data = bucket_config(corpora)
+  data["mix"] = {"unit": unit, "weights": {"chats": 1, "masked": 1, "text": 1}}
+  check_run(data, corpora)
+
+
+@pytest.mark.parametrize("names", [("masked",), ("masked", "text")])
+def test_a_run_without_weights_has_no_field_of_them(corpora, names):
+  pipe = pipeline.build(rows_config(corpora, "ffd", names))
+  assert all("loss_weight" not in pipe.batch(s) for s in steps_of(pipe, 5))
+  pipe = pipeline.build(bucket_config(corpora, ("masked", "text")))
+  assert all("loss_weight" not in pipe.batch(s) for s in steps_of(pipe, 5))
+
+
+def test_rows_of_sources_without_weights_weigh_one(corpora):
+  pipe = pipeline.build(rows_config(corpora, "ffd", ("chats", "text")))
+  number, found = pipe.source_names.index("text"), 0
+  for step in steps_of(pipe):
+    # Also where no row that is read is of a source with weights.
+    source = pipe.batch(step)["source_id"]
+    own = np.flatnonzero(source == number)
+    for rows in (own, np.arange(len(source))):
+      batch = pipe.batch(step, rows)
+      text = batch["source_id"] == number
+      mask, weight = batch["loss_mask"][text], batch["loss_weight"][text]
+      np.testing.assert_array_equal(weight, mask.astype(np.float32))
+    found += own.size
+  assert found
+
+
+@pytest.mark.parametrize("lookahead", [False, True])
+@pytest.mark.parametrize("train_on_eos", [False, True])
+@pytest.mark.parametrize("boundary", [False, True])
+@pytest.mark.parametrize("rows", ["sequential", "ffd"])
+def test_masks_obey_labels_whatever_the_options(
+  corpora, rows, boundary, train_on_eos, lookahead
+):
+  data = rows_config(
+    corpora,
+    rows,
+    ("chats", "text"),
+    mask_boundary_loss=boundary,
+    train_on_eos=train_on_eos,
+    lookahead=lookahead,
+  )
+  pipe = pipeline.build(data)
+  crossed = 0
+  for step in steps_of(pipe, 12):
+    batch, spans = pipe.batch(step), pipe.plan(step)
+    assert "label_weight" not in batch
+    mask, weight = batch["loss_mask"], batch["loss_weight"]
+    by_number = [corpora[name] for name in pipe.source_names]
+    slow = labelled.expected(by_number, spans, SEQ_LEN)
+    name = "_ahead" if lookahead else ""
+    wanted = slow["loss_mask" + name].copy()
+    wanted_weight = slow["loss_weight" + name].copy()
+    if not boundary:
+      for i in range(1, len(spans)):
+        row, column = int(spans.row[i]), int(spans.column[i])
+        if spans.row[i - 1] != row:
+          continue
+        # A piece that did not fit may begin here, or be only an EOS.
+        stored = spans.stored()[0][i] > 0
+        label = by_number[int(spans.source[i])].label(
+          int(spans.document[i]), int(spans.start[i]) if stored else -1
+        )
+        if label[0]:
+          wanted[row, column - 1] = True
+          wanted_weight[row, column - 1] = label[1]
+          crossed += 1
+    if not train_on_eos:
+      targets = np.roll(batch["tokens"], -1, axis=1)
+      targets[:, -1] = batch["next_token"] if lookahead else 0
+      wanted &= targets != 1
+      wanted_weight *= wanted
+    np.testing.assert_array_equal(mask, wanted)
+    np.testing.assert_array_equal(weight, wanted_weight)
+  assert boundary or crossed
+
+
+def formatted(corpora, name, step=1):
+  data = rows_config(corpora, "sequential", batch_format=name)
+  return pipeline.build(data).batch(step)
+
+
+def test_formats_obey_labels_and_carry_weights(corpora, caplog):
+  plain = formatted(corpora, "canonical")
+  mask, weight = plain["loss_mask"], plain["loss_weight"]
+  assert (weight[mask] != 1).any()
+  levanter = formatted(corpora, "levanter")
+  np.testing.assert_array_equal(levanter["loss_weight"], weight)
+  chomp = formatted(corpora, "chomp")
+  np.testing.assert_array_equal(chomp["labels"][:, 1:] != -100, mask[:, :-1])
+  np.testing.assert_array_equal(chomp["loss_weight"][:, 1:], weight[:, :-1])
+  assert not chomp["loss_weight"][:, 0].any()
+  axlearn = formatted(corpora, "axlearn")
+  np.testing.assert_array_equal(axlearn["target_labels"] >= 0, mask)
+  np.testing.assert_array_equal(axlearn["loss_weight"], weight)
+  with caplog.at_level(std_logging.WARNING):
+    maxtext = formatted(corpora, "maxtext")
+  np.testing.assert_array_equal(maxtext["targets_segmentation"] > 0, mask)
+  assert "loss_weight" not in maxtext
+  assert "'maxtext' has no place for weights" in caplog.text
+  assert "'chats'" in caplog.text
+
+
+def digests(batches):
+  return [batch_hashes.batch_sha256(batch) for batch in batches]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("kind", ["rows", "buckets"])
+def test_a_resumed_run_and_workers_read_the_same(corpora, kind, workers):
+  names = ("chats", "masked", "text")
+  if kind == "rows":
+    data = rows_config(corpora, "reshuffled", names, lookahead=True)
+  else:
+    data = bucket_config(corpora)
+  data["worker_count"] = workers
+  pipe = pipeline.build(data)
+  wanted = digests(pipe.batch(step) for step in steps_of(pipe, 9))
+  with pipeline.make_iterator(data) as batches:
+    found = digests(next(batches) for _ in range(4))
+    state = batches.get_state()
+  with pipeline.make_iterator({**data, "worker_count": 0}) as batches:
+    batches.set_state(state)
+    found += digests(next(batches) for _ in range(len(wanted) - 4))
+  assert found == wanted
+
+
+def test_processes_read_their_rows_of_the_same_batches(corpora):
+  pipe = pipeline.build(rows_config(corpora, "ffd", ("chats", "text")))
+  for step in steps_of(pipe, 5):
+    whole = pipe.batch(step)
+    for rows in (np.asarray([0, 1]), np.asarray([2, 3])):
+      part = pipe.batch(step, rows)
+      for name, value in whole.items():
+        np.testing.assert_array_equal(part[name], value[rows], name)
+
+
+def test_labels_are_part_of_the_hash_that_fingerprints_hold(tmp_path):
+  answered, asked = [[0, 1, 1]] * 9, [[0, 1, 0]] * 9
+  cases = [(None, None), (answered, None), (asked, None), (answered, [2.0] * 9)]
+  found = set()
+  for i, (levels, weights) in enumerate(cases):
+    store = testing_stores.make_store(
+      tmp_path / str(i),
+      [[3, 4, 5]] * 9,
+      levels=None if levels is None else (0.0, 1.0),
+      label_levels=levels,
+      weights=weights,
+    )
+    found.add(store.hash)
+  assert len(found) == 4
+
+
+def test_balancing_trained_tokens_of_which_there_are_none_is_refused(
+  corpora, tmp_path
+):
+  testing_stores.make_store(
+    tmp_path / "none",
+    [[3, 4, 5]] * 20,
+    levels=(0.0, 1.0),
+    label_levels=[[0, 0, 0]] * 20,
+  )
+  data = rows_config(corpora, "ffd", ("chats", "text"))
+  data["mix"] = {"unit": "loss_tokens", "weights": {"chats": 1, "text": 1}}
+  data["sources"]["text"]["store"] = str(tmp_path / "none")
+  with pytest.raises(
+    schema.ConfigError, match=r"mix\.unit` must be another .*'text', of .*none"
+  ):
+    pipeline.build(data)
+  data["mix"]["unit"] = "tokens"
+  pipe = pipeline.build(data)
+  assert pipe.accounts.at(pipe.num_steps)["text"].loss_tokens == 0
