@@ -20,6 +20,7 @@ from absl import logging
 import grain
 import numpy as np
 
+from chomp_data import joining
 from chomp_data import planning
 from chomp_data.config import options as options_lib
 from chomp_data.loading import batches
@@ -365,6 +366,12 @@ class Pipeline:
     entries = [f"  dataset_mix: {own}" for own in self.options.mix_entries]
     return "\n".join([head, *entries, *lines])
 
+  def _become(self, other: "Pipeline") -> None:
+    """Is another pipeline from now on, for all who hold this one."""
+    if other is not self:
+      self.__dict__.clear()
+      self.__dict__.update(other.__dict__)
+
   def __repr__(self) -> str:
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
     shapes = "; ".join(map(str, self.buckets))
@@ -461,4 +468,28 @@ def _iterator(
     on_peer_failure=pipe.options.on_peer_failure,
     batch_bytes=batch_bytes,
     step=step,
+    resumed=functools.partial(_resumed, pipe, rows, operations),
+  )
+
+
+def _resumed(
+  pipe: Pipeline,
+  rows: Rows,
+  operations: Sequence[grain.transforms.Map],
+  saved: Mapping[str, Any],
+  step: int,
+) -> "feed.Resumed":
+  """Returns a run as a state continues it; see `joining`."""
+  from chomp_data.loading import feed
+
+  run = joining.continued(pipe._run, saved, step)
+  again = pipe if run is pipe._run else Pipeline(run)
+  fingerprint = again.fingerprint_with(operations)
+  return feed.Resumed(
+    None if again is pipe else again.batch_source(rows, fingerprint),
+    fingerprint,
+    again.accounts,
+    joining.begun(again._plan, saved, step),
+    joining.begun(again._plan, fingerprint, step),
+    lambda: pipe._become(again),
   )

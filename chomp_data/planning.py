@@ -3,6 +3,7 @@
 One function a kind of run makes its plan; see `config.options.KINDS`.
 """
 
+import bisect
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -25,6 +26,7 @@ from chomp_data.plans import rows_plan
 from chomp_data.sources import array_dataset
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import document_pieces
+from chomp_data.sources import growing
 from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
@@ -37,6 +39,7 @@ PATH = options_lib.PATH
 _MAX_INT32 = 2**31 - 1
 
 Datasets = dict[str, dataset_lib.Dataset]
+Ordered = sources_lib.ShuffledSource | growing.GrowingSource
 
 
 def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
@@ -56,12 +59,16 @@ def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
 
 
 def _open(source: options_lib.SourceOptions) -> stores.Store:
-  return stores.open_store(source.store, **source.store_options)
+  return stores.as_one(_opened(source))
+
+
+def _opened(source: options_lib.SourceOptions) -> list[stores.Store]:
+  return stores.open_stores(source.store, **source.store_options)
 
 
 def row_sources(
   run: options_lib.RunOptions, joining: Sequence[str]
-) -> dict[str, sources_lib.ShuffledSource]:
+) -> dict[str, Ordered]:
   """Opens stores and orders their rows; reads no token.
 
   Args:
@@ -77,20 +84,14 @@ def row_sources(
   """
   options = run.data
   opened = source_opening.Opening()
-  out: dict[str, sources_lib.ShuffledSource] = {}
+  out: dict[str, Ordered] = {}
   # Each takes room for one window, in the order in which they join: a source
   # that is added later never narrows the windows of those before it.
   room = options.shuffle_cache_bytes
   for name in joining:
     path = f"{PATH}.sources.{name}"
     with opened.source(path):
-      own = out[name] = sources_lib.ShuffledSource(
-        _row_source(name, run.sources[name], options),
-        run.sources[name].shuffle,
-        options.seed,
-        cache_bytes=max(room, 0),
-        path=f"{path}.shuffle",
-      )
+      own = out[name] = _ordered(name, run.sources[name], options, max(room, 0))
       if own.windows is not None:
         room -= own.windows.window_bytes
   opened.check()
@@ -102,11 +103,41 @@ def row_sources(
   return out
 
 
+def _ordered(
+  name: str, source: options_lib.SourceOptions, options: Any, cache_bytes: int
+) -> Ordered:
+  """Returns the rows of a source in their order, one phase or several."""
+  path = f"{PATH}.sources.{name}"
+  opened = _opened(source)
+  joined = source.joined or (0,) * len(opened)
+  epochs = sorted(set(joined))
+  phases = [
+    sources_lib.ShuffledSource(
+      _row_source(
+        name,
+        source,
+        stores.as_one(opened[: bisect.bisect_right(joined, epoch)]),
+        options,
+      ),
+      source.shuffle,
+      options.seed,
+      cache_bytes=cache_bytes,
+      path=f"{path}.shuffle",
+    )
+    for epoch in epochs
+  ]
+  if len(phases) == 1:
+    return phases[0]
+  return growing.GrowingSource(phases, epochs, path)
+
+
 def _row_source(
-  name: str, source: options_lib.SourceOptions, options: Any
+  name: str,
+  source: options_lib.SourceOptions,
+  store: stores.Store,
+  options: Any,
 ) -> sources_lib.RowSource:
   path = f"{PATH}.sources.{name}"
-  store = _open(source)
   if not store.num_documents:
     raise schema.ConfigError(
       [
@@ -288,7 +319,7 @@ def _arrays(
     source, own = run.sources[name], f"{PATH}.sources.{name}"
     with opened.source(own), _fields_of(own):
       found[name] = samples_lib.open_samples(
-        source.store,
+        source.paths[0],
         fields=run.buckets.array_fields(),
         height_field=source.rows.height_field,
         width_field=source.rows.width_field,

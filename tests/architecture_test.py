@@ -21,6 +21,7 @@ LEVELS = [
   {"plans"},
   {"loading"},
   {"planning"},
+  {"joining"},
   {"pipeline"},
   {"audit"},
   {"reference"},

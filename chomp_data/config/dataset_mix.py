@@ -24,7 +24,8 @@ class Entry:
   """One part of a mix.
 
   Attributes:
-    path: Of a store; may hold colons.
+    path: Of a store; may hold colons. Several that are read as one source are
+      apart by `|`.
     weight: Its weight as written, a positive decimal number.
     alias: The source's name.
   """
@@ -32,6 +33,12 @@ class Entry:
   path: str
   weight: str
   alias: str
+
+  @property
+  def store(self) -> str | tuple[str, ...]:
+    """The path, or the paths of several stores."""
+    paths = tuple(self.path.split("|"))
+    return paths if len(paths) > 1 else self.path
 
   def __str__(self) -> str:
     return f"{self.alias} = {self.path}, weight {self.weight}"
@@ -43,7 +50,8 @@ def parse(text: str) -> list[Entry]:
       "data/a:0.9 wiki=/mnt/b:0.1"
       -> path data/a, weight 0.9, alias a; path /mnt/b, alias wiki
 
-  The last colon splits path and weight, so paths may hold colons. One path
+  The last colon splits path and weight, so paths may hold colons. Stores that
+  are read as one source are apart by `|`: "web=data/a|data/b:0.9". One path
   alone may leave its weight out.
 
   What stands before the first `=` names the source, and must be letters,
@@ -139,7 +147,7 @@ def _is_weight(text: str) -> bool:
 
 
 def _alias(path: str, taken: set[str]) -> str:
-  last = path.rstrip("/").rsplit("/", 1)[-1]
+  last = path.split("|")[0].rstrip("/").rsplit("/", 1)[-1]
   # Names are parts of dotted paths of fields.
   base = re.sub(r"[^A-Za-z0-9_]", "_", last) or "source"
   name, number = base, 2
@@ -192,7 +200,7 @@ def replaced(
     )
   out = {}
   for entry in entries:
-    own = {**sources.get(entry.alias, template or {}), "store": entry.path}
+    own = {**sources.get(entry.alias, template or {}), "store": entry.store}
     out[entry.alias] = {k: v for k, v in own.items() if k != "weight"}
   given = dict(mix or {})
   weighed = [f"mix.{n}" for n in ("weights", "stages") if _is_set(given.get(n))]

@@ -302,18 +302,53 @@ def _path(value: Any) -> str:
   return value
 
 
+def _paths(value: Any) -> str | tuple[str, ...]:
+  """Returns a path, or several as a tuple; a list of one is one path."""
+  if isinstance(value, str):
+    return _path(value)
+  if not isinstance(value, list | tuple):
+    raise TypeError
+  paths = tuple(_path(own) for own in value)
+  if not paths or len(set(paths)) < len(paths):
+    raise ValueError
+  return paths[0] if len(paths) == 1 else paths
+
+
+def _rising_epochs(value: Any) -> tuple[int, ...]:
+  if not isinstance(value, list | tuple):
+    raise TypeError
+  epochs = tuple(schema.integer().convert(own) for own in value)
+  if not epochs or epochs[0] or list(epochs) != sorted(epochs):
+    raise ValueError
+  return epochs
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceFields:
   """The fields of a source beside its sections.
 
   Attributes:
-    store: Path of the data.
+    store: Path of the data, or paths of several stores that are read as one,
+      one after the other. One that is appended when a run resumes joins at the
+      source's next epoch; the log says the `joined` that tells so.
+    joined: The epoch of the source at which each store joined; None is the
+      first one for all, unless the state that a run resumes from tells.
     weight: Share of the source in a mix that sets no `mix.weights`; None is 1.
     max_epochs: Passes over the source in a mix; None takes the run's `epochs`.
   """
 
-  store: str = schema.required(
-    schema.Rule("the path of a store, as tools/prepare.py makes one", _path)
+  store: str | tuple[str, ...] = schema.required(
+    schema.Rule(
+      "the path of a store, as tools/prepare.py makes one, or a list of"
+      " distinct ones",
+      _paths,
+    )
+  )
+  joined: tuple[int, ...] | None = schema.option(
+    None,
+    schema.optional(
+      schema.Rule("whole numbers, rising from 0", _rising_epochs)
+    ),
   )
   weight: float | None = schema.option(None, mix_options.WEIGHT)
   max_epochs: int | None = schema.option(
@@ -326,21 +361,28 @@ class SourceOptions:
   """One entry of `config.data.sources`, checked.
 
   Attributes:
-    store: Path of the store.
+    store: Path of the store, or of several that are read as one.
     rows: The options of its rows (or samples).
     shuffle: Their order.
     store_options: What data of its kind does not say of itself, by the name of
       the kind, `stores.STORE_KINDS`; empty where the path tells all.
     weight: Its weight in a mix that has no weights of its own.
     max_epochs: Passes over it in a mix; None is the run's `epochs`.
+    joined: The epoch at which each store joined; None is the first for all.
   """
 
-  store: str
+  store: str | tuple[str, ...]
   rows: Any
   shuffle: Any
   store_options: dict[str, Any] = dataclasses.field(default_factory=dict)
   weight: float | None = None
   max_epochs: int | None = None
+  joined: tuple[int, ...] | None = None
+
+  @property
+  def paths(self) -> tuple[str, ...]:
+    """The paths of its stores."""
+    return (self.store,) if isinstance(self.store, str) else self.store
 
 
 @dataclasses.dataclass(frozen=True)
@@ -661,6 +703,8 @@ def _checked_source(
     problems += shuffle.problems(where, row_kinds.has_own_blocks(rows))
   if getattr(rows, "restrict_to_training_subset", False):
     problems += _subset_problems(path, shuffle)
+  if fields is not None:
+    problems += _store_problems(path, fields, kind)
   if problems or fields is None:
     return None, problems
   return SourceOptions(
@@ -670,7 +714,32 @@ def _checked_source(
     store_options,
     fields.weight,
     fields.max_epochs,
+    fields.joined,
   ), []
+
+
+def _store_problems(path: str, fields: SourceFields, kind: Kind) -> list[str]:
+  """Returns what is wrong between the stores of a source and its run."""
+  count = 1 if isinstance(fields.store, str) else len(fields.store)
+  problems = []
+  if count > 1 and not kind.of_documents:
+    problems.append(
+      f"`{path}.store` must be one path for samples that are arrays, got"
+      f" {fields.store}. Make them sources of a mix."
+    )
+  if fields.joined is None:
+    return problems
+  if len(fields.joined) != count:
+    problems.append(
+      f"`{path}.joined` must be {count} epochs, one for each store, got"
+      f" {fields.joined}. Correct it, or leave it out."
+    )
+  elif any(fields.joined) and kind.rows is not None:
+    problems.append(
+      f"`{path}.joined` must be 0 for every store in a run with buckets, got"
+      f" {fields.joined}. Begin a new run with all stores."
+    )
+  return problems
 
 
 def _checked_rows(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import time
 from typing import Any
 from typing import Protocol
@@ -47,6 +48,27 @@ class Batches(Protocol):
   def __len__(self) -> int: ...
 
   def __getitem__(self, index: int) -> Any: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Resumed:
+  """A run as a state continues it.
+
+  Attributes:
+    source: This process's batches; None are those that there are.
+    fingerprint: What decides its rows.
+    accounts: What it consumes.
+    saved: The state's fingerprint up to its step.
+    current: The run's fingerprint up to that step.
+    commit: Called once it is taken.
+  """
+
+  source: "Batches | None"
+  fingerprint: Mapping[str, Any]
+  accounts: "Accounting | None"
+  saved: Mapping[str, Any]
+  current: Mapping[str, Any]
+  commit: Callable[[], None]
 
 
 class Accounting(Protocol):
@@ -134,6 +156,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     on_peer_failure: str = "exit",
     batch_bytes: int = 0,
     step: int = 0,
+    resumed: Callable[[Mapping[str, Any], int], Resumed] | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
@@ -151,11 +174,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         fails that shares its batches, or the next `next` should 'raise'.
       batch_bytes: Shared memory of the smallest batch, where workers read.
       step: The step of the first batch.
+      resumed: Returns the run as a state continues it, of the state's
+        fingerprint and step; None is as it is.
 
     Raises:
       IndexError: If the step is not of the run, nor its end.
     """
     self._accounts = accounts
+    self._resumed = resumed
     self._on_peer_failure = on_peer_failure
     self._batch_bytes = batch_bytes
     self._peers: agreement.Peers | None = None
@@ -306,9 +332,18 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """
     record = state_lib.decode(state)
     step = record["step"]
-    changed = state_lib.differences(
-      record["fingerprint"], self._fingerprint, step
+    again = Resumed(
+      None,
+      self._fingerprint,
+      self._accounts,
+      record["fingerprint"],
+      self._fingerprint,
+      lambda: None,
     )
+    if self._resumed is not None:
+      again = self._resumed(record["fingerprint"], step)
+    source = self._source if again.source is None else again.source
+    changed = state_lib.differences(again.saved, again.current, step)
     listed = "".join(f"\n  - {line}" for line in changed)
     if changed and not allow_changes:
       raise state_lib.StateError(
@@ -319,13 +354,13 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
     if changed:
       logging.warning("Input state of another run accepted:%s", listed)
-    if step > len(self._source):
+    if step > len(source):
       raise state_lib.StateError(
-        f"input state's step must be at most {len(self._source)}, the run's"
+        f"input state's step must be at most {len(source)}, the run's"
         f" steps, got {step}. Use the config it was saved with."
       )
-    if self._accounts is not None and not changed:
-      wrong = self._accounts.restore(record, step)
+    if again.accounts is not None and not changed:
+      wrong = again.accounts.restore(record, step)
       if wrong:
         listed = "".join(f"\n  - {line}" for line in wrong)
         raise state_lib.StateError(
@@ -333,6 +368,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
           f" got another count:{listed}\nUse the version of chomp_data and the"
           " store that it was saved with."
         )
+    again.commit()
+    self._source, self._accounts = source, again.accounts
+    self._fingerprint = again.fingerprint
     self._go_to(step)
 
   def seek(self, step: int) -> None:

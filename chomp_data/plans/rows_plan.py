@@ -72,6 +72,7 @@ class RowsPlan(plan_lib.Plan):
 
   Attributes:
     rows: The run's rows in order.
+    ordered: The sources in their orders, by name, in that of their numbers.
     global_batch_size: Rows of a step over all processes.
   """
 
@@ -108,7 +109,7 @@ class RowsPlan(plan_lib.Plan):
     self.global_batch_size = global_batch_size
     self.mix: mix_lib.Mix | None = mix
     self._mix = mix
-    self._ordered = dict(ordered)
+    self.ordered: dict[str, row_source.RowSource] = dict(ordered)
     self.sources: dict[str, row_source.RowSource] = {
       n: shuffled.unordered(own) for n, own in ordered.items()
     }
@@ -228,7 +229,7 @@ class RowsPlan(plan_lib.Plan):
     if self.num_rows is not None:
       first = min(first, self.num_rows)
     if self._mix is None:
-      taken = dict.fromkeys(self._ordered, first)
+      taken = dict.fromkeys(self.ordered, first)
     else:
       taken = self._mix.taken(first)
     name = self.buckets[0].name
@@ -236,7 +237,7 @@ class RowsPlan(plan_lib.Plan):
 
   def passes(self, source: str, samples: int) -> float:
     """Returns how often a source was passed; see `Plan`."""
-    return self._ordered[source].passes(samples)
+    return self.ordered[source].passes(samples)
 
   def repeats(
     self, num_steps: int, max_epochs: Mapping[str, int | None]
@@ -249,7 +250,7 @@ class RowsPlan(plan_lib.Plan):
 
   def token_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""
-    return token_sums.RowSums(self._ordered)
+    return token_sums.RowSums(self.ordered)
 
   def foreign_offsets(self) -> list[dict[str, Any]] | None:
     """Returns entries of `resume_state` that name no source; see `Plan`."""
@@ -261,7 +262,7 @@ class RowsPlan(plan_lib.Plan):
     if self._mix is not None:
       found = self._mix.fingerprint
     else:
-      found = {"sources": {n: s.fingerprint for n, s in self._ordered.items()}}
+      found = {"sources": {n: s.fingerprint for n, s in self.ordered.items()}}
     # These two are the run's own.
     found["sources"] = {
       name: {k: v for k, v in own.items() if k not in ("seed", "seq_len")}

@@ -24,7 +24,6 @@ from chomp_data.sources import mix_units
 from chomp_data.sources import resuming
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
-from chomp_data.sources import shuffled
 from chomp_data.sources import source_units
 from chomp_data.sources.mix_options import MixOptions
 
@@ -52,7 +51,7 @@ class MixtureSource:
 
   def __init__(
     self,
-    parts: Mapping[str, shuffled.ShuffledSource],
+    parts: Mapping[str, row_source.RowSource],
     options: MixOptions,
     *,
     seed: int,

@@ -311,4 +311,4 @@ class _OrderedSums(row_sums.Sums):
 
 def unordered(source: row_source.RowSource) -> row_source.RowSource:
   """Returns the source that an order was put over, or the source itself."""
-  return source.rows if isinstance(source, ShuffledSource) else source
+  return getattr(source, "rows", source)

@@ -11,7 +11,9 @@ from chomp_data.stores.array_record.record_store import (
   open_array_records as open_array_records,
 )
 from chomp_data.stores.base import Store as Store
+from chomp_data.stores.concatenated import as_one as as_one
 from chomp_data.stores.kinds import open_store as open_store
+from chomp_data.stores.kinds import open_stores as open_stores
 from chomp_data.stores.kinds import STORE_KINDS as STORE_KINDS
 from chomp_data.stores.kinds import StoreKind as StoreKind
 from chomp_data.stores.span_reads import Counters as Counters

@@ -53,7 +53,8 @@ class Tokens(Protocol):
     counters: What was read of them in this process.
   """
 
-  counters: span_reads.Counters
+  @property
+  def counters(self) -> span_reads.Counters: ...
 
   def copy_spans(
     self,

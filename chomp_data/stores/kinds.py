@@ -8,6 +8,7 @@ levanter      tokenized/levanter_store    it is told in a section
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence
 import dataclasses
 import os
 import pathlib
@@ -125,6 +126,43 @@ def open_store(
   for name, value in given.items():
     return STORE_KINDS[name].open(path, value, cache_bytes=cache_bytes)
   return _kind_at(path).open(path, cache_bytes=cache_bytes)
+
+
+def open_stores(
+  paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+  *,
+  cache_bytes: int = base.DEFAULT_CACHE_BYTES,
+  **options: Any,
+) -> list[base.Store]:
+  """Opens one store or several; reads no token.
+
+  Args:
+    paths: Of the store, or of several.
+    cache_bytes: As in `open_store`, of each.
+    **options: As in `open_store`; of several, for those that do not tell all
+      of themselves.
+
+  Returns:
+    The stores, in their order; `as_one` makes them one.
+
+  Raises:
+    StoreError: If one cannot be opened.
+  """
+  if isinstance(paths, str | os.PathLike):
+    return [open_store(paths, cache_bytes=cache_bytes, **options)]
+  opened = []
+  for path in paths:
+    own = {} if _tells_all(path) else options
+    opened.append(open_store(path, cache_bytes=cache_bytes, **own))
+  return opened
+
+
+def _tells_all(path: str | os.PathLike[str]) -> bool:
+  publish.check_local(path)
+  place = pathlib.Path(path)
+  return any(
+    kind.options is None and kind.is_at(place) for kind in STORE_KINDS.values()
+  )
 
 
 def _kind_at(path: str | os.PathLike[str]) -> StoreKind:

@@ -69,14 +69,17 @@ def open_array(path: pathlib.Path) -> ZarrArray:
     array = ts.open(spec, open=True, read=True).result()
   except (ValueError, OSError) as error:
     raise unreadable(path, error) from error
-  layout = array.chunk_layout
   if array.rank != 1 or array.dtype.numpy_dtype.kind not in "iu":
     raise errors.StoreError(
       f"{path} must be an array of integers of one dimension, got"
       f" {array.dtype.name} of {array.rank}. Name another field."
     )
-  chunk = layout.read_chunk.shape[0] or 1
-  return ZarrArray(path, array, chunk, layout.write_chunk.shape[0] or chunk)
+  layout = array.chunk_layout
+  chunk, file = (
+    int((own.shape or [1])[0] or 1)
+    for own in (layout.read_chunk, layout.write_chunk)
+  )
+  return ZarrArray(path, array, chunk, file)
 
 
 class ChunkedTokens:

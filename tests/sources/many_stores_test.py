@@ -1,0 +1,357 @@
+"""Several stores as one source, and stores that join a running job."""
+
+import hashlib
+import json
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.loading import state as state_lib
+from chomp_data.testing import batch_hashes
+from chomp_data.testing import stores as testing_stores
+
+KINDS = {
+  "sequential": {"kind": "sequential", "shuffle_documents": "block"},
+  "bin": {"kind": "bin", "packing_buffer_docs": 16},
+  "windows": {"kind": "windows"},
+  "splice": {"kind": "splice", "content_length": 16},
+  "multi_splice": {"kind": "multi_splice", "num_docs": 4},
+}
+SHUFFLES = {
+  "none": {"kind": "none"},
+  "full": {"kind": "full"},
+  "era": {"kind": "era", "era_length": 8},
+  "block": {"kind": "block", "window_blocks": 2},
+}
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+  root = tmp_path_factory.mktemp("stores")
+  rng = np.random.default_rng(0)
+  for name, count in (("a", 30), ("b", 17), ("c", 5)):
+    documents = [rng.integers(2, 250, n) for n in rng.integers(0, 90, count)]
+    documents[3] = rng.integers(2, 250, 60)
+    testing_stores.make_store(
+      root / name, documents, ids=[f"{name}{i}" for i in range(count)]
+    )
+  return [str(root / name) for name in "abc"]
+
+
+def config(store, rows="sequential", shuffle="block", joined=None, **fields):
+  shuffle = dict(SHUFFLES[shuffle])
+  if rows == "bin" and shuffle["kind"] == "block":
+    shuffle = {"kind": "block"}
+  source = {"store": store, "rows": KINDS[rows], "shuffle": shuffle}
+  if joined is not None:
+    source["joined"] = joined
+  return {
+    "seq_len": 32,
+    "global_batch_size": 4,
+    "epochs": None,
+    "seed": 3,
+    "sources": {"web": source},
+    **fields,
+  }
+
+
+def hashed(batch):
+  return batch_hashes.batch_sha256(batch)
+
+
+def rows_of(pipe, first, last):
+  batch = pipe._plan.rows.batch(np.arange(first, last))
+  return {name: own for name, own in batch.items() if name != "document_id"}
+
+
+def assert_equal(one, other):
+  assert one.keys() == other.keys()
+  for name, value in one.items():
+    np.testing.assert_array_equal(value, other[name], name)
+
+
+# --- one store of several ----------------------------------------------------
+
+
+def test_documents_follow_each_other(paths):
+  members = [stores.open_store(path) for path in paths]
+  store = stores.as_one(members)
+  expected = [
+    (member.document_id(i), member.read_document(i).tolist())
+    for member in members
+    for i in range(member.num_documents)
+  ]
+  found = [
+    (store.document_id(i), store.read_document(i).tolist())
+    for i in range(store.num_documents)
+  ]
+  assert found == expected
+  lengths = np.concatenate([own for _, own in store.iter_lengths(7)])
+  assert lengths.tolist() == [len(tokens) for _, tokens in expected]
+  assert store.find_documents(["b3", "c0", "x"]) == {
+    "b3": [33],
+    "c0": [47],
+    "x": [],
+  }
+  tokens = np.concatenate([tokens for _, tokens in expected]).astype(int)
+  assert store.read_tokens([0], [store.num_tokens]).tolist() == tokens.tolist()
+  rng = np.random.default_rng(1)
+  starts = rng.integers(0, len(tokens), 50)
+  ends = rng.integers(starts, len(tokens) + 1)
+  assert store.read_tokens(starts, ends - starts).tolist() == [
+    token
+    for start, end in zip(starts, ends, strict=True)
+    for token in tokens[start:end].tolist()
+  ]
+  assert store.trained_before(np.asarray([0, 5, len(tokens)])).tolist() == [
+    0,
+    5,
+    len(tokens),
+  ]
+  assert (
+    pickle.loads(pickle.dumps(store)).read_document(31).tolist()
+    == (expected[31][1])
+  )
+
+
+def test_the_hash_is_of_the_stores_in_their_order(paths):
+  a, b, c = (stores.open_store(path) for path in paths)
+  assert stores.as_one([a]).hash == a.hash
+  found = [
+    stores.as_one(own).hash for own in ([a, b], [b, a], [a, b, c], [a, c])
+  ]
+  assert len({a.hash, b.hash, c.hash, *found}) == 7
+
+
+def test_labels_and_weights_are_those_of_each_store(tmp_path):
+  rng = np.random.default_rng(2)
+  made, expected, weights = [], [], []
+  info = stores.TokenizerInfo(
+    kind="custom",
+    sha256=hashlib.sha256(b"x").hexdigest(),
+    vocab_size=99,
+  )
+  for name, levels in (("a", None), ("b", [0.0, 1.0, 0.5]), ("c", [0.0, 1.0])):
+    tokens = rng.integers(0, 99, 40)
+    lengths = np.asarray([25, 0, 15])
+    with stores.StoreWriter(
+      tmp_path / name,
+      info,
+      **({} if levels is None else {"levels": levels, "has_weights": True}),
+    ) as writer:
+      if levels is None:
+        writer.append(tokens, lengths, ["0", "1", "2"])
+        expected += [1.0] * 40
+        weights += [1.0] * 3
+      else:
+        own = rng.integers(0, len(levels), 40).astype(np.uint8)
+        writer.append(
+          tokens,
+          lengths,
+          ["0", "1", "2"],
+          label_levels=own,
+          weights=np.asarray([1.0, 2.0, 0.5], np.float32),
+        )
+        expected += [levels[i] for i in own]
+        weights += [1.0, 2.0, 0.5]
+      writer.finish()
+    made.append(stores.open_store(tmp_path / name))
+  store = stores.as_one(made)
+  expected = np.asarray(expected, np.float32)
+  assert store.has_labels
+  assert store.has_weights
+  np.testing.assert_array_equal(store.document_weights(np.arange(9)), weights)
+  positions = np.arange(121)
+  np.testing.assert_array_equal(
+    store.trained_before(positions),
+    np.concatenate([[0], np.cumsum(expected > 0)]),
+  )
+  starts, lengths = np.asarray([30, 5, 0]), np.asarray([60, 0, 120])
+  span, begin, stop, level = store.label_runs(starts, lengths)
+  found = np.full((3, 120), np.nan, np.float32)
+  for i, low, high, own in zip(span, begin, stop, level, strict=True):
+    assert np.isnan(found[i, low:high]).all()
+    found[i, low:high] = store.levels[own]
+  np.testing.assert_array_equal(found[0, :60], expected[30:90])
+  np.testing.assert_array_equal(found[2], expected)
+  assert np.isnan(found[1]).all()
+  assert np.isnan(found[0, 60:]).all()
+
+
+def test_stores_of_other_tokenizers_are_refused(tmp_path, paths):
+  testing_stores.make_store(tmp_path / "x", [[1, 2]], vocab_size=99)
+  with pytest.raises(stores.StoreError, match="must be of the tokenizer"):
+    pipeline.build(config([paths[0], str(tmp_path / "x")]))
+
+
+@pytest.mark.parametrize("rows", KINDS)
+def test_a_run_of_many_stores_is_one_of_the_merged_store(paths, tmp_path, rows):
+  opened = stores.as_one([stores.open_store(path) for path in paths])
+  count = opened.num_documents
+  testing_stores.make_store(
+    tmp_path / "all",
+    [opened.read_document(i) for i in range(count)],
+    ids=opened.document_ids(np.arange(count)),
+  )
+  many = pipeline.build(config(paths, rows))
+  one = pipeline.build(config(str(tmp_path / "all"), rows))
+  for step in range(30):
+    assert hashed(many.batch(step)) == hashed(one.batch(step))
+
+
+def test_a_mix_in_one_line_names_stores_with_a_bar(paths):
+  a, b, c = paths
+  data = config(a, dataset_mix=f"web={a}|{b}:0.7 rest={c}:0.3")
+  told = config([a, b], mix={"weights": {"web": 0.7, "rest": 0.3}})
+  told["sources"]["rest"] = {**told["sources"]["web"], "store": c}
+  one, other = pipeline.build(data), pipeline.build(told)
+  assert one.fingerprint == other.fingerprint
+
+
+def test_bad_lists_of_stores_are_one_error(paths):
+  with pytest.raises(schema.ConfigError, match="distinct ones"):
+    pipeline.build(config([paths[0], paths[0]]))
+  with pytest.raises(schema.ConfigError, match="2 epochs, one for each"):
+    pipeline.build(config(paths[:2], joined=(0,)))
+  with pytest.raises(schema.ConfigError, match="rising from 0"):
+    pipeline.build(config(paths[:2], joined=(1, 0)))
+
+
+# --- joining -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("rows", KINDS)
+def test_rows_before_a_store_joins_stay_and_those_after_hold_all(
+  paths, rows, shuffle
+):
+  if rows == "bin" and shuffle == "era":
+    pytest.skip("eras of bins are refused")
+  one = pipeline.build(config(paths[0], rows, shuffle))
+  two = pipeline.build(config(paths[:2], rows, shuffle))
+  all_three = pipeline.build(config(paths, rows, shuffle))
+  grown = pipeline.build(config(paths, rows, shuffle, (0, 2, 3)))
+  first = [pipe._plan.rows.first_row_of for pipe in (one, two, all_three)]
+  at = grown._plan.rows.first_row_of
+  assert_equal(rows_of(grown, 0, at(2)), rows_of(one, 0, first[0](2)))
+  assert_equal(
+    rows_of(grown, at(2), at(3)), rows_of(two, first[1](2), first[1](3))
+  )
+  assert_equal(
+    rows_of(grown, at(3), at(5)), rows_of(all_three, first[2](3), first[2](5))
+  )
+  rows_at = np.arange(at(5))
+  epoch, index = grown._plan.rows.locate(rows_at)
+  starts = grown._plan.rows.first_row(np.arange(6))
+  np.testing.assert_array_equal(starts[epoch] + index, rows_at)
+  # Across phases as well, in any order.
+  order = np.random.default_rng(0).permutation(at(5))
+  whole = grown._plan.rows.batch(rows_at)
+  mixed = grown._plan.rows.batch(order)
+  for name, value in mixed.items():
+    np.testing.assert_array_equal(value, whole[name][order], name)
+
+
+def iterated(data, count, state=None):
+  """Returns hashes of steps, the state after them, and the iterator's run."""
+  pipe = pipeline.build(data)
+  with chomp_data.make_iterator(pipe) as batches:
+    if state is not None:
+      batches.set_state(state)
+    begun = batches.step
+    found = {
+      begun + i: hashed(jax.device_get(next(batches))) for i in range(count)
+    }
+    return found, batches.get_state(), pipe
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_an_appended_store_joins_at_the_next_epoch(paths, mixed, workers):
+  if workers and mixed:
+    pytest.skip("one of them is enough")
+
+  def data(store, **fields):
+    out = config(store, worker_count=workers, **fields)
+    if mixed:
+      own = {**out["sources"]["web"], "store": paths[2]}
+      out["sources"]["other"] = own
+      out["mix"] = {"weights": {"web": 0.6, "other": 0.4}}
+    return out
+
+  alone, _, _ = iterated(data(paths[0]), 40)
+  plain = pipeline.build(data(paths[0]))
+  begun, state, pipe = iterated(data(paths[0]), 17)
+  assert all(alone[step] == own for step, own in begun.items())
+  own = plain._plan.ordered["web"]
+  taken = plain._plan.taken(17)["web"]["32"]
+  epoch = int(own.locate(np.asarray([taken]))[0][0]) + 1
+  after, later, pipe = iterated(data(paths[:2]), 60, state)
+  assert pipe._run.sources["web"].joined == (0, epoch)
+  # Up to the epoch nothing moved.
+  for step, found in after.items():
+    if step < 40 and plain._plan.taken(step + 1)["web"]["32"] <= (
+      own.first_row_of(epoch)
+    ):
+      assert alone[step] == found
+  assert any(alone.get(step, found) != found for step, found in after.items())
+  # What the state tells is what a config can tell, and one that does not goes
+  # on with it.
+  told = data(paths[:2])
+  told["sources"]["web"]["joined"] = (0, epoch)
+  whole, _, _ = iterated(told, 77)
+  assert {**begun, **after} == whole
+  again, _, _ = iterated(data(paths[:2]), 10, later)
+  told_again, _, _ = iterated(told, 10, later)
+  assert again == told_again
+  # Another one joins later.
+  _, _, pipe = iterated(data(paths), 1, later)
+  assert pipe._run.sources["web"].joined[:2] == (0, epoch)
+  assert pipe._run.sources["web"].joined[2] > epoch
+
+
+def test_a_store_that_has_not_joined_yet_can_be_left_out_again(paths):
+  _, state, _ = iterated(config(paths[0]), 3)
+  _, state, pipe = iterated(config(paths[:2]), 2, state)
+  assert pipe._run.sources["web"].joined == (0, 1)
+  record = json.loads(state)
+  assert list(record["fingerprint"]["sources"]["web"]["joined"]) == ["1"]
+  back, _, _ = iterated(config(paths[0]), 3, state)
+  alone, _, _ = iterated(config(paths[0]), 8)
+  assert back == {step: alone[step] for step in back}
+
+
+def test_stores_that_a_run_has_read_cannot_be_taken_away(paths):
+  _, state, _ = iterated(config(paths[:2]), 3)
+  for store in (paths[0], [paths[1], paths[0]], [paths[0], paths[2]]):
+    with pytest.raises(state_lib.StateError, match=r"sources\.web\.store"):
+      iterated(config(store), 1, state)
+
+
+def test_a_state_of_before_the_join_is_taken_by_the_same_iterator(paths):
+  _, early, _ = iterated(config(paths[0]), 3)
+  _, late, _ = iterated(config(paths[0]), 20)
+  pipe = pipeline.build(config(paths[:2]))
+  with chomp_data.make_iterator(pipe) as batches:
+    batches.set_state(late)
+    joined = pipe._run.sources["web"].joined
+    batches.set_state(early)
+    assert batches.step == 3
+    assert pipe._run.sources["web"].joined == joined
+
+
+def test_rows_that_count_from_the_start_of_a_run_refuse_to_grow(paths):
+  data = config(paths[:2], "multi_splice", joined=(0, 1))
+  data["sources"]["web"]["rows"] = {
+    "kind": "multi_splice",
+    "num_docs": 4,
+    "curriculum_every": 5,
+  }
+  with pytest.raises(schema.ConfigError, match="curriculum_every"):
+    pipeline.build(data)
