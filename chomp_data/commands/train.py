@@ -13,6 +13,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import dataclasses
 import json
 import math
 import signal
@@ -136,6 +137,10 @@ class Run:
         f" hold model, input and run, got {error}. Remove that directory to"
         " resume from an older step, or use another --workdir."
       ) from error
+    # A store that joins later than at the start makes epochs of other sizes.
+    most = self.pipe.num_steps
+    if most is not None and most < self.options.num_steps:
+      self.options = dataclasses.replace(self.options, num_steps=most)
     self._check_same_run(saved["run"])
     restored = self.manager.restore(
       step,
@@ -389,6 +394,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
     if _BATCH_HASHES.value:
       hashes = stack.enter_context(_append_lines(_BATCH_HASHES.value))
     state = run.restore_or_init()
+    options = run.options
     if run.input.step >= options.num_steps:
       logging.info(
         "the run was finished before, at step %d (config.train.num_steps is"
