@@ -57,22 +57,27 @@ class BadInput(PrepareError):
 
   Attributes:
     problem: What it must be, and what it is, without its place.
+    reason: Two words of it, that it is counted by.
   """
 
-  def __init__(self, where: str, problem: str, advice: str):
+  def __init__(
+    self, where: str, problem: str, advice: str, reason: str = "no document"
+  ):
     """Names what is wrong.
 
     Args:
       where: The file's path, or that and the line.
       problem: What it must be, and what it is.
       advice: What to do.
+      reason: What it is counted by where it is left out.
     """
     # All of them: an exception is pickled as its arguments.
-    super().__init__(where, problem, advice)
-    self.problem = problem
+    super().__init__(where, problem, advice, reason)
+    self.problem: str = problem
+    self.reason: str = reason
 
   def __str__(self) -> str:
-    return " ".join(self.args)
+    return " ".join(self.args[:3])
 
 
 class DivergedError(RuntimeError):

@@ -104,6 +104,20 @@ _META_DEFAULT = flags.DEFINE_string(
   "What the store keeps of documents without --meta_key, which are errors"
   " otherwise; may be empty.",
 )
+_MAX_DOCUMENT_BYTES = flags.DEFINE_integer(
+  "max_document_bytes",
+  records.MAX_DOCUMENT_BYTES,
+  "The most bytes of a line, of a text file, and of a text in a table, since"
+  " reading one takes up to ten times as much memory; a longer one is no"
+  " document.",
+)
+_FILTER = flags.DEFINE_string(
+  "filter",
+  None,
+  "A function of yours that says which documents are kept, as"
+  " 'package.module:function', found in PYTHONPATH; the others are counted by"
+  " what it returns.",
+)
 _WORKERS = flags.DEFINE_integer(
   "workers", 0, "Processes that tokenize; 0 and 1 use this one."
 )
@@ -170,6 +184,10 @@ def summary(store: stores.ZarrStore) -> str:
     rows += [
       ("skipped files", f"{skipped['files']:,}"),
       ("skipped lines", f"{skipped['lines']:,}"),
+      *(
+        (f"left out: {reason}", f"{count:,}")
+        for reason, count in sorted(skipped.get("reasons", {}).items())
+      ),
       *(("skipped", problem) for problem in skipped["first"]),
     ]
     if skipped["files"] + skipped["lines"] > len(skipped["first"]):
@@ -254,6 +272,8 @@ def main(argv: Sequence[str]) -> None:
         id_key=_ID_KEY.value,
         meta_key=_META_KEY.value,
         meta_default=_META_DEFAULT.value,
+        max_document_bytes=_MAX_DOCUMENT_BYTES.value,
+        filter=_FILTER.value,
         workers=_WORKERS.value,
         compression=_COMPRESSION.value,
         encoding_errors=_ENCODING_ERRORS.value,

@@ -251,7 +251,9 @@ def _encoded(
   characters = 0
   counted = skipped if task.options.on_error == "skip" else None
   for piece in task.pieces:
-    for document in readers.documents(piece, task.options.read, counted):
+    for document in readers.documents(
+      piece, task.options.read, counted, skipped
+    ):
       batch.append(document)
       characters += len(document.text)
       if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:

@@ -12,6 +12,7 @@ import dataclasses
 import os
 
 from chomp_data import errors
+from chomp_data.prepare import filters
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
 from chomp_data.prepare.reading import array_record
@@ -93,6 +94,7 @@ def documents(
   piece: base.InputPiece,
   options: records.ReadOptions,
   skipped: skips.Skips | None = None,
+  cleaned: skips.Skips | None = None,
 ) -> Iterator[records.Document]:
   """Yields the documents of a piece.
 
@@ -102,6 +104,7 @@ def documents(
     skipped: Counts the records and files that no document can be made of,
       which are left out; with None they are errors. A damaged archive is left
       out whole.
+    cleaned: Counts the documents that `options.filter` leaves out.
 
   Raises:
     BadInput: If a record or the file holds something else than documents.
@@ -121,8 +124,16 @@ def documents(
         if skipped is None:
           raise
         skipped.add(file.name, at, error)
-      else:
-        yield document
+        continue
+      if options.filter is not None:
+        reason = filters.reason_to_leave_out(
+          options.filter, document.text, record, file.path + suffix
+        )
+        if reason is not None:
+          if cleaned is not None:
+            cleaned.count(reason)
+          continue
+      yield document
   stat = os.stat(file.path)
   if (stat.st_size, stat.st_mtime_ns) != (file.size, file.mtime_ns):
     raise errors.PrepareError(

@@ -158,6 +158,7 @@ def _check_text(
       f"{advice} Or leave it out: --exclude, --on_error=skip."
       if advice
       else _LEAVE_OUT,
+      "no input",
     )
   strict = file.kind == "text" and options.encoding_errors == "strict"
   if strict and invalid is not None:

@@ -7,11 +7,14 @@ from typing import Any
 from typing import NamedTuple
 
 from chomp_data import errors
+from chomp_data.prepare import filters
 
 ENCODING_ERRORS = ("strict", "replace")
+MAX_DOCUMENT_BYTES = 2**28
 
 _MISSING: Any = object()
 _MOST_KEYS = 20
+_NOT_UTF8 = "not UTF-8"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +31,11 @@ class ReadOptions:
     meta_key: The key of what is kept of a document besides its id, or None.
     meta_default: What is kept where a document has no such key; None is an
       error.
+    max_document_bytes: Longer lines, files and texts are no documents: memory
+      grows with them.
+    filter: The import path of a function that says what is kept, or None; see
+      `filters`.
+    filter_sha256: Of the file that it is in.
   """
 
   text_key: str
@@ -36,11 +44,16 @@ class ReadOptions:
   raw: bool
   meta_key: str | None = None
   meta_default: str | None = None
+  max_document_bytes: int = MAX_DOCUMENT_BYTES
+  filter: str | None = None
+  filter_sha256: str = ""
 
   @property
   def keys(self) -> tuple[str, ...]:
     """Every key that is looked for: nothing else of a record is needed."""
     keys = (self.text_key, self.id_key, self.meta_key)
+    if self.filter is not None:
+      keys += filters.keys(self.filter)
     return tuple(key for key in keys if key is not None)
 
   @property
@@ -85,6 +98,7 @@ def document(
       where,
       f"must have the key {options.text_key!r}, got {_keys(record)}.",
       "Name the key of the text with --text_key.",
+      "no text",
     )
   if not isinstance(value, str | bytes):
     raise errors.BadInput(
@@ -92,7 +106,9 @@ def document(
       f"must have a string under {options.text_key!r}, got a"
       f" {type(value).__name__}.",
       "Correct it, or --text_key.",
+      "no text",
     )
+  check_size(value, where, options)
   text = _text(value, options, where)
   if isinstance(value, bytes) and options.raw:
     text = value
@@ -144,6 +160,7 @@ def _meta(record: Mapping[str, Any], where: str, options: ReadOptions) -> str:
         f"must have a value under {key!r}, got {_keys(record)}.",
         "Correct --meta_key, or say with --meta_default what stands for a"
         " missing one.",
+        "no meta",
       )
     return options.meta_default
   number = isinstance(value, int | float) and not isinstance(value, bool)
@@ -155,6 +172,7 @@ def _meta(record: Mapping[str, Any], where: str, options: ReadOptions) -> str:
       f"must have a string or a finite number under {key!r}, got"
       f" {value if number else f'a {type(value).__name__}'}.",
       "Correct it, or --meta_key.",
+      "no meta",
     )
   return _text(value, options, where)
 
@@ -171,6 +189,7 @@ def _document_id(
       f"must have a string or integer under {options.id_key!r}, got a"
       f" {type(value).__name__}.",
       "Correct it, or --id_key.",
+      "no id",
     )
   return _text(str(value) if isinstance(value, int) else value, options, where)
 
@@ -188,9 +207,31 @@ def _text(value: str | bytes, options: ReadOptions, where: str) -> str:
         f"must be valid Unicode, got {value[error.start]!r} at character"
         f" {error.start}.",
         "Correct it, or replace with --encoding_errors=replace.",
+        _NOT_UTF8,
       ) from None
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
   return value
+
+
+def check_size(value: str | bytes, where: str, options: ReadOptions) -> None:
+  """Raises BadInput if a text is longer than documents may be."""
+  most = options.max_document_bytes
+  if len(value) > most or (
+    isinstance(value, str)
+    and 4 * len(value) > most
+    and len(value.encode(errors="replace")) > most
+  ):
+    raise too_long(where, options)
+
+
+def too_long(where: str, options: ReadOptions) -> errors.BadInput:
+  """Returns the error of what is longer than documents may be."""
+  return errors.BadInput(
+    where,
+    f"must be at most {options.max_document_bytes:,} bytes, got more.",
+    "Split it, or allow more with --max_document_bytes.",
+    "too long",
+  )
 
 
 def decoded(data: bytes, options: ReadOptions, where: str) -> str:
@@ -211,4 +252,5 @@ def not_utf8(where: str, byte: int, offset: int) -> errors.BadInput:
     where,
     f"must be UTF-8, got byte {byte:#04x} at offset {offset}.",
     "Convert it, or replace with --encoding_errors=replace.",
+    _NOT_UTF8,
   )

@@ -18,6 +18,7 @@ from typing import Any
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import engines
+from chomp_data.prepare import filters
 from chomp_data.prepare import inputs
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import parts
@@ -57,6 +58,10 @@ class Options:
       or None.
     meta_default: What is kept where a document has no such key; None is an
       error.
+    max_document_bytes: The most bytes of a line, of a text file, and of a text
+      in a table; memory grows with it.
+    filter: The import path of a function that says which documents are kept,
+      see `filters`; the manifest's `prepared` counts the others.
     workers: Processes; 0 and 1 stay in this one.
     compression: 'none' or 'zstd'.
     encoding_errors: 'strict' or 'replace'.
@@ -78,6 +83,8 @@ class Options:
   id_key: str = "id"
   meta_key: str | None = None
   meta_default: str | None = None
+  max_document_bytes: int = records.MAX_DOCUMENT_BYTES
+  filter: str | None = None
   workers: int = 0
   compression: str = "none"
   encoding_errors: str = "strict"
@@ -140,7 +147,7 @@ def prepare(
         f"`--input` must hold a document that is not empty, got {len(files)}"
         f" files without one{_left_out(skipped)}. Give other files."
       )
-    if options.on_error == "skip":
+    if options.on_error == "skip" or options.filter is not None:
       prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
     _assemble(tasks, rows, options, tokenizer, prepared, partial / "store")
     store_writer.check_destination(output, options.overwrite)
@@ -178,6 +185,11 @@ def _check(
       "`--meta_default` must not be given without --meta_key, got"
       f" {options.meta_default!r}. Name the key."
     )
+  if options.max_document_bytes < 1:
+    problems.append(
+      "`--max_document_bytes` must be at least 1, got"
+      f" {options.max_document_bytes}. Give the most bytes of a document."
+    )
   if options.workers < 0:
     problems.append(
       f"`--workers` must be at least 0, got {options.workers}. Give the number"
@@ -195,14 +207,7 @@ def _check(
       inputs.discover(
         options.inputs, options.exclude, _own_paths(options.output)
       ),
-      records.ReadOptions(
-        options.text_key,
-        options.id_key,
-        options.encoding_errors,
-        raw=False,
-        meta_key=options.meta_key,
-        meta_default=options.meta_default,
-      ),
+      _read_options(options, raw=False),
     )
     if options.on_error != "skip":
       errors.PrepareError.raise_if([str(error) for _, error in refused])
@@ -255,12 +260,14 @@ def _skipped(refused: _Refused, rows: Sequence[parts.PartRow]) -> skips.Skips:
 
 
 def _left_out(skipped: skips.Skips) -> str:
-  if not skipped.first:
+  if not skipped.reasons:
     return ""
-  return (
-    f" ({skipped.files} files and {skipped.lines} lines skipped, first"
-    f" {skipped.first[0].removesuffix('.')})"
+  counts = [f"{count:,} {why}" for why, count in skipped.reasons.items()]
+  first = "".join(
+    f"; the first is {problem.removesuffix('.')}"
+    for problem in skipped.first[:1]
   )
+  return f" (left out: {', '.join(counts)}{first})"
 
 
 def _own_paths(output: str) -> list[str]:
@@ -297,6 +304,11 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
     # Stores without it stay as they were, to the byte.
     identity["meta_key"] = options.meta_key
     identity["meta_default"] = options.meta_default
+  if options.max_document_bytes != records.MAX_DOCUMENT_BYTES:
+    identity["max_document_bytes"] = options.max_document_bytes
+  if options.filter is not None:
+    identity["filter"] = options.filter
+    identity["filter_sha256"] = filters.digest(options.filter)
   return identity
 
 
@@ -335,8 +347,10 @@ def _existing(
 
 def _read_options(options: Options, *, raw: bool) -> records.ReadOptions:
   names = {field.name for field in dataclasses.fields(records.ReadOptions)}
-  shared = {name: getattr(options, name) for name in names - {"raw"}}
-  return records.ReadOptions(**shared, raw=raw)
+  own = {"raw", "filter_sha256"}
+  shared = {name: getattr(options, name) for name in names - own}
+  sha256 = filters.digest(options.filter) if options.filter else ""
+  return records.ReadOptions(**shared, raw=raw, filter_sha256=sha256)
 
 
 def _pieces(

@@ -1,4 +1,7 @@
-"""What --on_error=skip left out: counted, and the first of it named.
+"""What was left out: counted by reason, and the first that is wrong named.
+
+Files and records that are no documents are left out by --on_error=skip, others
+by --filter and --duplicates=drop.
 
 Counts of parts are joined in the order of the inputs, so they are the same
 for any number of workers.
@@ -17,13 +20,16 @@ class Skips:
 
   Attributes:
     files: How many files.
-    lines: How many lines of other files.
+    lines: How many lines, rows and records of other files.
     first: Name, line and problem of the first ones.
+    reasons: How many of both, and of documents that cleaning left out, by what
+      was the reason.
   """
 
   files: int = 0
   lines: int = 0
   first: list[str] = dataclasses.field(default_factory=list)
+  reasons: dict[str, int] = dataclasses.field(default_factory=dict)
 
   def add(self, name: str, line: int | None, error: errors.BadInput) -> None:
     """Counts a line of a file, or with None the whole file."""
@@ -32,12 +38,20 @@ class Skips:
     else:
       self.lines += 1
       name = f"{name}:{line}"
+    self.count(error.reason)
     self._name([f"{name} {error.problem}"])
+
+  def count(self, reason: str, count: int = 1) -> None:
+    """Counts documents that are left out for a reason."""
+    self.reasons[reason] = self.reasons.get(reason, 0) + count
 
   def join(self, other: "Skips") -> None:
     """Counts what was left out after it."""
     self.files += other.files
     self.lines += other.lines
+    for reason, count in other.reasons.items():
+      self.count(reason, count)
+    self.reasons = dict(sorted(self.reasons.items()))
     self._name(other.first)
 
   def _name(self, more: list[str]) -> None:

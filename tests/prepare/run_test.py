@@ -260,7 +260,7 @@ def test_a_store_that_skipped_is_none_of_a_run_that_does_not(corpus, prepare):
   store, _ = prepare(corpus, on_error="skip")
   assert store.hash == plain.hash
   assert store.manifest.prepared["skipped"] == {
-    "files": 0, "lines": 0, "first": [],
+    "files": 0, "lines": 0, "first": [], "reasons": {},
   }  # fmt: skip
   with pytest.raises(stores.StoreError, match="on_error: 'skip' there, None"):
     prepare(corpus)
@@ -270,7 +270,7 @@ def test_a_run_that_skips_all_is_an_error(corpus, prepare):
   (corpus / "x.json").write_text('{"txt": 1}\n' * 3)
   with pytest.raises(
     errors.PrepareError,
-    match=r"0 files and 3 lines skipped, first x\.json:1 must have the key",
+    match=r"\(left out: 3 no text; the first is x\.json:1 must have the key",
   ):
     prepare(corpus / "x.json", on_error="skip")
   (corpus / "x.bin").write_text("")

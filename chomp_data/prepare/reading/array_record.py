@@ -82,6 +82,7 @@ class ArrayRecord(base.InputKind):
               f"{file.path}:{number}",
               f"must be a tf.train.Example as record 0 is, got {error}.",
               "Correct it, or leave it out with --on_error=skip.",
+              "damaged",
             ),
           )
 
@@ -107,5 +108,8 @@ def _bad(file: base.InputFile, error: Exception) -> errors.BadInput:
   """Returns the error of a file; its message names the file already."""
   problem = str(error).removeprefix(file.path).lstrip(": ")
   return errors.BadInput(
-    file.path, problem, "Or leave it out: --exclude, --on_error=skip."
+    file.path,
+    problem,
+    "Or leave it out: --exclude, --on_error=skip.",
+    "damaged",
   )

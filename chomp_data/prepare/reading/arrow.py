@@ -57,7 +57,7 @@ class Arrow(base.InputKind):
       for _ in range(piece.begin, piece.end):
         if (batch := batches.next()) is None:
           break
-        yield from tables.numbered(batch, number, options.keys, piece.file.path)
+        yield from tables.numbered(batch, number, options, piece.file.path)
         number += batch.num_rows
 
 

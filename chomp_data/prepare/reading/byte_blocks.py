@@ -12,6 +12,7 @@ from chomp_data import errors
 from chomp_data.prepare.reading import base
 
 BLOCK = 1 << 20
+_LEAST_ZSTD = 64
 
 
 def blocks(
@@ -44,21 +45,29 @@ def blocks(
       file.path,
       f"must be a whole .{file.compression} archive, got {error}.",
       "Correct it, or leave it out with --exclude.",
+      "damaged",
     ) from None
   except OSError as error:
     raise base.unreadable(file, error) from None
 
 
 def _zstd_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:
-  """Yields decompressed bytes; a cut frame is an error, not an end."""
-  frame = None
-  while block := raw.read(size):
+  """Yields decompressed bytes; a cut frame is an error, not an end.
+
+  Little is given at once where it becomes much, up to 32 Ki times as much.
+  """
+  frame, step = None, _LEAST_ZSTD
+  while block := raw.read(step):
+    count = 0
     while block:
       if frame is None:
         frame = zstandard.ZstdDecompressor().decompressobj()
       if data := frame.decompress(block):
+        count += len(data)
         yield data
       block = frame.unused_data if frame.eof else b""
       frame = None if frame.eof else frame
+    step = min(2 * step, size) if count < size // 2 else step
+    step = max(step // 2, _LEAST_ZSTD) if count > size else step
   if frame is not None:
     raise EOFError("a zstd frame without its end")

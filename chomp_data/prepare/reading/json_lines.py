@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import itertools
 import json
+import sys
 from typing import Any
 
 from chomp_data import errors
@@ -68,19 +69,23 @@ class JsonLines(base.InputKind):
     """Yields the objects of lines."""
     file = piece.file
     assert piece.first is not None  # `readers.number` comes first.
+    most = options.max_document_bytes
     if file.compression != "none":
-      lines = _lines(byte_blocks.blocks(file))
+      lines = _lines(byte_blocks.blocks(file), 0, sys.maxsize, most)
     else:
-      lines = _piece_lines(piece)
+      lines = _piece_lines(piece, most)
     for number, line in enumerate(lines, piece.first):
-      if line.strip():
+      where = f"{file.path}:{number}"
+      if line is None:
+        yield number, records.too_long(where, options)
+      elif line.strip():
         try:
-          yield number, _record(line, number, f"{file.path}:{number}", options)
+          yield number, _record(line, number, where, options)
         except errors.BadInput as error:
           yield number, error
 
 
-def _piece_lines(piece: base.InputPiece) -> Iterator[bytes]:
+def _piece_lines(piece: base.InputPiece, most: int) -> Iterator[bytes | None]:
   """Yields the lines that begin in a piece, without their ends.
 
   begin 3, end 7   a b \\n c d \\n e f \\n    "cd", "ef"
@@ -93,30 +98,61 @@ def _piece_lines(piece: base.InputPiece) -> Iterator[bytes]:
     for block in blocks:
       end = block.find(b"\n") + 1
       position += end or len(block)
-      if end or position >= piece.end:
+      if end:
         blocks = itertools.chain([block[end:]], blocks)
         break
-    if position >= piece.end:
-      return  # The line of a piece before goes on beyond this one.
-  for line in _lines(blocks):
-    if position >= piece.end:
+      if position >= piece.end:
+        return iter(())  # The line of a piece before goes on beyond this one.
+  if position >= piece.end:
+    return iter(())
+  return _lines(blocks, position, piece.end, most)
+
+
+def _lines(
+  blocks: Iterable[bytes], begin: int, end: int, most: int
+) -> Iterator[bytes | None]:
+  """Yields lines, without their ends, as they begin before `end`.
+
+  Args:
+    blocks: Bytes, the first of a line first.
+    begin: Where it begins, below `end`.
+    end: Where no line is yielded any more.
+    most: Bytes of a line; of a longer one nothing is kept, and None yielded.
+  """
+  position = begin
+  rest: list[bytes] | None = []  # None of a line that is too long.
+  size = 0
+  for block in blocks:
+    if rest is None and position >= end:
       return
-    yield line
-    position += len(line) + 1
-
-
-def _lines(data: Iterable[bytes]) -> Iterator[bytes]:
-  """Yields the lines of a file, without their ends."""
-  rest: list[bytes] = []
-  for block in data:
+    position += len(block)
     first, *others = block.split(b"\n")
-    rest.append(first)
-    if others:
-      yield b"".join(rest)
-      yield from others[:-1]
-      rest = [others[-1]]
-  if last := b"".join(rest):
-    yield last
+    size += len(first)
+    if rest is not None:
+      rest.append(first)
+      if size > most:
+        rest = None
+        yield None
+    if not others:
+      continue
+    if rest is not None:
+      line, rest = b"".join(rest), []
+      yield line
+      del line
+    begin += size + 1
+    for line in others[:-1]:
+      if begin >= end:
+        return
+      yield line if len(line) <= most else None
+      begin += len(line) + 1
+    if begin >= end:
+      return
+    rest, size = [others[-1]], len(others[-1])
+    if size > most:
+      rest = None
+      yield None
+  if size and rest is not None:
+    yield b"".join(rest)
 
 
 def _record(
@@ -129,12 +165,16 @@ def _record(
     record = json.loads(text)
   except (ValueError, RecursionError) as error:
     raise errors.BadInput(
-      where, f"must be a JSON object, got {error}.", "Correct the line."
+      where,
+      f"must be a JSON object, got {error}.",
+      "Correct the line.",
+      "not JSON",
     ) from None
   if not isinstance(record, dict):
     raise errors.BadInput(
       where,
       f"must be a JSON object, got a {type(record).__name__}.",
       "Correct the line.",
+      "not JSON",
     )
   return record

@@ -65,7 +65,7 @@ class Parquet(base.InputKind):
           use_threads=False,
         )
         for batch in _told(file, batches):
-          yield from tables.numbered(batch, number, options.keys, file.path)
+          yield from tables.numbered(batch, number, options, file.path)
           number += batch.num_rows
 
 

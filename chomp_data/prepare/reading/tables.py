@@ -42,6 +42,7 @@ def unreadable(path: str, kind: str, error: Exception) -> errors.BadInput:
     path,
     f"must be a whole {kind} file, got {problem or type(error).__name__}.",
     "Correct it, or leave it out with --exclude.",
+    "damaged",
   )
 
 
@@ -70,6 +71,7 @@ def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
         f"{f' and {more} more' if more > 0 else ''}.",
         "Name the column of the text with --text_key, or leave the file out"
         " with --exclude.",
+        "no column",
       )
 
 
@@ -81,26 +83,26 @@ def columns(schema: Any, keys: Sequence[str]) -> list[str]:
 
 
 def numbered(
-  batch: Any, first: int, keys: Sequence[str], where: str
+  batch: Any, first: int, options: records.ReadOptions, where: str
 ) -> Iterator[base.Numbered]:
   """Yields the rows of a record batch.
 
   Args:
     batch: pyarrow.RecordBatch.
     first: The number of its first row.
-    keys: What is looked for in rows.
+    options: What is looked for in rows.
     where: The file's path, for messages.
 
   Raises:
     BadInput: If the batch contradicts itself.
   """
-  found = [key for key in keys if _path(batch.schema, key) is not None]
+  found = [key for key in options.keys if _path(batch.schema, key)]
   row_bytes = batch.nbytes // max(1, batch.num_rows)
   step = max(1, min(_MOST_ROWS, _MOST_BYTES // max(1, row_bytes)))
   for begin in range(0, batch.num_rows, step):
     own = batch.slice(begin, step)
     try:
-      values = [_values(own, key) for key in found]
+      values = [_values(own, key, key == options.text_key) for key in found]
     except pyarrow(where).ArrowException as error:
       raise unreadable(where, "table", error) from None
     for number, row in enumerate(
@@ -118,11 +120,17 @@ def _record(
   return dict(zip(keys, row, strict=True))
 
 
-def _values(batch: Any, key: str) -> list[Any]:
+def _values(batch: Any, key: str, as_bytes: bool) -> list[Any]:
   """Returns what rows have under a key.
 
-  Strings are the bytes of them: they may be no UTF-8 after all. Where they are
-  deeper inside, the error stands for such a value.
+  Args:
+    batch: The rows.
+    key: The key.
+    as_bytes: Whether strings are not decoded.
+
+  Returns:
+    The values; of a string that is no UTF-8 its bytes, and of such a one deeper
+    inside the error.
   """
   import pyarrow as arrow  # pyright: ignore
   import pyarrow.compute as compute  # pyright: ignore
@@ -136,7 +144,9 @@ def _values(batch: Any, key: str) -> list[Any]:
     column, kind = column.dictionary_decode(), kind.value_type
   if arrow.types.is_string_view(kind):
     column, kind = column.cast(arrow.large_string()), arrow.large_string()
-  if arrow.types.is_string(kind):
+  if not as_bytes:
+    pass
+  elif arrow.types.is_string(kind):
     column = column.cast(arrow.binary())
   elif arrow.types.is_large_string(kind):
     column = column.cast(arrow.large_binary())
@@ -154,7 +164,7 @@ def _python(value: Any) -> Any:
   try:
     return value.as_py()
   except UnicodeDecodeError as error:
-    return error
+    return error.object if hasattr(value, "as_buffer") else error
 
 
 def _path(schema: Any, key: str) -> list[str] | None:

@@ -20,6 +20,11 @@ class Text(base.InputKind):
     """A document is not split."""
     return [base.InputPiece(file, 0, file.size, 0, file.size)]
 
+  def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
+    """Checks the size."""
+    if file.size > options.max_document_bytes:
+      raise records.too_long(file.path, options)
+
   def read(
     self, piece: base.InputPiece, options: records.ReadOptions
   ) -> Iterator[base.Numbered]:
