@@ -274,7 +274,7 @@ def test_a_run_that_skips_all_is_an_error(corpus, prepare):
   ):
     prepare(corpus / "x.json", on_error="skip")
   (corpus / "x.bin").write_text("")
-  with pytest.raises(errors.PrepareError, match=r"1 files and 0 lines skipped"):
+  with pytest.raises(errors.PrepareError, match=r"left out: 1 no input"):
     prepare(corpus / "x.bin", on_error="skip")
 
 
