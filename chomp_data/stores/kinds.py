@@ -20,6 +20,7 @@ from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_store
+from chomp_data.stores.array_record import record_writer
 from chomp_data.stores.samples import arrow_samples
 from chomp_data.stores.tokenized import levanter_store
 from chomp_data.stores.tokenized import megatron_store
@@ -40,12 +41,14 @@ class StoreKind:
       `schema.read`; a source of a run has them in the section of the kind's
       name beside `store`. None where a path tells all.
     advice: What is at such a path, and how it is read, for who gave no options.
+    told: Returns the options of a path whose data says them after all, or None.
   """
 
   open: Callable[..., base.Store]
   is_at: Callable[[pathlib.Path], bool]
   options: type | None = None
   advice: str = ""
+  told: Callable[[pathlib.Path], Any] = lambda path: None
 
 
 STORE_KINDS: dict[str, StoreKind] = {
@@ -59,6 +62,7 @@ STORE_KINDS: dict[str, StoreKind] = {
     "ArrayRecord files. Of these, records of token ids are read with"
     " `array_record` beside the path, for instance {'token_dtype': 'uint16',"
     " 'vocab_size': 50_000}; samples are read in buckets of kind 'resolution'.",
+    record_writer.told,
   ),
   "megatron": StoreKind(
     megatron_store.open_megatron,
@@ -125,6 +129,11 @@ def open_store(
     )
   for name, value in given.items():
     return STORE_KINDS[name].open(path, value, cache_bytes=cache_bytes)
+  if not places.is_url(path):
+    for kind in STORE_KINDS.values():
+      found = kind.told(pathlib.Path(path))
+      if found is not None:
+        return kind.open(path, found, cache_bytes=cache_bytes)
   return _kind_at(path).open(path, cache_bytes=cache_bytes)
 
 
@@ -158,10 +167,13 @@ def open_stores(
 
 
 def _tells_all(path: str | os.PathLike[str]) -> bool:
+  if places.is_url(path):
+    return True
   publish.check_local(path)
   place = pathlib.Path(path)
   return any(
-    kind.options is None and kind.is_at(place) for kind in STORE_KINDS.values()
+    kind.is_at(place) if kind.options is None else kind.told(place) is not None
+    for kind in STORE_KINDS.values()
   )
 
 

@@ -1,0 +1,195 @@
+"""Writing a store as ArrayRecord files: a record is the ids of a document.
+
+Any reader of ArrayRecord reads them, `grain.sources.ArrayRecordDataSource` for
+one: `np.frombuffer(record, '<u2')`, or '<u4' of more than 65,536 ids. Beside
+them lies what records do not say of themselves, so that `store` needs no
+section `array_record`.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+import contextlib
+import json
+import os
+import pathlib
+from typing import Any
+
+from array_record.python import array_record_module  # pyright: ignore
+import numpy as np
+
+from chomp_data import errors
+from chomp_data import schema
+from chomp_data.stores import base
+from chomp_data.stores import copying
+from chomp_data.stores import publish
+from chomp_data.stores.array_record import record_store
+from chomp_data.stores.zarr import manifest
+from chomp_data.stores.zarr import store_writer
+
+FILE = "array_record.json"
+DEFAULT_FILE_BYTES = 1 << 30
+
+# One record a group, as Grain asks for: others are then not decoded with it.
+_OPTIONS = "group_size:1,zstd:1"
+
+
+def write(
+  store: base.Store,
+  path: pathlib.Path,
+  *,
+  file_bytes: int = DEFAULT_FILE_BYTES,
+  overwrite: bool = False,
+  progress: Callable[[int], object] = lambda num_tokens: None,
+) -> None:
+  """Writes what a store holds as ArrayRecord files, published at the end.
+
+  Ids of documents, and what --meta_key kept, are left out: a record has none.
+
+  Args:
+    store: The store, of any kind.
+    path: The directory to create.
+    file_bytes: Bytes of tokens that begin another file.
+    overwrite: Whether such a directory there may be replaced.
+    progress: Told the tokens of each block.
+
+  Raises:
+    StoreError: If the store has labels or is damaged, or there is something at
+      the path.
+  """
+  with staged(path, overwrite) as staging:
+    write_files(store, staging, file_bytes, progress)
+
+
+def write_files(
+  store: base.Store,
+  staging: pathlib.Path,
+  file_bytes: int = DEFAULT_FILE_BYTES,
+  progress: Callable[[int], object] = lambda num_tokens: None,
+) -> None:
+  """Writes the files to a directory that does not exist; see `write`."""
+  if store.has_labels or store.has_weights:
+    raise errors.StoreError(
+      f"{store.path} must be without labels and weights to be written as"
+      " ArrayRecord, which has no place for them, got some. Keep it in zarr."
+    )
+  info = store.tokenizer_info
+  dtype = np.dtype(manifest.token_dtype(info.vocab_size)).newbyteorder("<")
+  first = _first_documents(store, max(1, file_bytes // dtype.itemsize))
+  staging.mkdir(parents=True)
+  files = _Files(staging, first)
+  try:
+    for block in copying.blocks(store):
+      data = block.tokens.astype(dtype, copy=False).tobytes()
+      ends = (np.cumsum(block.lengths) * dtype.itemsize).tolist()
+      begins = [0, *ends[:-1]]
+      for i, (begin, end) in enumerate(zip(begins, ends, strict=True)):
+        files.at(block.first + i).write(data[begin:end])
+      progress(len(block.tokens))
+  finally:
+    files.close()
+  options = {
+    "token_dtype": dtype.name,
+    "vocab_size": info.vocab_size,
+    "pad_id": info.pad_id,
+    "eos_id": info.eos_id,
+    "bos_id": info.bos_id,
+    "adds_bos": info.adds_bos,
+    "adds_eos": info.adds_eos,
+    "tokenizer": f"{info.kind} {info.sha256}",
+  }
+  text = json.dumps(options, indent=1) + "\n"
+  (staging / FILE).write_text(text)
+  for file in staging.iterdir():
+    publish.sync(file)
+
+
+def told(path: pathlib.Path) -> record_store.ArrayRecordOptions | None:
+  """Returns what lies beside files that `write` wrote, or None.
+
+  Raises:
+    StoreError: If it is damaged.
+  """
+  file = path / FILE
+  if not file.is_file():
+    return None
+  try:
+    values: Any = json.loads(publish.read_file(file))
+    options, problems = schema.read(
+      record_store.ArrayRecordOptions, values, "array_record"
+    )
+  except (OSError, ValueError) as error:
+    options, problems = None, [str(error)]
+  if options is None:
+    raise errors.StoreError(
+      f"{file} must say what the records are, got {' '.join(problems)} Restore"
+      " it, or write the records again."
+    )
+  return options
+
+
+@contextlib.contextmanager
+def staged(path: pathlib.Path, overwrite: bool) -> Iterator[pathlib.Path]:
+  """Yields a path to write files to, published where all goes well.
+
+  Args:
+    path: The destination.
+    overwrite: Whether what `write` wrote there may be replaced.
+
+  Raises:
+    StoreError: If there is something else, or another writer is at it.
+  """
+  names = os.listdir(path) if path.is_dir() else []
+  ours = FILE in names and all(
+    name == FILE or name.endswith(".array_record") for name in names
+  )
+  if not (overwrite and ours):
+    store_writer.check_destination(path, overwrite)
+  with copying.staging(path) as place:
+    yield place
+    publish.publish(place, path)
+
+
+class _Files:
+  """The files, open one after the other."""
+
+  def __init__(self, directory: pathlib.Path, first: list[int]):
+    self._directory = directory
+    self._first = first
+    self._next = 0
+    self._writer: Any = None
+
+  def at(self, document: int) -> Any:
+    """Returns the writer of a document's file."""
+    while self._next < len(self._first) and (
+      document >= self._first[self._next]
+    ):
+      self.close()
+      of = len(self._first)
+      name = f"documents-{self._next:05}-of-{of:05}.array_record"
+      self._writer = array_record_module.ArrayRecordWriter(
+        str(self._directory / name), _OPTIONS
+      )
+      self._next += 1
+    return self._writer
+
+  def close(self) -> None:
+    """Closes the file that is open."""
+    if self._writer is not None:
+      self._writer.close()
+      self._writer = None
+
+
+def _first_documents(store: base.Store, file_tokens: int) -> list[int]:
+  """Returns the first document of each file: there is one at least."""
+  return list(_begins(store, file_tokens)) or [0]
+
+
+def _begins(store: base.Store, file_tokens: int) -> Iterator[int]:
+  before, last = 0, -1
+  for first, lengths in store.iter_lengths():
+    starts = before + np.cumsum(lengths) - lengths
+    file = starts // file_tokens
+    is_new = np.diff(file, prepend=last) > 0
+    yield from (first + np.flatnonzero(is_new)).tolist()
+    before += int(lengths.sum())
+    last = int(file[-1])
