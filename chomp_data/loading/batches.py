@@ -24,6 +24,9 @@ from chomp_data.sources import row_source
 _PLANNED_ROWS = 4_096
 _GROUPS_KEPT = 4
 
+# Groups planned before their turn, where a store is far away.
+_GROUPS_AHEAD = 64
+
 # Rows read and placed at once.
 _READ_ROWS = 64
 
@@ -36,11 +39,17 @@ _LOG_S = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class _Group:
-  """Steps that are planned, and their chunks fetched, together."""
+  """Steps that are planned, and their chunks fetched, together.
 
-  first: int
-  last: int
+  Attributes:
+    steps: Of one reader.
+    planned: The plan of them.
+    wants_more: Whether it helped to plan further ahead.
+  """
+
+  steps: range
   planned: plan_lib.Planned
+  wants_more: bool
 
 
 class BatchSource(workers.SentToWorkers):
@@ -57,6 +66,7 @@ class BatchSource(workers.SentToWorkers):
     rows: plan_lib.Rows | None = None,
     fingerprint: str = "",
     group_steps: int | None = None,
+    stride: int = 1,
   ):
     """Binds a plan to the rows of one process.
 
@@ -67,6 +77,7 @@ class BatchSource(workers.SentToWorkers):
       fingerprint: Identity of the run, for `repr`: the rows are left out, so
         that Grain's state does not depend on the process.
       group_steps: Most steps of a group, or None for about 4,096 rows.
+      stride: A reader asks for every n-th step only; others ask for the rest.
     """
     self._plan = plan
     self._rows = None if rows is None else dict(rows)
@@ -80,6 +91,9 @@ class BatchSource(workers.SentToWorkers):
     self._groups: collections.deque[_Group] = collections.deque(
       maxlen=_GROUPS_KEPT
     )
+    self._own_stride = stride
+    # Planned before their turn, in order.
+    self._ahead: collections.deque[_Group] = collections.deque()
     # Batches read ahead, and the last two steps asked for.
     self._ready: dict[int, dict[str, np.ndarray]] = {}
     self._step, self._stride = -1, 0
@@ -118,7 +132,17 @@ class BatchSource(workers.SentToWorkers):
       "rows": self._rows,
       "fingerprint": self._fingerprint,
       "group_steps": self._group_steps,
+      "stride": self._own_stride,
     }
+
+  def for_workers(self, count: int) -> "BatchSource":
+    """Returns the same batches for `count` processes that take them by turns.
+
+    Each plans, and fetches what is needed for, the steps that it is asked for.
+    """
+    if count <= 1:
+      return self
+    return BatchSource(**{**self.arguments(), "stride": count})
 
   def _read(self, step: int) -> None:
     """Reads a step, and those that the last two steps say will follow.
@@ -126,11 +150,7 @@ class BatchSource(workers.SentToWorkers):
     NumPy's cost by call, half of that of a batch of 8 rows, is then shared.
     A worker is asked for every n-th step only: the stride tells.
     """
-    for group in self._groups:
-      if group.first <= step < group.last:
-        break
-    else:
-      group = self._planned(step)
+    group = self._group_of(step)
     self._ready.clear()
     steps, planned = self._following(step, group)
     self.reads.add_batch(planned.spans)
@@ -147,32 +167,57 @@ class BatchSource(workers.SentToWorkers):
   ) -> tuple[list[int], plan_lib.Planned]:
     """Returns the steps to be read at once, and the plan of them."""
     planned, spans = group.planned, group.planned.spans
-    if group.last - group.first == 1 or spans is None:
+    if len(group.steps) == 1 or spans is None:
       return [step], planned
     size, count = self._local, 1
-    if step - self._step == self._stride and self._stride > 0:
-      left = -(-(group.last - step) // self._stride)
+    every, rest = divmod(self._stride, group.steps.step)
+    if step - self._step == self._stride and every > 0 and not rest:
+      left = -(-(group.steps.stop - step) // self._stride)
       count = max(1, min(_READ_ROWS // max(size, 1), left))
-    first = (step - group.first) * size
-    if count == 1 or self._stride == 1:
+    first = group.steps.index(step) * size
+    if count == 1 or every == 1:
       spans = spans.rows(first, first + count * size)
     else:
-      starts = range(
-        first, first + count * self._stride * size, self._stride * size
-      )
+      starts = range(first, first + count * every * size, every * size)
       spans = spans_lib.concatenated(
         [spans.rows(low, low + size) for low in starts]
       )
     steps = [step + i * self._stride for i in range(count)]
     return steps, dataclasses.replace(planned, spans=spans)
 
-  def _planned(self, step: int) -> _Group:
-    first, last = self._plan.group(step, self._group_steps)
-    planned = self._plan.planned(first, last - first, self._rows)
-    self.reads.add_group(planned.spans)
-    self._plan.prefetch(planned)
-    group = _Group(first, last, planned)
+  def _group_of(self, step: int) -> _Group:
+    """Returns the group of a step; plans further ones where that helps."""
+    for group in self._groups:
+      if step in group.steps:
+        return group
+    known = False
+    while self._ahead and not known:
+      group = self._ahead.popleft()
+      known = step in group.steps
+    if not known:
+      self._ahead.clear()
+      group = self._planned(step)
     self._groups.append(group)
+    if known or group.wants_more:
+      last = self._ahead[-1] if self._ahead else group
+      while len(self._ahead) < _GROUPS_AHEAD:
+        step = last.steps[-1] + self._own_stride
+        if step >= self._plan.step_limit:
+          break
+        last = self._planned(step)
+        self._ahead.append(last)
+        if not last.wants_more:
+          break
+    return group
+
+  def _planned(self, step: int) -> _Group:
+    stride = self._own_stride
+    # From here on: what a run that was resumed has behind it is not fetched.
+    _, last = self._plan.group(step, self._group_steps * stride)
+    steps = range(step, last, stride)
+    planned = self._plan.planned(step, len(steps), self._rows, stride)
+    self.reads.add_group(planned.spans)
+    group = _Group(steps, planned, self._plan.prefetch(planned))
     if time.monotonic() - self._logged > _LOG_S:
       self._logged = time.monotonic()
       for line in reads_lib.lines(self.reads.by_source()):

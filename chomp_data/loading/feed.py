@@ -49,6 +49,10 @@ class Batches(Protocol):
 
   def __getitem__(self, index: int) -> Any: ...
 
+  def for_workers(self, count: int) -> "Batches":
+    """Returns the same batches for processes that share them by turns."""
+    ...
+
 
 @dataclasses.dataclass(frozen=True)
 class Resumed:
@@ -112,6 +116,8 @@ def data_loader(
   if worker_count and not flags.FLAGS.is_parsed():
     # Grain's workers copy absl flags and fail outside absl.app.
     flags.FLAGS.mark_as_parsed()
+  # A worker plans and fetches its own steps only.
+  source = source.for_workers(worker_count)
   last = [workers.LastOperation(source, board)] if worker_count else []
   return grain.DataLoader(
     data_source=source,

@@ -108,9 +108,14 @@ class BatchesPlan(plan_lib.Plan):
     return parts[0] if count == 1 else spans_lib.concatenated(parts)
 
   def planned(
-    self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
+    self,
+    first_step: int,
+    count: int = 1,
+    rows: plan_lib.Rows | None = None,
+    stride: int = 1,
   ) -> plan_lib.Planned:
     """Returns what `read` needs for one step; see `Plan`."""
+    del stride
     if count != 1:
       raise ValueError(
         f"`count` must be 1, got {count}. Steps differ in their shapes."

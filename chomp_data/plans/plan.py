@@ -109,7 +109,11 @@ class Plan(abc.ABC):
 
   @abc.abstractmethod
   def planned(
-    self, first_step: int, count: int = 1, rows: Rows | None = None
+    self,
+    first_step: int,
+    count: int = 1,
+    rows: Rows | None = None,
+    stride: int = 1,
   ) -> Planned:
     """Returns what `read` needs for steps that `group` puts together.
 
@@ -117,6 +121,7 @@ class Plan(abc.ABC):
       first_step: The first step.
       count: How many steps.
       rows: As in `spans`.
+      stride: How far apart they are.
 
     Raises:
       IndexError: If a step is not of the run.

@@ -155,11 +155,13 @@ class RowsPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
   ) -> spans_lib.Spans:
     """Plans consecutive steps without reading a token; see `Plan`."""
-    self.check_steps(first_step, count)
+    return self._spans(range(first_step, first_step + count), rows)
+
+  def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
+    self.check_steps(steps[0], steps[-1] + 1 - steps[0])
     size = self.global_batch_size
     local = np.arange(size) if rows is None else rows[self.buckets[0].name]
-    steps = np.arange(first_step, first_step + count)
-    number = (steps[:, None] * size + local).reshape(-1)
+    number = (np.asarray(steps)[:, None] * size + local).reshape(-1)
     whole = len(number)
     if self.num_rows is not None:
       number = number[number < self.num_rows]
@@ -171,9 +173,11 @@ class RowsPlan(plan_lib.Plan):
     first_step: int,
     count: int = 1,
     rows: plan_lib.Rows | None = None,
+    stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for consecutive steps; see `Plan`."""
-    return plan_lib.Planned(self.spans(first_step, count, rows))
+    """Returns what `read` needs for steps in a row; see `Plan`."""
+    steps = range(first_step, first_step + count * stride, stride)
+    return plan_lib.Planned(self._spans(steps, rows))
 
   def group(self, step: int, most: int) -> tuple[int, int]:
     """Returns the steps planned together with a step; see `Plan`.

@@ -28,6 +28,7 @@ import tqdm
 from chomp_data import errors
 from chomp_data.stores import checksums
 from chomp_data.stores import heartbeat
+from chomp_data.stores import places
 from chomp_data.stores import publish
 
 HEADER = "header.json"
@@ -37,6 +38,10 @@ _PAGE_BYTES = 1 << 20
 # page by page, at first touch.
 _CHECKED_AT_OPEN = 64 * 2**20
 _POLL_S = 0.2
+# Read from a bucket in one request, and the largest file that is kept there: it
+# is sent in one request, too.
+_BLOCK_BYTES = 64 * 2**20
+_MOST_SHARED = 2**30
 
 # Parts of arrays, appended in the order they come.
 Parts = Iterable[Mapping[str, np.ndarray]]
@@ -143,7 +148,9 @@ def load_or_build(
 
   Args:
     store_path: The store; the index lies beside it, or in the user's cache
-      directory where that place is not writable.
+      directory where that place is not writable. Of a store in a bucket it is
+      always read from the cache directory, and kept beside the store for other
+      machines where one may write there.
     name: What the index is, for its directory.
     key: All that its arrays depend on, as JSON values.
     build: Makes the arrays, in parts.
@@ -163,14 +170,23 @@ def load_or_build(
     if found is not None:
       return found
     tried.append(directory)
+  if places.is_url(store_path):
+    kept = _place(store_path, tried[0].name)
+    if _fetched(kept, tried[0], key):
+      found = _opened(tried[0], key)
+      if found is not None:
+        return found
   problems = []
   for directory in tried:
     try:
       directory.parent.mkdir(parents=True, exist_ok=True)
       if not os.access(directory.parent, os.W_OK):
         raise PermissionError(f"{directory.parent} is not writable")
-      of = None if directory.parent == tried[0].parent else store_path
-      return _built(directory, key, build, of)
+      beside = not places.is_url(store_path) and directory == tried[0]
+      built = _built(directory, key, build, None if beside else store_path)
+      if places.is_url(store_path):
+        _shared(directory, _place(store_path, directory.name))
+      return built
     except OSError as error:
       logging.warning("index %s cannot be kept there: %s", directory, error)
       problems.append(str(error))
@@ -193,12 +209,12 @@ def known(
   Args:
     store_path: As `load_or_build` takes it.
   """
-  beside, cache = _places(store_path)
-  for parent in (beside, cache):
+  *beside, cache = _places(store_path)
+  for parent in (*beside, cache):
     for file in sorted(parent.glob(f"*/{HEADER}")):
       try:
         header = _header(file.parent)
-        own = parent == beside or header["store"] == _absolute(store_path)
+        own = parent in beside or header["store"] == _absolute(store_path)
         if own and isinstance(header["key"], Mapping):
           yield file.parent, header["key"]
       except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -206,15 +222,73 @@ def known(
 
 
 def _absolute(path: str | os.PathLike[str]) -> str:
-  return os.path.abspath(os.fspath(path))
+  text = os.fspath(path)
+  return text.rstrip("/") if places.is_url(text) else os.path.abspath(text)
 
 
 def _places(store_path: str | os.PathLike[str]) -> list[pathlib.Path]:
-  beside = publish.beside(pathlib.Path(store_path), ".index")
-  cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(
+  """Returns the directories that may hold indexes; the first is tried first."""
+  root = os.environ.get("XDG_CACHE_HOME") or os.path.join(
     os.path.expanduser("~"), ".cache"
   )
-  return [beside, pathlib.Path(cache, "chomp_data", "index")]
+  cache = pathlib.Path(root, "chomp_data", "index")
+  if places.is_url(store_path):
+    return [cache]
+  return [publish.beside(pathlib.Path(store_path), ".index"), cache]
+
+
+def _place(store_path: str | os.PathLike[str], name: str) -> places.Place:
+  """Returns where an index lies beside a store in a bucket."""
+  return places.at(f"{_absolute(store_path)}.index/{name}")
+
+
+def _fetched(
+  kept: places.Place, directory: pathlib.Path, key: Mapping[str, Any]
+) -> bool:
+  """Brings an index to the cache directory; returns whether there was one."""
+  try:
+    data = kept.read(HEADER)
+    header = json.loads(data)
+    if header["key"] != json.loads(_canonical(key)):
+      return False
+    sizes = {
+      name: entry["size"] * np.dtype(entry["dtype"]).itemsize
+      for name, entry in header["arrays"].items()
+    }
+    header = {**header, "store": kept.path.rpartition(".index/")[0]}
+    del header["sha256"]
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with _staging(directory) as staged:
+      for name, size in sizes.items():
+        with open(staged / f"{name}.bin", "wb") as file:
+          for low in range(0, size, _BLOCK_BYTES):
+            high = min(low + _BLOCK_BYTES, size)
+            file.write(kept.read(f"{name}.bin", low, high))
+            heartbeat.beat()
+      _write_header(staged, header)
+      # Another process may have brought it in the meantime: either is right.
+      with contextlib.suppress(OSError):
+        os.rename(staged, directory)
+    return True
+  except (FileNotFoundError, KeyError, TypeError):
+    return False
+  except (OSError, ValueError) as error:
+    logging.info("index %s cannot be used: %s", kept.path, error)
+    return False
+
+
+def _shared(directory: pathlib.Path, kept: places.Place) -> None:
+  """Keeps an index beside its store in a bucket, where one may write there."""
+  files = sorted(directory.glob("*.bin"))
+  if any(file.stat().st_size > _MOST_SHARED for file in files):
+    return
+  try:
+    for file in files:
+      if file.stat().st_size:
+        kept.write(file.name, file.read_bytes())
+    kept.write(HEADER, (directory / HEADER).read_bytes())
+  except errors.StoreError as error:
+    logging.info("index %s is on this machine only: %s", directory, error)
 
 
 def _built(
@@ -275,8 +349,7 @@ def _write(
   # We hold the lock: whoever left these was killed.
   for abandoned in directory.parent.glob(f"{prefix}*"):
     shutil.rmtree(abandoned, ignore_errors=True)
-  staged = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=directory.parent))
-  try:
+  with _staging(directory) as staged:
     writers: dict[str, _Writer] = {}
     with contextlib.ExitStack() as stack:
       for part in parts:
@@ -289,14 +362,27 @@ def _write(
     header: dict[str, Any] = {"key": key, "arrays": arrays}
     if of is not None:
       header["store"] = _absolute(of)
-    header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
-    (staged / HEADER).write_bytes(_canonical(header))
-    staged.chmod(0o755)
+    _write_header(staged, header)
     if directory.exists():
       shutil.rmtree(directory)
     os.rename(staged, directory)
+
+
+@contextlib.contextmanager
+def _staging(directory: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields a directory beside another one, to be given its name."""
+  prefix = _staged_prefix(directory)
+  staged = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=directory.parent))
+  try:
+    yield staged
   finally:
     shutil.rmtree(staged, ignore_errors=True)
+
+
+def _write_header(staged: pathlib.Path, header: dict[str, Any]) -> None:
+  header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
+  (staged / HEADER).write_bytes(_canonical(header))
+  staged.chmod(0o755)
 
 
 class _Writer:

@@ -1,0 +1,191 @@
+"""Runs from buckets: the batches of a local store, and what they cost.
+
+Chunks are counted where they are asked for: at the object store.
+"""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.loading import feed
+from chomp_data.testing import batch_hashes
+from chomp_data.testing import stores as testing_stores
+from tests.remote import reading_test
+
+SEQ_LEN = 32
+CHUNK = 16 * SEQ_LEN
+NUM_CHUNKS = 240
+BATCH = 16
+
+
+@pytest.fixture(scope="module")
+def local(tmp_path_factory):
+  """Long documents, and none of the chunks of a shard are neighbours."""
+  rng = np.random.default_rng(0)
+  path = tmp_path_factory.mktemp("loading") / "store"
+  tokens = rng.integers(3, 250, NUM_CHUNKS * CHUNK)
+  testing_stores.make_store(
+    path,
+    np.array_split(tokens, 50),
+    compression="zstd",
+    chunk=CHUNK,
+    chunks_per_shard=16,
+  )
+  return path
+
+
+@pytest.fixture
+def url(bucket, local):
+  found = reading_test.upload(local, f"{bucket.root}/store")
+  bucket.clear()
+  return found
+
+
+def config(store, rows=None, **shuffle):
+  return {
+    "seq_len": SEQ_LEN,
+    "global_batch_size": BATCH,
+    "seed": 1,
+    "epochs": 1,
+    "sources": {
+      "text": {
+        "store": str(store),
+        "rows": rows or {"kind": "sequential"},
+        "shuffle": {"kind": "block", "window_blocks": 4, **shuffle},
+      }
+    },
+  }
+
+
+ROWS = {
+  "sequential": {"kind": "sequential"},
+  "packed": {"kind": "bin", "packing_buffer_docs": 3},
+}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+def test_batches_are_those_of_the_local_store(
+  url, local, kind, tmp_path, monkeypatch
+):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  found = pipeline.build(config(url, ROWS[kind]))
+  expected = pipeline.build(config(local, ROWS[kind]))
+  assert found.fingerprint == expected.fingerprint
+  source = found.batch_source()
+  for step in range(expected.num_steps):
+    wanted = expected.canonical(step)
+    for name, value in source[step].items():
+      np.testing.assert_array_equal(value, wanted[name])
+
+
+@pytest.mark.parametrize("worker_count", [0, 2])
+def test_an_iterator_reads_a_bucket(url, local, worker_count):
+  hashes = {}
+  for store in (url, local):
+    data = {**config(store), "worker_count": worker_count}
+    with pipeline.make_iterator(data) as batches:
+      hashes[store] = [
+        batch_hashes.batch_sha256(next(batches)) for _ in range(9)
+      ]
+      reads = batches.reads["text"]
+      assert (reads.requests > 0) == (store == url)
+  assert hashes[url] == hashes[local]
+
+
+def chunks_asked(bucket, first_step, **options):
+  """Reads an epoch from a step on; returns chunks, and steps that were read."""
+  pipe = pipeline.build(config(options.pop("url"), **options))
+  source = pipe.batch_source()
+  bucket.clear()
+  for step in range(first_step, pipe.num_steps):
+    source[step]
+  reads = source.reads.by_source()["text"]
+  assert len(bucket.reads("/tokens/c/")) <= reads.requests
+  return reads.chunks_fetched, pipe.num_steps - first_step
+
+
+@pytest.mark.parametrize("first_step", [0, 1, 7, 101])
+def test_an_epoch_fetches_its_chunks_once_resumed_anywhere(
+  s3_bucket, local, first_step
+):
+  url = reading_test.upload(local, f"{s3_bucket.root}/store")
+  chunks, steps = chunks_asked(s3_bucket, first_step, url=url)
+  needed = NUM_CHUNKS * steps / (NUM_CHUNKS * 16 // BATCH)
+  # What is left of the window that was resumed in is needed whole.
+  assert chunks <= 1.05 * needed + 4
+
+
+@pytest.mark.parametrize("kept", [1, 2, 8])
+def test_what_is_ahead_stays_within_the_cache(s3_bucket, local, kept):
+  url = reading_test.upload(local, f"{s3_bucket.root}/store")
+  pipe = pipeline.build(config(url, cache_windows=kept))
+  source = pipe.batch_source()
+  tokens = source.sources["text"].store._opened.tokens
+  most = 0
+  for step in range(pipe.num_steps):
+    source[step]
+    most = max(most, len(tokens._cache) + len(tokens._coming))
+  assert most <= tokens._room == kept * 4
+  assert source.reads.by_source()["text"].chunks_fetched == NUM_CHUNKS
+
+
+def test_a_worker_plans_its_own_steps_only(s3_bucket, local):
+  url = reading_test.upload(local, f"{s3_bucket.root}/store")
+  pipe = pipeline.build(config(url, window_blocks=1))
+  planned = 0
+  for worker in range(4):
+    source = pipe.batch_source().for_workers(4)
+    for step in range(worker, pipe.num_steps, 4):
+      batch = source[step]
+      np.testing.assert_array_equal(
+        batch["tokens"], pipe.canonical(step)["tokens"]
+      )
+    planned += source.reads.by_source()["text"].planned_examples
+  assert planned == pipe.num_steps * BATCH
+
+
+def test_batches_wait_for_slow_answers_once_only(s3_bucket, local):
+  url = reading_test.upload(local, f"{s3_bucket.root}/store")
+  pipe = pipeline.build(config(url, cache_windows=8))
+  s3_bucket.clear()
+  s3_bucket.delay_s = lambda request: 0.05
+  source = pipe.batch_source()
+  loader = iter(feed.data_loader(source))
+  next(loader)
+  assert len(list(loader)) == pipe.num_steps - 1
+  assert source.reads.by_source()["text"].requests <= NUM_CHUNKS + 20
+
+
+def test_side_indexes_are_kept_beside_the_store(
+  bucket, url, tmp_path, monkeypatch
+):
+  data = config(url, ROWS["packed"])
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "one"))
+  wanted = pipeline.build(data).canonical(3)
+  kept = [own for own in bucket.requests if ".index/" in own.name]
+  assert {own.method for own in kept} & {"PUT", "POST"}
+  bucket.clear()
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "two"))
+  found = pipeline.build(data).canonical(3)
+  for name, value in found.items():
+    np.testing.assert_array_equal(value, wanted[name])
+  asked = [own.method for own in bucket.requests if ".index/" in own.name]
+  assert asked
+  assert set(asked) == {"GET"}
+  bucket.clear()
+  pipeline.build(data).canonical(3)
+  assert not [own for own in bucket.requests if ".index/" in own.name]
+
+
+def test_side_indexes_stay_here_where_one_may_not_write(
+  bucket, url, tmp_path, monkeypatch
+):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+  bucket.fault = lambda request: (
+    403 if request.method in ("PUT", "POST") else None
+  )
+  pipeline.build(config(url, ROWS["packed"])).canonical(3)
+  assert list(pathlib.Path(tmp_path).rglob("header.json"))
+  assert not pathlib.Path("s3:").exists()
