@@ -222,6 +222,13 @@ def test_slide_mode_trains_on_whole_windows(make):
   assert got["loss_mask"].sum(axis=1).tolist() == [4, 4, 4]
 
 
+@pytest.mark.parametrize("shuffled", [True, 4])
+def test_windows_of_slide_mode_have_one_place_to_shuffle(make, shuffled):
+  options = single(mode="slide", shuffle_offsets=shuffled)
+  source = make([range(40)], options, 8)
+  assert set(source.plan(np.arange(3 * len(source))).column.tolist()) == {0}
+
+
 def test_filler_variants_and_a_pad_id_of_zero(tmp_path):
   store = testing_stores.make_store(
     tmp_path / "store",

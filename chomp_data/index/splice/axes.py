@@ -166,6 +166,8 @@ class PairSpace:
 
   def num_offsets(self, lengths: np.ndarray, t_index: np.ndarray) -> np.ndarray:
     """Returns int64[N]: how many offsets a document's start has."""
+    if self.content_start_mode == "slide":
+      return np.ones(len(lengths), np.int64)
     if self.is_ragged:
       return self.tail_offsets(lengths - t_index * self.content_stride)
     return self._offsets_per_start(lengths)
