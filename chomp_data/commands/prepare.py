@@ -28,6 +28,7 @@ import tqdm
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.prepare import duplicates
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import records
 from chomp_data.prepare import run
@@ -117,6 +118,13 @@ _FILTER = flags.DEFINE_string(
   "A function of yours that says which documents are kept, as"
   " 'package.module:function', found in PYTHONPATH; the others are counted by"
   " what it returns.",
+)
+_DUPLICATES = flags.DEFINE_enum(
+  "duplicates",
+  "keep",
+  duplicates.DUPLICATES,
+  "What becomes of documents whose text is that of one before them: 'drop'"
+  " leaves them out and counts them, at the cost of reading all inputs twice.",
 )
 _WORKERS = flags.DEFINE_integer(
   "workers", 0, "Processes that tokenize; 0 and 1 use this one."
@@ -274,6 +282,7 @@ def main(argv: Sequence[str]) -> None:
         meta_default=_META_DEFAULT.value,
         max_document_bytes=_MAX_DOCUMENT_BYTES.value,
         filter=_FILTER.value,
+        duplicates=_DUPLICATES.value,
         workers=_WORKERS.value,
         compression=_COMPRESSION.value,
         encoding_errors=_ENCODING_ERRORS.value,

@@ -250,15 +250,14 @@ def _encoded(
   batch: list[records.Document] = []
   characters = 0
   counted = skipped if task.options.on_error == "skip" else None
-  for piece in task.pieces:
-    for document in readers.documents(
-      piece, task.options.read, counted, skipped
-    ):
-      batch.append(document)
-      characters += len(document.text)
-      if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
-        yield batch, tokenizer.encode_batch([own.text for own in batch])
-        batch, characters = [], 0
+  for document in readers.documents_of(
+    task.pieces, task.options.read, counted, skipped
+  ):
+    batch.append(document)
+    characters += len(document.text)
+    if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
+      yield batch, tokenizer.encode_batch([own.text for own in batch])
+      batch, characters = [], 0
   if batch:
     yield batch, tokenizer.encode_batch([own.text for own in batch])
 

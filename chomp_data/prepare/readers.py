@@ -12,6 +12,7 @@ import dataclasses
 import os
 
 from chomp_data import errors
+from chomp_data.prepare import duplicates
 from chomp_data.prepare import filters
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
@@ -140,6 +141,38 @@ def documents(
       f"{file.path} must not change while it is read, got {stat.st_size} bytes"
       f" after {file.size}. Run again when it is complete."
     )
+
+
+def documents_of(
+  pieces: Sequence[base.InputPiece],
+  options: records.ReadOptions,
+  skipped: skips.Skips | None = None,
+  cleaned: skips.Skips | None = None,
+) -> Iterator[records.Document]:
+  """Yields the documents of pieces that are read together, without duplicates.
+
+  Args:
+    pieces: What to read, in order.
+    options: How.
+    skipped: See `documents`.
+    cleaned: Counts the documents that are left out although they are some.
+
+  Raises:
+    BadInput: See `documents`.
+    PrepareError: See `documents`.
+  """
+  cleaned = cleaned or skips.Skips()
+  left_out = frozenset()
+  if options.duplicates is not None:
+    left_out = duplicates.dropped(options.duplicates, pieces)
+  number = 0
+  for piece in pieces:
+    for document in documents(piece, options, skipped, cleaned):
+      if number in left_out:
+        cleaned.count(duplicates.REASON)
+      else:
+        yield document
+      number += 1
 
 
 def _is_whole(file: base.InputFile, skipped: skips.Skips) -> bool:

@@ -36,6 +36,8 @@ class ReadOptions:
     filter: The import path of a function that says what is kept, or None; see
       `filters`.
     filter_sha256: Of the file that it is in.
+    duplicates: Where it is noted which documents are duplicates, to be left
+      out, or None; see `duplicates`.
   """
 
   text_key: str
@@ -47,6 +49,7 @@ class ReadOptions:
   max_document_bytes: int = MAX_DOCUMENT_BYTES
   filter: str | None = None
   filter_sha256: str = ""
+  duplicates: str | None = None
 
   @property
   def keys(self) -> tuple[str, ...]:

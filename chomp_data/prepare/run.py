@@ -17,6 +17,8 @@ from typing import Any
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.prepare import cleaning
+from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
 from chomp_data.prepare import filters
 from chomp_data.prepare import inputs
@@ -62,6 +64,8 @@ class Options:
       in a table; memory grows with it.
     filter: The import path of a function that says which documents are kept,
       see `filters`; the manifest's `prepared` counts the others.
+    duplicates: 'keep', or 'drop' all but the first of documents of the same
+      text; the manifest's `prepared` counts them.
     workers: Processes; 0 and 1 stay in this one.
     compression: 'none' or 'zstd'.
     encoding_errors: 'strict' or 'replace'.
@@ -85,6 +89,7 @@ class Options:
   meta_default: str | None = None
   max_document_bytes: int = records.MAX_DOCUMENT_BYTES
   filter: str | None = None
+  duplicates: str = "keep"
   workers: int = 0
   compression: str = "none"
   encoding_errors: str = "strict"
@@ -147,7 +152,8 @@ def prepare(
         f"`--input` must hold a document that is not empty, got {len(files)}"
         f" files without one{_left_out(skipped)}. Give other files."
       )
-    if options.on_error == "skip" or options.filter is not None:
+    cleans = options.filter is not None or options.duplicates == "drop"
+    if options.on_error == "skip" or cleans:
       prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
     _assemble(tasks, rows, options, tokenizer, prepared, partial / "store")
     store_writer.check_destination(output, options.overwrite)
@@ -169,6 +175,7 @@ def _check(
     ("compression", array_layout.COMPRESSIONS),
     ("encoding_errors", records.ENCODING_ERRORS),
     ("on_error", ON_ERROR),
+    ("duplicates", duplicates.DUPLICATES),
   ):
     value = getattr(options, name)
     if value not in choices:
@@ -309,6 +316,8 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   if options.filter is not None:
     identity["filter"] = options.filter
     identity["filter_sha256"] = filters.digest(options.filter)
+  if options.duplicates != "keep":
+    identity["duplicates"] = options.duplicates
   return identity
 
 
@@ -347,7 +356,7 @@ def _existing(
 
 def _read_options(options: Options, *, raw: bool) -> records.ReadOptions:
   names = {field.name for field in dataclasses.fields(records.ReadOptions)}
-  own = {"raw", "filter_sha256"}
+  own = {"raw", "filter_sha256", "duplicates"}
   shared = {name: getattr(options, name) for name in names - own}
   sha256 = filters.digest(options.filter) if options.filter else ""
   return records.ReadOptions(**shared, raw=raw, filter_sha256=sha256)
@@ -361,7 +370,9 @@ def _pieces(
     for file in files
     for piece in readers.split(file, options.shard_bytes)
   ]
-  return readers.number(pieces, lambda asked: _counts(asked, options.workers))
+  return readers.number(
+    pieces, lambda asked: _results(readers.count, asked, options.workers)
+  )
 
 
 def _tasks(
@@ -372,22 +383,33 @@ def _tasks(
 ) -> list[parts.PartTask]:
   directory.mkdir(parents=True, exist_ok=True)
   tokenizer = tokenizers.make_tokenizer(spec)
+  groups = inputs.group(pieces, options.shard_bytes)
+  read = _read_options(options, raw=tokenizer.takes_bytes)
+  if options.duplicates == "drop":
+    read = cleaning.without_duplicates(
+      groups,
+      read,
+      options.on_error,
+      directory.parent,
+      lambda function, tasks: _results(function, tasks, options.workers),
+    )
   part_options = parts.PartOptions(
     tokenizer=spec,
     tokenizer_hash=parts.tokenizer_hash(tokenizer.info),
-    read=_read_options(options, raw=tokenizer.takes_bytes),
+    read=read,
     on_error=options.on_error,
   )
   return [
-    parts.PartTask(shard, part_options, str(directory))
-    for shard in inputs.group(pieces, options.shard_bytes)
+    parts.PartTask(group, part_options, str(directory)) for group in groups
   ]
 
 
-def _counts(pieces: Sequence[base.InputPiece], workers: int) -> list[int]:
-  """Returns how many lines are in each of some pieces."""
-  counts = dict(engines.run(readers.count, pieces, workers))
-  return [counts[i] for i in range(len(pieces))]
+def _results(
+  function: Callable[[Any], Any], tasks: Sequence[Any], workers: int
+) -> list[Any]:
+  """Returns what a function makes of each task, in order."""
+  results = dict(engines.run(function, tasks, workers))
+  return [results[i] for i in range(len(tasks))]
 
 
 def _make_parts(

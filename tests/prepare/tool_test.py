@@ -87,7 +87,7 @@ def test_help_explains_every_flag_in_a_sentence():
     "meta_key", "meta_default", "workers", "compression", "encoding_errors",
     "on_error", "pad_token", "eos_token", "bos_token", "overwrite",
     "tiktoken_pattern", "special_token", "train_tokenizer", "vocab_size",
-    "max_document_bytes", "filter",
+    "max_document_bytes", "filter", "duplicates",
   }  # fmt: skip
   for name, sentence in flags:
     own = re.sub(r"^<[\w|]+>: |\n    (\(default|\(an).*", "", sentence)

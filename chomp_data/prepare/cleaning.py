@@ -1,0 +1,79 @@
+"""Looks for exact duplicates, before parts are made, on any engine."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import pathlib
+from typing import Any
+
+from chomp_data.prepare import duplicates
+from chomp_data.prepare import readers
+from chomp_data.prepare import records
+from chomp_data.prepare import skips
+from chomp_data.prepare.reading import base
+
+# Calls a pure function for each task, and returns results in order.
+Call = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+
+
+@dataclasses.dataclass(frozen=True)
+class ScanTask:
+  """Documents to hash.
+
+  Attributes:
+    group: Their pieces.
+    read: How documents are read, without `duplicates`.
+    on_error: 'fail', or 'skip' what no document can be made of.
+    directory: Where hashes go.
+  """
+
+  group: tuple[base.InputPiece, ...]
+  read: records.ReadOptions
+  on_error: str
+  directory: str
+
+
+def scan(task: ScanTask) -> int:
+  """Hashes documents: a pure function.
+
+  Returns:
+    How many have text.
+
+  Raises:
+    PrepareError: If an input cannot be read.
+  """
+  counted = skips.Skips() if task.on_error == "skip" else None
+  return duplicates.write_hashes(
+    task.directory,
+    task.group,
+    lambda: readers.documents_of(task.group, task.read, counted),
+  )
+
+
+def without_duplicates(
+  groups: Sequence[tuple[base.InputPiece, ...]],
+  read: records.ReadOptions,
+  on_error: str,
+  partial: pathlib.Path,
+  call: Call,
+) -> records.ReadOptions:
+  """Returns options that leave duplicates out, having looked for them.
+
+  Args:
+    groups: The pieces of each part, in order.
+    read: How documents are read.
+    on_error: 'fail', or 'skip' what no document can be made of.
+    partial: Where the run keeps what it has done.
+    call: The engine.
+  """
+  directory = duplicates.directory_of(groups, read, partial)
+  directory.mkdir(parents=True, exist_ok=True)
+  tasks = [
+    ScanTask(tuple(group), read, on_error, str(directory)) for group in groups
+  ]
+  total = sum(call(scan, tasks))
+  compared = duplicates.compare_tasks(directory, groups, total)
+  for _ in call(duplicates.compare, compared):
+    pass
+  return dataclasses.replace(read, duplicates=str(directory))

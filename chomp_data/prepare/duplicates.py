@@ -1,0 +1,257 @@
+"""Which documents are exact duplicates, found before any is tokenized.
+
+Two rounds of pure functions, on any engine: `scan` hashes the documents of a
+group of pieces, `compare` takes all hashes that begin alike and says which
+documents to leave out: all but the first, in the order of inputs, of those of
+the same text. A group's documents are counted from 0 as they are read.
+
+    GROUP.hashes   int64[256] how many begin with each byte, 16 bytes of each in
+                   that order, uint32 of each its document, crc32c of all before
+    drops-B.npz    of the groups that lose documents their keys, sorted, where
+                   each begins, and the documents
+
+All of it lies in a directory that is named by what decides it.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
+import dataclasses
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from chomp_data import errors
+from chomp_data.prepare import records
+from chomp_data.prepare.reading import base
+from chomp_data.stores import checksums
+
+DUPLICATES = ("keep", "drop")
+REASON = "duplicate"
+
+_HASH_BYTES = 16
+_BUCKETS = 256
+# Hashes that are compared at once: some 300 MB of memory.
+_BUCKET_HASHES = 1 << 22
+_HEAD_BYTES = 8 * _BUCKETS
+
+_Group = tuple[base.InputPiece, ...]
+_Documents = Callable[[], Iterable[records.Document]]
+
+
+def group_key(group: Sequence[base.InputPiece]) -> str:
+  """Names a group of pieces by all that they are."""
+  text = json.dumps([dataclasses.astuple(piece) for piece in group])
+  return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def directory_of(
+  groups: Sequence[_Group], options: records.ReadOptions, parent: pathlib.Path
+) -> pathlib.Path:
+  """Returns where the duplicates of some groups are noted.
+
+  Args:
+    groups: All of a store, in order.
+    options: How documents are read.
+    parent: The directory that it is below.
+  """
+  digest = hashlib.sha256(
+    json.dumps(dataclasses.asdict(options), sort_keys=True).encode()
+  )
+  for group in groups:
+    digest.update(group_key(group).encode())
+  return parent / f"duplicates-{digest.hexdigest()[:32]}"
+
+
+def write_hashes(directory: str, group: _Group, documents: _Documents) -> int:
+  """Writes the hashes of a group's documents, unless they are there.
+
+  Args:
+    directory: Where.
+    group: Its pieces.
+    documents: Reads them.
+
+  Returns:
+    How many have text.
+  """
+  path = pathlib.Path(directory, f"{group_key(group)}.hashes")
+  count = _complete(path)
+  if count is not None:
+    return count
+  hashes, numbers = bytearray(), []
+  for number, document in enumerate(documents()):
+    text = document.text
+    if text:  # Others are left out for that.
+      data = text.encode() if isinstance(text, str) else text
+      hashes += hashlib.blake2b(data, digest_size=_HASH_BYTES).digest()
+      numbers.append(number)
+  rows = np.frombuffer(bytes(hashes), np.uint8).reshape(-1, _HASH_BYTES)
+  order = np.argsort(rows[:, 0], kind="stable")
+  counts = np.bincount(rows[:, 0], minlength=_BUCKETS).astype("<i8")
+  data = b"".join(
+    (
+      counts.tobytes(),
+      rows[order].tobytes(),
+      np.asarray(numbers, "<u4")[order].tobytes(),
+    )
+  )
+  temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+  crc = np.asarray([checksums.crc32c(data)], "<u4")
+  temporary.write_bytes(data + crc.tobytes())
+  os.replace(temporary, path)
+  return len(numbers)
+
+
+def _complete(path: pathlib.Path) -> int | None:
+  """Returns how many hashes a file has, None if it is damaged or not there."""
+  try:
+    data = path.read_bytes()
+  except OSError:
+    return None
+  crc = np.frombuffer(data[-4:], "<u4")
+  if len(data) < _HEAD_BYTES + 4 or checksums.crc32c(data[:-4]) != crc[0]:
+    return None
+  return int(np.frombuffer(data[:_HEAD_BYTES], "<i8").sum())
+
+
+@dataclasses.dataclass(frozen=True)
+class CompareTask:
+  """Hashes to compare.
+
+  Attributes:
+    directory: Where hashes are, and what is found goes.
+    keys: Of all groups, in order.
+    bucket: Which of `buckets` ranges of first bytes.
+    buckets: How many there are.
+  """
+
+  directory: str
+  keys: tuple[str, ...]
+  bucket: int
+  buckets: int
+
+
+def compare_tasks(
+  directory: pathlib.Path, groups: Sequence[_Group], num_hashes: int
+) -> list[CompareTask]:
+  """Returns what has to be compared, of about as many hashes each.
+
+  Args:
+    directory: Where hashes are.
+    groups: All, in order.
+    num_hashes: Of all of them together.
+  """
+  buckets = min(_BUCKETS, max(1, -(-num_hashes // _BUCKET_HASHES)))
+  keys = tuple(map(group_key, groups))
+  return [
+    CompareTask(str(directory), keys, bucket, buckets)
+    for bucket in range(buckets)
+  ]
+
+
+def compare(task: CompareTask) -> int:
+  """Notes the duplicates among hashes that begin alike: a pure function.
+
+  Returns:
+    How many documents are left out.
+
+  Raises:
+    PrepareError: If hashes are not there any more.
+  """
+  low = _BUCKETS * task.bucket // task.buckets
+  high = _BUCKETS * (task.bucket + 1) // task.buckets
+  parts = []
+  for group, key in enumerate(task.keys):
+    hashes, numbers = _range(pathlib.Path(task.directory), key, low, high)
+    own = np.empty(len(hashes), _ROW)
+    own["hash"] = hashes
+    own["group"] = group
+    own["number"] = numbers
+    parts.append(own)
+  rows = np.concatenate(parts) if parts else np.empty(0, _ROW)
+  # Rows are in the order of inputs, which a stable sort keeps among equals.
+  order = np.lexsort((rows["hash"][:, 1], rows["hash"][:, 0]))
+  hashes = rows["hash"][order]
+  again = np.zeros(len(rows), np.bool_)
+  again[order[1:]] = (hashes[1:] == hashes[:-1]).all(axis=1)
+  dropped = rows[again]
+  # Within a group, first bytes come before documents.
+  dropped = dropped[np.lexsort((dropped["number"], dropped["group"]))]
+  groups, starts = np.unique(dropped["group"], return_index=True)
+  keys = np.asarray([task.keys[group] for group in groups], "S32")
+  by_key = np.argsort(keys)
+  ends = np.append(starts[1:], len(dropped))
+  path = _drops(pathlib.Path(task.directory), task.bucket)
+  temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+  with open(temporary, "wb") as file:
+    np.savez(
+      file,
+      keys=keys[by_key],
+      begins=starts[by_key],
+      ends=ends[by_key] if len(starts) else starts,
+      numbers=dropped["number"],
+    )
+  os.replace(temporary, path)
+  return len(dropped)
+
+
+_ROW = np.dtype([("hash", "<u8", 2), ("group", "<i4"), ("number", "<u4")])
+
+
+def _range(
+  directory: pathlib.Path, key: str, low: int, high: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns hashes that begin with low .. high - 1, and their documents."""
+  try:
+    with open(directory / f"{key}.hashes", "rb") as file:
+      counts = np.frombuffer(file.read(_HEAD_BYTES), "<i8")
+      first, last = int(counts[:low].sum()), int(counts[:high].sum())
+      file.seek(_HEAD_BYTES + first * _HASH_BYTES)
+      hashes = file.read((last - first) * _HASH_BYTES)
+      file.seek(_HEAD_BYTES + int(counts.sum()) * _HASH_BYTES + 4 * first)
+      numbers = file.read((last - first) * 4)
+  except OSError as error:
+    raise errors.PrepareError(
+      f"{directory} must stay as it is while duplicates are looked for, got"
+      f" {error}. Run again."
+    ) from None
+  return (
+    np.frombuffer(hashes, "<u8").reshape(-1, 2),
+    np.frombuffer(numbers, "<u4"),
+  )
+
+
+def _drops(directory: pathlib.Path, bucket: int) -> pathlib.Path:
+  return directory / f"drops-{bucket:03d}.npz"
+
+
+def dropped(directory: str, group: Sequence[base.InputPiece]) -> frozenset[int]:
+  """Returns which documents of a group are left out.
+
+  Raises:
+    PrepareError: If what was found is not there any more.
+  """
+  key = np.bytes_(group_key(group))
+  found: list[int] = []
+  for drops in _all_drops(directory):
+    at = int(np.searchsorted(drops["keys"], key))
+    if at < len(drops["keys"]) and drops["keys"][at] == key:
+      begin, end = int(drops["begins"][at]), int(drops["ends"][at])
+      found += drops["numbers"][begin:end].tolist()
+  return frozenset(found)
+
+
+@functools.lru_cache(maxsize=2)
+def _all_drops(directory: str) -> list[dict[str, Any]]:
+  paths = sorted(pathlib.Path(directory).glob("drops-*.npz"))
+  if not paths:
+    raise errors.PrepareError(
+      f"{directory} must hold the duplicates that were found, got none. Run"
+      " again."
+    )
+  return [dict(np.load(path)) for path in paths]

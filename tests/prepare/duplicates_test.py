@@ -1,0 +1,167 @@
+"""Exact duplicates: all but the first are left out, and counted."""
+
+import collections
+import hashlib
+import json
+import pathlib
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import errors
+from chomp_data.prepare import duplicates
+from chomp_data.prepare import run
+from tests import in_process
+from tests import laws
+
+
+def write(path, texts):
+  path.write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+
+
+def digest(path):
+  files = sorted(p for p in pathlib.Path(path).rglob("*") if p.is_file())
+  own = [(str(p.relative_to(path)), p.read_bytes()) for p in files]
+  return hashlib.sha256(repr(own).encode()).hexdigest()
+
+
+def ids(store):
+  return store.document_ids(np.arange(store.num_documents))
+
+
+@laws.examples(30)
+@hypothesis.given(
+  files=st.lists(
+    st.lists(st.sampled_from(["a", "b", "cc", "", "dé"]), max_size=12),
+    min_size=1,
+    max_size=4,
+  ),
+  shard_bytes=st.integers(8, 200),
+  bucket_hashes=st.sampled_from([1, 3, 2**22]),
+)
+def test_the_first_of_each_text_is_kept(
+  tmp_path_factory, files, shard_bytes, bucket_hashes
+):
+  tmp_path = tmp_path_factory.mktemp("d")
+  (tmp_path / "in").mkdir()
+  expected, seen, count = [], set(), 0
+  for i, texts in enumerate([["kept"], *files]):
+    write(tmp_path / "in" / f"{i}.jsonl", texts)
+    for line, text in enumerate(texts, 1):
+      if text and text not in seen:
+        expected.append(f"{i}.jsonl:{line}")
+      count += bool(text) and text in seen
+      seen.add(text)
+  before = duplicates._BUCKET_HASHES
+  duplicates._BUCKET_HASHES = bucket_hashes
+  try:
+    store, _ = run.prepare(
+      run.Options(
+        (str(tmp_path / "in"),),
+        str(tmp_path / "out"),
+        duplicates="drop",
+        shard_bytes=shard_bytes,
+      )
+    )
+  finally:
+    duplicates._BUCKET_HASHES = before
+  assert ids(store) == expected
+  reasons = store.manifest.prepared["skipped"]["reasons"]
+  assert reasons == ({"duplicate": count} if count else {})
+  assert not (tmp_path / "out.partial").exists()
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  """Texts in several kinds of files, which have many in common."""
+  (tmp_path / "in").mkdir()
+  texts = [f"text {i * i % 37} of many" for i in range(200)]
+  write(tmp_path / "in" / "a.jsonl", texts[:90])
+  write(tmp_path / "in" / "b.jsonl", [*texts[90:], "more"])
+  for i in range(5):
+    (tmp_path / "in" / f"{i}.txt").write_text(texts[i])
+  (tmp_path / "in" / "broken.jsonl").write_text("{\n" * 3)
+  return tmp_path / "in"
+
+
+def test_the_same_bytes_for_any_number_of_workers(corpus, prepare, tmp_path):
+  found = set()
+  for workers in (0, 2):
+    store, _ = prepare(
+      corpus,
+      output=f"out{workers}",
+      duplicates="drop",
+      on_error="skip",
+      workers=workers,
+      shard_bytes=500,
+    )
+    found.add(digest(tmp_path / f"out{workers}"))
+  assert len(found) == 1
+  skipped = store.manifest.prepared["skipped"]
+  kept = store.num_documents
+  assert skipped["reasons"] == {"duplicate": 206 - kept, "not JSON": 3}
+  assert skipped["lines"] == 3
+  texts = collections.Counter(own.rpartition(":")[0] for own in ids(store))
+  assert texts["b.jsonl"] == 1
+
+
+def test_what_a_filter_leaves_out_is_no_first(corpus, prepare, monkeypatch):
+  (corpus / "c_filter.py").write_text(
+    "def keep(text, record):\n  return record.get('id') != 'first'\n"
+  )
+  monkeypatch.syspath_prepend(str(corpus))
+  path = corpus / "x.jsonl"
+  path.write_text(
+    '{"text": "a", "id": "first"}\n{"text": "a", "id": "second"}\n'
+    '{"text": "a", "id": "third"}\n'
+  )
+  store, _ = prepare(path, duplicates="drop", filter="c_filter:keep")
+  assert ids(store) == ["second"]
+  assert store.manifest.prepared["skipped"]["reasons"] == {
+    "duplicate": 1, "filtered": 1,
+  }  # fmt: skip
+
+
+def test_a_run_goes_on_with_the_hashes_that_it_has(
+  corpus, prepare, tmp_path, monkeypatch
+):
+  def stop(*unused):
+    raise RuntimeError("stopped")
+
+  options = {"duplicates": "drop", "on_error": "skip", "shard_bytes": 500}
+  prepare(corpus, output="clean", **options)
+  with monkeypatch.context() as patch:
+    patch.setattr(duplicates, "compare", stop)
+    with pytest.raises(RuntimeError, match="stopped"):
+      prepare(corpus, **options)
+  hashes = sorted(tmp_path.glob("out.partial/duplicates-*/*.hashes"))
+  assert len(hashes) > 3
+  data = hashes[1].read_bytes()
+  hashes[1].write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+  read = []
+  complete = duplicates._complete
+
+  def record(path):
+    found = complete(path)
+    if found is None:
+      read.append(path)
+    return found
+
+  monkeypatch.setattr(duplicates, "_complete", record)
+  prepare(corpus, **options)
+  assert read == [hashes[1]]
+  assert digest(tmp_path / "out") == digest(tmp_path / "clean")
+
+
+def test_the_summary_counts_duplicates(corpus, tmp_path):
+  flags = [f"--input={corpus}/*.txt", f"--output={tmp_path / 'out'}"]
+  (corpus / "9.txt").write_text((corpus / "0.txt").read_text())
+  shown = in_process.run_tool(
+    "prepare", *flags, "--duplicates=drop", check=True
+  ).stdout
+  assert "left out: duplicate      1" in shown
+  assert not in_process.run_tool("prepare", *flags).stdout
+  with pytest.raises(errors.PrepareError, match="`--duplicates` must be one"):
+    run.prepare(run.Options((str(corpus),), str(tmp_path), duplicates="maybe"))
