@@ -221,21 +221,25 @@ class _Bar:
 
   def __init__(self):
     self._bar: tqdm.tqdm | None = None
+    self._stage = ""
     self._last = time.monotonic()
 
   def __call__(self, progress: run.Progress) -> None:
-    if self._bar is None:
+    if self._bar is None or self._stage != progress.stage:
+      self.close()
+      self._stage = progress.stage
       # disable=None: no bar where stderr is not a terminal.
       self._bar = tqdm.tqdm(
-        total=progress.total_bytes, unit="B", unit_scale=True, disable=None
-      )
+        desc=progress.stage, total=progress.total_bytes, unit="B",
+        unit_scale=True, disable=None,
+      )  # fmt: skip
     self._bar.set_postfix(documents=progress.documents, refresh=False)
     self._bar.update(progress.done_bytes - self._bar.n)
     if self._bar.disable and time.monotonic() > self._last + _LOG_SECONDS:
       self._last = time.monotonic()
       print(
-        f"{progress.done_bytes:,} of {progress.total_bytes:,} bytes,"
-        f" {progress.documents:,} documents",
+        f"{progress.stage}: {progress.done_bytes:,} of"
+        f" {progress.total_bytes:,} bytes, {progress.documents:,} documents",
         file=sys.stderr,
       )
 

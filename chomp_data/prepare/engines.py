@@ -10,22 +10,29 @@ from collections.abc import Sequence
 import concurrent.futures
 from concurrent.futures import process as futures_process
 import ctypes
+import functools
 import multiprocessing
 import os
 import signal
 import sys
+from typing import Any
 from typing import TypeVar
 
 from chomp_data import errors
+from chomp_data.prepare import progress
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
 
 _PR_SET_PDEATHSIG = 1
+_TELL_SECONDS = 0.25
 
 
 def run(
-  function: Callable[[_Task], _Result], tasks: Sequence[_Task], workers: int
+  function: Callable[[_Task], _Result],
+  tasks: Sequence[_Task],
+  workers: int,
+  tell: Callable[[int], None] = lambda _: None,
 ) -> Iterator[tuple[int, _Result]]:
   """Calls a function for each task.
 
@@ -33,6 +40,7 @@ def run(
     function: Importable by name, since workers are spawned.
     tasks: What to call it with.
     workers: Processes; 0 and 1 stay in this one.
+    tell: Called now and then with the bytes that are done of tasks under way.
 
   Yields:
     (number of the task, result), in the order in which they finish.
@@ -43,20 +51,36 @@ def run(
   """
   if workers <= 1 or len(tasks) <= 1:
     for number, task in enumerate(tasks):
-      yield number, function(task)
+      progress.tell(tell)
+      try:
+        result = function(task)
+      finally:
+        progress.tell(None)
+      yield number, result
     return
+  workers = min(workers, len(tasks))
+  context = multiprocessing.get_context("spawn")
+  # By worker, the bytes that are done of its task.
+  reached = context.RawArray("q", workers)
   pool = concurrent.futures.ProcessPoolExecutor(
-    min(workers, len(tasks)),
-    mp_context=multiprocessing.get_context("spawn"),
+    workers,
+    mp_context=context,
     initializer=_begin_worker,
-    initargs=(os.getpid(),),
+    initargs=(os.getpid(), reached, context.Value("i", 0)),
   )
   try:
     numbers = {
-      pool.submit(function, task): number for number, task in enumerate(tasks)
+      pool.submit(_call, function, task): number
+      for number, task in enumerate(tasks)
     }
-    for future in concurrent.futures.as_completed(numbers):
-      yield numbers[future], future.result()
+    left = set(numbers)
+    while left:
+      done, left = concurrent.futures.wait(
+        left, _TELL_SECONDS, concurrent.futures.FIRST_COMPLETED
+      )
+      for future in done:
+        yield numbers[future], future.result()
+      tell(sum(reached))
   except futures_process.BrokenProcessPool:
     raise errors.PrepareError(
       f"A worker of --workers={workers} died, perhaps for lack of memory. Run"
@@ -66,7 +90,14 @@ def run(
     pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin_worker(parent: int) -> None:
+def _call(function: Callable[[_Task], _Result], task: _Task) -> _Result:
+  try:
+    return function(task)
+  finally:
+    progress.reach(0)
+
+
+def _begin_worker(parent: int, reached: Any, started: Any) -> None:
   """Ties a worker to its parent, however the parent ends."""
   if sys.platform == "linux":
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
@@ -76,3 +107,7 @@ def _begin_worker(parent: int) -> None:
   signal.signal(signal.SIGINT, signal.SIG_IGN)
   # A worker is one core: the tokenizer must not start threads of its own.
   os.environ["TOKENIZERS_PARALLELISM"] = "false"
+  with started.get_lock():
+    number = started.value
+    started.value += 1
+  progress.tell(functools.partial(reached.__setitem__, number))

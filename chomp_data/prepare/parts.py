@@ -1,23 +1,19 @@
 """One input shard to one part of a store: a pure function of its pieces.
 
-A part is three files, named by a key of everything that decides them: tokens,
-lengths (tokens, bytes of the id, bytes of what is kept besides) and texts (id
-and meta of each document in turn), then a JSON row of counts, written last.
-An engine only calls `make_part`; a part that is there is not made again.
+A part (`part_files`) is named by a key of everything that decides it. An engine
+only calls `make_part`; a part that is there is not made again.
 """
 
 from collections.abc import Iterator
 import dataclasses
 import hashlib
 import json
-import os
-import pathlib
-from typing import Any
 
-import google_crc32c
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.prepare import part_files
+from chomp_data.prepare import progress
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
@@ -26,12 +22,9 @@ from chomp_data.prepare.reading import base
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import manifest as manifest_lib
 
-_KINDS = ("tokens", "lengths", "texts")
 _BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
-_READ_TOKENS = 4 * 2**20
-_READ_BYTES = 2**22
-_VERSION = 4
+_VERSION = 5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,28 +69,10 @@ class PartTask:
     text = json.dumps(identity, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
 
-  def path(self, kind: str) -> pathlib.Path:
-    """Returns one of the part's files."""
-    return pathlib.Path(self.directory, f"{self.key}.{kind}")
-
-
-@dataclasses.dataclass(frozen=True)
-class PartRow:
-  """What is in a part.
-
-  Attributes:
-    num_documents: Documents that have a token.
-    num_tokens: Their tokens.
-    num_empty: Documents left out because they have none.
-    crc32c: Of each of the files.
-    skipped: What was left out, the fields of `skips.Skips`.
-  """
-
-  num_documents: int
-  num_tokens: int
-  num_empty: int
-  crc32c: dict[str, int]
-  skipped: dict[str, Any]
+  @property
+  def size(self) -> int:
+    """Bytes of input."""
+    return sum(piece.size for piece in self.pieces)
 
 
 def tokenizer_hash(info: vocabulary.TokenizerInfo) -> str:
@@ -106,17 +81,12 @@ def tokenizer_hash(info: vocabulary.TokenizerInfo) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find_part(task: PartTask) -> PartRow | None:
+def find_part(task: PartTask) -> part_files.PartRow | None:
   """Returns the row of a part that is complete and undamaged, else None."""
-  try:
-    row = PartRow(**json.loads(task.path("json").read_bytes()))
-    found = {kind: _file_crc(task.path(kind)) for kind in _KINDS}
-    return row if found == dict(row.crc32c) else None
-  except (OSError, ValueError, TypeError):
-    return None
+  return part_files.find(task.directory, task.key)
 
 
-def make_part(task: PartTask) -> PartRow:
+def make_part(task: PartTask) -> part_files.PartRow:
   """Makes a part, whatever was there.
 
   Args:
@@ -136,105 +106,35 @@ def make_part(task: PartTask) -> PartRow:
       " encoded. Run again."
     )
   dtype = np.dtype(manifest_lib.token_dtype(tokenizer.info.vocab_size))
-  num_documents = num_tokens = num_empty = 0
+  num_empty = done = 0
+  has_meta = options.meta_key is not None
   skipped = skips.Skips()
-  files = [_CheckedFile(task.path(kind)) for kind in _KINDS]
-  try:
-    tokens_file, lengths_file, texts_file = files
+  with part_files.PartWriter(
+    task.directory,
+    task.key,
+    dtype.newbyteorder("<"),
+    has_meta=has_meta,
+    has_labels=False,
+    has_weights=False,
+  ) as writer:
     for documents, encoded in _encoded(task, tokenizer, skipped):
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
-      tokens = encoded.tokens.astype(dtype.newbyteorder("<"), copy=False)
-      tokens_file.write(tokens.tobytes())
-      kept = np.flatnonzero(encoded.lengths).tolist()
-      lengths = np.empty((len(kept), 3), "<i8")
-      texts = []
-      for row, i in enumerate(kept):
-        meta = documents[i].meta.encode()
-        texts += [documents[i].name.encode(), meta]
-        lengths[row] = encoded.lengths[i], len(texts[-2]), len(meta)
-      lengths_file.write(lengths.tobytes())
-      texts_file.write(b"".join(texts))
-      num_documents += len(kept)
-      num_tokens += int(lengths[:, 0].sum())
-      num_empty += len(documents) - len(kept)
-  finally:
-    for file in files:
-      file.close()
-  row = PartRow(
-    num_documents,
-    num_tokens,
-    num_empty,
-    {kind: file.crc for kind, file in zip(_KINDS, files, strict=True)},
-    dataclasses.asdict(skipped),
-  )
-  temporary = task.path("json.tmp")
-  with open(temporary, "w") as file:
-    json.dump(dataclasses.asdict(row), file)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, task.path("json"))
-  return row
-
-
-def read_part(
-  task: PartTask, row: PartRow, dtype: np.dtype
-) -> Iterator[tuple[np.ndarray, np.ndarray, list[str], list[str]]]:
-  """Yields (tokens, lengths, ids, meta) of documents, some at a time.
-
-  Args:
-    task: Which part.
-    row: Its row.
-    dtype: Of its tokens.
-
-  Raises:
-    PrepareError: If its files are not those that were written.
-  """
-  for kind in _KINDS:
-    # All of it first: nothing of an altered part may reach the store.
-    if _file_crc(task.path(kind)) != row.crc32c.get(kind):
-      raise errors.PrepareError(
-        f"{task.path(kind)} must be as it was written, got other bytes. Remove"
-        f" {pathlib.Path(task.directory).parent} and run again."
+      done += sum(len(own.text) for own in documents)
+      lengths = encoded.lengths
+      if not lengths.all():
+        kept = np.flatnonzero(lengths).tolist()
+        num_empty += len(documents) - len(kept)
+        documents = [documents[i] for i in kept]
+        lengths = lengths[kept]
+      writer.add(
+        encoded.tokens,
+        lengths,
+        [own.name for own in documents],
+        [own.meta for own in documents] if has_meta else None,
       )
-  lengths = np.fromfile(task.path("lengths"), "<i8").reshape(-1, 3)
-  with (
-    open(task.path("tokens"), "rb") as tokens_file,
-    open(task.path("texts"), "rb") as texts_file,
-  ):
-    for first, last in _document_blocks(lengths[:, 0]):
-      here = lengths[first:last]
-      tokens = tokens_file.read(int(here[:, 0].sum()) * dtype.itemsize)
-      data = texts_file.read(int(here[:, 1:].sum()))
-      ends = np.cumsum(here[:, 1:]).tolist()
-      texts = [
-        data[low:high].decode()
-        for low, high in zip([0, *ends[:-1]], ends, strict=True)
-      ]
-      yield np.frombuffer(tokens, dtype), here[:, 0], texts[::2], texts[1::2]
-
-
-def _file_crc(path: pathlib.Path) -> int | None:
-  """Returns a file's crc32c, or None where it cannot be read."""
-  crc = 0
-  try:
-    with open(path, "rb") as file:
-      while block := file.read(_READ_BYTES):
-        crc = google_crc32c.extend(crc, block)
-  except OSError:
-    return None
-  return crc
-
-
-def _document_blocks(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
-  """Yields ranges of documents of about `_READ_TOKENS` tokens."""
-  ends = np.cumsum(lengths)
-  first = 0
-  while first < len(lengths):
-    before = int(ends[first - 1]) if first else 0
-    last = int(np.searchsorted(ends, before + _READ_TOKENS, side="right"))
-    last = max(last, first + 1)
-    yield first, last
-    first = last
+      # Text is less than the bytes that it stands in, or packed.
+      progress.reach(min(done, task.size))
+    return writer.finish(num_empty, dataclasses.asdict(skipped))
 
 
 def _encoded(
@@ -277,22 +177,3 @@ def _check_ids(
       f" {tokens.max()} in document {name!r}. The tokenizer contradicts"
       " itself: use another."
     )
-
-
-class _CheckedFile:
-  """A new file, and the crc32c of what is written to it."""
-
-  def __init__(self, path: pathlib.Path):
-    self.crc = 0
-    self._file = open(path, "wb")  # noqa: SIM115
-
-  def write(self, data: bytes) -> None:
-    self._file.write(data)
-    self.crc = google_crc32c.extend(self.crc, data)
-
-  def close(self) -> None:
-    try:
-      self._file.flush()
-      os.fsync(self._file.fileno())
-    finally:
-      self._file.close()

@@ -7,6 +7,7 @@ recognised by the files' names, sizes and times, the tokenizer and the options.
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -23,10 +24,12 @@ from chomp_data.prepare import engines
 from chomp_data.prepare import filters
 from chomp_data.prepare import inputs
 from chomp_data.prepare import own_tokenizer
+from chomp_data.prepare import part_files
 from chomp_data.prepare import parts
 from chomp_data.prepare import readers
 from chomp_data.prepare import recognition
 from chomp_data.prepare import records
+from chomp_data.prepare import shards
 from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
@@ -104,11 +107,14 @@ class Progress:
   """How far a run is.
 
   Attributes:
-    done_bytes: Bytes of input files that are encoded.
+    stage: 'encode', then 'write'.
+    done_bytes: Bytes of input files that are encoded, or of the store's that
+      are written.
     total_bytes: Bytes of all of them.
     documents: Documents that are encoded.
   """
 
+  stage: str
   done_bytes: int
   total_bytes: int
   documents: int
@@ -136,9 +142,11 @@ def prepare(
   prepared = _identity(options, [*files, *(f for f, _ in refused)])
   with publish.lock(output):
     store = _existing(output, options, prepared)
-    if store is not None:
-      return store, False
     partial = publish.beside(output, ".partial")
+    if store is not None:
+      # What a run left that was killed once its store was published.
+      _remove(partial)
+      return store, False
     pieces = _pieces(options, files)
     spec = _tokenizer(options, pieces, partial)
     tokenizer = tokenizers.make_tokenizer(spec)
@@ -155,10 +163,10 @@ def prepare(
     cleans = options.filter is not None or options.duplicates == "drop"
     if options.on_error == "skip" or cleans:
       prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
-    _assemble(tasks, rows, options, tokenizer, prepared, partial / "store")
+    _assemble(tasks, rows, options, tokenizer, prepared, partial, report)
     store_writer.check_destination(output, options.overwrite)
     publish.publish(partial / "store", output)
-    shutil.rmtree(partial)
+    _remove(partial)
   return zarr_store.open_zarr(output), True
 
 
@@ -256,7 +264,9 @@ def _tokenizer(
   )
 
 
-def _skipped(refused: _Refused, rows: Sequence[parts.PartRow]) -> skips.Skips:
+def _skipped(
+  refused: _Refused, rows: Sequence[part_files.PartRow]
+) -> skips.Skips:
   """Returns all that was left out: files first, then by the order of parts."""
   skipped = skips.Skips()
   for file, error in refused:
@@ -414,49 +424,103 @@ def _results(
 
 def _make_parts(
   tasks: list[parts.PartTask], workers: int, report: Callable[[Progress], None]
-) -> list[parts.PartRow]:
+) -> list[part_files.PartRow]:
   """Returns the rows of all parts, in order, having made those missing."""
   rows = {i: row for i, t in enumerate(tasks) if (row := parts.find_part(t))}
-  sizes = [sum(piece.size for piece in task.pieces) for task in tasks]
+  sizes = [task.size for task in tasks]
   missing = [i for i in range(len(tasks)) if i not in rows]
   done = sum(sizes[i] for i in rows)
   documents = sum(row.num_documents for row in rows.values())
-  report(Progress(done, sum(sizes), documents))
+  most = 0
+
+  def tell(under_way: int) -> None:
+    nonlocal most
+    # Never back: a part that is done may be told before it is counted.
+    most = max(most, min(done + under_way, sum(sizes)))
+    report(Progress("encode", most, sum(sizes), documents))
+
+  tell(0)
   for number, row in engines.run(
-    parts.make_part, [tasks[i] for i in missing], workers
+    parts.make_part, [tasks[i] for i in missing], workers, tell
   ):
     rows[missing[number]] = row
     done += sizes[missing[number]]
     documents += row.num_documents
-    report(Progress(done, sum(sizes), documents))
+    tell(0)
   return [rows[i] for i in range(len(tasks))]
 
 
 def _assemble(
   tasks: list[parts.PartTask],
-  rows: list[parts.PartRow],
+  rows: list[part_files.PartRow],
   options: Options,
   tokenizer: tokenizers.Tokenizer,
   prepared: Mapping[str, Any],
-  staging: pathlib.Path,
+  partial: pathlib.Path,
+  report: Callable[[Progress], None],
 ) -> None:
   """Joins parts into a complete store, not yet published."""
-  if staging.exists():
-    shutil.rmtree(staging)
-  with stores.StoreWriter(
-    staging,
-    tokenizer.info,
-    tokenizer_file=tokenizer.file,
-    compression=options.compression,
+  staging, shard_rows = partial / "store", partial / "shards"
+  for directory in (staging, shard_rows):
+    directory.mkdir(exist_ok=True)
+  arrays = shards.tasks(
+    [task.key for task in tasks],
+    rows,
+    token_dtype=manifest_lib.token_dtype(tokenizer.info.vocab_size),
     chunk=options.chunk,
-    has_meta=options.meta_key is not None,
-  ) as writer:
-    for task, row in zip(tasks, rows, strict=True):
-      for tokens, lengths, ids, meta in parts.read_part(
-        task, row, writer.token_dtype
-      ):
-        kept = None if options.meta_key is None else meta
-        writer.append(tokens, lengths, ids, kept)
-    writer.finish(
-      num_empty_skipped=sum(row.num_empty for row in rows), prepared=prepared
-    )
+    compression=options.compression,
+    parts=str(partial / "parts"),
+    staging=str(staging),
+    shard_rows=str(shard_rows),
+  )
+  written = _write_shards(
+    [task for _, own in arrays.values() for task in own],
+    staging,
+    options.workers,
+    lambda done, total: report(
+      Progress("write", done, total, sum(row.num_documents for row in rows))
+    ),
+  )
+  store_writer.finish_store(
+    staging,
+    {
+      name: shards.finished(layout, [written[task.file] for task in own])
+      for name, (layout, own) in arrays.items()
+    },
+    tokenizer.info,
+    tokenizer.file,
+    num_documents=sum(row.num_documents for row in rows),
+    num_empty_skipped=sum(row.num_empty for row in rows),
+    prepared=prepared,
+    levels=shards.levels_of(rows),
+  )
+
+
+def _write_shards(
+  tasks: list[shards.ShardTask],
+  staging: pathlib.Path,
+  workers: int,
+  tell: Callable[[int, int], None],
+) -> dict[str, shards.ShardRow]:
+  """Returns the rows of all shard files, having written those missing."""
+  rows = {t.file: row for t in tasks if (row := shards.find_shard(t))}
+  for folder, _, names in os.walk(staging):
+    for name in names:
+      file = pathlib.Path(folder, name)
+      if file.relative_to(staging).as_posix() not in rows:
+        file.unlink()
+  missing = [task for task in tasks if task.file not in rows]
+  total = sum(task.size for task in tasks)
+  done = total - sum(task.size for task in missing)
+  tell(done, total)
+  for number, row in engines.run(shards.write_shard, missing, workers):
+    rows[missing[number].file] = row
+    done += missing[number].size
+    tell(done, total)
+  return rows
+
+
+def _remove(partial: pathlib.Path) -> None:
+  """Removes what a run keeps until its store is published."""
+  with contextlib.suppress(FileNotFoundError):
+    shutil.rmtree(partial)

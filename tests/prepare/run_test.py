@@ -19,6 +19,7 @@ from chomp_data import stores
 from chomp_data.prepare import engines
 from chomp_data.prepare import parts
 from chomp_data.prepare import run
+from chomp_data.prepare import shards
 from chomp_data.prepare import tokenizers
 from chomp_data.stores import publish
 
@@ -329,13 +330,17 @@ def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
 
   clean = prepare(corpus, output=str(tmp_path / "clean"))[0].hash
   directory = tmp_path / "out.partial" / "parts"
-  for number in range(3):
-    for change in (lambda d: bytes([d[0] ^ 1]) + d[1:], lambda d: d[:-1]):
+  for kind in ("part", "json"):
+    for change in (
+      lambda d: bytes([d[0] ^ 1]) + d[1:],
+      lambda d: d[:-2] + bytes([d[-2] ^ 1]) + d[-1:],
+      lambda d: d[:-1],
+      lambda d: d + b"\0",
+    ):
       with monkeypatch.context() as patch:
         patch.setattr(run, "_assemble", stop)
         with pytest.raises(RuntimeError, match="stopped"):
           prepare(corpus)
-      kind = ("tokens", "lengths", "texts")[number]
       files = sorted(directory.glob(f"*.{kind}"))
       file = next(own for own in files if own.stat().st_size)
       file.write_bytes(change(file.read_bytes()))
@@ -347,14 +352,14 @@ def test_a_damaged_part_is_made_again(corpus, prepare, tmp_path, monkeypatch):
 def test_a_part_altered_while_parts_are_joined_is_noticed(
   corpus, prepare, tmp_path, monkeypatch
 ):
-  read_part = parts.read_part
+  write_shard = shards.write_shard
 
-  def alter(task, *rest):
-    file = task.path("tokens")
-    file.write_bytes(b"?" + file.read_bytes()[1:])
-    return read_part(task, *rest)
+  def alter(task):
+    for file in (tmp_path / "out.partial" / "parts").glob("*.part"):
+      file.write_bytes(b"?" + file.read_bytes()[1:])
+    return write_shard(task)
 
-  monkeypatch.setattr(parts, "read_part", alter)
+  monkeypatch.setattr(shards, "write_shard", alter)
   with pytest.raises(errors.PrepareError, match=r"out\.partial and run again"):
     prepare(corpus)
   assert not (tmp_path / "out").exists()
@@ -386,6 +391,7 @@ def _alive(pid):
 _RUN = """
 import sys
 from chomp_data.prepare import run
+from chomp_data.prepare import shards
 options = run.Options(
   (sys.argv[1],), sys.argv[2], workers=2, shard_bytes=12_000)
 run.prepare(options)

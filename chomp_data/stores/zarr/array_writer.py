@@ -12,9 +12,27 @@ import zstandard
 
 from chomp_data.stores import checksums
 from chomp_data.stores.zarr import array_layout
-from chomp_data.stores.zarr import chunk_tables
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import tree_hash
+
+
+@dataclasses.dataclass(frozen=True)
+class Finished:
+  """An array that is on disk, but for its metadata.
+
+  Attributes:
+    layout: Its layout.
+    sha256: See `manifest.ArrayEntry`.
+    num_bytes: The same.
+    crc32c: uint32[num_chunks], of its decoded chunks.
+    stored_bytes: uint64[num_chunks], of each as it is stored.
+  """
+
+  layout: array_layout.ArrayLayout
+  sha256: str
+  num_bytes: int
+  crc32c: np.ndarray
+  stored_bytes: np.ndarray
 
 
 class ArrayWriter:
@@ -23,65 +41,54 @@ class ArrayWriter:
   Attributes:
     last_value: The last value appended, 0 before.
     size: Values appended.
-    tables: The files of its chunks by their path in the store, once finished.
   """
 
-  def __init__(
-    self, staging: pathlib.Path, name: str, empty: array_layout.ArrayLayout
-  ):
+  def __init__(self, directory: pathlib.Path, empty: array_layout.ArrayLayout):
     """Creates the array's directory.
 
     Args:
-      staging: The store's directory.
-      name: Of the array; it must not be there.
+      directory: Must not exist.
       empty: The layout, of size 0.
     """
     self.last_value: int = 0
-    self.tables: dict[str, bytes] = {}
-    self._name = name
-    self._directory = staging / name
-    self._empty = empty
-    self._buffer = np.zeros(empty.chunk, empty.numpy_dtype)
-    self._filled = 0
     self.size: int = 0
+    self._directory = directory
+    self._empty = empty
     self._crcs = array.array("I")
     self._stored = array.array("Q")
     self._num_bytes = 0
     self._content = tree_hash.TreeHash()
-    self._num_shards = 0
     self._shard: ShardWriter | None = None
-    self._directory.mkdir()
+    directory.mkdir()
 
   def append(self, values: np.ndarray) -> None:
     """Appends values that fit the array's dtype."""
-    done = 0
-    while done < len(values):
-      count = min(len(self._buffer) - self._filled, len(values) - done)
-      end = self._filled + count
-      self._buffer[self._filled : end] = values[done : done + count]
-      self._filled = end
-      done += count
-      if end == len(self._buffer):
-        self._flush_chunk()
-    if len(values):
-      self.last_value = values[-1].item()
-      self.size += len(values)
+    if not len(values):
+      return
+    self.last_value = values[-1].item()
+    values = np.ascontiguousarray(values, self._empty.numpy_dtype)
+    self._content.update(values.data)
+    while len(values):
+      room = self._empty.shard - self.size % self._empty.shard
+      if self._shard is None:
+        number = self.size // self._empty.shard
+        path = self._directory / array_layout.shard_file(number)
+        self._shard = ShardWriter(path, self._empty)
+      here, values = values[:room], values[room:]
+      self._shard.append(here)
+      self.size += len(here)
+      if len(here) == room:
+        self._finish_shard()
 
-  def finish(self) -> manifest_lib.ArrayEntry:
-    """Ends the last shard; returns the manifest's entry."""
-    if self._filled:
-      self._flush_chunk()
+  def finish(self) -> Finished:
+    """Ends the last shard."""
     self._finish_shard()
-    shape = dataclasses.replace(self._empty, size=self.size)
-    write_file(self._directory / "zarr.json", shape.zarr_json())
-    self.tables = chunk_tables.encode(
-      self._name,
-      shape,
+    return Finished(
+      dataclasses.replace(self._empty, size=self.size),
+      self._content.hexdigest(),
+      self._num_bytes,
       np.asarray(self._crcs, np.uint32),
       np.asarray(self._stored, np.uint64),
-    )
-    return manifest_lib.ArrayEntry(
-      shape, self._content.hexdigest(), self._num_bytes
     )
 
   def close(self) -> None:
@@ -89,29 +96,17 @@ class ArrayWriter:
     if self._shard is not None:
       self._shard.close()
 
-  def _flush_chunk(self) -> None:
-    if self._shard is None:
-      path = self._directory / array_layout.shard_file(self._num_shards)
-      self._shard = ShardWriter(path, self._empty)
-    values = self._buffer[: self._filled]
-    self._content.update(values.data)
-    self._shard.put_chunk(values)
-    self._filled = 0
-    if len(self._shard.crc32c) == self._empty.chunks_per_shard:
-      self._finish_shard()
-
   def _finish_shard(self) -> None:
     if self._shard is None:
       return
     self._num_bytes += self._shard.finish()
     self._crcs.extend(self._shard.crc32c)
     self._stored.extend(self._shard.stored_bytes)
-    self._num_shards += 1
     self._shard = None
 
 
 class ShardWriter:
-  """Writes one shard file.
+  """Writes one shard file; holds one chunk of it.
 
   Attributes:
     crc32c: Of each chunk so far, decoded and with its padding.
@@ -128,35 +123,36 @@ class ShardWriter:
     self.crc32c: list[int] = []
     self.stored_bytes: list[int] = []
     self._layout = layout
+    self._buffer = np.zeros(layout.chunk, layout.numpy_dtype)
+    self._filled = 0
     self._compressor: zstandard.ZstdCompressor | None = None
     if layout.compression == "zstd":
       self._compressor = zstandard.ZstdCompressor(level=array_layout.ZSTD_LEVEL)
     path.parent.mkdir(exist_ok=True)
     self._file = open(path, "xb")  # noqa: SIM115
 
-  def put_chunk(self, values: np.ndarray) -> None:
-    """Writes a chunk; one that is not full is padded with zeros.
-
-    Args:
-      values: [chunk elements] or fewer, contiguous, as they are stored.
-    """
-    if len(values) < self._layout.chunk:
-      padded = np.zeros(self._layout.chunk, self._layout.numpy_dtype)
-      padded[: len(values)] = values
-      values = padded
-    data: Any = values.view()
-    data.flags.writeable = False
-    crc = checksums.crc32c(data)
-    self.crc32c.append(crc)
-    if self._compressor is not None:
-      data = self._compressor.compress(data)
-      crc = checksums.crc32c(data)
-    self.stored_bytes.append(memoryview(data).nbytes)
-    self._file.write(data)
-    self._file.write(array_layout.crc_bytes(crc))
+  def append(self, values: np.ndarray) -> None:
+    """Appends values of the array's dtype, as many as there is room for."""
+    chunk = self._layout.chunk
+    while len(values):
+      if not self._filled and len(values) >= chunk:
+        self._put_chunk(values[:chunk])
+        values = values[chunk:]
+        continue
+      count = min(chunk - self._filled, len(values))
+      self._buffer[self._filled : self._filled + count] = values[:count]
+      self._filled += count
+      values = values[count:]
+      if self._filled == chunk:
+        self._filled = 0
+        self._put_chunk(self._buffer)
 
   def finish(self) -> int:
-    """Writes the index; the file is then on disk. Returns its bytes."""
+    """Writes what is left; the file is then on disk. Returns its bytes."""
+    if self._filled:
+      self._buffer[self._filled :] = 0
+      self._filled = 0
+      self._put_chunk(self._buffer)
     slots = self._layout.chunks_per_shard
     self._file.write(array_layout.index_of(self.stored_bytes, slots))
     self._file.flush()
@@ -168,6 +164,18 @@ class ShardWriter:
   def close(self) -> None:
     """Closes the file as it is."""
     self._file.close()
+
+  def _put_chunk(self, values: np.ndarray) -> None:
+    data: Any = values.view()
+    data.flags.writeable = False
+    crc = checksums.crc32c(data)
+    self.crc32c.append(crc)
+    if self._compressor is not None:
+      data = self._compressor.compress(data)
+      crc = checksums.crc32c(data)
+    self.stored_bytes.append(memoryview(data).nbytes)
+    self._file.write(data)
+    self._file.write(array_layout.crc_bytes(crc))
 
 
 def write_file(path: pathlib.Path, data: bytes) -> manifest_lib.FileEntry:

@@ -94,8 +94,7 @@ class StoreWriter:
     dtypes = {**manifest_lib.DTYPES, "tokens": self.token_dtype.name}
     self._arrays = {
       name: array_writer.ArrayWriter(
-        self._staging,
-        name,
+        self._staging / name,
         array_layout.ArrayLayout(
           dtypes[name], 0, chunk, chunk * chunks_per_shard, compression
         ),
@@ -210,32 +209,16 @@ class StoreWriter:
     """
     if self._levels:
       self._arrays["label_sums"].append(np.asarray([self._num_trained]))
-    entries = {name: array.finish() for name, array in self._arrays.items()}
-    small = {
-      file: data
-      for array in self._arrays.values()
-      for file, data in array.tables.items()
-    }
-    if self._tokenizer_file is not None:
-      kept = vocabulary.TOKENIZER_FILES[self._tokenizer.kind]
-      small[str(kept)] = self._tokenizer_file
-    manifest = manifest_lib.Manifest(
+    return finish_store(
+      self._staging,
+      {name: array.finish() for name, array in self._arrays.items()},
+      self._tokenizer,
+      self._tokenizer_file,
       num_documents=self._num_documents,
-      num_tokens=entries["tokens"].layout.size,
       num_empty_skipped=num_empty_skipped,
-      tokenizer=self._tokenizer,
-      arrays=entries,
-      files={
-        file: array_writer.write_file(self._staging / file, data)
-        for file, data in small.items()
-      },
       prepared=prepared or {},
       levels=self._levels,
     )
-    array_writer.write_file(
-      self._staging / manifest_lib.FILE, manifest_lib.serialize(manifest)
-    )
-    return manifest
 
   def _checked_labels(
     self, levels: np.ndarray | None, count: int
@@ -295,6 +278,63 @@ class StoreWriter:
   def _append_offsets(self, name: str, lengths: np.ndarray) -> None:
     array = self._arrays[name]
     array.append(array.last_value + np.cumsum(lengths))
+
+
+def finish_store(
+  staging: pathlib.Path,
+  arrays: Mapping[str, array_writer.Finished],
+  tokenizer: vocabulary.TokenizerInfo,
+  tokenizer_file: bytes | None,
+  *,
+  num_documents: int,
+  num_empty_skipped: int,
+  prepared: Mapping[str, Any],
+  levels: tuple[float, ...],
+) -> manifest_lib.Manifest:
+  """Writes all that is not in shard files; all of it is then on disk.
+
+  Args:
+    staging: Where the shard files of all arrays are.
+    arrays: By name.
+    tokenizer: The tokenizer of the tokens.
+    tokenizer_file: Its file, for the kinds that have one.
+    num_documents: See `manifest.Manifest`.
+    num_empty_skipped: The same.
+    prepared: The same.
+    levels: The same.
+
+  Returns:
+    The manifest, written last.
+  """
+  small = {}
+  for name, array in arrays.items():
+    metadata = array.layout.zarr_json()
+    array_writer.write_file(staging / name / "zarr.json", metadata)
+    small |= chunk_tables.encode(
+      name, array.layout, array.crc32c, array.stored_bytes
+    )
+  if tokenizer_file is not None:
+    small[str(vocabulary.TOKENIZER_FILES[tokenizer.kind])] = tokenizer_file
+  manifest = manifest_lib.Manifest(
+    num_documents=num_documents,
+    num_tokens=arrays["tokens"].layout.size,
+    num_empty_skipped=num_empty_skipped,
+    tokenizer=tokenizer,
+    arrays={
+      name: manifest_lib.ArrayEntry(own.layout, own.sha256, own.num_bytes)
+      for name, own in arrays.items()
+    },
+    files={
+      file: array_writer.write_file(staging / file, data)
+      for file, data in small.items()
+    },
+    prepared=prepared,
+    levels=levels,
+  )
+  array_writer.write_file(
+    staging / manifest_lib.FILE, manifest_lib.serialize(manifest)
+  )
+  return manifest
 
 
 def write_store(

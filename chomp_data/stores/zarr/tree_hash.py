@@ -36,9 +36,14 @@ class TreeHash:
       self._filled += end - begin
       begin = end
 
+  @property
+  def digests(self) -> list[bytes]:
+    """Of each block so far, the last one as far as it is filled."""
+    return [*self._done, self._content.digest()]
+
   def hexdigest(self) -> str:
     """Returns the hash of all values so far, as hex."""
-    return joined([*self._done, self._content.digest()])
+    return joined(self.digests)
 
   def _end_block(self) -> None:
     self._done.append(self._content.digest())
