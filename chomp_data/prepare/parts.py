@@ -107,7 +107,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
     )
   dtype = np.dtype(manifest_lib.token_dtype(tokenizer.info.vocab_size))
   num_empty = done = 0
-  has_meta = options.meta_key is not None
+  has_meta = options.read.meta_key is not None
   skipped = skips.Skips()
   with part_files.PartWriter(
     task.directory,

@@ -40,11 +40,11 @@ def interrupt(monkeypatch, done):
   """Ends a run after some parts, as a kill does."""
   real = engines.run
 
-  def run(function, tasks, workers):
+  def run(function, tasks, workers, *tell):
     if function is readers.count:
-      yield from real(function, tasks, workers)
+      yield from real(function, tasks, workers, *tell)
       return
-    for number, result in real(function, tasks, workers):
+    for number, result in real(function, tasks, workers, *tell):
       if number >= done:
         raise Killed
       yield number, result
