@@ -4,7 +4,8 @@
     %s --config=... --format=json --count=2
 
 The terminal view prints decoded text: each segment in its colour, text that
-is not trained on dimmed, filler counted. JSON prints one object a row, for
+is not trained on dimmed, text that weighs more than 1 bold and less italic,
+filler counted. JSON prints one object a row, for
 programs: always the canonical fields, whatever `config.data.batch_format`.
 `--plan_only` answers without reading a token.
 
@@ -61,13 +62,15 @@ _OUTPUT = flags.DEFINE_string(
 )
 
 _PNG_ROWS = 64
-_FIELDS = ("tokens", "segment_ids", "positions", "loss_mask")
+_FIELDS = ("tokens", "segment_ids", "positions", "loss_mask", "loss_weight")
 # Control characters of a document must not reach the terminal.
 _VISIBLE = {
   code: "\N{REPLACEMENT CHARACTER}"
   for code in (*range(0x20), *range(0x7F, 0xA0))
   if chr(code) not in "\n\t"
 }
+# By whether trained text weighs less than 1, 1 or more.
+_WEIGHT_STYLES = {-1: "italic ", 0: "", 1: "bold "}
 _SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
 
 
@@ -269,7 +272,7 @@ def print_step(
         style="bold",
       )
     if batch and name in decoders:
-      fields = {field: batch[field][row] for field in _FIELDS}
+      fields = {name: batch[name][row] for name in _FIELDS if name in batch}
       body.append_text(_row_text(fields, real[row], decoders[name]))
     body.rstrip()
     console.print(
@@ -287,6 +290,12 @@ def print_step(
   ]
   if batch:
     totals.append(f"trained positions {batch['loss_mask'].mean():.2%}")
+  if "loss_weight" in batch and batch["loss_mask"].any():
+    weights = batch["loss_weight"][batch["loss_mask"]]
+    totals.append(
+      f"weights {weights.min():g} .. {weights.max():g}, mean"
+      f" {weights.mean():.3g}"
+    )
   console.print(", ".join(totals), highlight=False)
 
 
@@ -312,7 +321,11 @@ def _row_text(
   # The target of a trained position is the next one, so that is what is lit.
   target = np.zeros_like(trained)
   target[1:] = trained[:-1]
-  key = np.stack([real, np.where(real, segment, 0), real & target])
+  weight = np.ones(len(trained))
+  if "loss_weight" in fields:
+    weight[1:] = np.where(trained, fields["loss_weight"], 1)[:-1]
+  compared = np.sign(weight - 1).astype(int)
+  key = np.stack([real, np.where(real, segment, 0), real & target, compared])
   change = np.flatnonzero(np.any(key[:, 1:] != key[:, :-1], axis=0)) + 1
   edges = [0, *change.tolist(), len(segment)]
   out = rich.text.Text()
@@ -322,10 +335,8 @@ def _row_text(
       continue
     style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
     text = tokenizer.decode(fields["tokens"][low:high])
-    out.append(
-      text.translate(_VISIBLE),
-      style=style if target[low] else f"dim {style}",
-    )
+    how = _WEIGHT_STYLES[int(compared[low])] if target[low] else "dim "
+    out.append(text.translate(_VISIBLE), style=how + style)
   return out
 
 

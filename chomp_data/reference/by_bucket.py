@@ -27,14 +27,15 @@ class BucketLog:
     """Starts a window at a step."""
     self._first = self._next = step
     self._nll = dict.fromkeys(self._names, 0.0)
-    self._tokens = dict.fromkeys(self._names, 0)
+    self._weight = dict.fromkeys(self._names, 0.0)
 
   def add(self, metrics: Mapping[str, np.ndarray] | None) -> None:
     """Adds the sums of the next step.
 
     Args:
-      metrics: On the host, with `row_nll` float[B] and `row_tokens` int[B] or
-        without them; None is no step.
+      metrics: On the host, with `row_nll` float[B], `row_tokens` int[B] and,
+        of batches with weights, `row_weight` float[B], or without them; None
+        is no step.
     """
     if metrics is None:
       return
@@ -42,7 +43,8 @@ class BucketLog:
     self._next += 1
     if "row_nll" in metrics:
       self._nll[bucket] += float(np.sum(metrics["row_nll"], dtype=np.float64))
-      self._tokens[bucket] += int(np.sum(metrics["row_tokens"]))
+      weight = metrics.get("row_weight", metrics["row_tokens"])
+      self._weight[bucket] += float(np.sum(weight, dtype=np.float64))
 
   def stages(self, step: int) -> list[str]:
     """Returns a line for each stage that began in the window up to a step."""
@@ -68,11 +70,11 @@ class BucketLog:
     passes = self._pipe.passes(step)
     out = {}
     for name in self._names:
-      tokens = self._tokens[name]
+      weight = self._weight[name]
       out[name] = {
         "batches": batches[name],
         "share": batches[name] / max(step - self._first, 1),
-        "loss": self._nll[name] / tokens if tokens else math.nan,
+        "loss": self._nll[name] / weight if weight else math.nan,
         "passes": {
           source: own[name] for source, own in passes.items() if name in own
         },

@@ -36,14 +36,15 @@ class SourceLog:
     """Starts a window at a step."""
     self._first = step
     self._nll = np.zeros(len(self._names))
-    self._tokens = np.zeros(len(self._names), np.int64)
+    self._weight = np.zeros(len(self._names))
 
   def add(self, metrics: Mapping[str, np.ndarray] | None) -> None:
     """Adds a step's sums.
 
     Args:
-      metrics: On the host, with `source_id` int[B], `row_nll` float[B] and
-        `row_tokens` int[B]; or None.
+      metrics: On the host, with `source_id` int[B], `row_nll` float[B],
+        `row_tokens` int[B] and, of batches with weights, `row_weight`
+        float[B]; or None.
     """
     if metrics is None or "source_id" not in metrics:
       return
@@ -53,9 +54,10 @@ class SourceLog:
     self._nll += np.bincount(
       source[own], np.asarray(metrics["row_nll"], np.float64)[own], count
     )
-    self._tokens += np.bincount(
-      source[own], np.asarray(metrics["row_tokens"])[own], count
-    ).astype(np.int64)
+    weight = metrics.get("row_weight", metrics["row_tokens"])
+    self._weight += np.bincount(
+      source[own], np.asarray(weight, np.float64)[own], count
+    )
 
   def take(self, step: int) -> dict[str, dict[str, Any]]:
     """Returns the window up to a step, by source, and starts another.
@@ -83,13 +85,13 @@ class SourceLog:
     meant_since = self._intended(0, self._first) + meant
     self._summed = (step, meant_since)
     for i, name in enumerate(self._names):
-      own, tokens = accounts[name], int(self._tokens[i])
+      own, weight = accounts[name], self._weight[i]
       out[name] = {
         "rows": own.rows,
         "tokens": own.tokens,
         "loss_tokens": own.loss_tokens,
         "epochs": own.epochs,
-        "loss": self._nll[i] / tokens if tokens else math.nan,
+        "loss": self._nll[i] / weight if weight else math.nan,
         "window_intended": float(meant[i]) / max(step - self._first, 1),
         "window_share": window[name] / max(sum(window.values()), 1),
         "intended_share": float(meant_since[i]) / max(step, 1),

@@ -44,7 +44,14 @@ _CANDIDATES = 65_536
 # Rows planned at once.
 _BLOCK_ROWS = 65_536
 
-_FIELDS = ("tokens", "segment_ids", "positions", "loss_mask", "next_token")
+_FIELDS = (
+  "tokens",
+  "segment_ids",
+  "positions",
+  "loss_mask",
+  "loss_weight",
+  "next_token",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,19 +59,22 @@ class Score:
   """The loss over a finite set of rows.
 
   Attributes:
-    nll: Sum of negative log likelihoods, in nats.
+    nll: Sum of negative log likelihoods by weight, in nats.
     tokens: Columns it is summed over.
     rows: Rows that have such a column.
+    weight: What the columns weigh together; None is their number.
   """
 
   nll: float
   tokens: int
   rows: int
+  weight: float | None = None
 
   @property
   def loss(self) -> float:
     """Nats a token; NaN where there is no token."""
-    return self.nll / self.tokens if self.tokens else math.nan
+    weight = self.tokens if self.weight is None else self.weight
+    return self.nll / weight if weight else math.nan
 
   @property
   def perplexity(self) -> float:
@@ -105,15 +115,16 @@ def score(
 ) -> Score:
   """Returns the loss summed over all batches; see `perplexity`."""
   graph, params = nnx.split(model)
-  nll, tokens, rows = 0.0, 0, 0
+  nll, weight, tokens, rows = 0.0, 0.0, 0, 0
   for batch in batches:
     fields = {name: batch[name] for name in _FIELDS if name in batch}
-    batch_nll, batch_tokens, batch_rows = _summed_nll(graph, params, fields)
+    sums = _summed_nll(graph, params, fields)
     # Summed in float64 here: float32 loses tokens beyond 2**24.
-    nll += float(batch_nll)
-    tokens += int(batch_tokens)
-    rows += int(batch_rows)
-  return Score(nll, tokens, rows)
+    nll += float(sums[0])
+    weight += float(sums[1])
+    tokens += int(sums[2])
+    rows += int(sums[3])
+  return Score(nll, tokens, rows, weight)
 
 
 def batches_of(
@@ -255,4 +266,6 @@ def _summed_nll(graph: Any, params: Any, batch: Mapping[str, Any]):
   model = nnx.merge(graph, params)
   logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
   nll, mask = training.token_nll(logits, batch)
-  return nll.sum(), mask.sum(), mask.any(axis=1).sum()
+  weight = training.token_weight(batch, mask)
+  columns = mask.sum(), mask.any(axis=1).sum()
+  return (nll * weight).sum(), weight.sum(), *columns

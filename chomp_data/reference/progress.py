@@ -27,7 +27,7 @@ class Window:
 
   Attributes:
     steps: Steps taken.
-    loss: Mean loss of trained tokens; NaN where there was none.
+    loss: Mean loss of trained tokens by weight; NaN where there was none.
     tokens: Trained tokens.
     all_masked: Steps without a trained token.
     tokens_per_second: Trained tokens a second of wall time.
@@ -109,7 +109,9 @@ class Meter:
     self._steps += 1
     self._positions += positions
     self._tokens += tokens
-    self._nll += loss * tokens
+    weight = float(metrics.get("weight", tokens))
+    self._weight += weight
+    self._nll += loss * weight
     self._all_masked += int(metrics["all_masked"])
     return metrics
 
@@ -126,7 +128,7 @@ class Meter:
     seconds = max(time.perf_counter() - self._began, 1e-9)
     out = Window(
       steps=self._steps,
-      loss=self._nll / self._tokens if self._tokens else math.nan,
+      loss=self._nll / self._weight if self._weight else math.nan,
       tokens=self._tokens,
       all_masked=self._all_masked,
       tokens_per_second=self._tokens / seconds,
@@ -140,7 +142,7 @@ class Meter:
     self._began = time.perf_counter()
     self._wait_s = wait_s
     self._steps = self._tokens = self._all_masked = self._positions = 0
-    self._nll = 0.0
+    self._nll = self._weight = 0.0
 
 
 class DocumentLosses:
@@ -154,8 +156,9 @@ class DocumentLosses:
 
     Args:
       metrics: On the host, with `document_id` int[B, D], `document_nll`
-        float[B, D], `document_tokens` int[B, D] and `source_id` int[B]; or
-        without them, or None.
+        float[B, D], `document_tokens` int[B, D], of batches with weights
+        `document_weight` float[B, D], and `source_id` int[B]; or without them,
+        or None.
     """
     if metrics is None or "document_id" not in metrics:
       return
@@ -166,21 +169,23 @@ class DocumentLosses:
       np.broadcast_to(source, document.shape),
       document,
       metrics["document_nll"],
+      metrics.get("document_weight", metrics["document_tokens"]),
       metrics["document_tokens"],
     )
-    for own, name, nll, tokens in zip(
+    for own, name, nll, weight, tokens in zip(
       *(column.ravel().tolist() for column in columns), strict=True
     ):
       if name >= 0 and tokens:
-        sums = self._sums.setdefault((own, name), [0.0, 0])
+        sums = self._sums.setdefault((own, name), [0.0, 0.0, 0])
         sums[0] += nll
-        sums[1] += tokens
+        sums[1] += weight
+        sums[2] += tokens
 
   def take(self) -> dict[Document, tuple[float, int]]:
     """Returns {(source, document): (loss, tokens)} and starts anew."""
     out = {
-      key: (nll / tokens, int(tokens))
-      for key, (nll, tokens) in sorted(self._sums.items())
+      key: (nll / weight if weight else math.nan, int(tokens))
+      for key, (nll, weight, tokens) in sorted(self._sums.items())
     }
     self._sums = {}
     return out

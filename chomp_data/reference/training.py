@@ -1,7 +1,8 @@
 """The training step: a masked next-token loss, AdamW, data parallelism.
 
 The target of column i is the token of column i + 1, counted only where
-`loss_mask` is True. Losses are in nats a trained token. State and step work on
+`loss_mask` is True, and as much as `loss_weight` says where a batch has it.
+Losses are in nats a trained token. State and step work on
 one device or on a mesh; the batch axis is sharded over the mesh axis 'data'.
 """
 
@@ -89,12 +90,25 @@ def token_nll(logits: jax.Array, batch: Batch) -> tuple[jax.Array, jax.Array]:
   return jnp.where(mask, nll, 0.0), mask
 
 
+def token_weight(batch: Batch, mask: jax.Array) -> jax.Array:
+  """Returns what each column weighs: 0 or 1, unless the batch says more.
+
+  Args:
+    batch: Canonical fields.
+    mask: bool[B, S], the trained columns.
+
+  Returns:
+    `mask`, or where the batch has weights float32[B, S].
+  """
+  return mask * batch["loss_weight"] if "loss_weight" in batch else mask
+
+
 def loss_and_metrics(
   model: decoder_lib.Decoder, batch: Batch
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
-  """Returns sum(nll) / max(trained columns, 1), and what to log.
+  """Returns the mean nll of trained columns by weight, and what to log.
 
-  A batch without a trained column has loss 0 and zero gradients.
+  A batch in which no column weighs has loss 0 and zero gradients.
 
   Args:
     model: The decoder.
@@ -107,28 +121,38 @@ def loss_and_metrics(
     float32[B, D] and `document_tokens` int32[B, D]: sums over the columns of
     segment d + 1, which is the segment of the row's d-th document. Where it
     has `source_id` [B], that field with `row_nll` float32[B] and `row_tokens`
-    int32[B].
+    int32[B]. Where it has `loss_weight`, sums of nll are by weight, and those
+    of weights come along: `weight`, `document_weight`, `row_weight`.
   """
   logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
   nll, mask = token_nll(logits, batch)
+  weight, weighted = token_weight(batch, mask), "loss_weight" in batch
+  nll = nll * weight
   tokens = jnp.sum(mask, dtype=jnp.int32)
-  loss = jnp.sum(nll) / jnp.maximum(tokens, 1)
+  total = jnp.sum(weight) if weighted else tokens
+  loss = jnp.sum(nll) / jnp.where(total > 0, total, 1)
   metrics = {
     "loss": loss,
     "tokens": tokens,
     "all_masked": (tokens == 0).astype(jnp.int32),
   }
+  if weighted:
+    metrics["weight"] = total
   if "document_id" in batch:
     slots = jnp.arange(batch["document_id"].shape[1])
     own = batch["segment_ids"][:, :, None] == slots + 1
     metrics["document_id"] = batch["document_id"]
     metrics["document_nll"] = jnp.einsum("bs,bsd->bd", nll, own)
+    if weighted:
+      metrics["document_weight"] = jnp.einsum("bs,bsd->bd", weight, own)
     metrics["document_tokens"] = jnp.sum(
       mask[:, :, None] & own, axis=1, dtype=jnp.int32
     )
   if "source_id" in batch:
     metrics["source_id"] = batch["source_id"]
     metrics["row_nll"] = jnp.sum(nll, axis=1)
+    if weighted:
+      metrics["row_weight"] = jnp.sum(weight, axis=1)
     metrics["row_tokens"] = jnp.sum(mask, axis=1, dtype=jnp.int32)
   return loss, metrics
 

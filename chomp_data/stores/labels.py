@@ -20,9 +20,9 @@ from chomp_data.stores import span_reads
 LEVELS: np.ndarray = np.asarray([0.0, 1.0], np.float32)
 LEVELS.flags.writeable = False
 
-# Starts that are kept in memory, 8 bytes each: all of a store of so few runs,
-# and of others as many of them, evenly spaced.
-_HELD = 1 << 16
+# Up to so many runs are kept in memory, in 17 bytes each; more are looked up
+# where they lie, so that the first rows of a large store wait for few chunks.
+_HELD = 1 << 20
 
 
 class Values(Protocol):
@@ -59,7 +59,7 @@ class LabelRuns:
     weights: np.ndarray,
     path: str,
   ):
-    """Reads at most some thousand starts.
+    """Reads the runs where they are few, else nothing yet.
 
     Args:
       starts: int64[R], where runs begin, rising from 0.
@@ -70,15 +70,19 @@ class LabelRuns:
       weights: float32[L], of the levels.
       path: The store, for messages.
     """
-    self._starts, self._levels, self._sums = starts, levels, sums
     self._num_runs, self._num_tokens = num_runs, num_tokens
     self._trained = weights > 0
     self._path = path
-    self._stride = max(1, -(-num_runs // _HELD))
-    self._fence = starts.gather(np.arange(0, num_runs, self._stride))
-    span_reads.check_rising(
-      np.diff(self._fence, prepend=0), f"{path}/label_starts"
-    )
+    self._held: np.ndarray | None = None
+    if num_runs <= _HELD:
+      every = np.arange(num_runs)
+      self._held = starts.gather(every)
+      span_reads.check_rising(
+        np.diff(self._held, prepend=0), f"{path}/label_starts"
+      )
+      starts, levels = Held(self._held), Held(levels.gather(every))
+      sums = Held(sums.gather(np.arange(num_runs + 1)))
+    self._starts, self._levels, self._sums = starts, levels, sums
 
   def within(
     self, starts: np.ndarray, lengths: np.ndarray
@@ -93,7 +97,7 @@ class LabelRuns:
     span = np.repeat(some, count)
     opens = ends - count
     run = np.arange(len(span)) + np.repeat(first - opens, count)
-    begin = self._starts_of(run) - starts[span]
+    begin = self._starts.gather(run) - starts[span]
     begin[opens] = 0
     stop = np.empty_like(begin)
     stop[:-1] = begin[1:]
@@ -108,12 +112,8 @@ class LabelRuns:
       return np.zeros(len(positions), np.int64)
     run = self._find(positions)
     trained = self._trained[self._levels_of(run)]
-    return self._sums.gather(run) + trained * (positions - self._starts_of(run))
-
-  def _starts_of(self, run: np.ndarray) -> np.ndarray:
-    if self._stride == 1:
-      return self._fence[run]
-    return self._starts.gather(run)
+    inside = positions - self._starts.gather(run)
+    return self._sums.gather(run) + trained * inside
 
   def _levels_of(self, run: np.ndarray) -> np.ndarray:
     level = self._levels.gather(run)
@@ -127,9 +127,10 @@ class LabelRuns:
 
   def _find(self, positions: np.ndarray) -> np.ndarray:
     """Returns the run that each position is in, int64[N]."""
-    low = np.searchsorted(self._fence, positions, side="right") - 1
-    low *= self._stride
-    high = np.minimum(low + self._stride, self._num_runs)
+    if self._held is not None:
+      return np.searchsorted(self._held, positions, side="right") - 1
+    low = np.zeros(len(positions), np.int64)
+    high = np.full(len(positions), self._num_runs)
     while True:
       open_ = np.flatnonzero(high - low > 1)
       if not open_.size:

@@ -213,3 +213,45 @@ def test_eight_devices_take_the_same_steps_as_one(trainer, sharding):
   np.testing.assert_allclose(eight["losses"], losses, rtol=1e-4)
   np.testing.assert_allclose(eight["norms"], norms, rtol=1e-3)
   assert bool(eight["cut"]) == (sharding == "fsdp")
+
+
+def test_weights_make_the_loss_a_weighted_mean_and_are_summed():
+  batch = _batch()
+  plain = _loss_and_grads(batch)[0]
+  rng = np.random.default_rng(0)
+  weight = rng.uniform(0.1, 3, batch["loss_mask"].shape).astype(np.float32)
+  batch["loss_weight"] = weight * batch["loss_mask"]
+  (loss, metrics), grads = _loss_and_grads(batch)
+  total = batch["loss_weight"].sum()
+  assert float(metrics["weight"]) == pytest.approx(total, rel=1e-5)
+  assert int(metrics["tokens"]) == int(plain[1]["tokens"])
+  for name in ("row", "document"):
+    assert float(metrics[f"{name}_weight"].sum()) == pytest.approx(total, 1e-5)
+    nll = float(metrics[f"{name}_nll"].sum())
+    assert nll / total == pytest.approx(float(loss), rel=1e-5)
+  # Only their ratios matter, and a constant changes nothing.
+  batch["loss_weight"] = 7 * batch["loss_weight"]
+  (scaled, _), same = _loss_and_grads(batch)
+  assert float(scaled) == pytest.approx(float(loss), rel=1e-5)
+  for one, other in zip(
+    jax.tree.leaves(grads), jax.tree.leaves(same), strict=True
+  ):
+    np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
+  batch["loss_weight"] = batch["loss_mask"].astype(np.float32)
+  (ones, _), _ = _loss_and_grads(batch)
+  assert float(ones) == pytest.approx(float(plain[0]), rel=1e-6)
+
+
+def test_a_column_of_weight_0_is_not_trained_on():
+  batch = _batch()
+  left_out = np.arange(_SEQ_LEN) == 2
+  batch["loss_weight"] = (batch["loss_mask"] & ~left_out).astype(np.float32)
+  (loss, _), _ = _loss_and_grads(batch)
+  batch["loss_mask"] = batch["loss_mask"] & ~left_out
+  del batch["loss_weight"]
+  (expected, _), _ = _loss_and_grads(batch)
+  assert float(loss) == pytest.approx(float(expected), rel=1e-6)
+  batch["loss_weight"] = np.zeros(batch["loss_mask"].shape, np.float32)
+  (loss, _), grads = _loss_and_grads(batch)
+  assert float(loss) == 0
+  assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(grads))

@@ -31,13 +31,13 @@ def runs_of(levels, weights=WEIGHTS):
 @laws.examples(100)
 @hypothesis.given(
   levels=st.lists(st.sampled_from([0, 0, 0, 1, 1, 1, 2, 3]), max_size=40),
-  held=st.sampled_from([1, 2, 5, 100]),
+  held=st.sampled_from([0, 100]),
   data=st.data(),
 )
 def test_runs_and_sums_are_those_of_single_tokens(levels, held, data):
   size = len(levels)
   with pytest.MonkeyPatch.context() as patch:
-    # Few starts in memory: the others are searched for.
+    # With 0 nothing is in memory: runs are looked up where they lie.
     patch.setattr(labels_lib, "_HELD", held)
     runs = runs_of(levels)
   spans = data.draw(
