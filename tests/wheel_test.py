@@ -11,7 +11,8 @@ import pytest
 
 ROOT = pathlib.Path(__file__).parents[1]
 COMMANDS = {
-  "chomp-prepare", "chomp-prepare-images", "chomp-inspect", "chomp-train",
+  "chomp-prepare", "chomp-prepare-images", "chomp-inspect", "chomp-stores",
+  "chomp-train",
 }  # fmt: skip
 
 

@@ -21,6 +21,11 @@ def inspect_batches() -> None:
   _run("inspect_batches")
 
 
+def stores() -> None:
+  """Looks at stores and makes new ones of them."""
+  importlib.import_module("chomp_data.commands.stores").main()
+
+
 def train() -> None:
   """Trains the reference decoder."""
   _run("train")

@@ -80,7 +80,7 @@ class Reader:
   ):
     """Opens files and their index; see `samples.open_samples`."""
     self._path = path
-    names = _file_names(path)
+    names = file_names(path)
     corpus = record_files.Corpus(path, names, path)
     sizes = [corpus.path(i).stat().st_size for i in range(len(names))]
     arrays = files_index.load_or_build(
@@ -204,7 +204,7 @@ class Reader:
         )
 
 
-def _file_names(path: pathlib.Path) -> tuple[str, ...]:
+def file_names(path: pathlib.Path) -> tuple[str, ...]:
   try:
     state = json.loads((path / _STATE).read_bytes())
     names = tuple(str(entry["filename"]) for entry in state["_data_files"])

@@ -1,0 +1,1 @@
+"""The subcommands of `chomp-stores`, a file each."""

@@ -1,0 +1,35 @@
+"""Checksums for data that others wrote: every later change is an error.
+
+Of ArrayRecord files, directories of `save_to_disk`, Megatron corpora and
+Levanter caches. They lie beside the data, in PATH.adopted.
+"""
+
+import argparse
+import hashlib
+
+from chomp_data.commands.store_commands import shared
+from chomp_data.stores import adopted
+from chomp_data.stores import adopting
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+  """Adds the arguments."""
+  parser.add_argument("paths", nargs="+", metavar="PATH", help="of the data")
+
+
+def run(args: argparse.Namespace) -> int:
+  """Writes the checksums; returns the exit status."""
+  for path in args.paths:
+    with shared.named(path):
+      corpus = adopting.files_at(path)
+      sizes = [corpus.path(i).stat().st_size for i in range(len(corpus.names))]
+      with shared.bar(sum(sizes), "B") as progress:
+        kept = adopted.adopt(
+          corpus.home, corpus.root, corpus.names, progress.update
+        )
+      header = (kept.directory / adopted.FILE).read_bytes()
+    print(
+      f"{path}: {len(sizes)} files, {sum(sizes):,} bytes, checksums in"
+      f" {kept.directory}, SHA-256 {hashlib.sha256(header).hexdigest()}"
+    )
+  return 0

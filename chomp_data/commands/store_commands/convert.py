@@ -1,0 +1,54 @@
+"""A store in another form: compressed or not, or ArrayRecord.
+
+Data of other tools become a store of ours. Documents and tokens stay, and so
+does the hash of a store of ours that becomes one.
+"""
+
+import argparse
+import pathlib
+
+from chomp_data import stores
+from chomp_data.commands.store_commands import shared
+from chomp_data.stores.array_record import record_writer
+from chomp_data.stores.zarr import array_layout
+
+_RECORDS = "array_record"
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+  """Adds the arguments."""
+  parser.add_argument("path", metavar="PATH", help="of a store")
+  parser.add_argument("--output", required=True, help="the store to create")
+  parser.add_argument(
+    "--to",
+    required=True,
+    choices=(*array_layout.COMPRESSIONS, _RECORDS),
+    help="how tokens are stored: in zarr so compressed, or as ArrayRecord",
+  )
+  parser.add_argument(
+    "--overwrite", action="store_true", help="replace what is there"
+  )
+  shared.add_kinds(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Writes the store; returns the exit status."""
+  (store,) = shared.opened([args.path], args)
+  if args.to == _RECORDS:
+    with shared.bar(store.num_tokens, "tokens") as progress:
+      record_writer.write(
+        store,
+        pathlib.Path(args.output),
+        overwrite=args.overwrite,
+        progress=progress.update,
+      )
+  else:
+    shared.copied(
+      store,
+      args.output,
+      args,
+      prepared=shared.prepared_of(store),
+      **shared.layout_of(store, args.to),
+    )
+  print(shared.line(stores.open_store(args.output)))
+  return 0

@@ -1,0 +1,70 @@
+"""The first documents of a store: ids, lengths, and text where it decodes."""
+
+import argparse
+import contextlib
+import json
+
+import numpy as np
+
+from chomp_data import errors
+from chomp_data import stores
+from chomp_data.commands.store_commands import shared
+from chomp_data.prepare import tokenizers
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+  """Adds the arguments."""
+  parser.add_argument("path", metavar="PATH", help="of a store")
+  parser.add_argument("--count", type=int, default=5, help="documents")
+  parser.add_argument("--first", type=int, default=0, help="the first of them")
+  parser.add_argument("--tokens", type=int, default=64, help="shown of each")
+  parser.add_argument(
+    "--ids", action="store_true", help="token ids instead of text"
+  )
+  parser.add_argument(
+    "--format",
+    choices=("text", "json"),
+    default="text",
+    help="for people, or one JSON object a line",
+  )
+  shared.add_kinds(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints; returns the exit status."""
+  (store,) = shared.opened([args.path], args)
+  decoder = None
+  if not args.ids:
+    # Where there is no tokenizer in it, ids it is.
+    with contextlib.suppress(errors.StoreError):
+      decoder = tokenizers.load_tokenizer(store)
+  last = min(args.first + args.count, store.num_documents)
+  for document in range(max(args.first, 0), last):
+    _print(store, document, args, decoder)
+  return 0
+
+
+def _print(
+  store: stores.Store, document: int, args: argparse.Namespace, decoder
+) -> None:
+  start, length = store.bounds(np.asarray([document]))
+  shown = np.minimum(length, max(args.tokens, 0))
+  tokens = store.read_tokens(start, shown)
+  text = None if decoder is None else decoder.decode(tokens)
+  found = {
+    "document": document,
+    "id": store.document_id(document),
+    "length": int(length[0]),
+  }
+  if store.has_meta:
+    found["meta"] = store.document_meta([document])[0]
+  if args.format == "json":
+    body = {"tokens": tokens.tolist()} if text is None else {"text": text}
+    print(json.dumps({**found, **body}))
+    return
+  meta = f" ({found['meta']})" if found.get("meta") else ""
+  print(f"{document}  {found['id']}  {found['length']:,} tokens{meta}")
+  body = " ".join(map(str, tokens.tolist())) if text is None else text
+  more = " ..." if int(length[0]) > len(tokens) else ""
+  for row in (body + more).splitlines() or [""]:
+    print(f"    {row}")

@@ -1,0 +1,148 @@
+"""What is in stores: documents, tokens, lengths, tokenizer, hash."""
+
+import argparse
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import rich.console
+import rich.markup
+import rich.table
+
+from chomp_data import stores
+from chomp_data.commands.store_commands import shared
+from chomp_data.stores import adopted
+from chomp_data.stores.zarr import zarr_store
+
+_BAR = 40
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+  """Adds the arguments."""
+  parser.add_argument("paths", nargs="+", metavar="PATH", help="of a store")
+  parser.add_argument(
+    "--format",
+    choices=("text", "json"),
+    default="text",
+    help="for people, or one JSON object a line",
+  )
+  shared.add_kinds(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints; returns the exit status."""
+  console = rich.console.Console(highlight=False)
+  for store in shared.opened(args.paths, args):
+    found = record(store)
+    if args.format == "json":
+      print(json.dumps(found))
+    else:
+      _print(console, found)
+  return 0
+
+
+def record(store: stores.Store) -> dict[str, Any]:
+  """Returns what there is to tell, as JSON values."""
+  info = store.tokenizer_info
+  found: dict[str, Any] = {
+    "path": store.path,
+    "kind": type(store).__name__.removesuffix("Store"),
+    "hash": store.hash,
+    "documents": store.num_documents,
+    "tokens": store.num_tokens,
+    "token_dtype": store.token_dtype.name,
+    "tokenizer": {
+      "kind": info.kind,
+      "known_by": list(store.tokenizer_identity or ()),
+      "vocab_size": info.vocab_size,
+      "pad_id": info.pad_id,
+      "bos_id": info.bos_id,
+      "eos_id": info.eos_id,
+      "adds_bos": info.adds_bos,
+      "adds_eos": info.adds_eos,
+    },
+    "lengths": _histogram(store),
+  }
+  if isinstance(store, zarr_store.ZarrStore):
+    layout = store.manifest.arrays["tokens"].layout
+    found["compression"] = layout.compression
+    found["chunk_tokens"] = layout.chunk
+    found["has_meta"] = store.has_meta
+  elif isinstance(store.path, str):
+    home = pathlib.Path(store.path)
+    found["adopted"] = adopted.directory_of(home).is_dir()
+  if store.has_labels:
+    end = np.asarray([store.num_tokens], np.int64)
+    found["trained_tokens"] = int(store.trained_before(end)[0])
+  if store.has_labels or store.has_weights:
+    found["levels"] = [float(own) for own in store.levels]
+  return found
+
+
+def _histogram(store: stores.Store) -> list[dict[str, int]]:
+  """Returns documents by length, in powers of two; 0 is apart."""
+  counts = np.zeros(65, np.int64)
+  tokens = np.zeros(65, np.int64)
+  for _, lengths in store.iter_lengths():
+    # frexp is exact up to 2**53: m * 2**e with m below 1.
+    number = np.frexp(lengths.astype(np.float64))[1]
+    counts += np.bincount(number, minlength=65)
+    own = np.bincount(number, lengths, 65)
+    tokens += own.astype(np.int64)
+  used = np.flatnonzero(counts)
+  last = int(used[-1]) + 1 if len(used) else 0
+  first = int(used[0]) if len(used) else 0
+  return [
+    {
+      "from": 0 if i == 0 else 1 << (i - 1),
+      "to": 0 if i == 0 else (1 << i) - 1,
+      "documents": int(counts[i]),
+      "tokens": int(tokens[i]),
+    }
+    for i in range(first, last)
+  ]
+
+
+def _print(console: rich.console.Console, found: dict[str, Any]) -> None:
+  lengths = found.pop("lengths")
+  tokenizer = found.pop("tokenizer")
+  console.print(rich.markup.escape(found.pop("path")), style="bold")
+  known = tokenizer.pop("known_by")
+  named = f", {known[0]} {known[1]}" if known else ", which one is not known"
+  special = " ".join(
+    f"{name}={value}"
+    for name, value in tokenizer.items()
+    if name not in ("kind", "vocab_size") and value not in (None, False)
+  )
+  lines = {
+    **{name: _shown(value) for name, value in found.items()},
+    "tokenizer": f"{tokenizer['kind']}{named}",
+    "": f"{tokenizer['vocab_size']:,} ids {special}".rstrip(),
+  }
+  for name, value in lines.items():
+    console.print(
+      f"  {name.replace('_', ' '):<15}{rich.markup.escape(value)}",
+      soft_wrap=True,
+    )
+  table = rich.table.Table(box=None, pad_edge=False)
+  for name, side in (
+    ("  length", "right"), ("documents", "right"), ("tokens", "right"),
+    ("", "left"),
+  ):  # fmt: skip
+    table.add_column(name, justify=side)  # pyright: ignore
+  most = max((own["documents"] for own in lengths), default=1) or 1
+  for own in lengths:
+    blocks = "█" * -(-own["documents"] * _BAR // most)
+    low, high = own["from"], own["to"]
+    shown = f"{low:,}" if low == high else f"{low:,} .. {high:,}"
+    table.add_row(
+      f"  {shown}", f"{own['documents']:,}", f"{own['tokens']:,}", blocks
+    )
+  console.print(table)
+
+
+def _shown(value: Any) -> str:
+  if isinstance(value, bool):
+    return "yes" if value else "no"
+  return f"{value:,}" if isinstance(value, int) else str(value)

@@ -1,0 +1,60 @@
+"""Reads stores whole: is every byte as it was written, or adopted?"""
+
+import argparse
+import pathlib
+import sys
+
+from chomp_data import errors
+from chomp_data.commands.store_commands import shared
+from chomp_data.stores import adopted
+from chomp_data.stores import adopting
+from chomp_data.stores import copying
+from chomp_data.stores import places
+from chomp_data.stores import verify as verify_lib
+from chomp_data.stores.zarr import manifest
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+  """Adds the arguments."""
+  parser.add_argument(
+    "paths", nargs="+", metavar="PATH", help="of a store, or of adopted data"
+  )
+  shared.add_kinds(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+  """Prints a line for each path; returns 1 where one is not right."""
+  status = 0
+  for path in args.paths:
+    try:
+      with shared.named(path):
+        print(f"{path}: {_verified(path, args)}")
+    except errors.StoreError as error:
+      print(f"error: {error}", file=sys.stderr)
+      status = 1
+  return status
+
+
+def _verified(path: str, args: argparse.Namespace) -> str:
+  """Returns what was verified."""
+  if places.is_url(path) or (pathlib.Path(path) / manifest.FILE).exists():
+    found = verify_lib.verify_store(path)
+    return (
+      f"right: {found.num_documents:,} documents, {found.num_tokens:,} tokens"
+    )
+  corpus = adopting.files_at(path)
+  kept = adopted.load(corpus.home)
+  if kept is not None:
+    kept.check_names(corpus.root, corpus.names)
+    total = sum(size for _, size in kept.files.values())
+    with shared.bar(total, "B") as progress:
+      kept.check_content(corpus.root, progress.update)
+    return f"right: {len(kept.files)} files, {total:,} bytes, as adopted"
+  (store,) = shared.opened([path], args)
+  with shared.bar(store.num_tokens, "tokens") as progress:
+    copying.read_all(store, progress.update)
+  return (
+    f"readable: {store.num_documents:,} documents, {store.num_tokens:,} tokens;"
+    " what was changed before it was opened first cannot be known, adopt it"
+    " to catch what comes"
+  )

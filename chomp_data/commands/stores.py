@@ -1,0 +1,75 @@
+"""Looks at stores and makes new ones of them.
+
+%(prog)s info data/web data/code
+%(prog)s head data/web --count=3
+%(prog)s verify data/web
+%(prog)s merge data/a data/b --output=data/both
+%(prog)s convert data/web --to=zstd --output=data/web_zstd
+%(prog)s adopt /corpora/records
+%(prog)s split data/web --output=data/train --held_out=data/eval
+"""
+
+import argparse
+from collections.abc import Sequence
+import sys
+import textwrap
+import types
+
+from chomp_data import errors
+from chomp_data import schema
+from chomp_data.commands.store_commands import adopt
+from chomp_data.commands.store_commands import convert
+from chomp_data.commands.store_commands import head
+from chomp_data.commands.store_commands import info
+from chomp_data.commands.store_commands import merge
+from chomp_data.commands.store_commands import split
+from chomp_data.commands.store_commands import verify
+
+# By name: a module that has `add`, of arguments, and `run`.
+COMMANDS: dict[str, types.ModuleType] = {
+  "info": info,
+  "head": head,
+  "verify": verify,
+  "merge": merge,
+  "convert": convert,
+  "adopt": adopt,
+  "split": split,
+}
+
+
+def parser() -> argparse.ArgumentParser:
+  """Returns the parser of all subcommands."""
+  out = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  commands = out.add_subparsers(
+    dest="command", required=True, metavar="COMMAND"
+  )
+  for name, module in COMMANDS.items():
+    text = module.__doc__ or ""
+    own = commands.add_parser(
+      name,
+      help=text.partition("\n")[0],
+      description=textwrap.dedent(text),
+      formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.add(own)
+    own.set_defaults(run=module.run)
+  return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+  """Runs a subcommand and exits with its status.
+
+  Args:
+    argv: Arguments, or None for those of the process.
+  """
+  args = parser().parse_args(argv)
+  try:
+    sys.exit(args.run(args))
+  except (errors.StoreError, schema.ConfigError, errors.PrepareError) as error:
+    sys.exit(f"error: {error}")
+  except OSError as error:
+    sys.exit(f"error: {error}")
+  except KeyboardInterrupt:
+    sys.exit("interrupted; nothing was published")

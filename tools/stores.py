@@ -1,0 +1,6 @@
+"""Looks at stores and makes new ones of them: chomp-stores, from a checkout."""
+
+from chomp_data.commands import scripts
+
+if __name__ == "__main__":
+  scripts.stores()
