@@ -6,12 +6,15 @@ BIN := $(VENV)/bin
 WORKDIR ?= runs/packed
 CONFIG ?= configs/packed.py
 ARGS ?=
+# MaxText needs another Python and other versions: an environment of its own.
+MAXTEXT_PYTHON ?= python3.12
+MAXTEXT_BIN := .venv-maxtext/bin
 PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test test-all check prepare prepare-mix prepare-images inspect clean help
+.PHONY: train test test-all test-maxtext check prepare prepare-mix prepare-images inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -25,6 +28,9 @@ test: $(BIN)/.test .venv-moto/bin/moto_server  ## Run the tests, two at once, bu
 # What `test` left out: slow tests, and every law on more examples.
 test-all: test  ## Run all tests, and each law on ten times the examples.
 	$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile=full --timeout=1800 $(ARGS)
+
+test-maxtext: $(MAXTEXT_BIN)/.made  ## Train real MaxText on our input for a few steps.
+	$(MAXTEXT_BIN)/python -m pytest tests/integrations $(ARGS)
 
 check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .
@@ -83,6 +89,12 @@ $(BIN)/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@ $(BIN)/.test $(BIN)/.train
+
+$(MAXTEXT_BIN)/.made: pyproject.toml tests/integrations/maxtext_requirements.txt
+	test -x $(MAXTEXT_BIN)/python || $(MAXTEXT_PYTHON) -m venv .venv-maxtext
+	$(MAXTEXT_BIN)/python -m pip install --quiet \
+	  --requirement tests/integrations/maxtext_requirements.txt --editable .
+	touch $@
 
 clean:  ## Remove the corpus and the runs (not the environment).
 	rm -rf data runs

@@ -425,19 +425,43 @@ def make_iterator(
     IndexError: If the step is not of the run, nor its end.
     InputError: If it fails on another process.
   """
+  return padded_iterator(data, sharding, operations, step)
+
+
+def padded_iterator(
+  data: Any,
+  sharding: "placement.ShardingTree | None" = None,
+  operations: Sequence[grain.transforms.Map] = (),
+  step: int = 0,
+  device_rows: int | None = None,
+) -> "feed.InputIterator":
+  """Returns an iterator of batches that have more rows on devices.
+
+  For formats in which a row of 0 is filler.
+
+  Args:
+    data: As in `make_iterator`.
+    sharding: As in `make_iterator`, but of a batch [device_rows, seq_len].
+    operations: As in `make_iterator`.
+    step: As in `make_iterator`.
+    device_rows: At least `global_batch_size`, which None is; those beyond are
+      of 0.
+  """
   import jax
 
   from chomp_data.loading import agreement
 
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  own = sharding
+
+  def make() -> "feed.InputIterator":
+    return _iterator(data, own, operations, step, device_rows)
+
   peers = agreement.peers_of(sharding)
   if peers is None:
-    return _iterator(data, sharding, operations, step)
-  iterator = peers.start(
-    lambda: _iterator(data, sharding, operations, step),
-    lambda own: own._described(),
-  )
+    return make()
+  iterator = peers.start(make, lambda made: made._described())
   iterator._join(peers)
   return iterator
 
@@ -447,6 +471,7 @@ def _iterator(
   sharding: "placement.ShardingTree",
   operations: Sequence[grain.transforms.Map],
   step: int,
+  device_rows: int | None,
 ) -> "feed.InputIterator":
   """Returns this process's iterator, whatever the others do."""
   from chomp_data.loading import feed
@@ -454,10 +479,16 @@ def _iterator(
 
   pipe = data if isinstance(data, Pipeline) else build(data)
   fingerprint = pipe.fingerprint_with(operations)
-  rows, batch_bytes = placement.process_batches(pipe, sharding, operations)
+  held, batch_bytes = placement.process_batches(
+    pipe, sharding, operations, device_rows
+  )
+  rows = {
+    bucket.name: placement.of_run(held[bucket.name], bucket)
+    for bucket in pipe.buckets
+  }
   return feed.InputIterator(
     pipe.batch_source(rows, fingerprint),
-    placement.Placer(sharding, rows, pipe.buckets),
+    placement.Placer(sharding, held, pipe.buckets, device_rows),
     fingerprint=fingerprint,
     seed=pipe.options.seed,
     operations=[*pipe.operations(), *operations],

@@ -26,6 +26,7 @@ LEVELS = [
   {"audit"},
   {"reference"},
   {"testing"},
+  {"integrations"},
   {"cli"},
   {"commands"},
 ]

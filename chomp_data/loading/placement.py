@@ -85,6 +85,7 @@ def process_batches(
   pipe: Run,
   sharding: ShardingTree,
   transforms: Sequence[grain.transforms.Map] = (),
+  device_rows: int | None = None,
 ) -> tuple[dict[str, np.ndarray], int]:
   """Returns the rows of each bucket's batches that this process holds.
 
@@ -92,6 +93,7 @@ def process_batches(
     pipe: The run.
     sharding: As in `field_sharding`.
     transforms: More transforms over batches, after the pipeline's.
+    device_rows: Rows of a batch on devices, at least the run's; None is those.
 
   Returns:
     By bucket, int64[R], ascending; and the shared memory of the smallest
@@ -105,9 +107,9 @@ def process_batches(
   rows, sizes, problems, shown = {}, [], [], []
   for number, bucket in enumerate(pipe.buckets):
     example = _example(pipe, number, transforms, problems)
+    count = device_rows or bucket.batch_size
     shapes = {
-      name: (bucket.batch_size, *np.shape(value)[1:])
-      for name, value in example.items()
+      name: (count, *np.shape(value)[1:]) for name, value in example.items()
     }
     found = _uneven(pipe, bucket, shapes, sharding)
     if found:
@@ -285,13 +287,17 @@ class _BucketPlacer:
     """Places a batch.
 
     Args:
-      batch: Fields [R, ...]. Not to be written to afterwards: JAX may alias.
+      batch: Fields [R, ...], without rows at the end that are to be 0. Not to
+        be written to afterwards: JAX may alias.
 
     Returns:
       Fields [num_rows, ...] with their shardings. 64-bit integers become 32
       bits unless JAX has 64-bit types enabled.
     """
-    fields = {name: _device_dtype(value) for name, value in batch.items()}
+    fields = {
+      name: _of_rows(_device_dtype(value), len(self._rows))
+      for name, value in batch.items()
+    }
     shardings = {
       name: self._field(name, value.ndim) for name, value in fields.items()
     }
@@ -330,6 +336,7 @@ class Placer:
     sharding: ShardingTree,
     rows: Mapping[str, np.ndarray],
     buckets: Sequence[buckets_lib.Bucket],
+    device_rows: int | None = None,
   ):
     """Remembers where rows are, by their number.
 
@@ -337,6 +344,7 @@ class Placer:
       sharding: As in `field_sharding`.
       rows: By bucket, int64[R], rows of its global batch in local batches.
       buckets: The buckets.
+      device_rows: As in `process_batches`; rows beyond the run's are 0.
 
     Raises:
       ConfigError: If as many rows here are of different global batches.
@@ -349,18 +357,21 @@ class Placer:
     known: dict[int, buckets_lib.Bucket] = {}
     for bucket in buckets:
       own = rows[bucket.name]
-      other = known.setdefault(len(own), bucket)
+      count = len(of_run(own, bucket))
+      other = known.setdefault(count, bucket)
       if other.batch_size != bucket.batch_size or not np.array_equal(
         rows[other.name], own
       ):
         raise schema.ConfigError(
           [
             "`sharding` must give a process more rows of larger batches, got"
-            f" {len(own)} rows of both {other} and {bucket}. Shard the batch"
+            f" {count} rows of both {other} and {bucket}. Shard the batch"
             " axis evenly."
           ]
         )
-      self._placers[len(own)] = _BucketPlacer(sharding, own, bucket.batch_size)
+      self._placers[count] = _BucketPlacer(
+        sharding, own, device_rows or bucket.batch_size
+      )
 
   def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """Places a batch.
@@ -377,6 +388,20 @@ class Placer:
 
   def __repr__(self) -> str:
     return self._text
+
+
+def of_run(rows: np.ndarray, bucket: buckets_lib.Bucket) -> np.ndarray:
+  """Returns rows without those that are on devices only."""
+  return rows[rows < bucket.batch_size]
+
+
+def _of_rows(value: np.ndarray, count: int) -> np.ndarray:
+  """Returns an array with rows of 0 at its end."""
+  if len(value) == count:
+    return value
+  out = np.zeros((count, *value.shape[1:]), value.dtype)
+  out[: len(value)] = value
+  return out
 
 
 def _device_dtype(value: np.ndarray) -> np.ndarray:

@@ -63,6 +63,7 @@ def read(
   directory: str | None = None,
   restore: bool = False,
   stop_at: int | None = None,
+  device_rows: int | None = None,
 ) -> dict[int, list]:
   """Returns what this process holds of each step that is left.
 
@@ -72,10 +73,11 @@ def read(
     directory: Where an Orbax checkpoint of the input is or will be.
     restore: Whether to begin at the newest one.
     stop_at: The step to stop at, and to save.
+    device_rows: Rows of a batch on devices, where they are more than the run's.
   """
   steps = {}
   sharding = make_sharding(layout, jax.process_count())
-  with pipeline.make_iterator(data, sharding) as it:
+  with pipeline.padded_iterator(data, sharding, device_rows=device_rows) as it:
     manager = None
     if directory is not None:
       manager = ocp.CheckpointManager(directory)

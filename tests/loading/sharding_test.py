@@ -22,12 +22,16 @@ def run(data, layout, num_processes, **extra):
   return steps
 
 
-def check(data, steps, first, last):
+def check(data, steps, first, last, device_rows=None):
   """Every piece equals the host batch's, and every row is held."""
   pipe = pipeline.build(data)
   assert sorted(steps) == list(range(first, last))
   for step, pieces in steps.items():
-    batch = pipe.batch(step)
+    batch = {
+      name: np.pad(value, [(0, more), *[(0, 0)] * (value.ndim - 1)])
+      for name, value in pipe.batch(step).items()
+      for more in [(device_rows or len(value)) - len(value)]
+    }
     held = {name: np.zeros(value.shape, bool) for name, value in batch.items()}
     for name, bounds, found in pieces:
       index = tuple(slice(low, high) for low, high in bounds)
@@ -97,3 +101,21 @@ def test_a_batch_that_does_not_divide_is_one_clear_error(data):
   assert told.startswith("ConfigError: `config.data.global_batch_size`")
   assert "(8, 32)" in told
   assert "multiple" in told
+
+
+@pytest.mark.parametrize(
+  ("num_rows", "worker_count"), [(1, 0), (2, 1), (3, 0), (4, 0)]
+)
+def test_rows_beyond_those_of_the_run_are_zeros_on_devices(
+  data, num_rows, worker_count
+):
+  """Of four rows the second process holds the last two."""
+  data = {
+    **data,
+    "global_batch_size": num_rows,
+    "batch_format": "maxtext",
+    "worker_count": worker_count,
+    "epochs": 1,
+  }
+  steps = run(data, "contiguous", 2, device_rows=4)
+  check(data, steps, 0, pipeline.build(data).num_steps, device_rows=4)

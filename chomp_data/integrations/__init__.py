@@ -1,0 +1,1 @@
+"""Other people's trainers: what each of them asks of an input."""

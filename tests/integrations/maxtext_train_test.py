@@ -1,0 +1,273 @@
+"""Real MaxText, with the change of docs/maxtext.md, for a few steps.
+
+`make test-maxtext` runs it. Each MaxText is in a PID namespace of its own: it
+ends orphaned multiprocessing processes of all that it can see.
+"""
+
+import contextlib
+import hashlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.config import files
+from chomp_data.testing import stores as stores_lib
+
+ROOT = pathlib.Path(__file__).parents[2]
+NAMESPACE = ["unshare", "--map-root-user", "--pid", "--fork", "--mount-proc"]
+MODEL = [
+  "base_emb_dim=32", "base_num_query_heads=2", "base_num_kv_heads=2",
+  "base_mlp_dim=64", "base_num_decoder_layers=1", "head_dim=16",
+  "vocab_size=256", "max_target_length=32", "attention=dot_product",
+  "log_config=False",
+]  # fmt: skip
+FILE = """
+import ml_collections
+
+def get_config(arg="store"):
+  return ml_collections.ConfigDict({{"data": {{
+    "seq_len": 32, "global_batch_size": 4, "seed": 3, "epochs": 2,
+    "sources": {{"text": {{
+      "store": r"{root}/" + arg,
+      "rows": {{"kind": "bin"}}, "shuffle": {{"kind": "full"}},
+    }}}},
+  }}}})
+"""
+
+pytestmark = [
+  pytest.mark.slow,
+  pytest.mark.timeout(1_800),
+  pytest.mark.skipif(
+    importlib.util.find_spec("maxtext") is None, reason="needs MaxText"
+  ),
+]
+
+
+def added_lines(diff):
+  return [own for own in diff.splitlines() if re.match(r"\+(?!\+\+ )", own)]
+
+
+def apply(diff, root):
+  """Applies a unified diff; what it replaces must be there just once."""
+  for part in re.split(r"^--- ", diff, flags=re.MULTILINE)[1:]:
+    name = re.search(r"^\+\+\+ b/(\S+)", part, flags=re.MULTILINE)[1]
+    path = root / name
+    text = path.read_text()
+    for hunk in re.split(r"^@@.*@@.*\n", part, flags=re.MULTILINE)[1:]:
+      lines = hunk.splitlines()
+      was, now = (
+        "".join(f"{own[1:]}\n" for own in lines if own[:1] != other)
+        for other in "+-"
+      )
+      assert text.count(was) == 1, (name, was)
+      text = text.replace(was, now)
+    path.unlink()  # A link to the installed file.
+    path.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def patched(tmp_path_factory):
+  """A copy of MaxText with the change of the page."""
+  page = (ROOT / "docs" / "maxtext.md").read_text()
+  (diff,) = re.findall(r"```diff\n(.*?)```", page, flags=re.DOTALL)
+  assert len(added_lines(diff)) == 4
+  root = tmp_path_factory.mktemp("patched")
+  installed = importlib.util.find_spec("maxtext").submodule_search_locations[0]
+  shutil.copytree(installed, root / "maxtext", copy_function=os.symlink)
+  apply(diff, root)
+  return root
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+  root = tmp_path_factory.mktemp("corpus")
+  rng = np.random.default_rng(0)
+  lengths = rng.integers(20, 400, size=40)
+  documents = [rng.integers(3, 250, size=length) for length in lengths]
+  stores_lib.make_store(root / "store", documents, vocab_size=256)
+  (root / "own.py").write_text(FILE.format(root=root))
+  return root
+
+
+@pytest.fixture
+def train(patched, corpus, tmp_path, tmp_path_factory):
+  """Returns a function that runs MaxText to its end."""
+  compiled = tmp_path_factory.getbasetemp() / "compiled"
+
+  def run(*flags, processes=1, devices=1, status=0):
+    with socket.socket() as listener:
+      listener.bind(("127.0.0.1", 0))
+      address = f"127.0.0.1:{listener.getsockname()[1]}"
+    environment = {
+      **os.environ,
+      "PYTHONPATH": f"{patched}:{ROOT}",
+      "JAX_PLATFORMS": "cpu",
+      "JAX_COMPILATION_CACHE_DIR": str(compiled),
+      "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}",
+      "DECOUPLE_GCLOUD": "TRUE",  # No Google Cloud clients.
+      "HF_HUB_OFFLINE": "1",
+      "HOME": str(tmp_path),
+    }
+    if processes > 1:
+      environment |= {"COORDINATOR": address, "PROCESSES": str(processes)}
+    command = [
+      *NAMESPACE,
+      sys.executable,
+      str(ROOT / "tests" / "integrations" / "maxtext_driver.py"),
+      f"base_output_directory={tmp_path}",
+      "dataset_type=grain",
+      "grain_file_type=chomp_data",
+      *MODEL,
+      *(["skip_jax_distributed_system=True"] if processes == 1 else []),
+      *flags,
+    ]
+    logs = [tmp_path / f"log{i}" for i in range(processes)]
+    with contextlib.ExitStack() as stack:
+      started = []
+      for i, log in enumerate(logs):
+        process = subprocess.Popen(
+          command,
+          env={**environment, "PROCESS": str(i)},
+          cwd=corpus,
+          stdout=stack.enter_context(log.open("w")),
+          stderr=subprocess.STDOUT,
+        )
+        stack.callback(process.kill)
+        started.append(process)
+      found = [process.wait(timeout=600) for process in started]
+    texts = [log.read_text() for log in logs]
+    assert found == [status] * processes, texts[0][-6_000:]
+    return texts
+
+  return run
+
+
+def rows_given(texts):
+  """Returns {(step, row): hash} of what all processes were given."""
+  out = {}
+  for text in texts:
+    for line in re.findall(r"^BATCH (.*)$", text, flags=re.MULTILINE):
+      told = json.loads(line)
+      for row, found in told["rows"].items():
+        assert out.setdefault((told["step"], int(row)), found) == found
+  return out
+
+
+def rows_planned(corpus, steps, *options, rows=None):
+  """Returns the same from the plan, with rows of 0 up to `rows`."""
+  pipe = pipe_of(corpus, *options)
+  out = {}
+  for step in steps:
+    batch = pipe.batch(step)
+    for row in range(rows or pipe.global_batch_size):
+      fields = [
+        batch[name][row] if row < len(batch[name]) else 0 * batch[name][0]
+        for name in sorted(batch)
+      ]
+      text = b"".join(value.tobytes() for value in fields)
+      out[step, row] = hashlib.sha256(text).hexdigest()[:16]
+  return out
+
+
+def pipe_of(corpus, *options):
+  options = [*options, "data.batch_format=maxtext"]
+  config = files.load_config(str(corpus / "own.py"), options)
+  return pipeline.build(config.data)
+
+
+def trained(text):
+  """Returns MaxText's own count of trained tokens, by step."""
+  pattern = r"completed step: (\d+),.* total_weights: (\d+)"
+  return {int(s): int(n) for s, n in re.findall(pattern, text)}
+
+
+def test_it_trains_checkpoints_and_goes_on_with_other_processes(train, corpus):
+  """Two processes of two devices, then one of two, then one of one."""
+  saves = [
+    "run_name=resumed", "enable_checkpointing=True", "checkpoint_period=2",
+    "grain_train_files=own.py",
+  ]  # fmt: skip
+  first = train(
+    *saves, "steps=3", "per_device_batch_size=1", processes=2, devices=2
+  )
+  assert rows_given(first) == rows_planned(corpus, range(3))
+  second = train(*saves, "steps=5", "per_device_batch_size=2", devices=2)
+  assert rows_given(second) == rows_planned(corpus, range(3, 5))
+  third = train(*saves, "steps=6", "per_device_batch_size=4")
+  assert rows_given(third) == rows_planned(corpus, [5])
+  pipe = pipe_of(corpus)
+  counted = trained(first[0]) | trained(second[0]) | trained(third[0])
+  assert counted == {
+    step: np.count_nonzero(pipe.batch(step)["targets_segmentation"])
+    for step in range(6)
+  }
+
+
+def test_it_evaluates_from_the_first_batch_each_time(train, corpus):
+  texts = train(
+    "run_name=evaluated", "steps=4", "per_device_batch_size=4",
+    "enable_checkpointing=False", "grain_train_files=own.py data.seed=9",
+    "eval_interval=2", "eval_steps=2", "grain_eval_files=own.py data.seed=9",
+  )  # fmt: skip
+  # Both have one seed here, so that all of a step is the same.
+  planned = rows_planned(corpus, range(4), "data.seed=9")
+  assert rows_given(texts) == planned
+  steps = re.findall(r'^BATCH {"step": (\d)', texts[0], flags=re.MULTILINE)
+  assert steps == ["0", "0", "1", "1", "2", "0", "1", "3"]
+
+
+def test_rows_that_it_loads_and_does_not_train_on_are_no_rows(train, corpus):
+  options = ["data.global_batch_size=2", "data.worker_count=2"]
+  texts = train(
+    "run_name=halves", "steps=3", "per_device_batch_size=0.5",
+    "enable_checkpointing=True", "checkpoint_period=2",
+    f"grain_train_files=own.py {' '.join(options)}",
+    devices=4,
+  )  # fmt: skip
+  assert rows_given(texts) == rows_planned(corpus, range(3), *options, rows=4)
+  pipe = pipe_of(corpus, *options)
+  assert sum(trained(texts[0]).values()) == (
+    pipe.accounts.at(3)["text"].loss_tokens
+  )
+
+
+def test_an_error_of_the_input_ends_the_training_with_an_error(train, corpus):
+  shutil.copytree(corpus / "store", corpus / "damaged")
+  tokens = sorted((corpus / "damaged" / "tokens" / "c").iterdir())[-1]
+  data = bytearray(tokens.read_bytes())
+  data[len(data) // 3] ^= 1
+  tokens.write_bytes(data)
+  (text,) = train(
+    "run_name=damaged", "steps=60", "per_device_batch_size=4",
+    "enable_checkpointing=False",
+    "grain_train_files=own.py:damaged data.sources.text.shuffle.kind=none",
+    status=1,
+  )  # fmt: skip
+  assert rows_given([text])
+  assert "InputFailed" in text
+  assert "must have crc32c" in text
+
+
+def test_what_it_cannot_do_is_said_before_it_compiles(train, corpus, tmp_path):
+  flags = ["per_device_batch_size=4", "enable_checkpointing=True"]
+  (text,) = train(
+    *flags, "run_name=long", "steps=4000", "grain_train_files=own.py", status=1
+  )
+  assert re.search(r"`steps` of MaxText must be at most \d+", text)
+  saved = tmp_path / "headless" / "checkpoints" / "3"
+  (saved / "items").mkdir(parents=True)
+  (text,) = train(
+    *flags, "run_name=headless", "steps=9", "grain_train_files=own.py",
+    status=1,
+  )  # fmt: skip
+  assert "a checkpoint must hold the input to go on from" in text
