@@ -198,12 +198,12 @@ def test_what_does_not_fit_is_refused_before_training(
 
 
 def test_several_shapes_of_batches_are_refused(config, mesh, file):
+  buckets = {"kind": "length", "lengths": [64, 128], "tokens_per_batch": 128}
   config.grain_train_files = (
-    f"{file} \"data.buckets={{'kind': 'length', 'lengths': [16, 32],"
-    " 'tokens_per_batch': 128}\""
+    f'{file} "data.buckets={buckets}" data.remainder=pad'
   )
   with pytest.raises(
-    errors.ConfigError, match=r"batches of one shape, got .*16.*32"
+    errors.ConfigError, match=r"batches of one shape, got .*64.*128"
   ):
     maxtext.make_iterators(config, mesh)
 
