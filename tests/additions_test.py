@@ -1,6 +1,7 @@
 """What is added from outside: one class or function, and one entry."""
 
 import dataclasses
+import pathlib
 
 import numpy as np
 import pytest
@@ -11,6 +12,9 @@ from chomp_data import sources
 from chomp_data.index.mix import exhaustion
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
+from chomp_data.prepare import readers
+from chomp_data.prepare import run
+from chomp_data.prepare.reading import base
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
 from chomp_data.testing import stores as testing_stores
@@ -253,6 +257,32 @@ def test_a_unit_of_buckets_is_a_function_and_an_entry(store, monkeypatch):
   assert pipe.fingerprint["mix"]["unit"] == "squares"
   shares = pipe.mix.consumed(pipe.num_steps // 2)
   assert shares["a"].units % 64 == 0 < shares["a"].units
+
+
+class Paragraphs(base.InputKind):
+  """Text files of which each paragraph is a document."""
+
+  def compression(self, name):
+    return "none" if name.endswith(".par") else None
+
+  def split(self, file, part_bytes):
+    del part_bytes
+    return [base.InputPiece(file, 0, file.size, 1, file.size)]
+
+  def read(self, piece, options):
+    texts = pathlib.Path(piece.file.path).read_text().split("\n\n")
+    for number, text in enumerate(texts, piece.first):
+      yield number, {options.text_key: text}
+
+
+def test_a_kind_of_inputs_is_a_class_and_an_entry(tmp_path, monkeypatch):
+  (tmp_path / "x.par").write_text("one\n\ntwo\n\nthree")
+  options = run.Options((str(tmp_path / "x.par"),), str(tmp_path / "out"))
+  own = {"paragraphs": Paragraphs(), **readers.INPUT_KINDS}
+  monkeypatch.setattr(readers, "INPUT_KINDS", own)
+  made, _ = run.prepare(options)
+  assert made.document_ids(np.arange(3)) == ["x.par:1", "x.par:2", "x.par:3"]
+  assert made.num_tokens == len("onetwothree")
 
 
 def test_a_batch_format_is_a_transform_and_an_entry(store, monkeypatch):

@@ -1,6 +1,7 @@
 """Kinds of inputs: the same documents from each, in pieces or at once."""
 
 import dataclasses
+import os
 import re
 
 import numpy as np
@@ -12,6 +13,7 @@ from chomp_data.prepare import readers
 from chomp_data.prepare import recognition
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
+from chomp_data.prepare.reading import tables
 from tests import in_process
 from tests.prepare import corpora
 
@@ -272,6 +274,46 @@ def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, kind):
   path.write_bytes(path.read_bytes() + b" ")
   with pytest.raises(errors.PrepareError, match=r"must not change|must be a"):
     list(documents)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "arrow", "save_to_disk"])
+def test_a_file_that_is_cut_while_it_is_read_is_an_error(
+  tmp_path, kind, monkeypatch
+):
+  monkeypatch.setattr(tables, "_MOST_ROWS", 1)
+  texts = [(f"{i}", f"{i} " * 9_000) for i in range(3_000)]
+  path = KINDS[kind](tmp_path, texts)
+  (piece, *_) = pieces_of(path)
+  documents = readers.documents(piece, OPTIONS)
+  next(documents)
+  # A memory map would end the process here.
+  os.truncate(piece.file.path, 2_000)
+  with pytest.raises(
+    errors.PrepareError, match=r"must be a whole|must not change"
+  ):
+    list(documents)
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("encoded", [False, True])
+def test_streams_of_every_kind_are_read_in_pieces(
+  tmp_path, compression, encoded
+):
+  texts = arrow.array([f"text {i % 50}" for i in range(500)])
+  if encoded:
+    texts = texts.dictionary_encode()
+  table = arrow.table({"text": texts, "n": range(500)})
+  for kind in ("new_stream", "new_file"):
+    path = tmp_path / f"{kind}.arrow"
+    options = arrow.ipc.IpcWriteOptions(compression=compression)
+    with getattr(arrow.ipc, kind)(
+      str(path), table.schema, options=options
+    ) as out:
+      for i in range(0, 500, 20):
+        out.write_table(table.slice(i, 20))
+    found = read(path, 1_000, id_key="n")
+    assert [own.name for own in found] == [str(i) for i in range(500)]
+    assert [own.text for own in found] == [f"text {i % 50}" for i in range(500)]
 
 
 def test_a_directory_of_splits_names_them(tmp_path):

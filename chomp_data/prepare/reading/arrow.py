@@ -1,14 +1,22 @@
-"""Arrow files and streams: a document a row. A piece is record batches.
+"""Arrow files and streams: a document a row.
 
+A piece is record batches that follow each other: of a file their numbers, of a
+stream the bytes that they lie in, so that one in the middle is read alone.
 Directories that `save_to_disk` of Hugging Face's datasets wrote hold streams.
+
+Heads of batches are found through a memory map; rows are read without one,
+since a file that is cut meanwhile would end the process.
 """
 
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import dataclasses
 import json
 import os
+import sys
 from typing import Any
+from typing import BinaryIO
 
 from chomp_data import errors
 from chomp_data.prepare import records
@@ -32,88 +40,126 @@ class Arrow(base.InputKind):
     return head.startswith((_FILE, _STREAM))
 
   def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
-    """Checks the columns."""
-    with _batches(file) as batches:
-      tables.check_columns(file.path, batches.schema, options)
+    """Checks the end of the file, and its columns."""
+    with _told(file):
+      base.check_readable(file)
+      with open(file.path, "rb") as raw:
+        is_file = raw.read(len(_FILE)) == _FILE
+        raw.seek(max(0, file.size - len(_STREAM_END)))
+        # Without its end a stream reads as a shorter one.
+        if not is_file and raw.read() != _STREAM_END:
+          raise EOFError("a stream without its end")
+      with tables.pyarrow(file.path).OSFile(file.path) as source:
+        schema = _open(file, source).schema
+    tables.check_columns(file.path, schema, options)
 
   def split(
     self, file: base.InputFile, part_bytes: int
   ) -> list[base.InputPiece]:
-    """Splits record batches; of a stream their heads are read."""
-    rows, sizes = [], []
-    with _batches(file) as batches:
-      while (batch := batches.next()) is not None:
+    """Splits record batches."""
+    rows, sizes, ends = [], [], []
+    arrow = tables.pyarrow(file.path)
+    with _told(file), arrow.memory_map(file.path) as mapped:
+      opened = _open(file, mapped)
+      begin = mapped.tell()
+      for batch in _batches(opened):
         rows.append(batch.num_rows)
         sizes.append(batch.nbytes)
-    return base.pieces_of_units(file, rows, sizes, part_bytes)
+        ends.append(mapped.tell())
+      is_stream = not hasattr(opened, "get_batch")
+      # What values mean may be told in any batch before.
+      if is_stream and "dictionary<" in str(opened.schema):
+        part_bytes = sys.maxsize
+    pieces = base.pieces_of_units(file, rows, sizes, part_bytes)
+    if not is_stream:
+      return pieces
+    edges = [begin, *ends]
+    return [
+      dataclasses.replace(own, begin=edges[own.begin], end=edges[own.end])
+      for own in pieces
+    ]
 
   def read(
     self, piece: base.InputPiece, options: records.ReadOptions
   ) -> Iterator[base.Numbered]:
     """Yields the rows of record batches."""
-    number = piece.first or 0
-    with _batches(piece.file) as batches:
-      batches.skip(piece.begin)
-      for _ in range(piece.begin, piece.end):
-        if (batch := batches.next()) is None:
-          break
-        yield from tables.numbered(batch, number, options, piece.file.path)
-        number += batch.num_rows
+    file, number = piece.file, piece.first or 0
+    arrow = tables.pyarrow(file.path)
+    with _told(file), open(file.path, "rb") as raw:
+      if raw.read(len(_FILE)) == _FILE:
+        with arrow.OSFile(file.path) as source:
+          batches = _batches(_open(file, source), piece.begin, piece.end)
+          yield from _rows(batches, number, options, file)
+        return
+      source = arrow.PythonFile(_Range(raw, piece.begin, piece.end), "r")
+      batches = _batches(arrow.ipc.open_stream(source))
+      yield from _rows(batches, number, options, file)
 
 
-class _Batches:
-  """The record batches of a memory-mapped file, one after the other."""
-
-  def __init__(self, file: base.InputFile):
-    self._file = file
-    self._arrow = tables.pyarrow(file.path)
-    self._next = 0
-    base.check_readable(file)
-    try:
-      self._mapped = self._arrow.memory_map(file.path)
-      if self._mapped.read(len(_FILE)) == _FILE:
-        self._opened: Any = self._arrow.ipc.open_file(self._mapped)
-      else:
-        # Without its end a stream reads as a shorter one.
-        end = max(0, self._mapped.size() - len(_STREAM_END))
-        self._mapped.seek(end)
-        if self._mapped.read() != _STREAM_END:
-          raise EOFError("a stream without its end")
-        self._mapped.seek(0)
-        self._opened = self._arrow.ipc.open_stream(self._mapped)
-      self._is_file = hasattr(self._opened, "num_record_batches")
-    except (self._arrow.ArrowException, OSError, EOFError) as error:
-      raise tables.unreadable(file.path, "Arrow", error) from None
-    self.schema: Any = self._opened.schema
-
-  def skip(self, count: int) -> None:
-    """Goes on after so many batches."""
-    if self._is_file:
-      self._next = count
-      return
-    for _ in range(count):
-      self.next()
-
-  def next(self) -> Any:
-    """Returns the next batch, or None."""
-    try:
-      if not self._is_file:
-        return self._opened.read_next_batch()
-      if self._next >= self._opened.num_record_batches:
-        return None
-      self._next += 1
-      return self._opened.get_batch(self._next - 1)
-    except StopIteration:
-      return None
-    except (self._arrow.ArrowException, OSError) as error:
-      raise tables.unreadable(self._file.path, "Arrow", error) from None
-
-  def close(self) -> None:
-    self._mapped.close()
+@contextlib.contextmanager
+def _told(file: base.InputFile) -> Iterator[None]:
+  """Names the file of what cannot be read."""
+  arrow = tables.pyarrow(file.path)
+  try:
+    yield
+  except (arrow.ArrowException, OSError, EOFError) as error:
+    raise tables.unreadable(file.path, "Arrow", error) from None
 
 
-def _batches(file: base.InputFile) -> contextlib.closing[_Batches]:
-  return contextlib.closing(_Batches(file))
+def _open(file: base.InputFile, source: Any) -> Any:
+  """Returns pyarrow's reader of a file or of a stream."""
+  ipc = tables.pyarrow(file.path).ipc
+  if source.read(len(_FILE)) == _FILE:
+    return ipc.open_file(source)
+  source.seek(0)
+  return ipc.open_stream(source)
+
+
+def _batches(opened: Any, begin: int = 0, end: int | None = None) -> Any:
+  """Yields record batches; of a file those of a range."""
+  if hasattr(opened, "get_batch"):
+    last = opened.num_record_batches if end is None else end
+    yield from map(opened.get_batch, range(begin, last))
+  else:
+    yield from opened
+
+
+def _rows(
+  batches: Iterator[Any],
+  number: int,
+  options: records.ReadOptions,
+  file: base.InputFile,
+) -> Iterator[base.Numbered]:
+  for batch in batches:
+    yield from tables.numbered(batch, number, options, file.path)
+    number += batch.num_rows
+
+
+class _Range:
+  """A stream of its own: the head of one, and some of its batches."""
+
+  closed = False  # pyarrow asks.
+
+  def __init__(self, raw: BinaryIO, begin: int, end: int):
+    raw.seek(len(_STREAM))
+    head = len(_STREAM) + 4 + int.from_bytes(raw.read(4), "little")
+    self._raw = raw
+    self._ranges = [(0, head), (max(begin, head), end)]
+
+  def read(self, size: int = -1) -> bytes:
+    """Returns bytes of the head, then of the range."""
+    while self._ranges:
+      begin, end = self._ranges[0]
+      if begin < end:
+        left = end - begin
+        self._raw.seek(begin)
+        data = self._raw.read(left if size < 0 else min(size, left))
+        if not data:
+          raise EOFError(f"{left} bytes less")
+        self._ranges[0] = begin + len(data), end
+        return data
+      self._ranges.pop(0)
+    return b""
 
 
 def saved_files(folder: str, names: Sequence[str]) -> list[str] | None:

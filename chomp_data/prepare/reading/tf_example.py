@@ -127,6 +127,8 @@ def _fields(data: bytes) -> Iterator[tuple[int, int, Any]]:
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
   """Returns a number of 7 bits a byte, lowest first, and where it ends."""
+  if at < len(data) and data[at] < 0x80:  # Nearly always.
+    return data[at], at + 1
   value = 0
   for i in range(_MOST_VARINT):
     if at + i >= len(data):
