@@ -190,13 +190,10 @@ class BatchSource(workers.SentToWorkers):
     for group in self._groups:
       if step in group.steps:
         return group
-    known = False
-    while self._ahead and not known:
-      group = self._ahead.popleft()
-      known = step in group.steps
-    if not known:
-      self._ahead.clear()
-      group = self._planned(step)
+    while self._ahead and step not in self._ahead[0].steps:
+      self._ahead.popleft()
+    known = bool(self._ahead)
+    group = self._ahead.popleft() if known else self._planned(step)
     self._groups.append(group)
     if known or group.wants_more:
       last = self._ahead[-1] if self._ahead else group
