@@ -51,7 +51,7 @@ _EXCLUDE = flags.DEFINE_multi_string(
   " or their whole path matches it",
 )
 _OUTPUT = flags.DEFINE_string(
-  "output", None, "The directory to create.", required=True
+  "output", None, "The directory to create, or s3:// or gs://.", required=True
 )
 _TOKENIZER = flags.DEFINE_string(
   "tokenizer",

@@ -34,8 +34,10 @@ from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
+from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import store_writer
 from chomp_data.stores.zarr import zarr_store
@@ -53,7 +55,7 @@ class Options:
 
   Attributes:
     inputs: Globs, directories and paths.
-    output: The directory to create.
+    output: The directory to create, or a URL, see `places`.
     exclude: Patterns of files that are left out.
     tokenizer: Which tokenizer.
     train: A tokenizer to train on the inputs instead, or None.
@@ -138,11 +140,10 @@ def prepare(
     OSError: If the disk is full, for instance; nothing is published then.
   """
   files, refused = _check(options)
-  output = pathlib.Path(options.output)
   prepared = _identity(options, [*files, *(f for f, _ in refused)])
-  with publish.lock(output):
+  with destination.at(options.output) as output:
     store = _existing(output, options, prepared)
-    partial = publish.beside(output, ".partial")
+    partial = publish.beside(output.local, ".partial")
     if store is not None:
       # What a run left that was killed once its store was published.
       _remove(partial)
@@ -164,10 +165,9 @@ def prepare(
     if options.on_error == "skip" or cleans:
       prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
     _assemble(tasks, rows, options, tokenizer, prepared, partial, report)
-    store_writer.check_destination(output, options.overwrite)
-    publish.publish(partial / "store", output)
+    output.publish(partial / "store", options.overwrite)
     _remove(partial)
-  return zarr_store.open_zarr(output), True
+  return zarr_store.open_zarr(output.path), True
 
 
 def _check(
@@ -229,8 +229,7 @@ def _check(
   except errors.PrepareError as error:
     problems.append(str(error))
   try:
-    publish.check_local(options.output)
-    store_writer.check_destination(pathlib.Path(options.output), overwrite=True)
+    destination.Destination(options.output).check(overwrite=True)
   except stores.StoreError as error:
     problems.append(str(error))
   if problems or files is None:
@@ -288,6 +287,8 @@ def _left_out(skipped: skips.Skips) -> str:
 
 
 def _own_paths(output: str) -> list[str]:
+  if places.is_url(output):
+    return []
   path = os.path.abspath(output)
   return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]
 
@@ -332,13 +333,15 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
 
 
 def _existing(
-  output: pathlib.Path, options: Options, prepared: Mapping[str, Any]
+  output: destination.Destination,
+  options: Options,
+  prepared: Mapping[str, Any],
 ) -> stores.ZarrStore | None:
   """Returns the store at the output if it is the one that is asked for."""
-  if not (output / manifest_lib.FILE).exists():
+  if not output.holds_store():
     return None
   try:
-    store = zarr_store.open_zarr(output)
+    store = zarr_store.open_zarr(output.path)
   except stores.StoreError as error:
     if options.overwrite:
       return None
@@ -358,8 +361,8 @@ def _existing(
     if found.get(key) != prepared.get(key)
   ]
   raise stores.StoreError(
-    f"{output} must be a store of the same inputs and options, got one that"
-    f" differs in {'; '.join(differences) or 'its other options'}. Choose"
+    f"{output.path} must be a store of the same inputs and options, got one"
+    f" that differs in {'; '.join(differences) or 'its other options'}. Choose"
     " another --output, or replace it with --overwrite."
   )
 

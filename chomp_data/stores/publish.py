@@ -25,8 +25,9 @@ def check_local(path: str | os.PathLike[str]) -> None:
   """Raises StoreError where a path is a URL, or one that no file can have."""
   if "://" in os.fspath(path):
     raise errors.StoreError(
-      f"`path` must be a local directory, got {os.fspath(path)!r}. Copy the"
-      " store to a local disk; object stores are not supported yet."
+      f"`path` must be a local directory, got {os.fspath(path)!r}. Copy it to"
+      " a local disk; in object stores (s3:// and gs://) stores of"
+      " tools/prepare.py are read and written."
     )
   try:
     os.stat(path)

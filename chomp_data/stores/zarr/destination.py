@@ -1,0 +1,200 @@
+"""Where a store is to be: staged on a local disk, then there in one step.
+
+A directory gets its name when it is complete. In a bucket objects come first
+and the manifest last, each of them only where there is none: a store is there
+from its manifest on, a writer that was killed can be repeated, and of two that
+write different stores to one place the second one ends with an error.
+"""
+
+from collections.abc import Iterator
+from concurrent import futures
+import contextlib
+import hashlib
+import os
+import pathlib
+
+from chomp_data import errors
+from chomp_data.stores import heartbeat
+from chomp_data.stores import places
+from chomp_data.stores import publish
+from chomp_data.stores import vocabulary
+from chomp_data.stores.zarr import chunk_tables
+from chomp_data.stores.zarr import manifest as manifest_lib
+from chomp_data.stores.zarr import store_writer
+
+# Objects sent at once; each is in memory, a shard of 64 Mi tokens 128 MiB.
+_TOGETHER = 4
+
+
+class Destination:
+  """A directory or URL that a store is written to.
+
+  Attributes:
+    path: The directory, or the URL.
+  """
+
+  def __init__(self, path: str | os.PathLike[str]):
+    """Touches nothing yet.
+
+    Raises:
+      StoreError: If it is no place for a store.
+    """
+    self._place: places.ObjectPlace | None = None
+    self.path: str = os.fspath(path)
+    if places.is_url(path):
+      self._place = places.ObjectPlace(self.path)
+      self.path = self._place.path
+      if not places.name_of(self.path):
+        raise errors.StoreError(
+          f"`path` must name a place in a bucket, got {self.path!r}. Give one"
+          " below it."
+        )
+    else:
+      publish.check_local(path)
+
+  @property
+  def is_url(self) -> bool:
+    """Whether the store is to be in a bucket."""
+    return self._place is not None
+
+  @property
+  def local(self) -> pathlib.Path:
+    """What siblings are named after: what is staged lies beside it.
+
+    Of a URL it lies in the user's cache directory, or in what
+    CHOMP_DATA_STAGING names.
+    """
+    if self._place is None:
+      return pathlib.Path(self.path)
+    root = os.environ.get("CHOMP_DATA_STAGING")
+    if not root:
+      cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(
+        os.path.expanduser("~"), ".cache"
+      )
+      root = os.path.join(cache, "chomp_data", "staging")
+    digest = hashlib.sha256(self.path.encode()).hexdigest()[:12]
+    return pathlib.Path(root, f"{places.name_of(self.path)}-{digest}")
+
+  def holds_store(self) -> bool:
+    """Returns whether there is a manifest."""
+    if self._place is None:
+      return pathlib.Path(self.path, manifest_lib.FILE).exists()
+    try:
+      self._place.read(manifest_lib.FILE)
+    except FileNotFoundError:
+      return False
+    return True
+
+  def check(self, overwrite: bool) -> None:
+    """Checks that a store may be put here.
+
+    Args:
+      overwrite: Whether a store here may be replaced.
+
+    Raises:
+      StoreError: If something else is here, or a store and not `overwrite`.
+    """
+    if self._place is None:
+      store_writer.check_destination(pathlib.Path(self.path), overwrite)
+      return
+    if not overwrite and self.holds_store():
+      raise self._taken()
+
+  def publish(self, staged: pathlib.Path, overwrite: bool) -> None:
+    """Puts a complete store here; it is gone from where it was staged.
+
+    Args:
+      staged: Its directory, all files on disk.
+      overwrite: Whether a store here may be replaced. In a bucket it is gone
+        before the new one comes.
+
+    Raises:
+      StoreError: If something else came here, or it cannot be written.
+    """
+    self.check(overwrite)
+    if self._place is None:
+      publish.publish(staged, pathlib.Path(self.path))
+      return
+    if overwrite:
+      self._remove()
+    names = sorted(
+      file.relative_to(staged).as_posix()
+      for file in staged.rglob("*")
+      if file.is_file()
+    )
+    names.remove(manifest_lib.FILE)
+    with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+      sent = [pool.submit(self._send, staged, name) for name in names]
+      try:
+        for future in futures.as_completed(sent):
+          future.result()
+          heartbeat.beat()
+      finally:
+        for future in sent:
+          future.cancel()
+    manifest = (staged / manifest_lib.FILE).read_bytes()
+    if not self._place.create(manifest_lib.FILE, manifest):
+      raise self._taken()
+
+  def _send(self, staged: pathlib.Path, name: str) -> None:
+    assert self._place is not None
+    data = (staged / name).read_bytes()
+    if self._place.create(name, data):
+      return
+    # What a run that was killed has sent is as it should be.
+    with contextlib.suppress(FileNotFoundError):
+      if self._place.read(name) == data:
+        return
+    raise errors.StoreError(
+      f"{self._place.file(name)} must not exist, got an object of another"
+      " store: another writer is at it, or did not come to its end. Choose"
+      " another output, or replace what is there with --overwrite once no"
+      " other writer runs."
+    )
+
+  def _taken(self) -> errors.StoreError:
+    return errors.StoreError(
+      f"{places.join(self.path, manifest_lib.FILE)} must not exist, got a store"
+      " there: another writer was first. Choose another output, or replace it"
+      " with --overwrite."
+    )
+
+  def _remove(self) -> None:
+    """Removes the store that is here, its manifest first.
+
+    Raises:
+      StoreError: If something else is here.
+    """
+    assert self._place is not None
+    names = self._place.names()
+    foreign = [name for name in names if not _is_of_store(name)]
+    if foreign:
+      raise errors.StoreError(
+        f"{self.path} must hold a store or nothing, got an object"
+        f" {foreign[0]!r}. Choose another output."
+      )
+    self._place.delete([manifest_lib.FILE])
+    self._place.delete(names)
+
+
+@contextlib.contextmanager
+def at(path: str | os.PathLike[str]) -> Iterator[Destination]:
+  """Yields a destination, which no other process of this machine writes to.
+
+  Raises:
+    StoreError: If another one does, or it is no place for a store.
+  """
+  found = Destination(path)
+  with publish.lock(found.local):
+    yield found
+
+
+def _is_of_store(name: str) -> bool:
+  known = {
+    *manifest_lib.ARRAYS,
+    *(own for group in manifest_lib.OPTIONAL_ARRAYS for own in group),
+    *filter(None, vocabulary.TOKENIZER_FILES.values()),
+    chunk_tables.FOLDER,
+    manifest_lib.FILE,
+  }
+  return name.partition("/")[0] in known
