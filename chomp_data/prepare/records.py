@@ -7,6 +7,7 @@ from typing import Any
 from typing import NamedTuple
 
 from chomp_data import errors
+from chomp_data.prepare import chats
 from chomp_data.prepare import filters
 
 ENCODING_ERRORS = ("strict", "replace")
@@ -38,6 +39,12 @@ class ReadOptions:
     filter_sha256: Of the file that it is in.
     duplicates: Where it is noted which documents are duplicates, to be left
       out, or None; see `duplicates`.
+    messages_key: The key of a chat's messages, in the place of a text.
+    chat_template: How they become text; None is plain text.
+    prompt_key: With `completion_key`, the key of what comes before it and is
+      not trained on, in the place of a text.
+    completion_key: The key of what is trained on.
+    weight_key: The key of a document's weight, or None.
   """
 
   text_key: str
@@ -50,11 +57,30 @@ class ReadOptions:
   filter: str | None = None
   filter_sha256: str = ""
   duplicates: str | None = None
+  messages_key: str | None = None
+  chat_template: chats.Template | None = None
+  prompt_key: str | None = None
+  completion_key: str | None = None
+  weight_key: str | None = None
+
+  @property
+  def has_labels(self) -> bool:
+    """Whether documents say which of their tokens are trained on."""
+    return self.messages_key is not None or self.prompt_key is not None
+
+  @property
+  def text_keys(self) -> tuple[str, ...]:
+    """The keys that a document's text is made of."""
+    if self.messages_key is not None:
+      return (self.messages_key,)
+    if self.prompt_key is not None and self.completion_key is not None:
+      return self.prompt_key, self.completion_key
+    return (self.text_key,)
 
   @property
   def keys(self) -> tuple[str, ...]:
     """Every key that is looked for: nothing else of a record is needed."""
-    keys = (self.text_key, self.id_key, self.meta_key)
+    keys = (*self.text_keys, self.id_key, self.meta_key, self.weight_key)
     if self.filter is not None:
       keys += filters.keys(self.filter)
     return tuple(key for key in keys if key is not None)
@@ -62,9 +88,9 @@ class ReadOptions:
   @property
   def required_keys(self) -> tuple[str, ...]:
     """Those that every record must have, so that a table needs its column."""
-    if self.meta_key is None or self.meta_default is not None:
-      return (self.text_key,)
-    return self.text_key, self.meta_key
+    meta_key = None if self.meta_default is not None else self.meta_key
+    keys = (*self.text_keys, meta_key, self.weight_key)
+    return tuple(key for key in keys if key is not None)
 
 
 class Document(NamedTuple):
@@ -74,11 +100,16 @@ class Document(NamedTuple):
     name: Its id.
     text: Its text, bytes where it is not decoded.
     meta: What is kept of it besides, '' without `meta_key`.
+    pieces: Where not all is trained on alike: (text, the weight of its
+      tokens), which joined are the text.
+    weight: What multiplies the weights of its tokens.
   """
 
   name: str
   text: str | bytes
   meta: str
+  pieces: chats.Pieces = ()
+  weight: float = 1.0
 
 
 def document(
@@ -95,31 +126,89 @@ def document(
   Raises:
     BadInput: If it is no document.
   """
-  value = _value(record, options.text_key)
-  if value is _MISSING:
-    raise errors.BadInput(
-      where,
-      f"must have the key {options.text_key!r}, got {_keys(record)}.",
-      "Name the key of the text with --text_key.",
-      "no text",
-    )
-  if not isinstance(value, str | bytes):
-    raise errors.BadInput(
-      where,
-      f"must have a string under {options.text_key!r}, got a"
-      f" {type(value).__name__}.",
-      "Correct it, or --text_key.",
-      "no text",
-    )
-  check_size(value, where, options)
-  text = _text(value, options, where)
-  if isinstance(value, bytes) and options.raw:
-    text = value
+  pieces: chats.Pieces = ()
+  if options.has_labels:
+    pieces = _pieces(record, where, options)
+    text: str | bytes = "".join(own for own, _ in pieces)
+    check_size(text, where, options)
+  else:
+    value = _string(record, options.text_key, "text_key", where)
+    check_size(value, where, options)
+    text = _text(value, options, where)
+    if isinstance(value, bytes) and options.raw:
+      text = value
   return Document(
     _document_id(record, name, where, options),
     text,
     _meta(record, where, options),
+    pieces,
+    _weight(record, where, options),
   )
+
+
+def _pieces(
+  record: Mapping[str, Any], where: str, options: ReadOptions
+) -> chats.Pieces:
+  """Returns a text of which not all is trained on."""
+
+  def clean(value: str | bytes) -> str:
+    return _text(value, options, where)
+
+  if options.messages_key is not None:
+    messages = _found(record, options.messages_key, "messages_key", where)
+    return chats.pieces(messages, options.chat_template, where, clean)
+  prompt, completion = (
+    clean(_string(record, key, flag, where))
+    for key, flag in zip(
+      options.text_keys, ("prompt_key", "completion_key"), strict=True
+    )
+  )
+  if not completion:
+    raise errors.BadInput(
+      where,
+      f"must have a text to train on under {options.completion_key!r}, got ''.",
+      "Correct it, or skip it with --on_error=skip.",
+      "no completion",
+    )
+  return ((prompt, 0.0), (completion, 1.0))
+
+
+def _weight(
+  record: Mapping[str, Any], where: str, options: ReadOptions
+) -> float:
+  key = options.weight_key
+  if key is None:
+    return 1.0
+  value = _found(record, key, "weight_key", where)
+  return chats.checked_weight(value, f"under {key!r}", where)
+
+
+def _found(record: Mapping[str, Any], key: str, flag: str, where: str) -> Any:
+  """Returns what lies under a key; raises BadInput where nothing does."""
+  value = _value(record, key)
+  if value is _MISSING:
+    what = flag.removesuffix("_key")
+    raise errors.BadInput(
+      where,
+      f"must have the key {key!r}, got {_keys(record)}.",
+      f"Name the key of the {what} with --{flag}.",
+      f"no {what}",
+    )
+  return value
+
+
+def _string(
+  record: Mapping[str, Any], key: str, flag: str, where: str
+) -> str | bytes:
+  value = _found(record, key, flag, where)
+  if not isinstance(value, str | bytes):
+    raise errors.BadInput(
+      where,
+      f"must have a string under {key!r}, got a {type(value).__name__}.",
+      f"Correct it, or --{flag}.",
+      f"no {flag.removesuffix('_key')}",
+    )
+  return value
 
 
 def _value(record: Mapping[str, Any], key: str) -> Any:

@@ -1,0 +1,120 @@
+"""What each token weighs."""
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.prepare import labelled
+from chomp_data.prepare import records
+from chomp_data.prepare import tokenizers
+from tests import laws
+from tests.prepare import tokenizer_kinds_test
+
+PIECES = st.lists(
+  st.tuples(
+    st.text("the cat\né🎉 :"), st.sampled_from([0.0, 0.0, 1.0, 0.5])
+  )
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=tokenizer_kinds_test.KINDS)
+def tokenizer(request, tmp_path_factory):
+  folder = tmp_path_factory.mktemp("tokenizer")
+  return tokenizer_kinds_test.make(request.param, folder)
+
+
+@pytest.fixture(scope="module")
+def byte():
+  return tokenizers.make_tokenizer(tokenizers.TokenizerSpec())
+
+
+def encode(tokenizer, *pieces, weights=None):
+  documents = [
+    records.Document(str(i), "", "", tuple(own), (weights or [1.0] * 99)[i])
+    for i, own in enumerate(pieces)
+  ]
+  key = None if weights is None else "weight"
+  read = records.ReadOptions(
+    "text", "id", "strict", False, messages_key="m", weight_key=key
+  )
+  return labelled.encode(tokenizer, documents, read)
+
+
+def flat(found):
+  """The weight of each token."""
+  starts, weights = found.labels
+  runs = np.diff(np.append(starts, len(found.tokens)))
+  return np.repeat(weights, runs)
+
+
+@laws.examples(60)
+@hypothesis.given(documents=st.lists(PIECES, max_size=3))
+def test_bytes_weigh_what_their_piece_weighs(byte, documents):
+  found = encode(byte, *documents)
+  assert found.lengths.tolist() == [
+    len("".join(text for text, _ in own).encode()) for own in documents
+  ]
+  assert flat(found).tolist() == [
+    weight for own in documents for text, weight in own for _ in text.encode()
+  ]
+  starts, weights = found.labels
+  assert (np.diff(starts) > 0).all()
+  assert (weights[1:] != weights[:-1]).all()
+
+
+@laws.examples(
+  60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(pieces=PIECES)
+def test_labels_change_no_token(tokenizer, pieces):
+  text = "".join(text for text, _ in pieces)
+  found = encode(tokenizer, pieces)
+  plain = tokenizer.encode_batch([text])
+  assert found.tokens.tolist() == plain.tokens.tolist()
+  assert len(flat(found)) == len(found.tokens)
+  assert set(flat(found).tolist()) <= {weight for _, weight in pieces} | {0.0}
+
+
+@laws.examples(
+  60, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(pieces=PIECES)
+def test_no_token_of_an_answer_is_lost(tokenizer, pieces):
+  text = "".join(text for text, _ in pieces)
+  weights = flat(encode(tokenizer, pieces))
+  (covered,) = tokenizer.encode_covered([text])
+  of_characters = [weight for text, weight in pieces for _ in text]
+  for weight, begin, end in zip(
+    weights, covered.begins, covered.ends, strict=True
+  ):
+    if begin < end:
+      assert weight == max(of_characters[begin:end])
+
+
+def test_a_token_over_an_edge_has_the_larger_weight():
+  covered = tokenizers.Covered(
+    np.arange(5), np.asarray([0, 2, 5, 5, 6]), np.asarray([2, 5, 5, 6, 7])
+  )
+  pieces = [("abc", 0.0), ("", 9.0), ("de", 0.5), ("f", 2.0), ("g", 0.0)]
+  weights = labelled.token_weights(covered, pieces)
+  assert weights.tolist() == [0.0, 0.5, 2.0, 2.0, 0.0]
+
+
+def test_weights_of_documents_are_told(byte):
+  found = encode(byte, [("a", 1.0)], [("b", 0.0)], weights=[0.5, 2])
+  assert found.weights.tolist() == [0.5, 2.0]
+  assert found.weights.dtype == np.float32
+  read = records.ReadOptions("text", "id", "strict", True, weight_key="w")
+  plain = labelled.encode(
+    byte, [records.Document("0", b"ab", "", (), 0.25)], read
+  )
+  assert plain.labels is None
+  assert plain.weights.tolist() == [0.25]
+  assert plain.tokens.tolist() == [97, 98]
+
+
+def test_no_documents_have_no_labels(byte):
+  found = encode(byte)
+  assert found.tokens.tolist() == found.lengths.tolist() == []
+  assert [own.tolist() for own in found.labels] == [[], []]
