@@ -80,6 +80,7 @@ def pieces(
       where,
       f"must have a message of role {ASSISTANT!r}, got only {roles}.",
       "Leave such chats out, or skip them with --on_error=skip.",
+      "no assistant",
     )
   if template is None:
     found = _plain(checked, weights, where)
@@ -109,10 +110,14 @@ def _checked(
       where,
       f"must have a list of messages, got a {type(messages).__name__}.",
       "Correct it, or --messages_key.",
+      "no messages",
     )
   if not messages:
     raise errors.BadInput(
-      where, "must have a message, got an empty list.", "Give one or more."
+      where,
+      "must have a message, got an empty list.",
+      "Give one or more.",
+      "no messages",
     )
   checked = []
   for i, message in enumerate(messages):
@@ -122,6 +127,7 @@ def _checked(
         f"must have messages of 'role' and 'content', got a"
         f" {type(message).__name__} as message {i + 1}.",
         "Correct it, or --messages_key.",
+        "no messages",
       )
     own = _cleaned(message, where, clean)
     role = own.get("role")
@@ -131,6 +137,7 @@ def _checked(
         f"must have a role in each message, got {role!r} in message {i + 1},"
         f" which has {sorted(map(str, own))}.",
         "Correct it.",
+        "no messages",
       )
     checked.append(own)
   return checked
@@ -178,6 +185,7 @@ def checked_weight(value: Any, what: str, where: str) -> float:
       where,
       f"must have a weight of 0 or more {what}, got {value!r}.",
       "Correct it.",
+      "no weight",
     )
   return float(value)
 
@@ -194,6 +202,7 @@ def _plain(
         f"must have roles of {', '.join(ROLES)}, got {role!r} in message"
         f" {i + 1}.",
         "Correct it, or give a template that knows it with --chat_template.",
+        "unknown role",
       )
     if not isinstance(content, str) or not content.strip():
       what = (
@@ -203,6 +212,7 @@ def _plain(
         where,
         f"must have text in each message, got {what} in message {i + 1}.",
         "Correct it, or give a template that takes it with --chat_template.",
+        "empty message",
       )
     found += [("\n\n" * (i > 0) + f"{role}:\n", 0.0), (content, weight)]
   return found
@@ -226,6 +236,7 @@ def _marked(
       "must be rendered with {% generation %} blocks one after the other, got"
       f" {len(marks) // 2}.",
       "Correct --chat_template.",
+      "not rendered",
     )
   if len(set(own)) > 1 and len(own) != len(marks) // 2:
     raise errors.BadInput(
@@ -233,6 +244,7 @@ def _marked(
       f"must be rendered with a block for each of {len(own)} messages that"
       f" weigh differently, got {len(marks) // 2}.",
       "Correct --chat_template.",
+      "not rendered",
     )
   own = own if len(own) == len(marks) // 2 else own[:1] * (len(marks) // 2)
   return [(part, own[i // 2] if i % 2 else 0.0) for i, part in enumerate(found)]
@@ -269,6 +281,7 @@ def _grown(
         " got a rendering that does not.",
         "Mark the assistant's part in --chat_template with {% generation %} and"
         " {% endgeneration %}.",
+        "not rendered",
       )
     found += [(text[at : len(before)], 0.0), (after[len(before) :], weights[i])]
     at = len(after)
@@ -296,6 +309,7 @@ def _render(
       where,
       f"must be rendered by the template, got {type(error).__name__}: {error}.",
       "Correct it, or --chat_template.",
+      "not rendered",
     ) from None
 
 

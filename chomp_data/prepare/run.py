@@ -18,6 +18,7 @@ from typing import Any
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.prepare import chats
 from chomp_data.prepare import cleaning
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
@@ -71,6 +72,12 @@ class Options:
       see `filters`; the manifest's `prepared` counts the others.
     duplicates: 'keep', or 'drop' all but the first of documents of the same
       text; the manifest's `prepared` counts them.
+    messages_key: The key of a chat's messages, in the place of a text.
+    chat_template: How they become text, in Jinja; None is plain text.
+    prompt_key: With `completion_key`, the key of what is not trained on, in
+      the place of a text.
+    completion_key: The key of what is trained on after it.
+    weight_key: The key of a document's weight, or None.
     workers: Processes; 0 and 1 stay in this one.
     compression: 'none' or 'zstd'.
     encoding_errors: 'strict' or 'replace'.
@@ -95,6 +102,11 @@ class Options:
   max_document_bytes: int = records.MAX_DOCUMENT_BYTES
   filter: str | None = None
   duplicates: str = "keep"
+  messages_key: str | None = None
+  chat_template: str | None = None
+  prompt_key: str | None = None
+  completion_key: str | None = None
+  weight_key: str | None = None
   workers: int = 0
   compression: str = "none"
   encoding_errors: str = "strict"
@@ -205,6 +217,7 @@ def _check(
       "`--max_document_bytes` must be at least 1, got"
       f" {options.max_document_bytes}. Give the most bytes of a document."
     )
+  problems += _label_problems(options)
   if options.workers < 0:
     problems.append(
       f"`--workers` must be at least 0, got {options.workers}. Give the number"
@@ -237,6 +250,37 @@ def _check(
   return files, refused
 
 
+def _label_problems(options: Options) -> list[str]:
+  """Returns what is wrong with options of what is trained on."""
+  problems = [
+    f"`--{name}` must not be empty, got ''. Give one."
+    for name in ("messages_key", "prompt_key", "completion_key", "weight_key")
+    if getattr(options, name) == ""
+  ]
+  prompt, completion = options.prompt_key, options.completion_key
+  if (prompt is None) != (completion is None):
+    problems.append(
+      "`--prompt_key` and `--completion_key` must be given together, got"
+      f" {prompt!r} and {completion!r}. Give both."
+    )
+  if options.messages_key is not None and prompt is not None:
+    problems.append(
+      "`--prompt_key` must not be given with --messages_key, got"
+      f" {prompt!r}. Leave one of them out."
+    )
+  if options.chat_template is not None:
+    if options.messages_key is None:
+      problems.append(
+        "`--chat_template` must be given with --messages_key only. Name the key"
+        " of the messages."
+      )
+    try:
+      chats.check_template(chats.Template(options.chat_template), "the file")
+    except errors.PrepareError as error:
+      problems.append(str(error))
+  return problems
+
+
 def _check_tokenizer(options: Options) -> None:
   if options.train is None:
     tokenizers.make_tokenizer(options.tokenizer)
@@ -257,7 +301,7 @@ def _tokenizer(
   """Returns the tokenizer that is asked for, trained if need be."""
   if options.train is None:
     return options.tokenizer
-  read = _read_options(options, raw=False)
+  read = _read_options(options, raw=False, special=training.SPECIAL_TEXTS)
   return own_tokenizer.train(
     options.train, pieces, read, options.on_error, partial
   )
@@ -329,6 +373,12 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
     identity["filter_sha256"] = filters.digest(options.filter)
   if options.duplicates != "keep":
     identity["duplicates"] = options.duplicates
+  for name in ("messages_key", "prompt_key", "completion_key", "weight_key"):
+    if (key := getattr(options, name)) is not None:
+      identity[name] = key
+  if options.chat_template is not None:
+    template = options.chat_template.encode()
+    identity["chat_template"] = hashlib.sha256(template).hexdigest()
   return identity
 
 
@@ -367,12 +417,20 @@ def _existing(
   )
 
 
-def _read_options(options: Options, *, raw: bool) -> records.ReadOptions:
+def _read_options(
+  options: Options, *, raw: bool, special: tuple[tuple[str, str], ...] = ()
+) -> records.ReadOptions:
   names = {field.name for field in dataclasses.fields(records.ReadOptions)}
-  own = {"raw", "filter_sha256", "duplicates"}
-  shared = {name: getattr(options, name) for name in names - own}
-  sha256 = filters.digest(options.filter) if options.filter else ""
-  return records.ReadOptions(**shared, raw=raw, filter_sha256=sha256)
+  own = {"raw", "chat_template", "filter_sha256", "duplicates"}
+  template = None
+  if options.chat_template is not None:
+    template = chats.Template(options.chat_template, special)
+  return records.ReadOptions(
+    **{name: getattr(options, name) for name in names - own},
+    raw=raw,
+    chat_template=template,
+    filter_sha256=filters.digest(options.filter) if options.filter else "",
+  )
 
 
 def _pieces(
@@ -397,7 +455,11 @@ def _tasks(
   directory.mkdir(parents=True, exist_ok=True)
   tokenizer = tokenizers.make_tokenizer(spec)
   groups = inputs.group(pieces, options.shard_bytes)
-  read = _read_options(options, raw=tokenizer.takes_bytes)
+  read = _read_options(
+    options,
+    raw=tokenizer.takes_bytes,
+    special=tokenizers.special_texts(tokenizer),
+  )
   if options.duplicates == "drop":
     read = cleaning.without_duplicates(
       groups,

@@ -6,6 +6,7 @@ encoded without special tokens: those are added when rows are read.
 
 from chomp_data.prepare.tokenizers.base import Covered as Covered
 from chomp_data.prepare.tokenizers.base import Encoded as Encoded
+from chomp_data.prepare.tokenizers.base import special_texts as special_texts
 from chomp_data.prepare.tokenizers.base import Tokenizer as Tokenizer
 from chomp_data.prepare.tokenizers.base import TokenizerSpec as TokenizerSpec
 from chomp_data.prepare.tokenizers.kinds import BYTE as BYTE

@@ -142,6 +142,21 @@ def character_of_bytes(data: np.ndarray) -> np.ndarray:
   return np.cumsum((data & 0xC0) != 0x80) - 1
 
 
+def special_texts(tokenizer: Tokenizer) -> tuple[tuple[str, str], ...]:
+  """Returns how text spells special tokens, as (('bos_token', '<s>'), ...)."""
+  if tokenizer.takes_bytes:
+    return ()  # Any text is bytes.
+  ids = {
+    f"{kind}_token": getattr(tokenizer.info, f"{kind}_id")
+    for kind in USUAL_NAMES
+  }
+  return tuple(
+    (name, tokenizer.decode(np.asarray([number])))
+    for name, number in sorted(ids.items())
+    if number is not None
+  )
+
+
 def text_of(text: str | bytes) -> str:
   """Returns a text decoded."""
   return text.decode() if isinstance(text, bytes) else text

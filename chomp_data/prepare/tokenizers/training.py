@@ -11,6 +11,8 @@ from chomp_data import errors
 
 ALGORITHMS = ("bpe",)
 SPECIAL = ("<|pad|>", "<|eos|>", "<|bos|>")
+# As `tokenizers.special_texts` will say of it.
+SPECIAL_TEXTS = tuple((f"{name[2:5]}_token", name) for name in sorted(SPECIAL))
 LEAST_VOCAB_SIZE = 256 + len(SPECIAL)
 
 
