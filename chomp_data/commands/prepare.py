@@ -126,6 +126,32 @@ _DUPLICATES = flags.DEFINE_enum(
   "What becomes of documents whose text is that of one before them: 'drop'"
   " leaves them out and counts them, at the cost of reading all inputs twice.",
 )
+_MESSAGES_KEY = flags.DEFINE_string(
+  "messages_key",
+  None,
+  "The key of a chat in the place of a text, a list of {'role', 'content'};"
+  " what the assistant says is trained on, and nothing else.",
+)
+_CHAT_TEMPLATE = flags.DEFINE_string(
+  "chat_template",
+  None,
+  "A file of Jinja that makes text of a chat, as chat models bring one; by"
+  " default messages stand below the names of their roles.",
+)
+_PROMPT_KEY = flags.DEFINE_string(
+  "prompt_key",
+  None,
+  "The key of what comes before the text of --completion_key and is not trained"
+  " on, both in the place of a text.",
+)
+_COMPLETION_KEY = flags.DEFINE_string(
+  "completion_key", None, "The key of what is trained on after --prompt_key."
+)
+_WEIGHT_KEY = flags.DEFINE_string(
+  "weight_key",
+  None,
+  "The key of a document's weight in training, a number of 0 or more.",
+)
 _WORKERS = flags.DEFINE_integer(
   "workers", 0, "Processes that tokenize; 0 and 1 use this one."
 )
@@ -248,6 +274,20 @@ class _Bar:
       self._bar.close()
 
 
+def _chat_template() -> str | None:
+  """Returns what the file says; the run must not depend on its path."""
+  path = _CHAT_TEMPLATE.value
+  if path is None:
+    return None
+  try:
+    return pathlib.Path(path).read_text("utf-8")
+  except (OSError, UnicodeDecodeError) as error:
+    raise errors.PrepareError(
+      f"`--chat_template` must be the path of a readable file, got {path!r}:"
+      f" {error}. Correct it."
+    ) from None
+
+
 def _train() -> own_tokenizer.TrainOptions | None:
   if _TRAIN_TOKENIZER.value is None:
     if _VOCAB_SIZE.value is not None:
@@ -287,6 +327,11 @@ def main(argv: Sequence[str]) -> None:
         max_document_bytes=_MAX_DOCUMENT_BYTES.value,
         filter=_FILTER.value,
         duplicates=_DUPLICATES.value,
+        messages_key=_MESSAGES_KEY.value,
+        chat_template=_chat_template(),
+        prompt_key=_PROMPT_KEY.value,
+        completion_key=_COMPLETION_KEY.value,
+        weight_key=_WEIGHT_KEY.value,
         workers=_WORKERS.value,
         compression=_COMPRESSION.value,
         encoding_errors=_ENCODING_ERRORS.value,

@@ -12,6 +12,7 @@ import json
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.prepare import labelled
 from chomp_data.prepare import part_files
 from chomp_data.prepare import progress
 from chomp_data.prepare import readers
@@ -114,23 +115,26 @@ def make_part(task: PartTask) -> part_files.PartRow:
     task.key,
     dtype.newbyteorder("<"),
     has_meta=has_meta,
-    has_labels=False,
-    has_weights=False,
+    has_labels=options.read.has_labels,
+    has_weights=options.read.weight_key is not None,
   ) as writer:
     for documents, encoded in _encoded(task, tokenizer, skipped):
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
       done += sum(len(own.text) for own in documents)
-      lengths = encoded.lengths
+      lengths, weights = encoded.lengths, encoded.weights
       if not lengths.all():
         kept = np.flatnonzero(lengths).tolist()
         num_empty += len(documents) - len(kept)
         documents = [documents[i] for i in kept]
         lengths = lengths[kept]
+        weights = None if weights is None else weights[kept]
       writer.add(
         encoded.tokens,
         lengths,
         [own.name for own in documents],
         [own.meta for own in documents] if has_meta else None,
+        encoded.labels,
+        weights,
       )
       # Text is less than the bytes that it stands in, or packed.
       progress.reach(min(done, task.size))
@@ -139,7 +143,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
 
 def _encoded(
   task: PartTask, tokenizer: tokenizers.Tokenizer, skipped: skips.Skips
-) -> Iterator[tuple[list[records.Document], tokenizers.Encoded]]:
+) -> Iterator[tuple[list[records.Document], labelled.Labelled]]:
   """Yields (documents, token ids) of batches of documents.
 
   Args:
@@ -156,14 +160,14 @@ def _encoded(
     batch.append(document)
     characters += len(document.text)
     if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
-      yield batch, tokenizer.encode_batch([own.text for own in batch])
+      yield batch, labelled.encode(tokenizer, batch, task.options.read)
       batch, characters = [], 0
   if batch:
-    yield batch, tokenizer.encode_batch([own.text for own in batch])
+    yield batch, labelled.encode(tokenizer, batch, task.options.read)
 
 
 def _check_ids(
-  encoded: tokenizers.Encoded,
+  encoded: labelled.Labelled,
   vocab_size: int,
   documents: list[records.Document],
 ) -> None:

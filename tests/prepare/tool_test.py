@@ -88,6 +88,8 @@ def test_help_explains_every_flag_in_a_sentence():
     "on_error", "pad_token", "eos_token", "bos_token", "overwrite",
     "tiktoken_pattern", "special_token", "train_tokenizer", "vocab_size",
     "max_document_bytes", "filter", "duplicates",
+    "messages_key", "chat_template", "prompt_key", "completion_key",
+    "weight_key",
   }  # fmt: skip
   for name, sentence in flags:
     own = re.sub(r"^<[\w|]+>: |\n    (\(default|\(an).*", "", sentence)
