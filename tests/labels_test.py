@@ -339,3 +339,38 @@ def test_balancing_trained_tokens_of_which_there_are_none_is_refused(
   data["mix"]["unit"] = "tokens"
   pipe = pipeline.build(data)
   assert pipe.accounts.at(pipe.num_steps)["text"].loss_tokens == 0
+
+
+class Joined:
+  """Corpora one after the other, as one source reads them."""
+
+  def __init__(self, *members):
+    self.members = members
+
+  def label(self, document, token):
+    for own in self.members:
+      if document < own.store.num_documents:
+        return own.label(document, token)
+      document -= own.store.num_documents
+    raise IndexError(document)
+
+
+@pytest.mark.parametrize("joined", [(0, 0, 0), (0, 1, 2)])
+@pytest.mark.parametrize("rows", ["sequential", "ffd", "multi_splice"])
+def test_many_stores_as_one_source_obey_the_labels_of_each(
+  corpora, rows, joined
+):
+  data = rows_config(corpora, rows, epochs=4)
+  names = ("text", "chats", "masked")
+  source = data["sources"]["chats"]
+  source |= {"store": [corpora[n].path for n in names], "joined": joined}
+  pipe = pipeline.build(data)
+  whole = Joined(*(corpora[name] for name in names))
+  total = 0
+  for step in range(pipe.num_steps):
+    assert pipe.accounts.at(step)["chats"].loss_tokens == total
+    batch, spans = pipe.batch(step), pipe.plan(step)
+    slow = labelled.expected([whole], spans, SEQ_LEN)
+    np.testing.assert_array_equal(batch["loss_mask"], slow["loss_mask"])
+    np.testing.assert_array_equal(batch["loss_weight"], slow["loss_weight"])
+    total += int(batch["loss_mask"].sum())

@@ -1,0 +1,55 @@
+"""Chats packed into rows, of which only the answers are trained on.
+
+    python examples/sft.py --write_chats=data/chats.jsonl
+    python tools/prepare.py --input=data/chats.jsonl --messages_key=messages \\
+      --tokenizer=byte --output=data/chats
+    python examples/sft.py --config=configs/sft.py
+    python tools/train.py --config=configs/sft.py --workdir=runs/sft
+
+What is trained on lies in the store, so there is nothing to say of it here:
+docs/labels.md. With `add_eos` an answer that ends a chat is followed by an EOS
+that is trained on too. Half a minute on two CPU cores: 300 steps of [8, 256].
+"""
+
+import ml_collections
+
+
+def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
+  """Returns the experiment.
+
+  Args:
+    arg: 'runlocal' shrinks it to seconds.
+  """
+  if arg not in (None, "", "runlocal"):
+    raise ValueError(f"`arg` must be 'runlocal' or nothing, got {arg!r}.")
+  config = ml_collections.ConfigDict()
+
+  config.data = ml_collections.ConfigDict()
+  config.data.seq_len = 256  # tokens
+  config.data.global_batch_size = 8  # rows over all processes
+  config.data.lookahead = True  # the token after the last column
+
+  chats = ml_collections.ConfigDict()
+  chats.store = "data/chats"
+  chats.rows = ml_collections.ConfigDict()
+  chats.rows.kind = "bin"
+  chats.rows.packing_buffer_docs = 64  # chats of a window
+  chats.rows.add_eos = True
+  chats.shuffle = ml_collections.ConfigDict({"kind": "block"})
+  config.data.sources = ml_collections.ConfigDict({"chats": chats})
+
+  config.model = ml_collections.ConfigDict()
+  config.model.num_layers = 2
+  config.model.num_heads = 2
+
+  config.train = ml_collections.ConfigDict()
+  config.train.num_steps = 300
+
+  if arg == "runlocal":
+    config.data.seq_len = 64
+    chats.rows.packing_buffer_docs = 16
+    config.model.update(d_model=32, num_layers=1, mlp_dim=64)
+    config.optimizer = ml_collections.ConfigDict({"warmup_steps": 2})
+    config.train.update(num_steps=6, log_every_steps=2)
+    config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
+  return config

@@ -1,0 +1,79 @@
+"""Fine-tuning on chats, from records to answers, by the commands it names."""
+
+import json
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import stores
+from configs import sft
+from examples import sft as example
+from tests import in_process
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="module")
+def chats(tmp_path_factory):
+  """The toy chats as records, and prepared."""
+  root = tmp_path_factory.mktemp("sft")
+  records, store = root / "chats.jsonl", root / "chats"
+  in_process.run_tool("examples/sft.py", f"--write_chats={records}", check=True)
+  in_process.run_tool(
+    "prepare",
+    f"--input={records}",
+    "--messages_key=messages",
+    "--tokenizer=byte",
+    f"--output={store}",
+    check=True,
+  )
+  return records, store
+
+
+def test_only_answers_that_weigh_are_trained_on(chats):
+  records, path = chats
+  config = sft.get_config().data
+  config.sources.chats.store = str(path)
+  pipe = pipeline.build(config)
+  batch = pipe.batch(0)
+  targets = np.append(
+    batch["tokens"][:, 1:], batch["next_token"][:, None], axis=1
+  )
+  trained = bytes(targets[batch["loss_mask"] & (targets < 256)].tolist())
+  assert re.fullmatch(rb"([a-z]\.)+", trained)
+  text = bytes(targets[targets < 256].tolist())
+  assert example.UNSURE.encode() in text
+  # A whole pass trains on every answer that weighs, and each EOS after one.
+  answers, ends = 0, 0
+  for line in records.read_text().splitlines():
+    said = [m for m in json.loads(line)["messages"] if m["role"] == "assistant"]
+    answers += sum("weight" not in message for message in said)
+    ends += "weight" not in said[-1]
+  store = stores.open_store(path)
+  total = store.trained_before(np.asarray([store.num_tokens]))[0]
+  assert total == 2 * answers
+  rows = len(pipe.sources["chats"])
+  source = pipe.sources["chats"]
+  mask = source.batch(np.arange(rows))["loss_mask"]
+  # Chats that are cut lose at most a target at each cut.
+  assert 0.98 * (total + ends) <= mask.sum() <= total + ends
+
+
+def test_the_example_learns_to_answer(chats):
+  done = in_process.run_tool(
+    "examples/sft.py",
+    "--config=configs/sft.py",
+    f"--config.data.sources.chats.store={chats[1]}",
+    "--config.data.seq_len=128",
+    "--steps=160",
+    check=True,
+  )
+  losses = [float(own) for own in re.findall(r"loss ([\d.]+)", done.stdout)]
+  assert losses[-1] < losses[0] / 3
+  said = done.stdout.splitlines()[-3:]
+  right = [f"{example.question(a)} {b}." for a, b in ("bc", "kl", "xy")]
+  assert sum(own in right for own in said) >= 2, said
+  assert not any(example.UNSURE in own for own in said)
