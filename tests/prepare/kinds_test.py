@@ -1,9 +1,13 @@
 """Kinds of inputs: the same documents from each, in pieces or at once."""
 
+import contextlib
 import dataclasses
 import os
+import pathlib
 import re
 
+import hypothesis
+from hypothesis import strategies as st
 import numpy as np
 import pytest
 
@@ -15,6 +19,7 @@ from chomp_data.prepare import records
 from chomp_data.prepare import skips
 from chomp_data.prepare.reading import tables
 from tests import in_process
+from tests import laws
 from tests.prepare import corpora
 
 arrow = pytest.importorskip("pyarrow")
@@ -265,6 +270,45 @@ def test_a_file_that_is_cut_is_an_error_and_never_a_short_corpus(
       read(path)
 
 
+SMALL = [(f"d{i}", f"téxt {i} " * 20) for i in range(40)]
+
+
+@laws.examples(60)
+@hypothesis.given(
+  kind=st.sampled_from(
+    ["parquet", "arrow", "save_to_disk", "array_record", "examples"]
+  ),
+  at=st.floats(0, 1, exclude_max=True),
+  byte=st.integers(0, 255),
+)
+def test_damaged_bytes_are_told_or_read_as_others(
+  tmp_path_factory, kind, at, byte
+):
+  path = KINDS[kind](tmp_path_factory.mktemp("k"), SMALL)
+  file = recognised(path)[0].path
+  data = bytearray(pathlib.Path(file).read_bytes())
+  data[int(at * len(data))] = byte
+  pathlib.Path(file).write_bytes(bytes(data))
+  with contextlib.suppress(errors.PrepareError):
+    found = read(path, 200)
+    # Their formats have checksums.
+    if kind in ("array_record", "examples"):
+      assert [as_text(own) for own in found] == [text for _, text in SMALL]
+
+
+def test_checksums_of_parquet_are_compared_where_it_has_them(tmp_path):
+  path = tmp_path / "x.parquet"
+  parquet.write_table(
+    corpora.table(SMALL), str(path), compression="none", use_dictionary=False,
+    write_page_checksum=True,
+  )  # fmt: skip
+  data = path.read_bytes()
+  at = data.index("téxt 7".encode())
+  path.write_bytes(data[:at] + b"s" + data[at + 1 :])
+  with pytest.raises(errors.BadInput, match="must be a whole Parquet file"):
+    read(path)
+
+
 @pytest.mark.parametrize("kind", ALONE)
 def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path, kind):
   path = KINDS[kind](tmp_path)
@@ -281,7 +325,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error(
   tmp_path, kind, monkeypatch
 ):
   monkeypatch.setattr(tables, "_MOST_ROWS", 1)
-  texts = [(f"{i}", f"{i} " * 9_000) for i in range(3_000)]
+  texts = [(f"{i}", f"{i} " * 200) for i in range(1_200)]
   path = KINDS[kind](tmp_path, texts)
   (piece, *_) = pieces_of(path)
   documents = readers.documents(piece, OPTIONS)

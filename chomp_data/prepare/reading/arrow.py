@@ -51,7 +51,7 @@ class Arrow(base.InputKind):
           raise EOFError("a stream without its end")
       with tables.pyarrow(file.path).OSFile(file.path) as source:
         schema = _open(file, source).schema
-    tables.check_columns(file.path, schema, options)
+      tables.check_columns(file.path, schema, options)
 
   def split(
     self, file: base.InputFile, part_bytes: int
@@ -102,7 +102,7 @@ def _told(file: base.InputFile) -> Iterator[None]:
   arrow = tables.pyarrow(file.path)
   try:
     yield
-  except (arrow.ArrowException, OSError, EOFError) as error:
+  except (arrow.ArrowException, OSError, EOFError, UnicodeError) as error:
     raise tables.unreadable(file.path, "Arrow", error) from None
 
 

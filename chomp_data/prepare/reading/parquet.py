@@ -27,7 +27,10 @@ class Parquet(base.InputKind):
   def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
     """Checks the end of the file, where its columns are told."""
     with _open(file) as opened:
-      tables.check_columns(file.path, opened.schema_arrow, options)
+      try:
+        tables.check_columns(file.path, opened.schema_arrow, options)
+      except UnicodeError as error:
+        raise tables.unreadable(file.path, "Parquet", error) from None
 
   def split(
     self, file: base.InputFile, part_bytes: int
@@ -86,7 +89,10 @@ def _open(file: base.InputFile) -> Any:
   base.check_readable(file)
   try:
     opened = parquet.ParquetFile(
-      file.path, buffer_size=_BUFFER_BYTES, pre_buffer=False
+      file.path,
+      buffer_size=_BUFFER_BYTES,
+      pre_buffer=False,
+      page_checksum_verification=True,
     )
   except (arrow.ArrowException, OSError) as error:
     raise tables.unreadable(file.path, "Parquet", error) from None
