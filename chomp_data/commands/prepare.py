@@ -155,6 +155,13 @@ _WEIGHT_KEY = flags.DEFINE_string(
 _WORKERS = flags.DEFINE_integer(
   "workers", 0, "Processes that tokenize; 0 and 1 use this one."
 )
+_FORMAT = flags.DEFINE_enum(
+  "format",
+  "zarr",
+  run.FORMATS,
+  "'zarr', or 'array_record': one record of token ids a document, which stock"
+  " Grain and others read, too.",
+)
 _COMPRESSION = flags.DEFINE_enum(
   "compression",
   "none",
@@ -194,26 +201,30 @@ _MAX_SAMPLE = 1 << 20
 _LOG_SECONDS = 30.0
 
 
-def summary(store: stores.ZarrStore) -> str:
+def summary(store: stores.Store) -> str:
   """Returns what is in a store, for people; reads lengths only."""
-  manifest = store.manifest
+  manifest = store.manifest if isinstance(store, stores.ZarrStore) else None
   lengths = _sampled_lengths(store)
   quantiles = np.quantile(lengths, _QUANTILES, method="lower").astype(int)
   low, high = _extremes(store)
   rows = [
     ("documents", f"{store.num_documents:,}"),
     ("tokens", f"{store.num_tokens:,} ({store.token_dtype.name})"),
-    ("empty documents skipped", f"{manifest.num_empty_skipped:,}"),
+    *(
+      [("empty documents skipped", f"{manifest.num_empty_skipped:,}")]
+      if manifest
+      else []
+    ),
     ("shortest, longest", f"{low:,}, {high:,} tokens"),
     ("mean length", f"{store.num_tokens / store.num_documents:,.1f} tokens"),
     *(
       (f"{q:.0%} of documents", f"<= {length:,} tokens")
       for q, length in zip(_QUANTILES, quantiles, strict=True)
     ),
-    ("bytes on disk", f"{manifest.num_bytes:,}"),
+    *([("bytes on disk", f"{manifest.num_bytes:,}")] if manifest else []),
     ("hash", store.hash),
   ]
-  skipped = manifest.prepared.get("skipped")
+  skipped = manifest.prepared.get("skipped") if manifest else None
   if skipped:
     rows += [
       ("skipped files", f"{skipped['files']:,}"),
@@ -333,6 +344,7 @@ def main(argv: Sequence[str]) -> None:
         completion_key=_COMPLETION_KEY.value,
         weight_key=_WEIGHT_KEY.value,
         workers=_WORKERS.value,
+        format=_FORMAT.value,
         compression=_COMPRESSION.value,
         encoding_errors=_ENCODING_ERRORS.value,
         on_error=_ON_ERROR.value,

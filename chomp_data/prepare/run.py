@@ -37,6 +37,7 @@ from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
 from chomp_data.stores import places
 from chomp_data.stores import publish
+from chomp_data.stores.array_record import record_writer
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -44,6 +45,8 @@ from chomp_data.stores.zarr import store_writer
 from chomp_data.stores.zarr import zarr_store
 
 ON_ERROR = ("fail", "skip")
+_RECORDS = "array_record"
+FORMATS = ("zarr", _RECORDS)
 
 # `inputs` is a field of the options, too.
 _SHARD_BYTES = inputs.SHARD_BYTES
@@ -79,7 +82,8 @@ class Options:
     completion_key: The key of what is trained on after it.
     weight_key: The key of a document's weight, or None.
     workers: Processes; 0 and 1 stay in this one.
-    compression: 'none' or 'zstd'.
+    format: 'zarr', or 'array_record' for records that others read, too.
+    compression: 'none' or 'zstd'; of zarr.
     encoding_errors: 'strict' or 'replace'.
     on_error: 'fail', or 'skip' files and lines that no document can be made
       of; the manifest's `prepared` counts them under 'skipped'.
@@ -108,6 +112,7 @@ class Options:
   completion_key: str | None = None
   weight_key: str | None = None
   workers: int = 0
+  format: str = "zarr"
   compression: str = "none"
   encoding_errors: str = "strict"
   on_error: str = "fail"
@@ -136,7 +141,7 @@ class Progress:
 
 def prepare(
   options: Options, report: Callable[[Progress], None] = lambda _: None
-) -> tuple[stores.ZarrStore, bool]:
+) -> tuple[stores.Store, bool]:
   """Makes a store, unless it is there already.
 
   Args:
@@ -177,9 +182,28 @@ def prepare(
     if options.on_error == "skip" or cleans:
       prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
     _assemble(tasks, rows, options, tokenizer, prepared, partial, report)
-    output.publish(partial / "store", options.overwrite)
+    if options.format == _RECORDS:
+      _publish_records(partial, output.local, options, prepared)
+    else:
+      output.publish(partial / "store", options.overwrite)
     _remove(partial)
-  return zarr_store.open_zarr(output.path), True
+  return stores.open_store(output.path), True
+
+
+def _publish_records(
+  partial: pathlib.Path,
+  output: pathlib.Path,
+  options: Options,
+  prepared: Mapping[str, Any],
+) -> None:
+  """Writes the store that is done as records, and publishes those."""
+  staging = partial / "records"
+  _remove(staging)
+  record_writer.write_files(
+    zarr_store.open_zarr(partial / "store"), staging, prepared=prepared
+  )
+  record_writer.check_destination(output, options.overwrite)
+  publish.publish(staging, output)
 
 
 def _check(
@@ -192,6 +216,7 @@ def _check(
   """
   problems = []
   for name, choices in (
+    ("format", FORMATS),
     ("compression", array_layout.COMPRESSIONS),
     ("encoding_errors", records.ENCODING_ERRORS),
     ("on_error", ON_ERROR),
@@ -202,6 +227,16 @@ def _check(
       problems.append(
         f"`--{name}` must be one of {', '.join(choices)}, got {value!r}."
       )
+  if options.format == _RECORDS and options.compression != "none":
+    problems.append(
+      "`--compression` must be none with --format=array_record, which has its"
+      f" own, got {options.compression!r}. Leave it out."
+    )
+  if options.format == _RECORDS and options.meta_key is not None:
+    problems.append(
+      "`--meta_key` must not be given with --format=array_record, whose records"
+      f" are token ids only, got {options.meta_key!r}. Leave it out."
+    )
   for name in ("text_key", "id_key", "output"):
     if not getattr(options, name):
       problems.append(f"`--{name}` must not be empty, got ''. Give one.")
@@ -242,7 +277,11 @@ def _check(
   except errors.PrepareError as error:
     problems.append(str(error))
   try:
-    destination.Destination(options.output).check(overwrite=True)
+    if options.format == _RECORDS:
+      publish.check_local(options.output)
+      record_writer.check_destination(pathlib.Path(options.output), True)
+    else:
+      destination.Destination(options.output).check(overwrite=True)
   except stores.StoreError as error:
     problems.append(str(error))
   if problems or files is None:
@@ -360,6 +399,8 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
     "chunk": options.chunk,
     "shard_bytes": options.shard_bytes,
   }
+  if options.format != "zarr":
+    identity["format"] = options.format
   if options.on_error != "fail":
     identity["on_error"] = options.on_error
   if options.meta_key is not None:
@@ -386,19 +427,25 @@ def _existing(
   output: destination.Destination,
   options: Options,
   prepared: Mapping[str, Any],
-) -> stores.ZarrStore | None:
+) -> stores.Store | None:
   """Returns the store at the output if it is the one that is asked for."""
-  if not output.holds_store():
-    return None
+  found: dict[str, Any] | None = None
+  store: stores.Store | None = None
   try:
-    store = zarr_store.open_zarr(output.path)
+    if options.format == _RECORDS:
+      found = record_writer.prepared_at(output.local)
+      store = None if found is None else stores.open_store(output.path)
+    elif output.holds_store():
+      own = zarr_store.open_zarr(output.path)
+      store, found = own, dict(own.manifest.prepared)
   except stores.StoreError as error:
     if options.overwrite:
       return None
     raise stores.StoreError(
       f"{error} Or replace it with --overwrite."
     ) from error
-  found = dict(store.manifest.prepared)
+  if found is None:
+    return None
   # A result, not an option.
   found.pop("skipped", None)
   if found == prepared:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import os
 import pathlib
 import shutil
 from typing import Any
@@ -21,6 +22,7 @@ from chomp_data.stores import base
 from chomp_data.stores import publish
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
+from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import store_writer
 
 _BLOCK_TOKENS = 1 << 22
@@ -135,22 +137,24 @@ def append(writer: store_writer.StoreWriter, block: Block) -> None:
 
 
 @contextlib.contextmanager
-def staged(path: pathlib.Path, overwrite: bool) -> Iterator[pathlib.Path]:
-  """Yields a path to write a directory to, published where all goes well.
+def staged(
+  path: str | os.PathLike[str], overwrite: bool
+) -> Iterator[pathlib.Path]:
+  """Yields a directory to make, published as a store where all goes well.
 
   Args:
-    path: The destination.
+    path: The destination, a directory or a URL.
     overwrite: Whether a store there may be replaced.
 
   Raises:
     StoreError: If there is something else, or another writer is at it.
   """
-  store_writer.check_destination(path, overwrite)
-  with staging(path) as place:
+  output = destination.Destination(path)
+  output.check(overwrite)
+  with staging(output.local) as place:
     yield place
-    # Again: something may have come there in the meantime.
-    store_writer.check_destination(path, overwrite)
-    publish.publish(place, path)
+    # It checks again: something may have come there in the meantime.
+    output.publish(place, overwrite)
 
 
 @contextlib.contextmanager
@@ -160,7 +164,6 @@ def staging(path: pathlib.Path) -> Iterator[pathlib.Path]:
   Raises:
     StoreError: If another writer is at it.
   """
-  publish.check_local(path)
   with publish.lock(path):
     place = publish.beside(path, ".writing")
     shutil.rmtree(place, ignore_errors=True)
@@ -172,7 +175,7 @@ def staging(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 def copy(
   store: base.Store,
-  path: pathlib.Path,
+  path: str | os.PathLike[str],
   *,
   prepared: Mapping[str, Any] | None = None,
   overwrite: bool = False,
@@ -183,7 +186,7 @@ def copy(
 
   Args:
     store: The store, of any kind.
-    path: The directory to create.
+    path: The directory to create, or a URL.
     prepared: How the store was made, JSON values.
     overwrite: Whether a store there may be replaced.
     progress: Told the tokens of each block.

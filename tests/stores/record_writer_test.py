@@ -9,6 +9,7 @@ from chomp_data import stores
 from chomp_data.stores.array_record import record_writer
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
+from tests import in_process
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +122,44 @@ def test_options_that_were_altered_are_an_error(both):
   (path / "array_record.json").write_text('{"vocab_size": 0}')
   with pytest.raises(stores.StoreError, match=r"array_record\.json"):
     stores.open_store(path)
+
+
+def test_prepare_writes_records_that_train_as_its_stores_do(tmp_path):
+  source = tmp_path / "text.jsonl"
+  lines = [f'{{"id": "{i}", "text": "{"word " * (i + 1)}"}}' for i in range(30)]
+  source.write_text("\n".join(lines) + "\n")
+  flags = [f"--input={source}", "--workers=1"]
+  for name, own in (("zarr", []), ("records", ["--format=array_record"])):
+    done = in_process.run_tool(
+      "prepare", *flags, f"--output={tmp_path / name}", *own, check=True
+    )
+    assert "30" in done.stdout
+  done = in_process.run_tool(
+    "prepare", *flags, f"--output={tmp_path / 'records'}",
+    "--format=array_record", check=True,
+  )  # fmt: skip
+  assert "nothing to do" in done.stdout
+  assert not list(tmp_path.glob("*.partial"))
+  one = stores.open_store(tmp_path / "zarr")
+  other = stores.open_store(tmp_path / "records")
+  assert other.num_documents == one.num_documents == 30
+  tokens = [own.read_tokens([0], [own.num_tokens]) for own in (one, other)]
+  assert tokens[0].tolist() == tokens[1].tolist()
+  done = in_process.run_tool(
+    "prepare", *flags, f"--output={tmp_path / 'x'}",
+    "--format=array_record", "--compression=zstd",
+  )  # fmt: skip
+  assert done.returncode == 1
+  assert "`--compression` must be none" in done.stderr
+  source.write_text(lines[0] + "\n")
+  done = in_process.run_tool(
+    "prepare", *flags, f"--output={tmp_path / 'records'}",
+    "--format=array_record",
+  )  # fmt: skip
+  assert done.returncode == 1
+  assert "same inputs and options" in done.stderr
+  in_process.run_tool(
+    "prepare", *flags, f"--output={tmp_path / 'records'}",
+    "--format=array_record", "--overwrite", check=True,
+  )  # fmt: skip
+  assert stores.open_store(tmp_path / "records").num_documents == 1

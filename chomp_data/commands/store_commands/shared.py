@@ -4,7 +4,6 @@ import argparse
 import ast
 from collections.abc import Sequence
 import contextlib
-import pathlib
 from typing import Any
 
 import tqdm
@@ -96,7 +95,7 @@ def copied(
   with bar(store.num_tokens, "tokens") as progress:
     copying.copy(
       store,
-      pathlib.Path(output),
+      output,
       overwrite=args.overwrite,
       progress=progress.update,
       **options,

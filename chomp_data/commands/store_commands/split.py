@@ -56,8 +56,8 @@ def run(args: argparse.Namespace) -> int:
   made = {"split_of": store.hash, "fraction": args.fraction, "seed": args.seed}
   options = shared.layout_of(store, args.compression)
   with (
-    copying.staged(pathlib.Path(args.output), args.overwrite) as rest,
-    copying.staged(pathlib.Path(args.held_out), args.overwrite) as held,
+    copying.staged(args.output, args.overwrite) as rest,
+    copying.staged(args.held_out, args.overwrite) as held,
     copying.writer_of(rest, store, **options) as rest_writer,
     copying.writer_of(held, store, **options) as held_writer,
   ):

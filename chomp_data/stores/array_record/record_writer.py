@@ -8,7 +8,7 @@ section `array_record`.
 
 from collections.abc import Callable
 from collections.abc import Iterator
-import contextlib
+from collections.abc import Mapping
 import json
 import os
 import pathlib
@@ -56,17 +56,30 @@ def write(
     StoreError: If the store has labels or is damaged, or there is something at
       the path.
   """
-  with staged(path, overwrite) as staging:
-    write_files(store, staging, file_bytes, progress)
+  check_destination(path, overwrite)
+  with copying.staging(path) as staging:
+    write_files(store, staging, file_bytes=file_bytes, progress=progress)
+    check_destination(path, overwrite)
+    publish.publish(staging, path)
 
 
 def write_files(
   store: base.Store,
   staging: pathlib.Path,
+  *,
   file_bytes: int = DEFAULT_FILE_BYTES,
+  prepared: Mapping[str, Any] | None = None,
   progress: Callable[[int], object] = lambda num_tokens: None,
 ) -> None:
-  """Writes the files to a directory that does not exist; see `write`."""
+  """Writes the files to a directory that does not exist.
+
+  Args:
+    store: As in `write`.
+    staging: The directory.
+    file_bytes: As in `write`.
+    prepared: How the store was made, JSON values.
+    progress: As in `write`.
+  """
   if store.has_labels or store.has_weights:
     raise errors.StoreError(
       f"{store.path} must be without labels and weights to be written as"
@@ -97,8 +110,8 @@ def write_files(
     "adds_eos": info.adds_eos,
     "tokenizer": f"{info.kind} {info.sha256}",
   }
-  text = json.dumps(options, indent=1) + "\n"
-  (staging / FILE).write_text(text)
+  beside = {"options": options, "prepared": dict(prepared or {})}
+  (staging / FILE).write_text(json.dumps(beside, indent=1) + "\n")
   for file in staging.iterdir():
     publish.sync(file)
 
@@ -113,12 +126,12 @@ def told(path: pathlib.Path) -> record_store.ArrayRecordOptions | None:
   if not file.is_file():
     return None
   try:
-    values: Any = json.loads(publish.read_file(file))
+    values: Any = json.loads(publish.read_file(file))["options"]
     options, problems = schema.read(
       record_store.ArrayRecordOptions, values, "array_record"
     )
-  except (OSError, ValueError) as error:
-    options, problems = None, [str(error)]
+  except (OSError, ValueError, KeyError, TypeError) as error:
+    options, problems = None, [repr(error)]
   if options is None:
     raise errors.StoreError(
       f"{file} must say what the records are, got {' '.join(problems)} Restore"
@@ -127,26 +140,30 @@ def told(path: pathlib.Path) -> record_store.ArrayRecordOptions | None:
   return options
 
 
-@contextlib.contextmanager
-def staged(path: pathlib.Path, overwrite: bool) -> Iterator[pathlib.Path]:
-  """Yields a path to write files to, published where all goes well.
+def prepared_at(path: pathlib.Path) -> dict[str, Any] | None:
+  """Returns how such a directory was made, or None where none is there."""
+  if told(path) is None:
+    return None
+  return dict(json.loads(publish.read_file(path / FILE))["prepared"])
+
+
+def check_destination(path: pathlib.Path, overwrite: bool) -> None:
+  """Checks that records may be put at a path.
 
   Args:
     path: The destination.
     overwrite: Whether what `write` wrote there may be replaced.
 
   Raises:
-    StoreError: If there is something else, or another writer is at it.
+    StoreError: If there is something else.
   """
+  publish.check_local(path)
   names = os.listdir(path) if path.is_dir() else []
   ours = FILE in names and all(
     name == FILE or name.endswith(".array_record") for name in names
   )
   if not (overwrite and ours):
     store_writer.check_destination(path, overwrite)
-  with copying.staging(path) as place:
-    yield place
-    publish.publish(place, path)
 
 
 class _Files:
