@@ -3,7 +3,8 @@
 Two rounds of pure functions, on any engine: `scan` hashes the documents of a
 group of pieces, `compare` takes all hashes that begin alike and says which
 documents to leave out: all but the first, in the order of inputs, of those of
-the same text. A group's documents are counted from 0 as they are read.
+the same text of which the same is trained on. A group's documents are counted
+from 0 as they are read.
 
     GROUP.hashes   int64[256] how many begin with each byte, 16 bytes of each in
                    that order, uint32 of each its document, crc32c of all before
@@ -85,10 +86,8 @@ def write_hashes(directory: str, group: _Group, documents: _Documents) -> int:
     return count
   hashes, numbers = bytearray(), []
   for number, document in enumerate(documents()):
-    text = document.text
-    if text:  # Others are left out for that.
-      data = text.encode() if isinstance(text, str) else text
-      hashes += hashlib.blake2b(data, digest_size=_HASH_BYTES).digest()
+    if document.text:  # Others are left out for that.
+      hashes += _hash(document)
       numbers.append(number)
   rows = np.frombuffer(bytes(hashes), np.uint8).reshape(-1, _HASH_BYTES)
   order = np.argsort(rows[:, 0], kind="stable")
@@ -105,6 +104,20 @@ def write_hashes(directory: str, group: _Group, documents: _Documents) -> int:
   temporary.write_bytes(data + crc.tobytes())
   os.replace(temporary, path)
   return len(numbers)
+
+
+def _hash(document: records.Document) -> bytes:
+  """Returns the hash of a text, and of where it is trained on."""
+  text = document.text
+  digest = hashlib.blake2b(
+    text.encode() if isinstance(text, str) else text,
+    digest_size=_HASH_BYTES,
+    person=b"pieces" if document.pieces else b"",
+  )
+  if document.pieces:
+    own = [(len(piece), weight) for piece, weight in document.pieces]
+    digest.update(repr(own).encode())
+  return digest.digest()
 
 
 def _complete(path: pathlib.Path) -> int | None:

@@ -124,6 +124,17 @@ def test_what_a_filter_leaves_out_is_no_first(corpus, prepare, monkeypatch):
   }  # fmt: skip
 
 
+def test_of_the_same_text_another_part_may_be_trained_on(tmp_path, prepare):
+  pairs = [("ab", "c"), ("a", "bc"), ("ab", "c")]
+  path = tmp_path / "x.jsonl"
+  path.write_text(
+    "".join(json.dumps({"p": p, "c": c}) + "\n" for p, c in pairs)
+  )
+  keys = {"prompt_key": "p", "completion_key": "c"}
+  store, _ = prepare(path, duplicates="drop", **keys)
+  assert ids(store) == ["x.jsonl:1", "x.jsonl:2"]
+
+
 def test_a_run_goes_on_with_the_hashes_that_it_has(
   corpus, prepare, tmp_path, monkeypatch
 ):

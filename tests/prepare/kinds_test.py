@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -159,6 +160,30 @@ def test_dots_lead_into_structs_unless_a_column_is_called_so(tmp_path):
   assert [own[:2] for own in found] == [("u1", "one")]
   with pytest.raises(errors.BadInput, match=r"parquet:1 must have a string"):
     read(path, text_key="doc.body")
+
+
+def test_chats_of_a_table_are_those_of_lines(tmp_path, prepare):
+  chats = [
+    {
+      "id": f"c{i}",
+      "messages": [
+        {"role": "user", "content": f"é {i}"},
+        {"role": "assistant", "content": "yes"},
+      ],
+    }
+    for i in range(5)
+  ]
+  lines = [json.dumps(own) + "\n" for own in chats]
+  (tmp_path / "x.jsonl").write_text("".join(lines))
+  parquet.write_table(
+    arrow.Table.from_pylist(chats), str(tmp_path / "x.parquet")
+  )
+  made = [
+    prepare(tmp_path / name, output=f"{name}.out", messages_key="messages")[0]
+    for name in ("x.jsonl", "x.parquet")
+  ]
+  assert made[0].hash == made[1].hash
+  assert made[0].has_labels
 
 
 def test_only_columns_that_are_needed_are_read(tmp_path, monkeypatch):
