@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.prepare import tokenizers
 
@@ -43,7 +44,31 @@ def encode(
     tokenizer: Which.
     documents: Which; with pieces where `read` says so.
     read: How they were found.
+
+  Raises:
+    PrepareError: If the tokenizer fails; the message names the document.
   """
+  try:
+    return _encode(tokenizer, documents, read)
+  except Exception as error:  # The libraries raise bare exceptions.
+    for document in documents:
+      try:
+        _encode(tokenizer, [document], read)
+      except Exception as own:
+        raise errors.PrepareError(
+          f"document {document.name!r} must be text that the tokenizer can"
+          f" encode, got {len(document.text):,} characters that begin with"
+          f" {document.text[:20]!r}: {own}. Leave it out, or take another"
+          " tokenizer."
+        ) from error
+    raise
+
+
+def _encode(
+  tokenizer: tokenizers.Tokenizer,
+  documents: Sequence[records.Document],
+  read: records.ReadOptions,
+) -> Labelled:
   weights = None
   if read.weight_key is not None:
     weights = np.asarray([own.weight for own in documents], np.float32)

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from chomp_data import errors
 from chomp_data.prepare import labelled
 from chomp_data.prepare import records
 from chomp_data.prepare import tokenizers
@@ -118,3 +119,21 @@ def test_no_documents_have_no_labels(byte):
   found = encode(byte)
   assert found.tokens.tolist() == found.lengths.tolist() == []
   assert [own.tolist() for own in found.labels] == [[], []]
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+def test_a_document_that_cannot_be_encoded_is_named(tmp_path, pieces):
+  pytest.importorskip("tiktoken")
+  tokenizer = tokenizer_kinds_test.make(
+    "tiktoken", tmp_path, pattern="o200k_base"
+  )
+  texts = ["fine", " " * 2_000_000, "fine"]  # The pattern tries all ways.
+  documents = [
+    records.Document(f"a:{i}", text, "", ((text, 1.0),))
+    for i, text in enumerate(texts)
+  ]
+  read = records.ReadOptions(
+    "text", "id", "strict", False, messages_key="m" if pieces else None
+  )
+  with pytest.raises(errors.PrepareError, match=r"'a:1' .*2,000,000 char"):
+    labelled.encode(tokenizer, documents, read)
