@@ -123,6 +123,7 @@ def _ordered(
       options.seed,
       cache_bytes=cache_bytes,
       path=f"{path}.shuffle",
+      batch_size=options.global_batch_size,
     )
     for epoch in epochs
   ]

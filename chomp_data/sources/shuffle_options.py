@@ -1,6 +1,7 @@
 """Options of row orders (seed 002), their rules and their memory."""
 
 import dataclasses
+import math
 
 from chomp_data import schema
 from chomp_data.index.order import orders
@@ -28,6 +29,11 @@ class ShuffleOptions:
     perm_type: Which permutation is used: 'feistel', or 'linear', which mixes
       badly and is there for comparison.
     era_length: Rows that are mixed together.
+    lanes: Into how many lanes blocks are dealt, so that as many readers of a
+      run need not read each other's blocks; None is one order of all. Decides
+      the order; the number of processes and workers does not.
+    lane_rows: Rows of a lane that follow each other; None parts batches so
+      that processes and workers may be as many as the square root of `lanes`.
     seed: Seed of this order; None derives one from the run's seed.
   """
 
@@ -37,6 +43,10 @@ class ShuffleOptions:
   cache_windows: int | None = schema.option(None, _COUNT, ("block",))
   perm_type: str = schema.option("feistel", schema.choice(orders.PERM_TYPES))
   era_length: int | None = schema.option(None, _COUNT, ("era",))
+  lanes: int | None = schema.option(
+    None, schema.optional(schema.integer(1, 2**16)), ("block",)
+  )
+  lane_rows: int | None = schema.option(None, _COUNT, ("block",))
   seed: int | None = schema.option(
     None, schema.optional(schema.integer(0, 2**63 - 1))
   )
@@ -61,7 +71,34 @@ class ShuffleOptions:
         f" blocks are packing windows, got {self.io_block_size}. Set"
         " rows.packing_buffer_docs for other blocks."
       )
+    if self.lanes is not None and has_own_blocks:
+      found.append(
+        f"`{path}.lanes` must be None for bin-packed rows, whose blocks are"
+        f" packing windows of unequal length, got {self.lanes}. Unset it."
+      )
+    if self.lane_rows is not None and self.lanes is None:
+      found.append(
+        f"`{path}.lane_rows` must be None where there are no lanes, got"
+        f" {self.lane_rows}. Set {path}.lanes, or unset it."
+      )
     return found
+
+  def rows_of_lanes(self, batch_size: int | None) -> int:
+    """Returns the rows of a lane that follow each other.
+
+    Args:
+      batch_size: Rows of a batch, or None where nobody knows.
+    """
+    if self.lane_rows is not None or batch_size is None:
+      return self.lane_rows or 1
+    lanes = self.lanes or 1
+    # Lanes are columns of a batch times steps, as nearly alike as divides both.
+    columns = max(
+      number
+      for number in range(1, math.isqrt(lanes) + 1)
+      if lanes % number == 0 and batch_size % number == 0
+    )
+    return batch_size // columns
 
 
 @dataclasses.dataclass(frozen=True)

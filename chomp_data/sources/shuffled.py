@@ -9,6 +9,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index.order import lanes
 from chomp_data.index.order import orders
 from chomp_data.index.order import row_finding
 from chomp_data.index.order import unequal_blocks
@@ -25,6 +26,8 @@ DEFAULT_BUDGET = 2 * 2**30
 # Sums of eras lie about as many rows apart.
 _ERA_ROWS = 4_096
 
+_EQUAL_BLOCKS = (orders.BlockOrder, lanes.LaneOrder)
+
 # A length at or beyond this stands for a source without an end.
 _ENDLESS = 2**62
 
@@ -40,6 +43,7 @@ class ShuffledSource(row_source.RowSource):
     *,
     cache_bytes: int = DEFAULT_BUDGET,
     path: str = "shuffle",
+    batch_size: int | None = None,
   ):
     """Wraps a source.
 
@@ -49,6 +53,7 @@ class ShuffledSource(row_source.RowSource):
       seed: The run's seed, used where the options have none.
       cache_bytes: Most bytes of the windows of a block shuffle.
       path: Dotted path of the options, for messages.
+      batch_size: Rows of a batch over all processes, for lanes.
 
     Raises:
       ConfigError: If the options contradict each other or the source.
@@ -71,6 +76,7 @@ class ShuffledSource(row_source.RowSource):
     self.documents_follow: bool = rows.documents_follow
     self.ramp_epochs: int = rows.ramp_epochs
     self.windows: shuffle_options.Windows | None = None
+    self._lane_rows = options.rows_of_lanes(batch_size)
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, own_blocks, cache_bytes, path)
 
@@ -147,9 +153,13 @@ class ShuffledSource(row_source.RowSource):
     shuffle = dataclasses.asdict(self.options)
     # What is kept in memory decides nothing; how wide windows are does.
     del shuffle["cache_windows"]
+    if self.options.lanes is None:
+      del shuffle["lanes"], shuffle["lane_rows"]
+    else:
+      shuffle["lane_rows"] = self._lane_rows
     if self.windows is not None:
       shuffle["window_blocks"] = self.windows.window_blocks
-      if isinstance(self._order, orders.BlockOrder):
+      if isinstance(self._order, _EQUAL_BLOCKS):
         shuffle["io_block_size"] = self._order.io_block_size
     return {**self.rows.fingerprint, "shuffle": shuffle}
 
@@ -157,10 +167,12 @@ class ShuffledSource(row_source.RowSource):
     """Returns the summary of the rows and how they are shuffled."""
     how = [f"shuffle={self.options.kind}"]
     if self.windows is not None:
-      if isinstance(self._order, orders.BlockOrder):
+      if isinstance(self._order, _EQUAL_BLOCKS):
         how.append(f"io_block_size={self._order.io_block_size}")
       else:
         how.append("blocks=packing windows")
+      if self.options.lanes is not None:
+        how.append(f"lanes={self.options.lanes} lane_rows={self._lane_rows}")
       how += [
         f"window_blocks={self.windows.window_blocks}",
         f"cache_windows={self.windows.cache_windows}",
@@ -216,7 +228,8 @@ class ShuffledSource(row_source.RowSource):
           block_rows = block
         self.windows = shuffle_options.windows_within(
           options,
-          self._block_chunks(block_rows)
+          (options.lanes or 1)
+          * self._block_chunks(block_rows)
           * self.store.chunk_tokens
           * self.store.token_dtype.itemsize,
           cache_bytes,
@@ -228,6 +241,15 @@ class ShuffledSource(row_source.RowSource):
           return unequal_blocks.UnequalBlockOrder(
             boundaries=self._block_starts,
             window_blocks=self.windows.window_blocks,
+            key=key,
+            perm_type=options.perm_type,
+          )
+        if options.lanes is not None:
+          return lanes.LaneOrder(
+            io_block_size=block,
+            window_blocks=self.windows.window_blocks,
+            lanes=options.lanes,
+            lane_rows=self._lane_rows,
             key=key,
             perm_type=options.perm_type,
           )

@@ -8,6 +8,7 @@ import numpy as np
 
 from chomp_data.index import hashing
 from chomp_data.index import permutation
+from chomp_data.index.order import lanes
 from chomp_data.index.order import orders
 
 
@@ -30,6 +31,8 @@ def find(order: orders.Order, row: int, epoch: int, size: int) -> int:
     return _inverse(order, row, size, key)
   if isinstance(order, orders.EraOrder):
     return _within(order, row, row, epoch, size)
+  if isinstance(order, lanes.LaneOrder):
+    return order.find(row, epoch, size)
   if isinstance(order, orders.BlockOrder):
     block, blocks = row // order.io_block_size, size // order.io_block_size
     if block < blocks:

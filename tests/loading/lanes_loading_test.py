@@ -1,0 +1,144 @@
+"""Lanes: P processes x W workers fetch about what one reader fetches."""
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.testing import stores as testing_stores
+
+SEQ_LEN = 16
+CHUNK_ROWS = 8
+NUM_CHUNKS = 1_607
+BATCH = 32
+READERS = 16
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  path = tmp_path_factory.mktemp("lanes") / "store"
+  tokens = rng.integers(3, 250, NUM_CHUNKS * CHUNK_ROWS * SEQ_LEN)
+  testing_stores.make_store(
+    path,
+    np.array_split(tokens, 40),
+    compression="zstd",
+    chunk=CHUNK_ROWS * SEQ_LEN,
+  )
+  return path
+
+
+def build(store, epochs=1, **shuffle):
+  return pipeline.build(
+    {
+      "seq_len": SEQ_LEN,
+      "global_batch_size": BATCH,
+      "seed": 1,
+      "epochs": epochs,
+      "sources": {
+        "text": {
+          "store": str(store),
+          "rows": {"kind": "sequential"},
+          "shuffle": {"kind": "block", "window_blocks": 2, **shuffle},
+        }
+      },
+    }
+  )
+
+
+def readers(pipe, processes, workers):
+  """Yields the sources of all readers, and the steps that each is asked for."""
+  columns = BATCH // processes
+  for process in range(processes):
+    rows = np.arange(process * columns, (process + 1) * columns)
+    for worker in range(workers):
+      yield rows, pipe.batch_source(rows).for_workers(workers), worker
+
+
+def chunks_fetched(pipe, processes, workers, first_step=0):
+  chunks = 0
+  for _, source, worker in readers(pipe, processes, workers):
+    for step in range(first_step + worker, pipe.num_steps, workers):
+      source[step]
+    chunks += source.reads.by_source()["text"].chunks_fetched
+  return chunks
+
+
+@pytest.mark.parametrize(
+  ("processes", "workers", "lane_rows"),
+  [(4, 4, None), (2, 8, 16), (16, 1, 2), (1, 16, 32)],
+)
+def test_sixteen_readers_fetch_little_more_than_one(
+  store, processes, workers, lane_rows
+):
+  pipe = build(store, lanes=READERS, lane_rows=lane_rows)
+  assert chunks_fetched(pipe, processes, workers) <= 1.3 * NUM_CHUNKS
+
+
+def test_without_lanes_they_fetch_the_chunks_of_each_other(store):
+  pipe = build(store, window_blocks=32)
+  assert chunks_fetched(pipe, 4, 4) > 4 * NUM_CHUNKS
+
+
+def test_a_second_epoch_and_a_resume_cost_no_more(store):
+  pipe = build(store, epochs=2, lanes=READERS)
+  first = pipe.num_steps // 4 + 3
+  needed = 2 * NUM_CHUNKS * (1 - first / pipe.num_steps)
+  assert chunks_fetched(pipe, 4, 4, first) <= 1.3 * needed
+
+
+def test_one_reader_of_all_lanes_fetches_each_chunk_once(store):
+  pipe = build(store, lanes=READERS)
+  assert chunks_fetched(pipe, 1, 1) <= 1.05 * NUM_CHUNKS
+
+
+@pytest.mark.parametrize(("processes", "workers"), [(1, 1), (2, 3), (8, 2)])
+def test_batches_do_not_depend_on_processes_and_workers(
+  store, processes, workers
+):
+  pipe = build(store, lanes=READERS)
+  for rows, source, worker in readers(pipe, processes, workers):
+    for step in range(worker, pipe.num_steps, 53 * workers):
+      expected = pipe.canonical(step)["tokens"][rows]
+      np.testing.assert_array_equal(source[step]["tokens"], expected)
+
+
+def test_an_epoch_holds_every_row_once(store):
+  pipe = build(store, lanes=READERS)
+  spans = pipe.plan(0, pipe.num_steps)
+  starts = np.sort(spans.offset[spans.column == 0])
+  assert len(np.unique(starts)) == len(starts)
+  assert pipe.num_steps * BATCH > NUM_CHUNKS * CHUNK_ROWS - BATCH
+
+
+def test_lanes_are_in_the_fingerprint_where_there_are_some(store):
+  def shuffle(**options):
+    found = build(store, **options).fingerprint["sources"]["text"]["shuffle"]
+    return {k: found.get(k) for k in ("lanes", "lane_rows")}
+
+  assert shuffle() == {"lanes": None, "lane_rows": None}
+  assert "lanes" not in build(store).fingerprint["sources"]["text"]["shuffle"]
+  assert shuffle(lanes=16) == {"lanes": 16, "lane_rows": 8}
+  assert shuffle(lanes=16, lane_rows=2) == {"lanes": 16, "lane_rows": 2}
+
+
+def test_lanes_of_packed_rows_are_refused(store):
+  with pytest.raises(schema.ConfigError, match="lanes` must be None for bin"):
+    pipeline.build(
+      {
+        "seq_len": SEQ_LEN,
+        "global_batch_size": BATCH,
+        "sources": {
+          "text": {
+            "store": str(store),
+            "rows": {"kind": "bin"},
+            "shuffle": {"kind": "block", "lanes": 4},
+          }
+        },
+      }
+    )
+
+
+def test_rows_of_lanes_without_lanes_are_refused(store):
+  with pytest.raises(schema.ConfigError, match="where there are no lanes"):
+    build(store, lane_rows=4)
