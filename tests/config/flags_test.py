@@ -266,3 +266,15 @@ def test_a_section_is_set_as_a_whole():
     "kind": "era",
     "era_length": 8,
   }
+
+
+def test_several_stores_of_a_source_are_a_tuple():
+  config = changed("packed", "data.sources.stdlib.store=('a', 'b')")
+  assert config.data.sources.stdlib.store == ("a", "b")
+  config = changed(
+    "packed",
+    "data.sources.stdlib.store=('a', 'b')",
+    "data.sources.stdlib.joined=(0, 3)",
+  )
+  assert config.data.sources.stdlib.joined == (0, 3)
+  assert options.read(config.data).sources["stdlib"].paths == ("a", "b")

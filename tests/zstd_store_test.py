@@ -1,0 +1,55 @@
+"""The config of a store in zstd: read through TensorStore, the same batches."""
+
+import json
+
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.commands import stores as command
+from chomp_data.stores.zarr import cached_array
+from chomp_data.testing import batch_hashes
+from configs import zstd_store
+from tests import in_process
+
+
+@pytest.fixture(scope="module")
+def compressed(stdlib_store, tmp_path_factory):
+  output = tmp_path_factory.mktemp("zstd") / "store"
+  with pytest.raises(SystemExit) as exit_:
+    command.main(["convert", stdlib_store, "--to=zstd", f"--output={output}"])
+  assert not exit_.value.code
+  return str(output)
+
+
+def test_batches_are_those_of_the_store_that_is_not_compressed(
+  stdlib_store, compressed
+):
+  found = []
+  for path in (stdlib_store, compressed):
+    config = zstd_store.get_config()
+    config.data.sources.stdlib.store = path
+    pipe = pipeline.build(config.data)
+    found.append(
+      (
+        pipe.fingerprint,
+        [batch_hashes.batch_sha256(pipe.batch(step)) for step in range(20)],
+      )
+    )
+  tokens = pipe.sources["stdlib"].store._opened.tokens
+  assert isinstance(tokens, cached_array.CachedArray)
+  assert tokens.counters.chunks_fetched
+  assert found[0] == found[1]
+
+
+def test_it_trains_and_resumes(compressed, tmp_path):
+  for steps in (4, 6):
+    done = in_process.run_tool(
+      "train",
+      "--config=configs/zstd_store.py:runlocal",
+      f"--workdir={tmp_path}",
+      f"--config.data.sources.stdlib.store={compressed}",
+      f"--config.train.num_steps={steps}",
+      check=True,
+    )
+  assert "resumed at step 4\n" in done.stderr
+  assert json.loads((tmp_path / "metrics.json").read_text())["step"] == 6
