@@ -25,6 +25,7 @@ def corpora(tmp_path_factory):
       ("chats", labelled.LEVELS, True),
       ("masked", (0.0, 1.0), False),
       ("text", None, False),
+      ("rated", None, True),
     ]
   ):
 
@@ -140,12 +141,13 @@ def check_run(data, corpora):
   return pipe
 
 
+@pytest.mark.parametrize("name", ["chats", "rated"])
 @pytest.mark.parametrize("shuffle", ["none", "full", "era", "block"])
 @pytest.mark.parametrize("rows", ROWS)
 def test_accounts_are_the_sums_of_batches_in_every_kind_of_rows(
-  corpora, rows, shuffle
+  corpora, rows, shuffle, name
 ):
-  check_run(rows_config(corpora, rows, shuffle=shuffle), corpora)
+  check_run(rows_config(corpora, rows, (name,), shuffle=shuffle), corpora)
 
 
 @pytest.mark.parametrize("unit", ["tokens", "rows", "loss_tokens"])
@@ -165,9 +167,19 @@ def test_a_mix_of_stores_with_and_without_labels(corpora, rows, unit):
 
 @pytest.mark.parametrize("unit", ["samples", "tokens"])
 def test_buckets_of_text_obey_labels(corpora, unit):
-  data = bucket_config(corpora)
-  data["mix"] = {"unit": unit, "weights": {"chats": 1, "masked": 1, "text": 1}}
+  names = ("chats", "masked", "text", "rated")
+  data = bucket_config(corpora, names)
+  data["mix"]["unit"] = unit
   check_run(data, corpora)
+
+
+def test_rows_of_other_layouts_in_a_mix_obey_labels(corpora):
+  data = rows_config(corpora, "ffd", ("chats", "masked", "text"))
+  data["sources"]["masked"]["rows"] = dict(ROWS["multi_splice"])
+  data["sources"]["masked"]["shuffle"] = {"kind": "full"}
+  pipe = check_run(data, corpora)
+  layouts = {own.layout.positions for own in pipe.sources.values()}
+  assert len(layouts) == 2
 
 
 @pytest.mark.parametrize("names", [("masked",), ("masked", "text")])
@@ -339,6 +351,15 @@ def test_balancing_trained_tokens_of_which_there_are_none_is_refused(
   data["mix"]["unit"] = "tokens"
   pipe = pipeline.build(data)
   assert pipe.accounts.at(pipe.num_steps)["text"].loss_tokens == 0
+  testing_stores.make_store(
+    tmp_path / "weightless", [[3, 4, 5]] * 20, weights=[0.0] * 20
+  )
+  data["sources"]["text"]["store"] = str(tmp_path / "weightless")
+  pipe = pipeline.build(data)
+  assert pipe.accounts.at(pipe.num_steps)["text"].loss_tokens == 0
+  data["mix"]["unit"] = "loss_tokens"
+  with pytest.raises(schema.ConfigError, match="weightless"):
+    pipeline.build(data)
 
 
 class Joined:

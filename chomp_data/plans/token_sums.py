@@ -170,7 +170,7 @@ class StepSums(TokenSums):
     """
     self._numbers = {name: i for i, name in enumerate(by_name)}
     self._labelled = {
-      i: own for i, own in enumerate(by_name.values()) if own.has_labels
+      i: own for i, own in enumerate(by_name.values()) if not own.trains_on_all
     }
     self._plan = plan
     self._consumed = consumed

@@ -167,7 +167,7 @@ class BinSource(row_source.RowSource):
         return None
     elif unit != "tokens":
       return None
-    if unit == "loss_tokens" and self.store.has_labels:
+    if unit == "loss_tokens" and not self.store.trains_on_all:
       ends = self._windows.trained_ends(self._packing_key(order), order)
       return np.concatenate([[0], ends])
     tokens = self._documents.window_tokens(order)

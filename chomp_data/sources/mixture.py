@@ -22,6 +22,7 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
 from chomp_data.sources import resuming
+from chomp_data.sources import row_labels
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
@@ -334,7 +335,7 @@ class MixtureSource:
       f" trained on, got {unit!r} with {name!r}, of {own.store.path}. Balance"
       " 'tokens', or leave the source out."
       for name, own in self._parts.items()
-      if not own.store.trained_before(np.asarray([own.store.num_tokens]))[0]
+      if not row_labels.trains_on_any(own.store)
     ]
     if problems:
       raise schema.ConfigError(problems)

@@ -21,22 +21,20 @@ class Runs:
   Attributes:
     begin: int64[M], the first position, ascending.
     end: int64[M], the position after the last.
-    trained: bool[M], whether tokens are trained on as targets.
-    weight: float32[M], what they weigh then.
+    weight: float32[M], what tokens weigh as targets; 0 is not trained on.
   """
 
   begin: np.ndarray
   end: np.ndarray
-  trained: np.ndarray
   weight: np.ndarray
 
   def trained_grid(self, num_rows: int, seq_len: int) -> np.ndarray:
     """Returns bool[num_rows, seq_len]: which tokens are trained on."""
-    return self._grid(self.trained, num_rows, seq_len)
+    return self._grid(self.weight > 0, num_rows, seq_len)
 
   def weight_grid(self, num_rows: int, seq_len: int) -> np.ndarray:
     """Returns float32[num_rows, seq_len], what tokens weigh as targets."""
-    return self._grid(self.weight * self.trained, num_rows, seq_len)
+    return self._grid(self.weight, num_rows, seq_len)
 
   def _grid(
     self, values: np.ndarray, num_rows: int, seq_len: int
@@ -60,11 +58,10 @@ def runs_of(
   for own, store in _apart(by_source, spans):
     span, begin, stop, level = store.label_runs(*span_labels.asked(own))
     weight = store.levels[level]
-    trained = weight > 0
     if store.has_weights:
       weight = weight * store.document_weights(own.document)[span]
     begin, stop = span_labels.placed(own, seq_len, span, begin, stop)
-    parts.append((begin, stop, trained, weight))
+    parts.append((begin, stop, weight))
   if len(parts) == 1:
     return Runs(*parts[0])
   columns = [np.concatenate(own) for own in zip(*parts, strict=True)]
@@ -74,8 +71,8 @@ def runs_of(
 
 def following(
   store: stores.Store, spans: spans_lib.Spans, pick: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the labels of what follows spans in their documents.
+) -> np.ndarray:
+  """Returns what weighs as a target what follows spans in their documents.
 
   Args:
     store: Of the spans.
@@ -83,7 +80,7 @@ def following(
     pick: int64[M], spans that something follows.
 
   Returns:
-    (whether it is trained on bool[M], its weight float32[M]).
+    float32[M]; 0 is not trained on.
   """
   assert spans.following is not None
   after = (spans.offset + spans.stored()[0])[pick]
@@ -91,10 +88,9 @@ def following(
   after -= spans.following[pick] == 2
   level = store.label_runs(after, np.ones_like(after))[3]
   weight = store.levels[level]
-  trained = weight > 0
   if store.has_weights:
     weight = weight * store.document_weights(spans.document[pick])
-  return trained, weight
+  return weight
 
 
 def trained_targets(spans: spans_lib.Spans, store: stores.Store) -> np.ndarray:
@@ -120,7 +116,19 @@ def trained_targets(spans: spans_lib.Spans, store: stores.Store) -> np.ndarray:
   trained = end - first
   if spans.eos is not None:
     trained += (spans.eos & (spans.length > 1)) * (end - last)
+  if store.has_weights:
+    trained *= store.document_weights(spans.document) > 0
   return trained
+
+
+def trains_on_any(store: stores.Store) -> bool:
+  """Returns whether a store trains on some token, by levels and by weights."""
+  if not store.trained_before(np.asarray([store.num_tokens]))[0]:
+    return False
+  return not store.has_weights or any(
+    store.document_weights(np.arange(first, first + len(own))).any()
+    for first, own in store.iter_lengths()
+  )
 
 
 def _apart(

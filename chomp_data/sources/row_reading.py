@@ -63,11 +63,11 @@ def read(
     follows = _Following(spans, layout.seq_len)
     for number, source in sources.items():
       follows.read(source, _of(number, spans, sources), batch["next_token"])
-    batch["loss_mask"][:, -1] |= follows.trained
+    batch["loss_mask"][:, -1] |= follows.weight > 0
   by_source = {number: source.store for number, source in sources.items()}
   kept = by_source.values()
   wanted = [name for name in LABEL_FIELDS if name in extra]
-  if not wanted and any(store.has_weights for store in kept):
+  if "loss_weight" not in wanted and any(store.has_weights for store in kept):
     wanted.append("loss_weight")
   if wanted or any(store.has_labels for store in kept):
     _label(batch, by_source, spans, wanted, follows)
@@ -124,8 +124,8 @@ class _Following:
   """What follows the last column of rows.
 
   Attributes:
-    trained: bool[num_rows], whether a token does that is trained on.
-    weight: float32[num_rows], what it weighs then.
+    weight: float32[num_rows], what it weighs as a target; 0 is not trained on,
+      or nothing.
   """
 
   def __init__(self, spans: spans_lib.Spans, seq_len: int):
@@ -135,7 +135,6 @@ class _Following:
       self._last = np.flatnonzero(
         (spans.ends() == seq_len) & (spans.following > 0)
       )
-    self.trained = np.zeros(spans.num_rows, np.bool_)
     self.weight = np.zeros(spans.num_rows, np.float32)
 
   def read(
@@ -162,8 +161,6 @@ class _Following:
     if source.layout.eos_id is not None:
       next_token[spans.row[added]] = source.layout.eos_id
     row, store = spans.row[last], source.store
-    self.trained[row], self.weight[row] = True, 1
+    self.weight[row] = 1
     if store.has_labels or store.has_weights:
-      self.trained[row], self.weight[row] = row_labels.following(
-        store, spans, last
-      )
+      self.weight[row] = row_labels.following(store, spans, last)

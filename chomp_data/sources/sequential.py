@@ -141,7 +141,7 @@ class SequentialSource(row_source.RowSource):
       self._counts = {**dict(kept), rows: counts}
     sums = np.zeros(len(counts) + 1, np.int64)
     np.cumsum(counts, out=sums[1:])
-    if self.store.has_labels:
+    if not self.store.trains_on_all:
       return sums
     row = self.every(rows)
     return np.minimum(row * self.seq_len, self._num_tokens) - row - sums
@@ -152,7 +152,7 @@ class SequentialSource(row_source.RowSource):
     stored = options.shuffle_documents == "none"
     how = [documents.kind, documents.block_docs, documents.window_docs]
     order = None if stored else [*how, f"{self._order_key:016x}"]
-    if not self.store.has_labels:
+    if self.store.trains_on_all:
       return self._documents.begins_inside(every, len(self), {"order": order})
     key = {"every": every, "num_rows": len(self), "order": order}
     found = self._documents.derived(

@@ -364,7 +364,7 @@ def row_units(
     store: The source's, where it may have labels.
   """
   own = mix_units.UNITS[unit]
-  if own.of_labelled_rows and store is not None and store.has_labels:
+  if own.of_labelled_rows and store is not None and not store.trains_on_all:
     return own.of_labelled_rows(spans, store)
   assert own.of_rows is not None
   return own.of_rows(spans)

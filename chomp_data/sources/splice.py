@@ -144,7 +144,7 @@ class SpliceSource(row_source.RowSource):
       self._schedule,
       self.ramp_epochs,
       all_pairs=whole or not shuffled,
-      labelled=self.store.has_labels,
+      labelled=not self.store.trains_on_all,
     )
 
   def quotas(self, row: int | None = None) -> np.ndarray:

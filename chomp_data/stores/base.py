@@ -391,6 +391,19 @@ class Store(abc.ABC, Generic[OpenedT]):
     """Whether trained tokens may weigh other than 1, by level or document."""
     return False
 
+  @functools.cached_property
+  def trains_on_all(self) -> bool:
+    """Whether every token is trained on, so that none need be counted.
+
+    Where only documents have weights, all of them are looked at once.
+    """
+    if self.has_labels or not self.has_weights:
+      return not self.has_labels
+    return all(
+      self.document_weights(np.arange(first, first + len(own))).all()
+      for first, own in self.iter_lengths()
+    )
+
   @property
   def levels(self) -> np.ndarray:
     """float32[L], the weights of levels; 0 is not trained on, 1 weighs 1."""
@@ -426,7 +439,7 @@ class Store(abc.ABC, Generic[OpenedT]):
     return span, begin, lengths[span], np.ones(len(span), np.uint8)
 
   def trained_before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns how many tokens below positions are trained on.
+    """Returns how many tokens below positions have levels that weigh.
 
     Args:
       positions: int64[N], absolute, 0 .. `num_tokens`.
@@ -443,6 +456,8 @@ class Store(abc.ABC, Generic[OpenedT]):
 
   def document_weights(self, documents: np.ndarray) -> np.ndarray:
     """Returns what multiplies the levels of documents' tokens.
+
+    A document of weight 0 is not trained on.
 
     Args:
       documents: int64[N], in any order.

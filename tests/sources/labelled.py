@@ -3,7 +3,7 @@
 Written from the meaning of labels alone: a token has the level of its run, an
 added EOS that of its document's last token, an added BOS that of the first. A
 position trains on the next token of the same span, if that one's level weighs
-more than 0; the weight is the level's times the document's.
+more than 0 and its document too; the weight is the product of both.
 """
 
 import dataclasses
@@ -37,8 +37,8 @@ class Corpus:
     """Returns (whether it is trained on, weight) of a token, -1 the last."""
     level = 1 if self.levels is None else int(self.levels[document][token])
     weight = np.float32(self.table[level])
-    own = np.float32(1 if self.weights is None else self.weights[document])
-    return bool(weight > 0), weight * own
+    weight *= np.float32(1 if self.weights is None else self.weights[document])
+    return bool(weight > 0), weight
 
 
 def make(
@@ -68,6 +68,7 @@ def make(
   kept = None
   if weights:
     kept = [round(w, 2) for w in rng.uniform(0.1, 2, len(documents)).tolist()]
+    kept[3::5] = [0.0] * len(kept[3::5])
   store = make_store(
     documents=documents,
     levels=table,

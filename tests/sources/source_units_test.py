@@ -105,12 +105,16 @@ ROWS = st.one_of(
 def corpora(make_store):
   """Stores of short documents, empty ones and all of one token among them.
 
-  The last two say which tokens are trained on.
+  The last three say which tokens are trained on.
   """
   rng = np.random.default_rng(0)
   labels = [
-    labelled.make(make_store, lengths, table=(0.0, 1.0)).store
-    for lengths in ([9, 0, 30, 1, 12, 25, 3, 0, 18], [3, 14] * 15)
+    labelled.make(make_store, lengths, table=table, weights=weights).store
+    for lengths, table, weights in (
+      ([9, 0, 30, 1, 12, 25, 3, 0, 18], (0.0, 1.0), False),
+      ([3, 14] * 15, labelled.LEVELS, True),
+      ([3, 9, 20] * 7, None, True),
+    )
   ]
   return [
     make_store([rng.integers(3, 250, n) for n in lengths])
@@ -125,7 +129,7 @@ def corpora(make_store):
 
 @pytest.mark.parametrize("unit", mix_units.of_kind("rows"))
 @hypothesis.given(
-  corpus=st.integers(0, 4),
+  corpus=st.integers(0, 5),
   rows=ROWS,
   shuffle=st.sampled_from(SHUFFLES),
   seq_len=st.integers(11, 16),
