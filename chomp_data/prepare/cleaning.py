@@ -67,7 +67,8 @@ def without_duplicates(
     partial: Where the run keeps what it has done.
     call: The engine.
   """
-  directory = duplicates.directory_of(groups, read, partial)
+  # Workers of an engine may be in another directory.
+  directory = duplicates.directory_of(groups, read, partial.absolute())
   directory.mkdir(parents=True, exist_ok=True)
   tasks = [
     ScanTask(tuple(group), read, on_error, str(directory)) for group in groups
