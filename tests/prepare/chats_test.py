@@ -158,6 +158,11 @@ def test_a_message_of_the_assistant_may_have_a_weight(template):
     ),
     (
       CHAT,
+      "{% for m in messages if m.role == 'user' %}{{ m.content }}{% endfor %}",
+      "message 3 adds to what is before it",
+    ),
+    (
+      CHAT,
       "{% if false %}{% generation %}{% endgeneration %}{% endif %}",
       "blocks one after the other, got 0",
     ),

@@ -102,6 +102,14 @@ def test_a_token_over_an_edge_has_the_larger_weight():
   assert weights.tolist() == [0.0, 0.5, 2.0, 2.0, 0.0]
 
 
+def test_a_space_that_a_token_leaves_out_is_its_own():
+  covered = tokenizers.Covered(
+    np.arange(2), np.asarray([0, 3]), np.asarray([2, 3])
+  )
+  pieces = [("ab", 0.0), (" ", 2.0), ("d", 0.0)]
+  assert labelled.token_weights(covered, pieces).tolist() == [0.0, 2.0]
+
+
 def test_weights_of_documents_are_told(byte):
   found = encode(byte, [("a", 1.0)], [("b", 0.0)], weights=[0.5, 2])
   assert found.weights.tolist() == [0.5, 2.0]
