@@ -273,7 +273,7 @@ def test_formats_obey_labels_and_carry_weights(corpora, caplog):
   assert not chomp["loss_weight"][:, 0].any()
   axlearn = formatted(corpora, "axlearn")
   np.testing.assert_array_equal(axlearn["target_labels"] >= 0, mask)
-  np.testing.assert_array_equal(axlearn["loss_weight"], weight)
+  np.testing.assert_array_equal(axlearn["live_targets"], weight)
   with caplog.at_level(std_logging.WARNING):
     maxtext = formatted(corpora, "maxtext")
   np.testing.assert_array_equal(maxtext["targets_segmentation"] > 0, mask)

@@ -66,9 +66,9 @@ class AXLearnFormat(grain.transforms.Map):
 
   Labels are shifted: the model predicts `target_labels[i]` from the columns up
   to i, and leaves out labels below 0. The last column's label is `next_token`
-  where the batch has it and trains on it. AXLearn takes no weights of single
-  tokens; `loss_weight[i]`, where a source has some, is that of
-  `target_labels[i]`.
+  where the batch has it and trains on it. Where a source has weights, they are
+  `live_targets`: AXLearn takes those as they are in place of what it reads off
+  the labels, floats too.
   """
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -81,9 +81,12 @@ class AXLearnFormat(grain.transforms.Map):
 
     Returns:
       `input_ids`, `target_labels`, `input_segment_ids`, `input_positions`,
-      int32[B, S] each, and the fields by row as they were.
+      int32[B, S] each, `live_targets` float32[B, S] where there are weights,
+      and the fields by row as they were.
     """
     batch = dict(element)
+    if "loss_weight" in batch:
+      batch["live_targets"] = batch.pop("loss_weight")
     labels = np.where(batch.pop("loss_mask"), _targets(element), NO_TARGET)
     for unused in ("next_token", "attention_mask"):
       batch.pop(unused, None)
