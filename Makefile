@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test test-all test-maxtext check prepare prepare-mix prepare-images inspect clean help
+.PHONY: train test test-all test-beam test-maxtext check prepare prepare-mix prepare-images inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,9 @@ test-all: test  ## Run all tests, and each law on ten times the examples.
 
 test-maxtext: $(MAXTEXT_BIN)/.made  ## Train real MaxText on our input for a few steps.
 	$(MAXTEXT_BIN)/python -m pytest tests/integrations $(ARGS)
+
+test-beam: .venv-beam/bin/pytest  ## Run what is on Apache Beam, in an environment of its own.
+	.venv-beam/bin/python -m pytest -n0 tests/prepare/beam_test.py tests/docs/engines_test.py
 
 check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .
@@ -78,6 +81,13 @@ $(BIN)/.test: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
 	touch $@ $(BIN)/.train
+
+# apache-beam asks for older versions of some packages than constraints.txt has.
+.venv-beam/bin/pytest: pyproject.toml
+	test -x .venv-beam/bin/python || $(PYTHON) -m venv .venv-beam
+	.venv-beam/bin/python -m pip install --quiet --editable '.[beam]' \
+	  hypothesis pytest pytest-timeout pytest-xdist
+	touch $@
 
 # A server of S3's protocol, for tests: its packages ask for older versions of
 # some that others ask for, so they have an environment of their own.

@@ -29,6 +29,7 @@ import tqdm
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import duplicates
+from chomp_data.prepare import engines
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import records
 from chomp_data.prepare import run
@@ -151,6 +152,13 @@ _WEIGHT_KEY = flags.DEFINE_string(
   "weight_key",
   None,
   "The key of a document's weight in training, a number of 0 or more.",
+)
+_ENGINE = flags.DEFINE_enum(
+  "engine",
+  "pool",
+  list(engines.ENGINES),
+  "What calls workers: 'pool' is processes of this machine, 'beam' is Apache"
+  " Beam, with flags of Beam's own after all others and --.",
 )
 _WORKERS = flags.DEFINE_integer(
   "workers", 0, "Processes that tokenize; 0 and 1 use this one."
@@ -313,7 +321,7 @@ def _train() -> own_tokenizer.TrainOptions | None:
 
 def main(argv: Sequence[str]) -> None:
   """Prepares the store and prints its summary."""
-  if len(argv) > 1:
+  if len(argv) > 1 and _ENGINE.value == "pool":
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   begin = time.monotonic()
   special = {name: flag.value for name, flag in _SPECIAL_TOKENS.items()}
@@ -343,6 +351,8 @@ def main(argv: Sequence[str]) -> None:
         prompt_key=_PROMPT_KEY.value,
         completion_key=_COMPLETION_KEY.value,
         weight_key=_WEIGHT_KEY.value,
+        engine=_ENGINE.value,
+        engine_flags=tuple(argv[1:]),
         workers=_WORKERS.value,
         format=_FORMAT.value,
         compression=_COMPRESSION.value,

@@ -1,7 +1,8 @@
 """Engines: they call one pure function for each task, wherever they like.
 
 Results come in any order; what a task writes depends on the task alone, so
-the number of workers changes nothing but the time.
+engine and number of workers change nothing but the time. A new engine is a
+function that makes it and an entry in `ENGINES`.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import os
 import signal
 import sys
 from typing import Any
+from typing import Protocol
 from typing import TypeVar
 
 from chomp_data import errors
@@ -26,6 +28,70 @@ _Result = TypeVar("_Result")
 
 _PR_SET_PDEATHSIG = 1
 _TELL_SECONDS = 0.25
+
+
+class Engine(Protocol):
+  """Calls functions on tasks."""
+
+  def run(
+    self,
+    function: Callable[[_Task], _Result],
+    tasks: Sequence[_Task],
+    tell: Callable[[int], None] = lambda _: None,
+  ) -> Iterator[tuple[int, _Result]]:
+    """Calls a function for each task.
+
+    Args:
+      function: Importable by name.
+      tasks: What to call it with.
+      tell: Called now and then with the bytes that are done of tasks that have
+        not been yielded.
+
+    Yields:
+      (number of the task, result), in any order.
+
+    Raises:
+      PrepareError: If a worker dies. Errors of the function are raised as they
+        are, and few further tasks are begun.
+    """
+    ...
+
+
+class Pool:
+  """The engine `pool`: processes of this machine."""
+
+  def __init__(self, workers: int):
+    """Starts none yet.
+
+    Args:
+      workers: Processes; 0 and 1 stay in this one.
+    """
+    self._workers = workers
+
+  def run(
+    self,
+    function: Callable[[_Task], _Result],
+    tasks: Sequence[_Task],
+    tell: Callable[[int], None] = lambda _: None,
+  ) -> Iterator[tuple[int, _Result]]:
+    """Calls a function for each task; see `Engine`."""
+    return run(function, tasks, self._workers, tell)
+
+
+def _beam(
+  workers: int, flags: Sequence[str], directory: str | os.PathLike[str]
+) -> Engine:
+  # Only who asks for it has it installed.
+  from chomp_data.prepare import beam_engine
+
+  return beam_engine.Beam(flags, workers, directory)
+
+
+# By name, of (workers, flags of its own, a directory for it).
+ENGINES: dict[str, Callable[..., Engine]] = {
+  "pool": lambda workers, flags, directory: Pool(workers),
+  "beam": _beam,
+}
 
 
 def run(

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
+import functools
 import hashlib
 import json
 import os
@@ -81,6 +82,8 @@ class Options:
       the place of a text.
     completion_key: The key of what is trained on after it.
     weight_key: The key of a document's weight, or None.
+    engine: One of `engines.ENGINES`.
+    engine_flags: Flags of the engine's own.
     workers: Processes; 0 and 1 stay in this one.
     format: 'zarr', or 'array_record' for records that others read, too.
     compression: 'none' or 'zstd'; of zarr.
@@ -111,6 +114,8 @@ class Options:
   prompt_key: str | None = None
   completion_key: str | None = None
   weight_key: str | None = None
+  engine: str = "pool"
+  engine_flags: tuple[str, ...] = ()
   workers: int = 0
   format: str = "zarr"
   compression: str = "none"
@@ -165,13 +170,16 @@ def prepare(
       # What a run left that was killed once its store was published.
       _remove(partial)
       return store, False
-    pieces = _pieces(options, files)
+    engine = engines.ENGINES[options.engine](
+      options.workers, options.engine_flags, partial / "engine"
+    )
+    pieces = _pieces(options, files, engine)
     spec = _tokenizer(options, pieces, partial)
     tokenizer = tokenizers.make_tokenizer(spec)
     if options.train is None and not options.overwrite:
       own_tokenizer.check_unchanged(partial, tokenizer.info, spec.source)
-    tasks = _tasks(options, spec, pieces, partial / "parts")
-    rows = _make_parts(tasks, options.workers, report)
+    tasks = _tasks(options, spec, pieces, partial / "parts", engine)
+    rows = _make_parts(tasks, engine, report)
     skipped = _skipped(refused, rows)
     if not any(row.num_documents for row in rows):
       raise errors.PrepareError(
@@ -181,7 +189,9 @@ def prepare(
     cleans = options.filter is not None or options.duplicates == "drop"
     if options.on_error == "skip" or cleans:
       prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
-    _assemble(tasks, rows, options, tokenizer, prepared, partial, report)
+    _assemble(
+      tasks, rows, options, tokenizer, prepared, partial, engine, report
+    )
     if options.format == _RECORDS:
       _publish_records(partial, output.local, options, prepared)
     else:
@@ -217,6 +227,7 @@ def _check(
   problems = []
   for name, choices in (
     ("format", FORMATS),
+    ("engine", engines.ENGINES),
     ("compression", array_layout.COMPRESSIONS),
     ("encoding_errors", records.ENCODING_ERRORS),
     ("on_error", ON_ERROR),
@@ -481,7 +492,7 @@ def _read_options(
 
 
 def _pieces(
-  options: Options, files: list[base.InputFile]
+  options: Options, files: list[base.InputFile], engine: engines.Engine
 ) -> list[base.InputPiece]:
   pieces = [
     piece
@@ -489,7 +500,7 @@ def _pieces(
     for piece in readers.split(file, options.shard_bytes)
   ]
   return readers.number(
-    pieces, lambda asked: _results(readers.count, asked, options.workers)
+    pieces, lambda asked: _results(engine, readers.count, asked)
   )
 
 
@@ -498,8 +509,12 @@ def _tasks(
   spec: tokenizers.TokenizerSpec,
   pieces: list[base.InputPiece],
   directory: pathlib.Path,
+  engine: engines.Engine,
 ) -> list[parts.PartTask]:
   directory.mkdir(parents=True, exist_ok=True)
+  if os.path.exists(spec.source):
+    # Workers of an engine may be in another directory.
+    spec = dataclasses.replace(spec, source=os.path.abspath(spec.source))
   tokenizer = tokenizers.make_tokenizer(spec)
   groups = inputs.group(pieces, options.shard_bytes)
   read = _read_options(
@@ -513,7 +528,7 @@ def _tasks(
       read,
       options.on_error,
       directory.parent,
-      lambda function, tasks: _results(function, tasks, options.workers),
+      functools.partial(_results, engine),
     )
   part_options = parts.PartOptions(
     tokenizer=spec,
@@ -527,15 +542,17 @@ def _tasks(
 
 
 def _results(
-  function: Callable[[Any], Any], tasks: Sequence[Any], workers: int
+  engine: engines.Engine, function: Callable[[Any], Any], tasks: Sequence[Any]
 ) -> list[Any]:
   """Returns what a function makes of each task, in order."""
-  results = dict(engines.run(function, tasks, workers))
+  results = dict(engine.run(function, tasks))
   return [results[i] for i in range(len(tasks))]
 
 
 def _make_parts(
-  tasks: list[parts.PartTask], workers: int, report: Callable[[Progress], None]
+  tasks: list[parts.PartTask],
+  engine: engines.Engine,
+  report: Callable[[Progress], None],
 ) -> list[part_files.PartRow]:
   """Returns the rows of all parts, in order, having made those missing."""
   rows = {i: row for i, t in enumerate(tasks) if (row := parts.find_part(t))}
@@ -552,8 +569,8 @@ def _make_parts(
     report(Progress("encode", most, sum(sizes), documents))
 
   tell(0)
-  for number, row in engines.run(
-    parts.make_part, [tasks[i] for i in missing], workers, tell
+  for number, row in engine.run(
+    parts.make_part, [tasks[i] for i in missing], tell
   ):
     rows[missing[number]] = row
     done += sizes[missing[number]]
@@ -569,6 +586,7 @@ def _assemble(
   tokenizer: tokenizers.Tokenizer,
   prepared: Mapping[str, Any],
   partial: pathlib.Path,
+  engine: engines.Engine,
   report: Callable[[Progress], None],
 ) -> None:
   """Joins parts into a complete store, not yet published."""
@@ -588,7 +606,7 @@ def _assemble(
   written = _write_shards(
     [task for _, own in arrays.values() for task in own],
     staging,
-    options.workers,
+    engine,
     lambda done, total: report(
       Progress("write", done, total, sum(row.num_documents for row in rows))
     ),
@@ -611,7 +629,7 @@ def _assemble(
 def _write_shards(
   tasks: list[shards.ShardTask],
   staging: pathlib.Path,
-  workers: int,
+  engine: engines.Engine,
   tell: Callable[[int, int], None],
 ) -> dict[str, shards.ShardRow]:
   """Returns the rows of all shard files, having written those missing."""
@@ -625,7 +643,7 @@ def _write_shards(
   total = sum(task.size for task in tasks)
   done = total - sum(task.size for task in missing)
   tell(done, total)
-  for number, row in engines.run(shards.write_shard, missing, workers):
+  for number, row in engine.run(shards.write_shard, missing):
     rows[missing[number].file] = row
     done += missing[number].size
     tell(done, total)
