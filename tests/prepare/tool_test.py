@@ -84,7 +84,7 @@ def test_help_explains_every_flag_in_a_sentence():
   flags = re.findall(r"^  --(?:\[no\])?(\w+): (.*(?:\n    .*)*)", text, re.M)
   assert {name for name, _ in flags} == {
     "input", "exclude", "output", "tokenizer", "text_key", "id_key",
-    "meta_key", "meta_default", "engine", "workers", "compression",
+    "meta_key", "meta_default", "engine", "format", "workers", "compression",
     "encoding_errors",
     "on_error", "pad_token", "eos_token", "bos_token", "overwrite",
     "tiktoken_pattern", "special_token", "train_tokenizer", "vocab_size",
