@@ -223,6 +223,7 @@ def summary(store: stores.Store) -> str:
       if manifest
       else []
     ),
+    *([("trained on", _trained(store))] if store.has_labels else []),
     ("shortest, longest", f"{low:,}, {high:,} tokens"),
     ("mean length", f"{store.num_tokens / store.num_documents:,.1f} tokens"),
     *(
@@ -246,6 +247,11 @@ def summary(store: stores.Store) -> str:
     if skipped["files"] + skipped["lines"] > len(skipped["first"]):
       rows.append(("skipped", "..."))
   return "\n".join(f"{name:24} {value}" for name, value in rows)
+
+
+def _trained(store: stores.Store) -> str:
+  (count,) = store.trained_before(np.asarray([store.num_tokens])).tolist()
+  return f"{count:,} tokens ({count / store.num_tokens:.1%})"
 
 
 def _sampled_lengths(store: stores.Store) -> np.ndarray:

@@ -318,6 +318,17 @@ def _label_problems(options: Options) -> list[str]:
       "`--prompt_key` must not be given with --messages_key, got"
       f" {prompt!r}. Leave one of them out."
     )
+  asked = [
+    name
+    for name in ("messages_key", "prompt_key", "weight_key")
+    if getattr(options, name) is not None
+  ]
+  if asked and options.format == _RECORDS:
+    problems.append(
+      f"`--{asked[0]}` must not be given with --format=array_record, whose"
+      " records have no place for labels and weights, got"
+      f" {getattr(options, asked[0])!r}. Leave one of them out."
+    )
   if options.chat_template is not None:
     if options.messages_key is None:
       problems.append(

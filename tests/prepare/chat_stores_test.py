@@ -1,6 +1,7 @@
 """From chats to batches: what the assistant says, and nothing else."""
 
 import json
+import re
 
 import ml_collections
 import numpy as np
@@ -201,6 +202,10 @@ def test_what_is_no_chat_is_named_or_counted(tmp_path, prepare, line, match):
     ),
     (["--chat_template=nowhere.jinja"], "nowhere.jinja"),
     (["--messages_key="], "`--messages_key` must not be empty"),
+    (
+      ["--weight_key=w", "--format=array_record"],
+      "`--weight_key` must not be given with --format=array_record",
+    ),
   ],
 )
 def test_flags_that_do_not_fit_are_one_line(lines, tmp_path, flags, match):
@@ -224,7 +229,8 @@ def test_the_tool_prepares_chats_by_a_template(lines, tmp_path):
     "--messages_key=messages", f"--chat_template={template}",
     "--weight_key=score",
   )  # fmt: skip
-  in_process.run_tool("prepare", *flags, check=True)
+  done = in_process.run_tool("prepare", *flags, check=True)
+  assert re.search(r"trained on +[\d,]+ tokens \([\d.]+%\)", done.stdout)
   store = stores.open_store(tmp_path / "out")
   assert trained_text(store, 1) == "".join(f"{own}\n" for own in said(chat(1)))
   again = in_process.run_tool("prepare", *flags, check=True)
