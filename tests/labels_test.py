@@ -1,5 +1,6 @@
 """Runs over stores with labels: fields, accounts, mixes, buckets, resume."""
 
+import hashlib
 import logging as std_logging
 
 import numpy as np
@@ -9,6 +10,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
+from tests.loading import sharding_test as sharding
 from tests.sources import labelled
 
 SEQ_LEN = 16
@@ -286,6 +288,21 @@ def digests(batches):
   return [batch_hashes.batch_sha256(batch) for batch in batches]
 
 
+@pytest.mark.parametrize(
+  ("kind", "expected"),
+  [("rows", "30b3a862c15e204d"), ("buckets", "e785037c7006132b")],
+)
+def test_batches_are_what_they_were(corpora, kind, expected):
+  names = ("chats", "masked", "text", "rated")
+  if kind == "rows":
+    data = rows_config(corpora, "reshuffled", names, lookahead=True)
+  else:
+    data = bucket_config(corpora, names)
+  pipe = pipeline.build(data)
+  found = "".join(digests(pipe.batch(step) for step in range(8)))
+  assert hashlib.sha256(found.encode()).hexdigest()[:16] == expected
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("kind", ["rows", "buckets"])
 def test_a_resumed_run_and_workers_read_the_same(corpora, kind, workers):
@@ -306,14 +323,18 @@ def test_a_resumed_run_and_workers_read_the_same(corpora, kind, workers):
   assert found == wanted
 
 
-def test_processes_read_their_rows_of_the_same_batches(corpora):
-  pipe = pipeline.build(rows_config(corpora, "ffd", ("chats", "text")))
-  for step in steps_of(pipe, 5):
-    whole = pipe.batch(step)
-    for rows in (np.asarray([0, 1]), np.asarray([2, 3])):
-      part = pipe.batch(step, rows)
-      for name, value in whole.items():
-        np.testing.assert_array_equal(part[name], value[rows], name)
+def test_processes_and_a_restore_read_the_same_batches(corpora, tmp_path):
+  """Two processes, and one that goes on from their checkpoint."""
+  names = ("chats", "masked", "text")
+  data = rows_config(corpora, "reshuffled", names, lookahead=True)
+  pipe = pipeline.build(data)
+  assert "loss_weight" in pipe.batch(0)
+  kept = {"directory": str(tmp_path / "checkpoints")}
+  steps = sharding.run(data, "contiguous", 2, stop_at=5, **kept)
+  sharding.check(data, steps, 0, 5)
+  data["worker_count"] = 1
+  steps = sharding.run(data, "contiguous", 1, restore=True, stop_at=9, **kept)
+  sharding.check(data, steps, 5, 9)
 
 
 def test_labels_are_part_of_the_hash_that_fingerprints_hold(tmp_path):

@@ -77,3 +77,50 @@ def test_the_example_learns_to_answer(chats):
   right = [f"{example.question(a)} {b}." for a, b in ("bc", "kl", "xy")]
   assert sum(own in right for own in said) >= 2, said
   assert not any(example.UNSURE in own for own in said)
+
+
+def test_the_reference_trainer_weighs_what_it_reads(tmp_path):
+  """From ratings of chats and messages to the record of a run."""
+  records, store = tmp_path / "rated.jsonl", tmp_path / "rated"
+  with open(records, "w") as file:
+    for number in range(200):
+      said = {"content": "yes" * (1 + number % 3), "weight": number % 3 / 2}
+      messages = [
+        {"role": "user", "content": f"Is {number} a number?"},
+        {"role": "assistant", **said},
+      ]
+      rating = (0, 0.5, 3)[number % 7 % 3]
+      line = {"messages": messages, "rating": rating}
+      file.write(json.dumps(line) + "\n")
+  in_process.run_tool(
+    "prepare",
+    f"--input={records}",
+    "--messages_key=messages",
+    "--weight_key=rating",
+    "--tokenizer=byte",
+    f"--output={store}",
+    check=True,
+  )
+  in_process.run_tool(
+    "train",
+    "--config=configs/sft.py:runlocal",
+    f"--config.data.sources.chats.store={store}",
+    f"--workdir={tmp_path / 'run'}",
+    check=True,
+  )
+  config = sft.get_config("runlocal")
+  config.data.sources.chats.store = str(store)
+  pipe, steps = pipeline.build(config.data), config.train.num_steps
+  # 0 of the message or of the chat is no label; the others multiply.
+  weights = set()
+  for step in range(steps):
+    batch = pipe.batch(step)
+    mask, weight = batch["loss_mask"], batch["loss_weight"]
+    np.testing.assert_array_equal(weight > 0, mask)
+    weights |= set(weight[mask].tolist())
+  assert weights == {0.25, 0.5, 1.5, 3}
+  record = json.loads((tmp_path / "run" / "metrics.json").read_text())
+  own = record["by_source"]["chats"]
+  assert own["loss_tokens"] == pipe.accounts.at(steps)["chats"].loss_tokens
+  assert 0 < own["loss"] < 10
+  assert 0 < record["evaluation"]["chats"]["validation grid"]["loss"] < 10

@@ -1,5 +1,8 @@
 """Labels of a store: runs within spans and sums, against single tokens."""
 
+import pathlib
+import pickle
+
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
@@ -7,7 +10,9 @@ import pytest
 
 from chomp_data import stores
 from chomp_data.stores import labels as labels_lib
+from chomp_data.testing import stores as testing_stores
 from tests import laws
+from tests.sources import labelled
 
 WEIGHTS = np.asarray([0, 1, 0.5, 3], np.float32)
 
@@ -102,3 +107,102 @@ def test_starts_that_fall_are_an_error():
       weights=WEIGHTS,
       path="here",
     )
+
+
+LENGTHS = [9, 0, 30, 1, 12, 25, 3, 0, 180, 2]
+
+
+@pytest.fixture(params=["none", "zstd"])
+def corpus(request, tmp_path):
+  """A store on disk whose arrays of labels have many chunks."""
+
+  def make_store(**options):
+    return testing_stores.make_store(tmp_path / "store", **options)
+
+  return labelled.make(
+    make_store,
+    LENGTHS,
+    weights=True,
+    compression=request.param,
+    chunk=8,
+    chunks_per_shard=4,
+  )
+
+
+@pytest.mark.parametrize("held", [0, 1 << 20])
+def test_labels_of_a_store_are_those_that_were_written(
+  corpus, held, monkeypatch
+):
+  monkeypatch.setattr(labels_lib, "_HELD", held)
+  levels = np.concatenate(corpus.levels)
+  # In another process, too: what is opened stays here.
+  for store in (corpus.store, pickle.loads(pickle.dumps(corpus.store))):
+    assert store.has_labels
+    assert store.has_weights
+    assert store.levels.tolist() == list(labelled.LEVELS)
+    span, begin, stop, level = store.label_runs(*store.bounds(np.arange(10)))
+    for document, own in enumerate(corpus.levels):
+      pick = span == document
+      found = np.repeat(level[pick], (stop - begin)[pick])
+      assert found.tolist() == own.tolist()
+    np.testing.assert_array_equal(
+      store.trained_before(np.arange(len(levels) + 1)),
+      np.concatenate([[0], np.cumsum(levels > 0)]),
+    )
+    documents = np.asarray([9, 0, 3, 3])
+    wanted = np.asarray(corpus.weights, np.float32)[documents]
+    np.testing.assert_array_equal(store.document_weights(documents), wanted)
+    with pytest.raises(IndexError, match=r"0 \.\. 9.*got 10"):
+      store.document_weights(np.asarray([10]))
+  assert not corpus.store.counters.spans  # No token was read.
+
+
+@pytest.mark.parametrize(
+  "name", ["label_starts", "label_levels", "label_sums", "document_weights"]
+)
+def test_labels_that_were_altered_are_an_error(corpus, name):
+  (file, *_) = sorted(pathlib.Path(corpus.path, name).glob("c/*"))
+  data = bytearray(file.read_bytes())
+  data[3] ^= 1
+  file.write_bytes(data)
+  store = stores.open_store(corpus.path)
+  every = np.arange(store.num_tokens + 1)
+
+  def ask():
+    store.label_runs(every[:1], every[-1:])
+    store.trained_before(every)
+    store.document_weights(np.arange(10))
+
+  with pytest.raises(stores.StoreError, match=name):
+    ask()
+  with pytest.raises(stores.StoreError, match=name):
+    stores.verify_store(corpus.path)
+
+
+def test_a_store_without_labels_trains_on_everything(tmp_path):
+  store = testing_stores.make_store(tmp_path / "store", [[3, 4], [], [5]])
+  assert not store.has_labels
+  assert not store.has_weights
+  assert store.trains_on_all
+  assert store.levels.tolist() == [0, 1]
+  found = store.label_runs(np.asarray([0, 1, 1]), np.asarray([2, 0, 2]))
+  assert [own.tolist() for own in found] == [[0, 2], [0, 0], [2, 2], [1, 1]]
+  assert store.trained_before(np.arange(4)).tolist() == [0, 1, 2, 3]
+  assert store.document_weights(np.arange(3)).tolist() == [1, 1, 1]
+  with pytest.raises(IndexError, match="start 2, length 2"):
+    store.label_runs(np.asarray([2]), np.asarray([2]))
+
+
+@pytest.mark.parametrize(
+  ("weights", "levels", "all_trained"),
+  [([1.0, 0.5], None, True), ([1.0, 0.0], None, False), (None, (0, 1), False)],
+)
+def test_what_trains_on_all_is_known(tmp_path, weights, levels, all_trained):
+  store = testing_stores.make_store(
+    tmp_path / "store",
+    [[3, 4], [5]],
+    weights=weights,
+    levels=levels,
+    label_levels=None if levels is None else [[1, 1], [1]],
+  )
+  assert store.trains_on_all == all_trained
