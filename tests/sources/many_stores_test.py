@@ -13,6 +13,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import state as state_lib
+from chomp_data.sources import source_units
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -256,6 +257,48 @@ def test_rows_before_a_store_joins_stay_and_those_after_hold_all(
   mixed = grown._plan.rows.batch(order)
   for name, value in mixed.items():
     np.testing.assert_array_equal(value, whole[name][order], name)
+
+
+@pytest.mark.parametrize("unit", ["tokens", "loss_tokens"])
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("rows", ["sequential", "bin", "multi_splice"])
+def test_sums_of_a_source_that_grows_are_those_of_its_plans(
+  paths, rows, shuffle, unit
+):
+  if rows == "bin" and shuffle == "era":
+    pytest.skip("eras of bins are refused")
+  source = pipeline.build(config(paths, rows, shuffle, (0, 1, 3)))._plan.rows
+  count = source.first_row_of(4) + 7
+  spans = source.plan(np.arange(count))
+  each = source_units.row_units(spans, unit)
+  sums = np.concatenate([[0], np.cumsum(each)])
+  units = source_units.SourceUnits(source, unit, None)
+  np.testing.assert_array_equal(units.before(np.arange(count + 1)), sums)
+  for wanted in np.linspace(1, sums[-1], 20).astype(int).tolist():
+    assert units.rows_below(wanted) == np.searchsorted(sums, wanted)
+
+
+@pytest.mark.parametrize("exhaustion", ["drop", "first_exhausted"])
+def test_a_run_of_epochs_ends_with_the_stores_it_then_has(paths, exhaustion):
+  alone = config(paths[:2], joined=(0, 2))
+  alone["epochs"] = 3
+  pipe = pipeline.build(alone)
+  assert pipe._plan.num_rows == pipe._plan.rows.first_row_of(3)
+  assert pipe._plan.num_rows == (
+    pipeline.build({**alone, "sources": config(paths[0])["sources"],
+                    "epochs": 2})._plan.num_rows
+    + pipeline.build({**alone, "sources": config(paths[:2])["sources"],
+                      "epochs": 1})._plan.num_rows
+  )  # fmt: skip
+  mixed = dict(alone)
+  own = {**alone["sources"]["web"], "store": paths[2], "joined": None}
+  mixed["sources"] = {**alone["sources"], "rest": own}
+  mixed["mix"] = {"exhaustion": exhaustion}
+  pipe = pipeline.build(mixed)
+  for step in range(pipe.num_steps):
+    pipe.plan(step)
+  taken = pipe._plan.taken(pipe.num_steps)
+  assert sum(own["32"] for own in taken.values()) == 4 * pipe.num_steps
 
 
 def iterated(data, count, state=None):
