@@ -63,7 +63,11 @@ def _open(source: options_lib.SourceOptions) -> stores.Store:
 
 
 def _opened(source: options_lib.SourceOptions) -> list[stores.Store]:
-  return stores.open_stores(source.store, **source.store_options)
+  opened = stores.open_stores(source.store, **source.store_options)
+  if source.cache_dir is not None:
+    for store in opened:
+      store.set_cache_dir(*source.cache_dir)
+  return opened
 
 
 def row_sources(

@@ -29,6 +29,7 @@ from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
 from chomp_data.sources import row_source
+from chomp_data.stores import disk_cache
 from chomp_data.stores import kinds as store_kinds
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
@@ -335,6 +336,9 @@ class SourceFields:
       first one for all, unless the state that a run resumes from tells.
     weight: Share of the source in a mix that sets no `mix.weights`; None is 1.
     max_epochs: Passes over the source in a mix; None takes the run's `epochs`.
+    cache_dir: A local directory that keeps chunks of a store at a URL, for all
+      processes and runs that name it; None keeps none on disk.
+    cache_dir_bytes: Most bytes of that directory.
   """
 
   store: str | tuple[str, ...] = schema.required(
@@ -354,6 +358,10 @@ class SourceFields:
   max_epochs: int | None = schema.option(
     None, schema.optional(schema.integer(1))
   )
+  cache_dir: str | None = schema.option(None, schema.optional(schema.text()))
+  cache_dir_bytes: int = schema.option(
+    disk_cache.DEFAULT_BYTES, schema.integer(1, 2**62)
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,6 +377,7 @@ class SourceOptions:
     weight: Its weight in a mix that has no weights of its own.
     max_epochs: Passes over it in a mix; None is the run's `epochs`.
     joined: The epoch at which each store joined; None is the first for all.
+    cache_dir: A directory that keeps chunks of URLs, and its most bytes.
   """
 
   store: str | tuple[str, ...]
@@ -378,6 +387,7 @@ class SourceOptions:
   weight: float | None = None
   max_epochs: int | None = None
   joined: tuple[int, ...] | None = None
+  cache_dir: tuple[str, int] | None = None
 
   @property
   def paths(self) -> tuple[str, ...]:
@@ -715,6 +725,9 @@ def _checked_source(
     fields.weight,
     fields.max_epochs,
     fields.joined,
+    None
+    if fields.cache_dir is None
+    else (fields.cache_dir, fields.cache_dir_bytes),
   ), []
 
 
@@ -726,6 +739,11 @@ def _store_problems(path: str, fields: SourceFields, kind: Kind) -> list[str]:
     problems.append(
       f"`{path}.store` must be one path for samples that are arrays, got"
       f" {fields.store}. Make them sources of a mix."
+    )
+  if fields.cache_dir is not None and not kind.of_documents:
+    problems.append(
+      f"`{path}.cache_dir` must be None for samples that are arrays, which are"
+      f" local, got {fields.cache_dir!r}. Leave it out."
     )
   if fields.joined is None:
     return problems

@@ -24,7 +24,9 @@ from typing import TypeVar
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import disk_cache
 from chomp_data.stores import labels
+from chomp_data.stores import places
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 
@@ -143,6 +145,8 @@ class Store(abc.ABC, Generic[OpenedT]):
     self._expected_hash: str | None = None
     # Of tokens, once `set_cache_bytes` was called.
     self._token_cache_bytes: int | None = None
+    # A directory and its bound, once `set_cache_dir` was called.
+    self._cache_dir: tuple[str, int] | None = None
 
   @abc.abstractmethod
   def _open(self) -> OpenedT:
@@ -250,6 +254,28 @@ class Store(abc.ABC, Generic[OpenedT]):
       )
     self._token_cache_bytes = cache_bytes
     self._opened.tokens.set_cache_bytes(cache_bytes)
+
+  def set_cache_dir(self, directory: str, most_bytes: int) -> None:
+    """Keeps chunks that come from a bucket on a local disk, too.
+
+    Args:
+      directory: A local one, which processes and runs may share.
+      most_bytes: Of all files in it.
+
+    Raises:
+      StoreError: If the store is not in a bucket, or the directory cannot be
+        written to.
+    """
+    if not places.is_url(self._path):
+      raise errors.StoreError(
+        f"`cache_dir` must be None for a store on a local disk, got"
+        f" {directory!r} for {self._path}. Leave it out."
+      )
+    disk_cache.DiskCache(directory, most_bytes)
+    self._cache_dir = directory, most_bytes
+    # Opened again with it: so far the manifest was read, and no chunk.
+    if "_opened" in vars(self):
+      del self._opened
 
   def bounds(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns where documents lie.

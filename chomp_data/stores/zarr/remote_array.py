@@ -22,6 +22,7 @@ import zstandard
 
 from chomp_data import errors
 from chomp_data.stores import checksums
+from chomp_data.stores import disk_cache
 from chomp_data.stores import places
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
@@ -58,6 +59,17 @@ def _pool() -> futures.ThreadPoolExecutor:
   return pool
 
 
+def _runs(chunks: list[int]) -> list[list[int]]:
+  """Returns ascending chunks in lists of neighbours."""
+  runs: list[list[int]] = []
+  for chunk in chunks:
+    if runs and chunk == runs[-1][-1] + 1:
+      runs[-1].append(chunk)
+    else:
+      runs.append([chunk])
+  return runs
+
+
 class RemoteArray(stored_array.StoredArray):
   """An array in an object store, with at most `cache_bytes` of it kept."""
 
@@ -70,6 +82,7 @@ class RemoteArray(stored_array.StoredArray):
     counters: span_reads.Counters,
     check: stored_array.ChunkCheck | None = None,
     cache_bytes: int = 0,
+    disk: tuple[disk_cache.DiskCache, str] | None = None,
   ):
     """As `StoredArray`; the cache holds one chunk at least.
 
@@ -81,12 +94,14 @@ class RemoteArray(stored_array.StoredArray):
       counters: Counted into.
       check: As in `StoredArray`.
       cache_bytes: Most decoded bytes that are kept or on their way.
+      disk: Where chunks are kept on a local disk and the store's hash, or None.
     """
     super().__init__(
       places.join(place.path, name), entry, table, counters, check
     )
     self._place = place
     self._name = name
+    self._disk = disk
     self._room = max(1, cache_bytes // self._layout.chunk_bytes)
     self._lock = threading.Condition(threading.RLock())
     self._cache: collections.OrderedDict[int, np.ndarray] = (
@@ -230,8 +245,15 @@ class RemoteArray(stored_array.StoredArray):
     failed: dict[int, Exception] = {}
     try:
       entries = self._entries(run[0] // self._layout.chunks_per_shard)
-      for chunk, stored in self._stored(run, entries):
-        found[chunk] = self._decoded(chunk, stored)
+      for chunk in run:
+        data = self._from_disk(chunk)
+        if data is not None:
+          found[chunk] = data
+      for missing in _runs([i for i in run if i not in found]):
+        for chunk, stored in self._stored(missing, entries):
+          found[chunk] = self._decoded(chunk, stored)
+          if self._disk is not None:
+            self._disk[0].put(self._disk[1], f"{self._name}.{chunk}", stored)
     except Exception as error:
       failed = dict.fromkeys([i for i in run if i not in found], error)
     with self._lock:
@@ -247,6 +269,24 @@ class RemoteArray(stored_array.StoredArray):
       self._coming.difference_update(run)
       self._failed.update(failed)
       self._lock.notify_all()
+
+  def _from_disk(self, chunk: int) -> np.ndarray | None:
+    """Returns a chunk that is kept on disk as it was written, or None."""
+    if self._disk is None:
+      return None
+    disk, store = self._disk
+    name = f"{self._name}.{chunk}"
+    stored = disk.get(store, name)
+    if stored is None:
+      return None
+    try:
+      data = self._decoded(chunk, stored)
+      if checksums.crc32c(data) == self.table.crc32c(chunk):
+        return data
+    except errors.StoreError:
+      pass
+    disk.remove(store, name)
+    return None
 
   def _stored(
     self, run: list[int], entries: np.ndarray

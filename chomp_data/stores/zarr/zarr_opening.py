@@ -14,6 +14,7 @@ import stat
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import disk_cache
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import places
 from chomp_data.stores import publish
@@ -32,8 +33,14 @@ _HASH_BLOCK = 1 << 22
 class OpenedZarr:
   """What a process holds of an opened store; see `base.Opened`."""
 
-  def __init__(self, path: str | os.PathLike[str], cache_bytes: int):
+  def __init__(
+    self,
+    path: str | os.PathLike[str],
+    cache_bytes: int,
+    disk: disk_cache.DiskCache | None = None,
+  ):
     self.path: str = os.fspath(path)
+    self._disk = disk
     self._cache_bytes = cache_bytes
     # Of an object store one small object is read, and nothing listed: each
     # object is checked as it is read.
@@ -119,7 +126,14 @@ class OpenedZarr:
       from chomp_data.stores.zarr import remote_array
 
       return remote_array.RemoteArray(
-        self._place, name, entry, table, counters, check, self._cache_bytes
+        self._place,
+        name,
+        entry,
+        table,
+        counters,
+        check,
+        self._cache_bytes,
+        None if self._disk is None else (self._disk, self.hash),
       )
     path = f"{self.path}/{name}"
     if entry.layout.compression == "none":

@@ -7,6 +7,7 @@ import os
 import numpy as np
 
 from chomp_data.stores import base
+from chomp_data.stores import disk_cache
 from chomp_data.stores import labels
 from chomp_data.stores import places
 from chomp_data.stores import publish
@@ -23,7 +24,10 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
   def _open(self) -> zarr_opening.OpenedZarr:
     if not places.is_url(self._path):
       publish.check_local(self._path)
-    return zarr_opening.OpenedZarr(self._path, self._cache_bytes)
+    disk = None
+    if self._cache_dir is not None:
+      disk = disk_cache.DiskCache(*self._cache_dir)
+    return zarr_opening.OpenedZarr(self._path, self._cache_bytes, disk)
 
   @property
   def manifest(self) -> manifest_lib.Manifest:

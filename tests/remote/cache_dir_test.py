@@ -1,0 +1,174 @@
+"""Chunks of buckets on a local disk: bounded, checked, for many processes."""
+
+import contextlib
+import multiprocessing
+import pathlib
+
+import numpy as np
+import pytest
+
+from chomp_data import errors
+from chomp_data import pipeline
+from chomp_data import stores
+from chomp_data.stores import disk_cache
+from chomp_data.testing import stores as testing_stores
+from tests.remote import reading_test
+
+CHUNK = reading_test.CHUNK
+TOKENS = reading_test.TOKENS
+EVERYTHING = np.asarray([0]), np.asarray([len(TOKENS)])
+
+
+@pytest.fixture(params=["none", "zstd"])
+def url(request, s3_bucket, tmp_path):
+  testing_stores.make_store(
+    tmp_path / "local",
+    reading_test.DOCUMENTS,
+    compression=request.param,
+    chunk=CHUNK,
+    chunks_per_shard=16,
+  )
+  return reading_test.upload(tmp_path / "local", f"{s3_bucket.root}/store")
+
+
+def opened(url, directory, most_bytes=2**30):
+  store = stores.open_store(url)
+  store.set_cache_dir(str(directory), most_bytes)
+  return store
+
+
+def kept(directory):
+  return sorted(pathlib.Path(directory).glob("*/tokens.*"))
+
+
+def size(directory):
+  total = 0
+  for own in pathlib.Path(directory).glob("*/*"):
+    with contextlib.suppress(FileNotFoundError):  # Evicted by another process.
+      total += own.stat().st_size
+  return total
+
+
+def test_what_was_read_once_is_not_asked_for_again(s3_bucket, url, tmp_path):
+  cache = tmp_path / "cache"
+  assert opened(url, cache).read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
+  assert len(kept(cache)) == 100
+  store = opened(url, cache)
+  s3_bucket.clear()
+  assert store.read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
+  assert not s3_bucket.reads("/tokens/c/")
+  assert store.counters.requests == 0
+
+
+def test_what_was_damaged_is_fetched_again(s3_bucket, url, tmp_path):
+  cache = tmp_path / "cache"
+  opened(url, cache).read_tokens(*EVERYTHING)
+  flipped, cut, empty, swapped, other = kept(cache)[10:15]
+  data = flipped.read_bytes()
+  flipped.write_bytes(data[:5] + bytes([data[5] ^ 1]) + data[6:])
+  cut.write_bytes(cut.read_bytes()[:-9])
+  empty.write_bytes(b"")
+  # Whole, with the right crc32c behind it, and another chunk's.
+  swapped.write_bytes(other.read_bytes())
+  s3_bucket.clear()
+  store = opened(url, cache)
+  assert store.read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
+  assert 1 <= len(s3_bucket.reads("/tokens/c/")) <= 4
+  s3_bucket.clear()
+  assert opened(url, cache).read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
+  assert not s3_bucket.reads("/tokens/c/")
+
+
+def test_it_holds_no_more_than_its_bound(url, tmp_path):
+  cache = tmp_path / "cache"
+  most = 20 * (2 * CHUNK + 4)
+  for _ in range(2):
+    store = opened(url, cache, most)
+    for chunk in np.random.default_rng(0).permutation(99):
+      store.read_tokens(np.asarray([chunk * CHUNK]), np.asarray([CHUNK]))
+      assert size(cache) <= most
+  assert len(kept(cache)) > 8
+
+
+def test_what_was_used_longest_ago_goes_first(tmp_path):
+  cache = disk_cache.DiskCache(tmp_path, 100)
+  for i in range(8):
+    cache.put("store", f"tokens.{i}", bytes([i]) * 10)
+  assert cache.get("store", "tokens.0") == bytes(10)
+  for i in range(8, 12):
+    cache.put("store", f"tokens.{i}", bytes([i]) * 10)
+  assert cache.get("store", "tokens.0") == bytes(10)
+  assert cache.get("store", "tokens.1") is None
+  assert size(tmp_path) <= 100
+
+
+def fill(directory, seed):
+  cache = disk_cache.DiskCache(directory, 20_000)
+  rng = np.random.default_rng(seed)
+  for _ in range(400):
+    number = int(rng.integers(60))
+    cache.put("store", f"tokens.{number}", bytes([number]) * 1_000)
+    found = cache.get("store", f"tokens.{rng.integers(60)}")
+    assert found is None or (len(found) == 1_000 and len(set(found)) == 1)
+    assert size(directory) <= 20_000
+
+
+def test_processes_share_it(tmp_path):
+  context = multiprocessing.get_context("spawn")
+  processes = [
+    context.Process(target=fill, args=(str(tmp_path), seed))
+    for seed in range(3)
+  ]
+  for process in processes:
+    process.start()
+  for process in processes:
+    process.join()
+  assert [process.exitcode for process in processes] == [0, 0, 0]
+  assert not list(tmp_path.glob("*/.new-*"))
+
+
+def test_what_a_killed_process_left_is_removed(tmp_path):
+  (tmp_path / "store").mkdir()
+  (tmp_path / "store" / ".new-abc").write_bytes(bytes(50))
+  cache = disk_cache.DiskCache(tmp_path, 100)
+  for i in range(9):
+    cache.put("store", f"tokens.{i}", bytes(10))
+  assert size(tmp_path) <= 100
+  assert not list(tmp_path.glob("*/.new-*"))
+
+
+def test_a_disk_that_is_full_costs_the_cache_only(url, tmp_path, monkeypatch):
+  def refuse(path, data):
+    raise OSError(28, "No space left on device")
+
+  monkeypatch.setattr(pathlib.Path, "write_bytes", refuse)
+  found = opened(url, tmp_path / "cache").read_tokens(*EVERYTHING)
+  assert found.tolist() == TOKENS.tolist()
+
+
+def test_a_directory_that_cannot_be_written_is_refused(url, tmp_path):
+  (tmp_path / "file").write_text("")
+  with pytest.raises(errors.StoreError, match="`cache_dir` must be a dir"):
+    opened(url, tmp_path / "file" / "cache")
+
+
+def test_a_local_store_needs_none(tmp_path, url):
+  with pytest.raises(errors.StoreError, match="must be None for a store on a"):
+    stores.open_store(tmp_path / "local").set_cache_dir(str(tmp_path), 2**20)
+
+
+def test_a_run_names_it_and_is_the_same_run(s3_bucket, url, tmp_path):
+  source = {"store": url, "rows": {"kind": "sequential"}}
+  data = {"seq_len": 16, "global_batch_size": 4, "sources": {"text": source}}
+  plain = pipeline.build(data)
+  source |= {"cache_dir": str(tmp_path / "cache"), "cache_dir_bytes": 2**20}
+  cached = pipeline.build(data)
+  assert cached.fingerprint == plain.fingerprint
+  wanted = [plain.canonical(step)["tokens"] for step in range(9)]
+  for _ in range(2):
+    batches = pipeline.build(data).batch_source()
+    s3_bucket.clear()
+    for step, tokens in enumerate(wanted):
+      np.testing.assert_array_equal(batches[step]["tokens"], tokens)
+  assert not s3_bucket.reads("/tokens/c/")
+  assert kept(tmp_path / "cache")
