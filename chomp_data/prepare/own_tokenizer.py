@@ -4,6 +4,7 @@ Both are kept in `OUTPUT.partial`: what is trained, named by all that decides
 it, and which tokenizer the parts there were made with.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
@@ -24,6 +25,7 @@ from chomp_data.stores import vocabulary
 # More text changes a vocabulary little, and one process reads all of it.
 TRAIN_BYTES = 2**30
 _BEGUN = "tokenizer"
+_TELL_BYTES = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +50,7 @@ def train(
   read: records.ReadOptions,
   on_error: str,
   partial: pathlib.Path,
+  tell: Callable[[int, int, int], None] = lambda *_: None,
 ) -> tokenizers.TokenizerSpec:
   """Trains a tokenizer, unless a run before this one did.
 
@@ -57,6 +60,7 @@ def train(
     read: How they are read.
     on_error: 'fail', or 'skip' what no document can be made of.
     partial: The directory that keeps it.
+    tell: Called now and then with bytes read, bytes to read and documents.
 
   Returns:
     The tokenizer.
@@ -74,7 +78,7 @@ def train(
   key = hashlib.sha256(text.encode()).hexdigest()[:32]
   path = partial / f"{key}.tokenizer.json"
   if not path.exists():
-    texts = _texts(options, pieces, read, on_error)
+    texts = _texts(options, pieces, read, on_error, tell)
     file = training.train_bpe(texts, options.vocab_size)
     partial.mkdir(parents=True, exist_ok=True)
     _write(path, file)
@@ -122,6 +126,7 @@ def _texts(
   pieces: Sequence[base.InputPiece],
   read: records.ReadOptions,
   on_error: str,
+  tell: Callable[[int, int, int], None],
 ) -> Iterator[str]:
   """Yields the texts to train on."""
   total = sum(piece.size for piece in pieces)
@@ -131,6 +136,9 @@ def _texts(
     # Compressed pieces may be of any size.
     left = options.train_bytes // count
   skipped = skips.Skips() if on_error == "skip" else None
+  done = told = documents = 0
+  total = min(total, options.train_bytes)
+  tell(done, total, documents)
   for i in range(count):
     read_bytes = 0
     for document in readers.documents(
@@ -139,8 +147,14 @@ def _texts(
       text = document.text
       yield text.decode() if isinstance(text, bytes) else text
       read_bytes += len(text)
+      documents += 1
+      if done + read_bytes >= told + _TELL_BYTES:
+        told = done + read_bytes
+        tell(min(told, total), total, documents)
       if left is not None and read_bytes >= left:
         break
+    done += read_bytes
+  tell(total, total, documents)
 
 
 def _write(path: pathlib.Path, data: bytes) -> None:

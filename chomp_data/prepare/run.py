@@ -131,11 +131,11 @@ class Progress:
   """How far a run is.
 
   Attributes:
-    stage: 'encode', then 'write'.
-    done_bytes: Bytes of input files that are encoded, or of the store's that
-      are written.
+    stage: 'train' where a tokenizer is trained, 'encode', then 'write'.
+    done_bytes: Bytes of input files that are read or encoded, or of the
+      store's that are written.
     total_bytes: Bytes of all of them.
-    documents: Documents that are encoded.
+    documents: Documents that are read or encoded.
   """
 
   stage: str
@@ -174,7 +174,7 @@ def prepare(
       options.workers, options.engine_flags, partial / "engine"
     )
     pieces = _pieces(options, files, engine)
-    spec = _tokenizer(options, pieces, partial)
+    spec = _tokenizer(options, pieces, partial, report)
     tokenizer = tokenizers.make_tokenizer(spec)
     if options.train is None and not options.overwrite:
       own_tokenizer.check_unchanged(partial, tokenizer.info, spec.source)
@@ -358,14 +358,16 @@ def _tokenizer(
   options: Options,
   pieces: list[base.InputPiece],
   partial: pathlib.Path,
+  report: Callable[[Progress], None],
 ) -> tokenizers.TokenizerSpec:
   """Returns the tokenizer that is asked for, trained if need be."""
   if options.train is None:
     return options.tokenizer
   read = _read_options(options, raw=False, special=training.SPECIAL_TEXTS)
   return own_tokenizer.train(
-    options.train, pieces, read, options.on_error, partial
-  )
+    options.train, pieces, read, options.on_error, partial,
+    lambda *told: report(Progress("train", *told)),
+  )  # fmt: skip
 
 
 def _skipped(

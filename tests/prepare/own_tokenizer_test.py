@@ -11,6 +11,7 @@ from chomp_data import errors
 from chomp_data.prepare import engines
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import readers
+from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import training
 from tests import in_process
@@ -75,6 +76,21 @@ def test_the_same_inputs_give_the_same_tokenizer(
   other, _ = prepare(lines, train=BPE, output="other", workers=workers)
   assert other.hash == first.hash
   assert other.tokenizer_file() == first.tokenizer_file()
+
+
+def test_training_tells_how_far_it_is(lines, tmp_path, monkeypatch):
+  monkeypatch.setattr(own_tokenizer, "_TELL_BYTES", 1_000)
+  told = []
+  options = run.Options((str(lines),), str(tmp_path / "out"), train=BPE)
+  run.prepare(options, told.append)
+  stages = [own.stage for own in told]
+  assert stages[0] == "train"
+  training = [own for own in told if own.stage == "train"]
+  done = [own.done_bytes for own in training]
+  assert done == sorted(done)
+  assert len(set(done)) > 3
+  assert (done[0], done[-1]) == (0, lines.stat().st_size)
+  assert training[-1].documents == 200
 
 
 def test_any_text_can_be_encoded(lines, prepare):
