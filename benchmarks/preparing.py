@@ -49,6 +49,9 @@ _TOKENIZERS = flags.DEFINE_list(
   "tokenizers", None, "Of the tokenizers these only, as 'byte,tiktoken'."
 )
 _REPEATS = flags.DEFINE_integer("repeats", 3, "Runs of each figure.")
+_DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where inputs and stores are made (a temporary one)."
+)
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
 _VOCAB_SIZE = 8_192
@@ -210,7 +213,7 @@ def _preparing() -> tables.Table:
     ["input", "tokenizer", "alone, MB/s", "1 worker, MB/s", "2 workers, MB/s",
      "CPU overhead, 1 worker", "2 workers"],
   ]  # fmt: skip
-  with tempfile.TemporaryDirectory() as kept:
+  with tempfile.TemporaryDirectory(dir=_DIRECTORY.value) as kept:
     folder = pathlib.Path(kept)
     inputs = _write_inputs(folder, size)
     specs = _make_tokenizers(folder)

@@ -162,3 +162,14 @@ def test_the_store_of_lengths_plans_as_a_real_store(tmp_path):
   )
   assert found.returncode == 0, found.stderr
   assert all(json.loads(found.stdout)), found.stdout
+
+
+def test_preparing_is_measured_by_input(tmp_path):
+  (lines,) = run("preparing", tmp_path, "--tokenizers=byte", "--repeats=1")
+  assert [line["input"] for line in lines] == ["JSON lines", "Parquet"]
+  for line in lines:
+    rates = [number(line[name]) for name in line if "MB/s" in name]
+    assert len(rates) == 3
+    assert min(rates) > 0
+    # Bytes are no work: to prepare them is more than to read them.
+    assert number(line["CPU overhead, 1 worker"]) > 0
