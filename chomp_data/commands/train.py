@@ -83,7 +83,7 @@ class Run:
       options: The run.
       workdir: A directory or URL.
     """
-    self.options = options
+    self.options: train_options.RunOptions = options
     self.pipe: chomp_data.Pipeline = options.pipe
     self.workdir: epath.Path = epath.Path(workdir).resolve()
     self.trainer: training.Trainer = training.Trainer(

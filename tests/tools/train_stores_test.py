@@ -1,4 +1,4 @@
-"""tools/train.py goes on with a store that was appended while it stood still."""
+"""tools/train.py goes on with a store that was appended to a stopped run."""
 
 import json
 

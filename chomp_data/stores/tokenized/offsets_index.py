@@ -77,8 +77,10 @@ class OpenedCorpus:
     self.tokens = tokens
     self.token_dtype = dtype
     self.num_tokens = num_tokens
-    self.offsets = record_index.CheckedArray(arrays["offsets"])
-    self.num_documents = len(self.offsets) - 1
+    self.offsets: record_index.CheckedArray = record_index.CheckedArray(
+      arrays["offsets"]
+    )
+    self.num_documents: int = len(self.offsets) - 1
     self.tokenizer_info: vocabulary.TokenizerInfo = options.tokenizer_info
     self._name = corpus.home.name
     identity = {
@@ -90,7 +92,7 @@ class OpenedCorpus:
       "content": arrays["content"].read().tobytes().hex(),
     }
     text = json.dumps(identity, sort_keys=True).encode()
-    self.hash = hashlib.sha256(text).hexdigest()
+    self.hash: str = hashlib.sha256(text).hexdigest()
 
   def ids(self, documents: np.ndarray) -> list[str]:
     """Returns '<name>:<number>' of documents: the files have no ids."""
