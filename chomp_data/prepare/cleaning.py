@@ -2,16 +2,20 @@
 
 from collections.abc import Callable
 from collections.abc import Iterable
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 import pathlib
 from typing import Any
 
 from chomp_data.prepare import duplicates
+from chomp_data.prepare import progress
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
 from chomp_data.prepare.reading import base
+
+_TELL_DOCUMENTS = 1_024
 
 # Calls a pure function for each task, and returns results in order.
 Call = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
@@ -33,6 +37,11 @@ class ScanTask:
   on_error: str
   directory: str
 
+  @property
+  def size(self) -> int:
+    """About the bytes of the inputs."""
+    return sum(piece.size for piece in self.group)
+
 
 def scan(task: ScanTask) -> int:
   """Hashes documents: a pure function.
@@ -47,8 +56,22 @@ def scan(task: ScanTask) -> int:
   return duplicates.write_hashes(
     task.directory,
     task.group,
-    lambda: readers.documents_of(task.group, task.read, counted),
+    lambda: _told(
+      readers.documents_of(task.group, task.read, counted), task.size
+    ),
   )
+
+
+def _told(
+  documents: Iterable[records.Document], size: int
+) -> Iterator[records.Document]:
+  """Yields documents, and tells how many bytes are done now and then."""
+  done = 0
+  for number, document in enumerate(documents):
+    yield document
+    done += len(document.text)
+    if number % _TELL_DOCUMENTS == 0:
+      progress.reach(min(done, size))
 
 
 def without_duplicates(

@@ -141,12 +141,14 @@ class CompareTask:
     keys: Of all groups, in order.
     bucket: Which of `buckets` ranges of first bytes.
     buckets: How many there are.
+    size: Bytes of inputs that are read for it.
   """
 
   directory: str
   keys: tuple[str, ...]
   bucket: int
   buckets: int
+  size: int = 0
 
 
 def compare_tasks(

@@ -131,7 +131,8 @@ class Progress:
   """How far a run is.
 
   Attributes:
-    stage: 'train' where a tokenizer is trained, 'encode', then 'write'.
+    stage: 'count' (lines) and 'hash' (for duplicates), where there is need;
+      'train' where a tokenizer is trained; 'encode', then 'write'.
     done_bytes: Bytes of input files that are read or encoded, or of the
       store's that are written.
     total_bytes: Bytes of all of them.
@@ -173,12 +174,12 @@ def prepare(
     engine = engines.ENGINES[options.engine](
       options.workers, options.engine_flags, partial / "engine"
     )
-    pieces = _pieces(options, files, engine)
+    pieces = _pieces(options, files, engine, report)
     spec = _tokenizer(options, pieces, partial, report)
     tokenizer = tokenizers.make_tokenizer(spec)
     if options.train is None and not options.overwrite:
       own_tokenizer.check_unchanged(partial, tokenizer.info, spec.source)
-    tasks = _tasks(options, spec, pieces, partial / "parts", engine)
+    tasks = _tasks(options, spec, pieces, partial / "parts", engine, report)
     rows = _make_parts(tasks, engine, report)
     skipped = _skipped(refused, rows)
     if not any(row.num_documents for row in rows):
@@ -505,7 +506,10 @@ def _read_options(
 
 
 def _pieces(
-  options: Options, files: list[base.InputFile], engine: engines.Engine
+  options: Options,
+  files: list[base.InputFile],
+  engine: engines.Engine,
+  report: Callable[[Progress], None],
 ) -> list[base.InputPiece]:
   pieces = [
     piece
@@ -513,7 +517,8 @@ def _pieces(
     for piece in readers.split(file, options.shard_bytes)
   ]
   return readers.number(
-    pieces, lambda asked: _results(engine, readers.count, asked)
+    pieces,
+    lambda asked: _results(engine, report, "count", readers.count, asked),
   )
 
 
@@ -523,6 +528,7 @@ def _tasks(
   pieces: list[base.InputPiece],
   directory: pathlib.Path,
   engine: engines.Engine,
+  report: Callable[[Progress], None],
 ) -> list[parts.PartTask]:
   directory.mkdir(parents=True, exist_ok=True)
   if os.path.exists(spec.source):
@@ -541,7 +547,7 @@ def _tasks(
       read,
       options.on_error,
       directory.parent,
-      functools.partial(_results, engine),
+      functools.partial(_results, engine, report, "hash"),
     )
   part_options = parts.PartOptions(
     tokenizer=spec,
@@ -555,10 +561,27 @@ def _tasks(
 
 
 def _results(
-  engine: engines.Engine, function: Callable[[Any], Any], tasks: Sequence[Any]
+  engine: engines.Engine,
+  report: Callable[[Progress], None],
+  stage: str,
+  function: Callable[[Any], Any],
+  tasks: Sequence[Any],
 ) -> list[Any]:
   """Returns what a function makes of each task, in order."""
-  results = dict(engine.run(function, tasks))
+  total = sum(task.size for task in tasks)
+  done = most = 0
+
+  def tell(reached: int) -> None:
+    nonlocal most
+    most = max(most, min(done + reached, total))
+    if total:
+      report(Progress(stage, most, total, 0))
+
+  results = {}
+  for number, result in engine.run(function, tasks, tell):
+    results[number] = result
+    done += tasks[number].size
+    tell(0)
   return [results[i] for i in range(len(tasks))]
 
 

@@ -166,6 +166,28 @@ def test_a_run_goes_on_with_the_hashes_that_it_has(
   assert digest(tmp_path / "out") == digest(tmp_path / "clean")
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_progress_is_told_by_bytes_of_every_stage(tmp_path, workers):
+  write(tmp_path / "x.jsonl", [f"text {i}" for i in range(4_000)])
+  told = []
+  options = run.Options(
+    (str(tmp_path / "x.jsonl"),),
+    str(tmp_path / "out"),
+    duplicates="drop",
+    shard_bytes=30_000,
+    workers=workers,
+  )
+  run.prepare(options, told.append)
+  stages = list(dict.fromkeys(own.stage for own in told))
+  assert stages == ["count", "hash", "encode", "write"]
+  for stage in stages[:2]:
+    done = [own.done_bytes for own in told if own.stage == stage]
+    assert done == sorted(done)
+    assert (
+      0 < done[-1] == max(own.total_bytes for own in told if own.stage == stage)
+    )
+
+
 def test_the_summary_counts_duplicates(corpus, tmp_path):
   flags = [f"--input={corpus}/*.txt", f"--output={tmp_path / 'out'}"]
   (corpus / "9.txt").write_text((corpus / "0.txt").read_text())

@@ -86,7 +86,7 @@ def test_bad_arguments_are_errors(arguments, message):
 
 def test_without_matplotlib_the_error_names_the_extra(monkeypatch):
   monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-  with pytest.raises(errors.PrepareError, match=r"chomp_data\[plots\]"):
+  with pytest.raises(errors.PrepareError, match="the extra `plots`"):
     list(images.samples("plots", 1))
 
 

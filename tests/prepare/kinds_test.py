@@ -424,7 +424,7 @@ def test_a_summary_of_other_parquet_files_is_refused(tmp_path):
 def test_without_pyarrow_the_extra_is_named(tmp_path, monkeypatch):
   path = corpora.parquet(tmp_path)
   monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-  with pytest.raises(errors.PrepareError, match=r"chomp_data\[arrow\]"):
+  with pytest.raises(errors.PrepareError, match="the extra `arrow`"):
     read(path)
 
 

@@ -30,7 +30,8 @@ def pyarrow(path: str) -> Any:
     import pyarrow as arrow  # pyright: ignore
   except ImportError:
     raise errors.PrepareError(
-      f"pyarrow must be installed to read {path}. Install chomp_data[arrow]."
+      f"pyarrow must be installed to read {path}. Install chomp_data with the"
+      " extra `arrow`."
     ) from None
   return arrow
 
