@@ -33,6 +33,9 @@ _NEEDED = {
   "colocated_python_data_input": (
     (False,), "the controller reads the rows and puts them on the devices"
   ),
+  "packing": (
+    (True,), "else attention='cudnn_flash_te' looks across documents"
+  ),
   "enable_diloco": ((False,), "its replicas take batches of three axes"),
   "enable_rampup_batch_size": (
     (False,), "rows that it holds back are lost when a run is resumed"
