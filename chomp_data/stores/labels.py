@@ -20,9 +20,11 @@ from chomp_data.stores import span_reads
 LEVELS: np.ndarray = np.asarray([0.0, 1.0], np.float32)
 LEVELS.flags.writeable = False
 
-# Up to so many runs are kept in memory, in 17 bytes each; more are looked up
-# where they lie, so that the first rows of a large store wait for few chunks.
+# Up to so many runs are kept in memory, in 17 bytes each; of more as many
+# starts, evenly spaced.
 _HELD = 1 << 20
+# Of even more none: picking them reads all starts once, 1 GiB of so many.
+_MOST = 1 << 27
 
 
 class Values(Protocol):
@@ -59,7 +61,7 @@ class LabelRuns:
     weights: np.ndarray,
     path: str,
   ):
-    """Reads the runs where they are few, else nothing yet.
+    """Reads the runs where they are few, else some of them.
 
     Args:
       starts: int64[R], where runs begin, rising from 0.
@@ -73,14 +75,14 @@ class LabelRuns:
     self._num_runs, self._num_tokens = num_runs, num_tokens
     self._trained = weights > 0
     self._path = path
-    self._held: np.ndarray | None = None
-    if num_runs <= _HELD:
-      every = np.arange(num_runs)
-      self._held = starts.gather(every)
-      span_reads.check_rising(
-        np.diff(self._held, prepend=0), f"{path}/label_starts"
-      )
-      starts, levels = Held(self._held), Held(levels.gather(every))
+    self._stride = max(1, -(-num_runs // (_HELD if num_runs <= _MOST else 1)))
+    every = np.arange(0, num_runs, self._stride)
+    self._fence = starts.gather(every)
+    span_reads.check_rising(
+      np.diff(self._fence, prepend=0), f"{path}/label_starts"
+    )
+    if self._stride == 1:
+      starts, levels = Held(self._fence), Held(levels.gather(every))
       sums = Held(sums.gather(np.arange(num_runs + 1)))
     self._starts, self._levels, self._sums = starts, levels, sums
 
@@ -127,10 +129,11 @@ class LabelRuns:
 
   def _find(self, positions: np.ndarray) -> np.ndarray:
     """Returns the run that each position is in, int64[N]."""
-    if self._held is not None:
-      return np.searchsorted(self._held, positions, side="right") - 1
-    low = np.zeros(len(positions), np.int64)
-    high = np.full(len(positions), self._num_runs)
+    low = np.searchsorted(self._fence, positions, side="right") - 1
+    if self._stride == 1:
+      return low
+    low *= self._stride
+    high = np.minimum(low + self._stride, self._num_runs)
     while True:
       open_ = np.flatnonzero(high - low > 1)
       if not open_.size:

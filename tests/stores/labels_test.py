@@ -36,14 +36,16 @@ def runs_of(levels, weights=WEIGHTS):
 @laws.examples(100)
 @hypothesis.given(
   levels=st.lists(st.sampled_from([0, 0, 0, 1, 1, 1, 2, 3]), max_size=40),
-  held=st.sampled_from([0, 100]),
+  held=st.sampled_from([1, 2, 5, 100]),
+  most=st.sampled_from([0, 1 << 27]),
   data=st.data(),
 )
-def test_runs_and_sums_are_those_of_single_tokens(levels, held, data):
+def test_runs_and_sums_are_those_of_single_tokens(levels, held, most, data):
   size = len(levels)
   with pytest.MonkeyPatch.context() as patch:
-    # With 0 nothing is in memory: runs are looked up where they lie.
+    # Some starts are in memory, or none: the others are searched for.
     patch.setattr(labels_lib, "_HELD", held)
+    patch.setattr(labels_lib, "_MOST", most)
     runs = runs_of(levels)
   spans = data.draw(
     st.lists(st.tuples(st.integers(0, size), st.integers(0, size)), max_size=6)
@@ -129,7 +131,7 @@ def corpus(request, tmp_path):
   )
 
 
-@pytest.mark.parametrize("held", [0, 1 << 20])
+@pytest.mark.parametrize("held", [3, 1 << 20])
 def test_labels_of_a_store_are_those_that_were_written(
   corpus, held, monkeypatch
 ):
