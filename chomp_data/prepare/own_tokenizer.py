@@ -86,7 +86,11 @@ def train(
 
 
 def check_unchanged(
-  partial: pathlib.Path, info: vocabulary.TokenizerInfo, source: str
+  partial: pathlib.Path,
+  info: vocabulary.TokenizerInfo,
+  source: str,
+  *,
+  anew: bool,
 ) -> None:
   """Notes the tokenizer that a store is begun with, or compares it.
 
@@ -94,6 +98,7 @@ def check_unchanged(
     partial: The directory of what is done so far.
     info: What the store will say of the tokenizer.
     source: Where it came from.
+    anew: Whether what was done with another does not count.
 
   Raises:
     PrepareError: If the store was begun with another.
@@ -101,12 +106,14 @@ def check_unchanged(
   path = partial / _BEGUN
   found = {"source": source, "info": dataclasses.asdict(info)}
   try:
-    begun = json.loads(path.read_bytes())
+    begun = None if anew else json.loads(path.read_bytes())
   except (OSError, ValueError):
+    begun = None
+  if begun is None:
     partial.mkdir(parents=True, exist_ok=True)
     _write(path, json.dumps(found).encode())
     return
-  if begun != found and begun["info"] != found["info"]:
+  if begun["info"] != found["info"]:
     raise errors.PrepareError(
       "`--tokenizer` must be as it was when the store was begun,"
       f" {begun['source']} of SHA-256 {begun['info']['sha256'][:16]} with"

@@ -177,8 +177,10 @@ def prepare(
     pieces = _pieces(options, files, engine, report)
     spec = _tokenizer(options, pieces, partial, report)
     tokenizer = tokenizers.make_tokenizer(spec)
-    if options.train is None and not options.overwrite:
-      own_tokenizer.check_unchanged(partial, tokenizer.info, spec.source)
+    if options.train is None:
+      own_tokenizer.check_unchanged(
+        partial, tokenizer.info, spec.source, anew=options.overwrite
+      )
     tasks = _tasks(options, spec, pieces, partial / "parts", engine, report)
     rows = _make_parts(tasks, engine, report)
     skipped = _skipped(refused, rows)

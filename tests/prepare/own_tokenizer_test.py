@@ -142,9 +142,9 @@ def test_of_many_bytes_evenly_spaced_pieces_are_read(lines, prepare):
   assert again.hash == part.hash
 
 
-@pytest.mark.parametrize("trained", [False, True])
+@pytest.mark.parametrize("overwrite", [False, True])
 def test_a_tokenizer_that_changes_under_a_store_is_an_error(
-  lines, prepare, tmp_path, monkeypatch, trained
+  lines, prepare, tmp_path, monkeypatch, overwrite
 ):
   store, _ = prepare(lines, train=BPE, output="first")
   file = tmp_path / "tokenizer.json"
@@ -159,10 +159,15 @@ def test_a_tokenizer_that_changes_under_a_store_is_an_error(
     errors.PrepareError, match=r"begun.*tokenizer\.json.*out\.partial"
   ):
     prepare(lines, tokenizer=spec, shard_bytes=1_000)
-  store, _ = prepare(
-    lines, tokenizer=spec, shard_bytes=1_000, overwrite=trained,
-    output="out" if trained else "elsewhere",
-  )  # fmt: skip
+  if overwrite:
+    with monkeypatch.context() as patch:
+      interrupt(patch, 2)
+      with pytest.raises(Killed):
+        prepare(lines, tokenizer=spec, shard_bytes=1_000, overwrite=True)
+  else:
+    shutil.rmtree(tmp_path / "out.partial")
+  # It is begun anew, and goes on as any other.
+  store, _ = prepare(lines, tokenizer=spec, shard_bytes=1_000)
   assert store.tokenizer_file() == file.read_bytes()
 
 
