@@ -1,6 +1,7 @@
 """What is added from outside: one class or function, and one entry."""
 
 import dataclasses
+import hashlib
 import pathlib
 
 import numpy as np
@@ -9,14 +10,19 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import sources
+from chomp_data import stores
 from chomp_data.index.mix import exhaustion
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.prepare import readers
 from chomp_data.prepare import run
+from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
+from chomp_data.prepare.tokenizers import base as tokenizer_base
+from chomp_data.prepare.tokenizers import kinds
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
+from chomp_data.stores import vocabulary
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
 from tests import in_process
@@ -283,6 +289,46 @@ def test_a_kind_of_inputs_is_a_class_and_an_entry(tmp_path, monkeypatch):
   made, _ = run.prepare(options)
   assert made.document_ids(np.arange(3)) == ["x.par:1", "x.par:2", "x.par:3"]
   assert made.num_tokens == len("onetwothree")
+
+
+class Characters:
+  """A file of characters; their places are their ids."""
+
+  takes_bytes = False
+
+  def __init__(self, file, spec):
+    self.file = file
+    self.letters = file.decode().removeprefix("letters ")
+    digest = hashlib.sha256(file).hexdigest()
+    self.info = stores.TokenizerInfo("letters", digest, len(self.letters))
+
+  def encode_batch(self, texts):
+    ids = [[self.letters.index(c) for c in text] for text in texts]
+    return tokenizer_base.joined(ids, np.dtype(np.uint16))
+
+  def decode(self, ids):
+    return "".join(self.letters[i] for i in ids)
+
+
+def test_a_kind_of_tokenizers_is_a_class_and_two_entries(tmp_path, monkeypatch):
+  (tmp_path / "x.txt").write_text("caba")
+  (tmp_path / "own").write_text("letters abc")
+  own = {"letters": (lambda data: data.startswith(b"letters "), Characters)}
+  monkeypatch.setattr(kinds, "FILES", {**own, **kinds.FILES})
+  monkeypatch.setitem(
+    vocabulary.TOKENIZER_FILES, "letters", "tokenizer.letters"
+  )
+  made, _ = run.prepare(
+    run.Options(
+      (str(tmp_path / "x.txt"),),
+      str(tmp_path / "out"),
+      tokenizer=tokenizers.TokenizerSpec(str(tmp_path / "own")),
+    )
+  )
+  assert made.read_document(0).tolist() == [2, 0, 1, 0]
+  (tmp_path / "own").unlink()
+  loaded = tokenizers.load_tokenizer(stores.open_store(tmp_path / "out"))
+  assert loaded.decode(made.read_document(0)) == "caba"
 
 
 def test_a_batch_format_is_a_transform_and_an_entry(store, monkeypatch):
