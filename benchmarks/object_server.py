@@ -1,0 +1,95 @@
+"""A bucket in memory that speaks as much of S3 as reading a store needs.
+
+    python benchmarks/object_server.py
+
+It prints its port. `POST /settings` takes {"delay_s", "slow_share", "slow_s"},
+forgets what was counted, and returns {"requests", "bytes"} before.
+"""
+
+import hashlib
+import http.server
+import json
+import random
+import sys
+import threading
+import time
+
+_objects: dict[str, bytes] = {}
+_settings = {"delay_s": 0.0, "slow_share": 0.0, "slow_s": 0.0}
+_counts = {"requests": 0, "bytes": 0}
+_lock = threading.Lock()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+  protocol_version = "HTTP/1.1"
+  # Else each answer waits 40 ms for an acknowledgement.
+  disable_nagle_algorithm = True
+
+  def do_PUT(self) -> None:
+    data = self.rfile.read(int(self.headers["Content-Length"]))
+    _objects[self.path.partition("?")[0]] = data
+    self._answer(200, b"", data)
+
+  def do_POST(self) -> None:
+    data = self.rfile.read(int(self.headers["Content-Length"]))
+    with _lock:
+      before = json.dumps(_counts).encode()
+      _counts.update(requests=0, bytes=0)
+      _settings.update(json.loads(data))
+    self._answer(200, before)
+
+  def do_GET(self) -> None:
+    slow = random.random() < _settings["slow_share"]
+    time.sleep(_settings["slow_s"] if slow else _settings["delay_s"])
+    found = _objects.get(self.path.partition("?")[0])
+    part, status, headers = found or b"", 200, []
+    if found is None:
+      part, status = b"<Error><Code>NoSuchKey</Code></Error>", 404
+    elif wanted := self.headers.get("Range"):
+      low, high = wanted.removeprefix("bytes=").split("-")
+      if low:
+        begin, end = int(low), min(int(high or len(found)), len(found) - 1) + 1
+      else:
+        begin, end = max(len(found) - int(high), 0), len(found)
+      part, status = found[begin:end], 206
+      span = f"bytes {begin}-{end - 1}/{len(found)}"
+      headers = [("Content-Range", span)]
+    with _lock:
+      _counts["requests"] += 1
+      _counts["bytes"] += len(part)
+    self._answer(status, part, found or b"", headers)
+
+  def _answer(self, status, body, of=b"", headers=()) -> None:
+    self.send_response_only(status)
+    # Its size tells an object of this benchmark from the next one.
+    self.send_header(
+      "ETag", hashlib.md5(b"%d" % len(of)).hexdigest().join('""')
+    )
+    for name, value in headers:
+      self.send_header(name, value)
+    self.send_header("Content-Length", str(len(body)))
+    self.end_headers()
+    self.wfile.write(body)
+
+  def log_message(self, format: str, *args: object) -> None:
+    pass
+
+
+class _Server(http.server.ThreadingHTTPServer):
+  request_queue_size = 256
+  daemon_threads = True
+
+  def handle_error(self, request: object, client_address: object) -> None:
+    pass  # A client that has what it wants leaves.
+
+
+def main() -> None:
+  server = _Server(("127.0.0.1", 0), _Handler)
+  print(server.server_address[1], flush=True)
+  # It ends with whoever started it.
+  threading.Thread(target=server.serve_forever, daemon=True).start()
+  sys.stdin.read()
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,237 @@
+"""What do runs from an object store cost, and do they wait for it?
+
+    python benchmarks/remote.py
+
+A store of 2,048 * 128 random tokens a chunk is put into a bucket on loopback
+(`object_server.py`) that takes 50 ms for a request and 2 s for one of a
+hundred. Rows of 2,048 tokens, block shuffle, batches of 128. Two tables:
+
+- waits: `next` of an iterator on one device, at full speed and with a consumer
+  that takes 20 M tokens/s, by what `shuffle_cache_bytes` allows; the first 20
+  batches left out. The cache is smaller than the store.
+- readers: requests, chunks and bytes of P processes x W workers in an epoch,
+  with and without lanes, one after the other; no latency.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+from absl import app
+from absl import flags
+import numpy as np
+import tables
+
+from chomp_data import pipeline
+from chomp_data.stores import places
+from chomp_data.stores import vocabulary
+from chomp_data.stores.zarr import store_writer
+
+_SMALL = flags.DEFINE_bool("small", False, "Fewer tokens: seconds.")
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+
+_SEQ_LEN = 2_048  # tokens
+_BATCH = 128  # rows
+_CHUNK = _SEQ_LEN * 128  # tokens, 512 KiB
+_SPEED = 20e6  # tokens/s of the consumer
+_WARM_UP = 20  # batches
+_LATENCY = {"delay_s": 0.05, "slow_share": 0.01, "slow_s": 2.0}
+_NO_LATENCY = {"delay_s": 0.0, "slow_share": 0.0, "slow_s": 0.0}
+
+
+@contextlib.contextmanager
+def _server() -> Iterator[str]:
+  script = pathlib.Path(__file__).with_name("object_server.py")
+  process = subprocess.Popen(
+    [sys.executable, str(script)],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+  )
+  try:
+    assert process.stdout is not None
+    yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+  finally:
+    process.kill()
+    process.wait()
+
+
+def _set(url: str, settings: dict[str, float]) -> dict[str, int]:
+  """Sets how slow the server is; returns what it was asked since the last."""
+  request = urllib.request.Request(
+    f"{url}/settings", json.dumps(settings).encode(), method="POST"
+  )
+  with urllib.request.urlopen(request) as answer:
+    return json.loads(answer.read())
+
+
+def _upload(num_chunks: int, compression: str) -> str:
+  rng = np.random.default_rng(0)
+  documents = (
+    rng.integers(0, 2**15, _CHUNK // 4).astype(np.uint16)
+    for _ in range(4 * num_chunks)
+  )
+  url = f"s3://bucket/{compression}-{num_chunks}"
+  with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory, "store")
+    info = vocabulary.TokenizerInfo("byte", "0" * 64, 2**15, None, None, None)
+    store_writer.write_store(
+      path,
+      documents,
+      tokenizer_info=info,
+      compression=compression,
+      chunks_per_shard=64,
+    )
+    for file in path.rglob("*"):
+      if file.is_file():
+        name = file.relative_to(path).as_posix()
+        places.at(url).write(name, file.read_bytes())
+  return url
+
+
+def _config(url: str, cache_bytes: int, **shuffle) -> dict:
+  return {
+    "seq_len": _SEQ_LEN,
+    "global_batch_size": _BATCH,
+    "seed": 0,
+    "shuffle_cache_bytes": cache_bytes,
+    "prefetch": 4,
+    "sources": {
+      "text": {
+        "store": url,
+        "rows": {"kind": "sequential", "pad_token_id": 0},
+        "shuffle": {"kind": "block", "cache_windows": 1_024, **shuffle},
+      }
+    },
+  }
+
+
+def _waits(server: str, url: str, seconds: float) -> list[list[str]]:
+  rows = []
+  for cache_mib in (32, 64, 128):
+    for speed in (_SPEED, None):
+      _set(server, _LATENCY)
+      with pipeline.make_iterator(_config(url, cache_mib * 2**20)) as batches:
+        waits = []
+        for _ in range(_WARM_UP):
+          next(batches)
+        began = due = time.perf_counter()
+        while time.perf_counter() - began < seconds:
+          before = time.perf_counter()
+          next(batches)
+          waits.append(time.perf_counter() - before)
+          if speed is not None:
+            due = max(due + _BATCH * _SEQ_LEN / speed, time.perf_counter())
+            time.sleep(max(due - time.perf_counter(), 0.0))
+        took = time.perf_counter() - began
+        reads = batches.reads["text"]
+      counts = _set(server, _NO_LATENCY)
+      tokens = len(waits) * _BATCH * _SEQ_LEN
+      rows.append(
+        [
+          f"{cache_mib} MiB",
+          "20 M/s" if speed is not None else "as fast as it can",
+          f"{tokens / took / 1e6:.1f}",
+          f"{np.median(waits) * 1e3:.1f}",
+          f"{np.quantile(waits, 0.99) * 1e3:.1f}",
+          f"{max(waits) * 1e3:.0f}",
+          f"{sum(wait > 0.05 for wait in waits)} of {len(waits)}",
+          f"{counts['requests'] / max(reads.chunks_fetched, 1):.2f}",
+        ]
+      )
+  return rows
+
+
+def _readers(server: str, url: str, num_chunks: int) -> list[list[str]]:
+  rows = []
+  for processes, workers, lanes, lane_rows in (
+    (1, 1, None, None),
+    (1, 1, 16, None),
+    (4, 4, None, None),
+    (4, 4, 16, None),
+    (2, 8, 16, 64),
+    (16, 1, None, None),
+    (16, 1, 16, 8),
+    (1, 16, None, None),
+    (1, 16, 16, 128),
+  ):
+    _set(server, _NO_LATENCY)
+    shuffle = {"lanes": lanes, "lane_rows": lane_rows}
+    data = {**_config(url, 2**31, **shuffle), "epochs": 1}
+    pipe = pipeline.build(data)
+    columns = _BATCH // processes
+    chunks = 0
+    for process in range(processes):
+      own = np.arange(process * columns, (process + 1) * columns)
+      for worker in range(workers):
+        source = pipe.batch_source(own).for_workers(workers)
+        for step in range(worker, pipe.num_steps or 0, workers):
+          source[step]
+        chunks += source.reads.by_source()["text"].chunks_fetched
+    counts = _set(server, _NO_LATENCY)
+    rows.append(
+      [
+        f"{processes} x {workers}",
+        str(lanes or "none"),
+        str(lane_rows or ""),
+        f"{chunks / num_chunks:.2f}",
+        str(counts["requests"]),
+        f"{counts['bytes'] / 2**20:.0f}",
+      ]
+    )
+  return rows
+
+
+def main(argv: list[str]) -> None:
+  if len(argv) > 1:
+    raise app.UsageError(f"unknown arguments: {argv[1:]}")
+  with _server() as server:
+    os.environ |= {
+      "AWS_ENDPOINT_URL_S3": server,
+      "AWS_REGION": "us-east-1",
+      "AWS_ACCESS_KEY_ID": "benchmark",
+      "AWS_SECRET_ACCESS_KEY": "benchmark",
+      "AWS_EC2_METADATA_DISABLED": "true",
+    }
+    num_chunks = 64 if _SMALL.value else 512
+    parts = []
+    for compression in ("none", "zstd"):
+      url = _upload(num_chunks, compression)
+      found = _waits(server, url, 2.0 if _SMALL.value else 20.0)
+      head = [
+        "cache",
+        "consumer",
+        "M tokens/s",
+        "median ms",
+        "p99 ms",
+        "longest ms",
+        "above 50 ms",
+        "requests a chunk",
+      ]
+      parts.append(
+        tables.show((f"Waits, tokens {compression}", [head, *found]))
+      )
+    found = _readers(server, url, num_chunks)
+    head = [
+      "readers P x W",
+      "lanes",
+      "lane_rows",
+      "chunks / store's",
+      "requests",
+      "MiB",
+    ]
+    parts.append(tables.show(("Readers", [head, *found])))
+  text = "\n".join(parts)
+  if _OUTPUT.value:
+    pathlib.Path(_OUTPUT.value).write_text(text)
+
+
+if __name__ == "__main__":
+  app.run(main)
