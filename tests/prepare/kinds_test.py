@@ -366,11 +366,13 @@ def test_a_file_that_is_cut_while_it_is_read_is_an_error(
 def test_a_stream_that_is_cut_between_batches_is_an_error(tmp_path):
   own = corpora.table(SMALL)
   ends = []
-  with open(tmp_path / "x.arrow", "wb") as raw:
-    with arrow.ipc.new_stream(raw, own.schema) as out:
-      for begin in range(0, len(SMALL), 10):
-        out.write_table(own.slice(begin, 10))
-        ends.append(raw.tell())
+  with (
+    open(tmp_path / "x.arrow", "wb") as raw,
+    arrow.ipc.new_stream(raw, own.schema) as out,
+  ):
+    for begin in range(0, len(SMALL), 10):
+      out.write_table(own.slice(begin, 10))
+      ends.append(raw.tell())
   assert len(read(tmp_path / "x.arrow")) == len(SMALL)
   os.truncate(tmp_path / "x.arrow", ends[1])
   with pytest.raises(errors.BadInput, match="got a stream without its end"):
