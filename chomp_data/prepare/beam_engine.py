@@ -121,6 +121,9 @@ class Beam:
     finally:
       shutil.rmtree(root, ignore_errors=True)
 
+  def close(self) -> None:
+    """Ends nothing: a pipeline ends by itself."""
+
 
 def call(number: int, function: Callable[[Any], Any], root: str) -> None:
   """Calls a function for each task of a file: what workers of Beam do.

@@ -56,9 +56,13 @@ class Engine(Protocol):
     """
     ...
 
+  def close(self) -> None:
+    """Ends what it has started."""
+    ...
+
 
 class Pool:
-  """The engine `pool`: processes of this machine."""
+  """The engine `pool`: processes of this machine, kept until it is closed."""
 
   def __init__(self, workers: int):
     """Starts none yet.
@@ -67,6 +71,9 @@ class Pool:
       workers: Processes; 0 and 1 stay in this one.
     """
     self._workers = workers
+    self._pool: concurrent.futures.ProcessPoolExecutor | None = None
+    # By worker, the bytes that are done of its task.
+    self._reached: Any = ()
 
   def run(
     self,
@@ -75,7 +82,58 @@ class Pool:
     tell: Callable[[int], None] = lambda _: None,
   ) -> Iterator[tuple[int, _Result]]:
     """Calls a function for each task; see `Engine`."""
-    return run(function, tasks, self._workers, tell)
+    if self._workers <= 1 or len(tasks) <= 1:
+      for number, task in enumerate(tasks):
+        progress.tell(tell)
+        try:
+          result = function(task)
+        finally:
+          progress.tell(None)
+        yield number, result
+      return
+    pool = self._started()
+    done = False
+    try:
+      numbers = {
+        pool.submit(_call, function, task): number
+        for number, task in enumerate(tasks)
+      }
+      left = set(numbers)
+      while left:
+        ended, left = concurrent.futures.wait(
+          left, _TELL_SECONDS, concurrent.futures.FIRST_COMPLETED
+        )
+        for future in ended:
+          yield numbers[future], future.result()
+        tell(sum(self._reached))
+      done = True
+    except futures_process.BrokenProcessPool:
+      raise errors.PrepareError(
+        f"A worker of --workers={self._workers} died, perhaps for lack of"
+        " memory. Run again, with fewer workers: what is done is kept."
+      ) from None
+    finally:
+      if not done:
+        self.close()
+
+  def close(self) -> None:
+    """Ends the processes; tasks that they have not begun are left out."""
+    if self._pool is not None:
+      self._pool.shutdown(wait=True, cancel_futures=True)
+      self._pool = None
+
+  def _started(self) -> concurrent.futures.ProcessPoolExecutor:
+    if self._pool is None:
+      context = multiprocessing.get_context("spawn")
+      self._reached = context.RawArray("q", self._workers)
+      # It starts as many as there are tasks.
+      self._pool = concurrent.futures.ProcessPoolExecutor(
+        self._workers,
+        mp_context=context,
+        initializer=_begin_worker,
+        initargs=(os.getpid(), self._reached, context.Value("i", 0)),
+      )
+    return self._pool
 
 
 def _beam(
@@ -92,68 +150,6 @@ ENGINES: dict[str, Callable[..., Engine]] = {
   "pool": lambda workers, flags, directory: Pool(workers),
   "beam": _beam,
 }
-
-
-def run(
-  function: Callable[[_Task], _Result],
-  tasks: Sequence[_Task],
-  workers: int,
-  tell: Callable[[int], None] = lambda _: None,
-) -> Iterator[tuple[int, _Result]]:
-  """Calls a function for each task.
-
-  Args:
-    function: Importable by name, since workers are spawned.
-    tasks: What to call it with.
-    workers: Processes; 0 and 1 stay in this one.
-    tell: Called now and then with the bytes that are done of tasks under way.
-
-  Yields:
-    (number of the task, result), in the order in which they finish.
-
-  Raises:
-    PrepareError: If a worker dies. Errors of the function are raised as they
-      are, and no further task is begun.
-  """
-  if workers <= 1 or len(tasks) <= 1:
-    for number, task in enumerate(tasks):
-      progress.tell(tell)
-      try:
-        result = function(task)
-      finally:
-        progress.tell(None)
-      yield number, result
-    return
-  workers = min(workers, len(tasks))
-  context = multiprocessing.get_context("spawn")
-  # By worker, the bytes that are done of its task.
-  reached = context.RawArray("q", workers)
-  pool = concurrent.futures.ProcessPoolExecutor(
-    workers,
-    mp_context=context,
-    initializer=_begin_worker,
-    initargs=(os.getpid(), reached, context.Value("i", 0)),
-  )
-  try:
-    numbers = {
-      pool.submit(_call, function, task): number
-      for number, task in enumerate(tasks)
-    }
-    left = set(numbers)
-    while left:
-      done, left = concurrent.futures.wait(
-        left, _TELL_SECONDS, concurrent.futures.FIRST_COMPLETED
-      )
-      for future in done:
-        yield numbers[future], future.result()
-      tell(sum(reached))
-  except futures_process.BrokenProcessPool:
-    raise errors.PrepareError(
-      f"A worker of --workers={workers} died, perhaps for lack of memory. Run"
-      " again, with fewer workers: what is done is kept."
-    ) from None
-  finally:
-    pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _call(function: Callable[[_Task], _Result], task: _Task) -> _Result:

@@ -290,6 +290,8 @@ def _text(value: str | bytes, options: ReadOptions, where: str) -> str:
   """Returns text without lone surrogates, which JSON can spell."""
   if isinstance(value, bytes):
     return decoded(value, options, where)
+  if value.isascii():
+    return value  # Known of a string without a look at it.
   try:
     value.encode()
   except UnicodeEncodeError as error:

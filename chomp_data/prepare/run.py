@@ -164,15 +164,21 @@ def prepare(
   """
   files, refused = _check(options)
   prepared = _identity(options, [*files, *(f for f, _ in refused)])
-  with destination.at(options.output) as output:
+  with (
+    destination.at(options.output) as output,
+    contextlib.ExitStack() as stack,
+  ):
     store = _existing(output, options, prepared)
     partial = publish.beside(output.local, ".partial")
     if store is not None:
       # What a run left that was killed once its store was published.
       _remove(partial)
       return store, False
-    engine = engines.ENGINES[options.engine](
-      options.workers, options.engine_flags, partial / "engine"
+    make_engine = engines.ENGINES[options.engine]
+    engine = stack.enter_context(
+      contextlib.closing(
+        make_engine(options.workers, options.engine_flags, partial / "engine")
+      )
     )
     pieces = _pieces(options, files, engine, report)
     spec = _tokenizer(options, pieces, partial, report)

@@ -39,18 +39,18 @@ class Killed(BaseException):
 
 def interrupt(monkeypatch, done):
   """Ends a run after some parts, as a kill does."""
-  real = engines.run
+  real = engines.Pool.run
 
-  def run(function, tasks, workers, *tell):
+  def run(self, function, tasks, *tell):
     if function is readers.count:
-      yield from real(function, tasks, workers, *tell)
+      yield from real(self, function, tasks, *tell)
       return
-    for number, result in real(function, tasks, workers, *tell):
+    for number, result in real(self, function, tasks, *tell):
       if number >= done:
         raise Killed
       yield number, result
 
-  monkeypatch.setattr(engines, "run", run)
+  monkeypatch.setattr(engines.Pool, "run", run)
 
 
 def test_a_tokenizer_is_trained_on_the_inputs(lines, prepare):

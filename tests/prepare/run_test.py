@@ -18,6 +18,7 @@ from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import engines
 from chomp_data.prepare import parts
+from chomp_data.prepare import progress
 from chomp_data.prepare import run
 from chomp_data.prepare import shards
 from chomp_data.prepare import tokenizers
@@ -448,11 +449,49 @@ def _die(task):
 
 def test_a_worker_that_dies_is_an_error():
   with pytest.raises(errors.PrepareError, match="--workers=2 died"):
-    list(engines.run(_die, [3, 3, 3], 2))
+    list(engines.Pool(2).run(_die, [3, 3, 3]))
 
 
 def test_results_carry_the_number_of_their_task():
   tasks = [-3, 5, -7, 9]
   for workers in (0, 2):
-    found = dict(engines.run(abs, tasks, workers))
-    assert found == {0: 3, 1: 5, 2: 7, 3: 9}
+    engine = engines.Pool(workers)
+    for _ in range(2):
+      assert dict(engine.run(abs, tasks)) == {0: 3, 1: 5, 2: 7, 3: 9}
+    engine.close()
+
+
+def _reach(task):
+  for done in range(0, task + 1, 10):
+    progress.reach(done)
+    time.sleep(0.05)
+  return task
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_progress_is_told_from_within_a_task(workers):
+  told = []
+  engine = engines.Pool(workers)
+  assert len(list(engine.run(_reach, [60] * workers, told.append))) == workers
+  engine.close()
+  assert any(0 < reached < 60 for reached in told), told
+
+
+def test_progress_of_one_part_is_told_by_bytes(tmp_path, prepare, monkeypatch):
+  monkeypatch.setattr(parts, "_BATCH_TEXTS", 10)
+  lines = '{"text": "some words that are read"}\n' * 200
+  (tmp_path / "one.jsonl").write_text(lines)
+  seen = []
+  store, _ = run.prepare(
+    run.Options((str(tmp_path / "one.jsonl"),), str(tmp_path / "out")),
+    seen.append,
+  )
+  encoding = [own for own in seen if own.stage == "encode"]
+  done = [own.done_bytes for own in encoding]
+  assert done[0] == 0
+  assert done == sorted(done)
+  assert len(set(done)) > 10, "only whole parts are told"
+  assert done[-1] == encoding[-1].total_bytes == len(lines)
+  writing = [own for own in seen if own.stage == "write"]
+  assert writing[-1].done_bytes == writing[-1].total_bytes > 0
+  assert writing[-1].documents == store.num_documents == 200
