@@ -130,6 +130,7 @@ def open_store(
   for name, value in given.items():
     return STORE_KINDS[name].open(path, value, cache_bytes=cache_bytes)
   if not places.is_url(path):
+    publish.check_local(path)
     for kind in STORE_KINDS.values():
       found = kind.told(pathlib.Path(path))
       if found is not None:

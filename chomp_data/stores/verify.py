@@ -1,5 +1,6 @@
 """Reading a whole store to check it."""
 
+from collections.abc import Callable
 import hashlib
 import os
 
@@ -17,11 +18,15 @@ from chomp_data.stores.zarr import zarr_opening
 from chomp_data.stores.zarr import zarr_store
 
 
-def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
+def verify_store(
+  path: str | os.PathLike[str],
+  progress: Callable[[int], object] = lambda num_bytes: None,
+) -> manifest_lib.Manifest:
   """Reads every byte of a store and checks it.
 
   Args:
     path: Its directory.
+    progress: Told the decoded bytes of each chunk.
 
   Returns:
     The manifest.
@@ -42,7 +47,7 @@ def verify_store(path: str | os.PathLike[str]) -> manifest_lib.Manifest:
   for name in store.manifest.arrays:
     array = opened.array(name)
     _check_indices(array)
-    _check_values(array, store.manifest.schema)
+    _check_values(array, store.manifest.schema, progress)
   _check_labels(opened)
   for _ in store.iter_lengths():
     pass
@@ -68,12 +73,17 @@ def _check_indices(array: stored_array.StoredArray) -> None:
       raise array.damaged(shard, "must have a valid index, got another")
 
 
-def _check_values(array: stored_array.StoredArray, schema: int) -> None:
+def _check_values(
+  array: stored_array.StoredArray,
+  schema: int,
+  progress: Callable[[int], object],
+) -> None:
   """Reads and checks all chunks, and all of them together."""
   content = hashlib.sha256() if schema == 1 else tree_hash.TreeHash()
   for chunk in range(array.entry.layout.num_chunks):
     for _, values in array.chunks(np.asarray([chunk])):
       content.update(values.data)
+      progress(values.nbytes)
   if content.hexdigest() != array.entry.sha256:
     raise errors.StoreError(
       f"{array.directory} must hold values of SHA-256 {array.entry.sha256}, got"

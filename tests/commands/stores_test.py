@@ -215,6 +215,38 @@ def test_convert_keeps_hash_documents_and_chunks(tmp_path, store, call):
   ]
 
 
+@pytest.mark.parametrize(
+  "labels",
+  [
+    {"levels": [0.0, 1.0], "label_levels": [[0, 1, 1], [], [1]]},
+    {"levels": [0.0, 1.0, 0.3], "label_levels": [[0, 1, 2], [], [2]]},
+    {"weights": [1.0, 0.5, 2.0]},
+    {
+      "levels": [0.0, 1.0, 0.3],
+      "label_levels": [[0, 1, 2], [], [2]],
+      "weights": [1.0, 0.5, 2.0],
+    },
+  ],
+  ids=["labels", "levels", "weights", "all"],
+)
+def test_convert_keeps_the_hash_of_labels_and_weights(tmp_path, call, labels):
+  own = testing_stores.make_store(
+    tmp_path / "a", [[1, 2, 3], [], [4]], **labels
+  )
+  for to in ("zstd", "none"):
+    call("convert", tmp_path / "a", f"--to={to}", "--output", tmp_path / to)
+    assert stores.open_store(tmp_path / to).hash == own.hash
+
+
+def test_what_a_killed_command_left_is_removed(tmp_path, store, call):
+  left = tmp_path / "out.writing"
+  left.mkdir()
+  (left / "junk").write_text("half a store")
+  status, _, _ = call("merge", store.path, "--output", tmp_path / "out")
+  assert status == 0
+  assert sorted(os.listdir(tmp_path)) == ["a", "out"]
+
+
 def test_convert_makes_stores_of_other_tools_data(tmp_path, call):
   cache = shutil.copytree(FIXTURES / "levanter" / "cache", tmp_path / "cache")
   status, _, _ = call(

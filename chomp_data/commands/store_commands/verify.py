@@ -12,6 +12,7 @@ from chomp_data.stores import copying
 from chomp_data.stores import places
 from chomp_data.stores import verify as verify_lib
 from chomp_data.stores.zarr import manifest
+from chomp_data.stores.zarr import zarr_store
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +39,11 @@ def run(args: argparse.Namespace) -> int:
 def _verified(path: str, args: argparse.Namespace) -> str:
   """Returns what was verified."""
   if places.is_url(path) or (pathlib.Path(path) / manifest.FILE).exists():
-    found = verify_lib.verify_store(path)
+    own = zarr_store.open_zarr(path).manifest
+    layouts = [entry.layout for entry in own.arrays.values()]
+    total = sum(one.size * one.numpy_dtype.itemsize for one in layouts)
+    with shared.bar(total, "B") as progress:
+      found = verify_lib.verify_store(path, progress.update)
     return (
       f"right: {found.num_documents:,} documents, {found.num_tokens:,} tokens"
     )
