@@ -9,12 +9,15 @@ from collections.abc import Sequence
 import dataclasses
 import pathlib
 import threading
+from typing import TYPE_CHECKING
 
 import numpy as np
-import tensorstore as ts
 
 from chomp_data import errors
 from chomp_data.stores import span_reads
+
+if TYPE_CHECKING:
+  import tensorstore as ts
 
 RESTORE = "Restore the file from a copy, or write it again."
 
@@ -31,7 +34,7 @@ class ZarrArray:
   """
 
   path: pathlib.Path
-  array: ts.TensorStore
+  array: "ts.TensorStore"
   chunk: int
   file: int
 
@@ -59,6 +62,8 @@ def open_array(path: pathlib.Path) -> ZarrArray:
   Raises:
     StoreError: If there is none.
   """
+  import tensorstore as ts  # Processes that read no such data do without.
+
   spec = {
     "driver": "zarr3",
     "kvstore": {"driver": "file", "path": f"{path}/"},
@@ -197,6 +202,8 @@ class ChunkedTokens:
       self._cache.popitem(last=False)
 
   def _fetch(self, chunks: list[int]) -> list[np.ndarray]:
+    import tensorstore as ts
+
     found = []
     with ts.Batch() as batch:
       for chunk in chunks:
