@@ -26,6 +26,7 @@ from typing import Any
 from typing import NamedTuple
 
 from chomp_data import errors
+from chomp_data.stores import labels
 
 ASSISTANT = "assistant"
 # Of the plain text; a template knows its own.
@@ -175,19 +176,18 @@ def _weight(message: Mapping[str, Any], number: int, where: str) -> float:
 
 def checked_weight(value: Any, what: str, where: str) -> float:
   """Returns a weight of a record; raises BadInput if it is none."""
-  if (
-    isinstance(value, bool)
-    or not isinstance(value, int | float)
-    or not math.isfinite(value)
-    or value < 0
-  ):
+  number = isinstance(value, int | float) and not isinstance(value, bool)
+  # Of float32: some are too large there, and some are 0 that were not.
+  kept = labels.weight(value) if number else math.nan
+  if not (0 < kept < math.inf or kept == value == 0):
     raise errors.BadInput(
       where,
-      f"must have a weight of 0 or more {what}, got {value!r}.",
+      f"must have a weight of 0 or more {what} that float32 holds, got"
+      f" {value!r}.",
       "Correct it.",
       "no weight",
     )
-  return float(value)
+  return kept
 
 
 def _plain(

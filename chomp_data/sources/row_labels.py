@@ -58,7 +58,7 @@ def runs_of(
   for own, store in _apart(by_source, spans):
     span, begin, stop, level = store.label_runs(*span_labels.asked(own))
     weight = store.levels[level]
-    if store.has_weights:
+    if store.has_document_weights:
       weight = weight * store.document_weights(own.document)[span]
     begin, stop = span_labels.placed(own, seq_len, span, begin, stop)
     parts.append((begin, stop, weight))
@@ -88,7 +88,7 @@ def following(
   after -= spans.following[pick] == 2
   level = store.label_runs(after, np.ones_like(after))[3]
   weight = store.levels[level]
-  if store.has_weights:
+  if store.has_document_weights:
     weight = weight * store.document_weights(spans.document[pick])
   return weight
 
@@ -116,7 +116,7 @@ def trained_targets(spans: spans_lib.Spans, store: stores.Store) -> np.ndarray:
   trained = end - first
   if spans.eos is not None:
     trained += (spans.eos & (spans.length > 1)) * (end - last)
-  if store.has_weights:
+  if store.has_document_weights:
     trained *= store.document_weights(spans.document) > 0
   return trained
 
@@ -125,7 +125,7 @@ def trains_on_any(store: stores.Store) -> bool:
   """Returns whether a store trains on some token, by levels and by weights."""
   if not store.trained_before(np.asarray([store.num_tokens]))[0]:
     return False
-  return not store.has_weights or any(
+  return not store.has_document_weights or any(
     store.document_weights(np.arange(first, first + len(own))).any()
     for first, own in store.iter_lengths()
   )

@@ -413,9 +413,15 @@ class Store(abc.ABC, Generic[OpenedT]):
     return False
 
   @property
+  def has_document_weights(self) -> bool:
+    """Whether documents may weigh other than 1; see `document_weights`."""
+    return False
+
+  @property
   def has_weights(self) -> bool:
     """Whether trained tokens may weigh other than 1, by level or document."""
-    return False
+    by_level = self.has_labels and len(self.levels) > len(labels.LEVELS)
+    return self.has_document_weights or by_level
 
   @functools.cached_property
   def trains_on_all(self) -> bool:
@@ -423,7 +429,7 @@ class Store(abc.ABC, Generic[OpenedT]):
 
     Where only documents have weights, all of them are looked at once.
     """
-    if self.has_labels or not self.has_weights:
+    if self.has_labels or not self.has_document_weights:
       return not self.has_labels
     return all(
       self.document_weights(np.arange(first, first + len(own))).all()

@@ -87,9 +87,9 @@ class ConcatenatedStore(base.Store["_Opened"]):
     return any(own.has_labels for own in self.members)
 
   @property
-  def has_weights(self) -> bool:
-    """Whether trained tokens may weigh other than 1; see `base.Store`."""
-    return any(own.has_weights for own in self.members)
+  def has_document_weights(self) -> bool:
+    """Whether documents may weigh other than 1; see `base.Store`."""
+    return any(own.has_document_weights for own in self.members)
 
   @property
   def levels(self) -> np.ndarray:

@@ -19,13 +19,11 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import base
-from chomp_data.stores import concatenated
 from chomp_data.stores import publish
 from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import destination
 from chomp_data.stores.zarr import store_writer
-from chomp_data.stores.zarr import zarr_store
 
 _BLOCK_TOKENS = 1 << 22
 _BLOCK_DOCUMENTS = 1 << 16
@@ -86,11 +84,10 @@ def _block(store: base.Store, first: int, lengths: np.ndarray) -> Block:
   start, _ = store.bounds(documents[:1])
   total = np.asarray([lengths.sum()])
   labels = weights = None
-  levels, has_weights = _labelling(store)
-  if levels is not None:
+  if store.has_labels:
     _, begin, stop, level = store.label_runs(start, total)
     labels = np.repeat(level, stop - begin)
-  if has_weights:
+  if store.has_document_weights:
     weights = store.document_weights(documents)
   return Block(
     first,
@@ -101,23 +98,6 @@ def _block(store: base.Store, first: int, lengths: np.ndarray) -> Block:
     labels,
     weights,
   )
-
-
-def _labelling(store: base.Store) -> tuple[list[float] | None, bool]:
-  """Returns the weights of levels, None without, and whether documents weigh.
-
-  As the store's manifest has it: it is part of the hash.
-  """
-  if isinstance(store, zarr_store.ZarrStore):
-    own = store.manifest
-    return list(own.levels) or None, "document_weights" in own.arrays
-  weighs = store.has_weights
-  if isinstance(store, concatenated.ConcatenatedStore):
-    weighs = any(_labelling(member)[1] for member in store.members)
-  if not store.has_labels:
-    return None, weighs
-  # The shortest decimal of each: a float32 is no longer what was written.
-  return [float(str(level)) for level in store.levels], weighs
 
 
 def writer_of(
@@ -133,14 +113,13 @@ def writer_of(
     **options: Of `StoreWriter`: compression, chunk, chunks_per_shard.
   """
   kept = vocabulary.TOKENIZER_FILES.get(store.tokenizer_info.kind)
-  levels, has_weights = _labelling(store)
   return store_writer.StoreWriter(
     place,
     store.tokenizer_info,
     tokenizer_file=store.tokenizer_file() if kept is not None else None,
     has_meta=store.has_meta,
-    levels=levels,
-    has_weights=has_weights,
+    levels=store.levels.tolist() if store.has_labels else None,
+    has_weights=store.has_document_weights,
     **options,
   )
 

@@ -27,6 +27,15 @@ _HELD = 1 << 20
 _MOST = 1 << 27
 
 
+def weight(value: float) -> float:
+  """Returns a weight as stores keep it: of float32, never -0.0, perhaps inf."""
+  try:
+    with np.errstate(over="ignore"):
+      return float(np.float32(value)) + 0.0
+  except OverflowError:  # Of an integer.
+    return float("inf")
+
+
 class Values(Protocol):
   """An array on disk or in memory."""
 

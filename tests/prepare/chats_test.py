@@ -4,6 +4,7 @@ import sys
 
 import hypothesis
 from hypothesis import strategies as st
+import numpy as np
 import pytest
 
 from chomp_data import errors
@@ -239,3 +240,16 @@ def test_a_weight_is_a_number(weight):
     document({"text": "a", "w": weight}, weight_key="w")
   with pytest.raises(errors.BadInput, match="--weight_key"):
     document({"text": "a"}, weight_key="w")
+
+
+@pytest.mark.parametrize("value", [1e-60, 1e39, 10**400, -1, True, "1"])
+def test_weights_that_float32_does_not_hold_are_refused(value):
+  with pytest.raises(errors.BadInput, match=r"weight of 0 or more in it that"):
+    chats.checked_weight(value, "in it", "file:1")
+
+
+@pytest.mark.parametrize("value", [0, -0.0, 0.1, 3, 1e-30])
+def test_weights_are_those_that_stores_keep(value):
+  found = chats.checked_weight(value, "in it", "file:1")
+  assert found == np.float32(value)
+  assert np.copysign(1, found) == 1

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import labels
 from chomp_data.stores import publish
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
@@ -511,8 +512,8 @@ def _encoded(text: str, what: str) -> bytes:
 def _checked_levels(levels: Sequence[float] | None) -> tuple[float, ...]:
   if levels is None:
     return ()
-  # Not -0.0, which is the same and other bytes.
-  found = tuple(float(own) + 0.0 for own in levels)
+  # As they are read, and not -0.0, which is the same and other bytes.
+  found = tuple(labels.weight(own) for own in levels)
   first, most = manifest_lib.FIRST_LEVELS, manifest_lib.MAX_LEVELS
   if (
     found[:2] != first

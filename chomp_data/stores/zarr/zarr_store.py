@@ -8,7 +8,6 @@ import numpy as np
 
 from chomp_data.stores import base
 from chomp_data.stores import disk_cache
-from chomp_data.stores import labels
 from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import vocabulary
@@ -56,10 +55,9 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
     return bool(self.manifest.levels)
 
   @property
-  def has_weights(self) -> bool:
-    """Whether trained tokens may weigh other than 1; see `base.Store`."""
-    own = self.manifest
-    return len(own.levels) > len(labels.LEVELS) or _WEIGHTS in own.arrays
+  def has_document_weights(self) -> bool:
+    """Whether documents may weigh other than 1; see `base.Store`."""
+    return _WEIGHTS in self.manifest.arrays
 
   @property
   def levels(self) -> np.ndarray:
@@ -82,7 +80,7 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
 
   def document_weights(self, documents: np.ndarray) -> np.ndarray:
     """Returns what multiplies the levels of documents' tokens."""
-    if _WEIGHTS not in self.manifest.arrays:
+    if not self.has_document_weights:
       return super().document_weights(documents)
     return self._opened.weights.gather(self._existing(documents))
 
