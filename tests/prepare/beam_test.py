@@ -54,7 +54,7 @@ def test_beam_gives_the_bytes_of_processes(corpus, lines, tmp_path, workers):
   assert written
   assert store.hash == plain.hash
   assert run_test.digest(store.path) == run_test.digest(plain.path)
-  assert {p.stage for p in seen} == {"encode", "write"}
+  assert {p.stage for p in seen} >= {"encode", "write"}
   assert seen[-1].done_bytes == seen[-1].total_bytes
   left = {"corpus", "lines.jsonl", "pool", "beam"}
   assert set(os.listdir(tmp_path)) == left
