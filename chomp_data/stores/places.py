@@ -14,6 +14,7 @@ not come right, such as a missing permission, is an error at once.
 """
 
 import abc
+import atexit
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
@@ -96,6 +97,21 @@ class Requests:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name) + getattr(more, field.name)
       setattr(self, field.name, value)
+
+
+# Set when the process is about to end: what waits for a further try gives up.
+_ending = threading.Event()
+
+
+def at_exit(stop: Callable[[], object]) -> None:
+  """Calls something before the interpreter waits for threads at its end.
+
+  What `atexit` is told is called after it; threads that wait out the failures
+  of a server would hold up the end of a process for minutes.
+  """
+  register = getattr(threading, "_register_atexit", atexit.register)
+  register(stop)
+  register(_ending.set)
 
 
 # Of this process. Threads count into it, so it is not exact to the last one.
@@ -463,7 +479,7 @@ class ObjectPlace(Place):
         nobody = not self._answered and _UNREACHED.search(str(error))
         if nobody and asked.retries >= _TRIES_UNREACHED:
           delay = None
-        if delay is None or code in _FINAL:
+        if delay is None or code in _FINAL or _ending.is_set():
           raise self._error(what, name, code, reason, began) from error
       asked.retries += 1
       logging.log_every_n_seconds(
@@ -479,7 +495,9 @@ class ObjectPlace(Place):
       until = time.monotonic() + delay * random.uniform(0.5, 1.0)
       while (left := until - time.monotonic()) > 0:
         heartbeat.beat()
-        time.sleep(min(left, 1.0))
+        _ending.wait(min(left, 1.0))
+        if _ending.is_set():
+          break
     raise AssertionError("unreachable")
 
   def _first_answer(

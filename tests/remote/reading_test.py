@@ -1,9 +1,14 @@
 """Stores in buckets: opened by one small object, read as they are locally."""
 
 import collections
+import os
 import pathlib
 import pickle
+import subprocess
+import sys
 import tarfile
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -210,3 +215,60 @@ def test_verifying_reads_every_byte(bucket, url):
   places.at(url).write("id_bytes/c/0", shard[:-30] + b"!" + shard[-29:])
   with pytest.raises(errors.StoreError, match=f"{url}/id_bytes"):
     verify.verify_store(url)
+
+
+def test_a_process_ends_at_once_while_its_server_fails(s3_bucket, tmp_path):
+  testing_stores.make_store(
+    tmp_path / "store", DOCUMENTS, chunk=CHUNK, chunks_per_shard=1
+  )
+  url = upload(tmp_path / "store", f"{s3_bucket.root}/store")
+  code = (
+    "import sys, time\n"
+    "import numpy as np\n"
+    "from chomp_data import stores\n"
+    "store = stores.open_store(sys.argv[1])\n"
+    "store.prefetch(np.arange(90) * 64, np.full(90, 64))\n"
+    "time.sleep(1.0)\n"
+    "print('end', flush=True)\n"
+  )
+  s3_bucket.fault = lambda request: 503 if "tokens/c" in request.name else None
+  process = subprocess.Popen(
+    [sys.executable, "-c", code, url],
+    stdout=subprocess.PIPE,
+    env={**os.environ, "PYTHONPATH": str(pathlib.Path(__file__).parents[2])},
+  )
+  assert process.stdout.readline() == b"end\n"
+  began = time.monotonic()
+  process.communicate()
+  assert process.returncode == 0
+  assert time.monotonic() - began < 10.0
+
+
+def test_threads_that_read_at_once_read_right_while_the_room_changes(
+  s3_bucket, local
+):
+  url = upload(local / "zstd", f"{s3_bucket.root}/store")
+  store = stores.open_store(url, cache_bytes=3 * 2 * CHUNK)
+  failures = []
+
+  def read(seed):
+    rng = np.random.default_rng(seed)
+    for i in range(25):
+      starts = rng.integers(0, NUM_TOKENS - 3 * CHUNK, 20)
+      lengths = rng.integers(0, 3 * CHUNK, 20)
+      if i % 3 == seed:
+        store.prefetch(starts, lengths)
+      if i % 5 == 4:
+        store.set_cache_bytes(int(rng.integers(1, 9)) * 2 * CHUNK)
+      wanted = [TOKENS[s : s + n] for s, n in zip(starts, lengths, strict=True)]
+      found = store.read_tokens(starts, lengths)
+      if found.tolist() != np.concatenate(wanted).tolist():
+        failures.append((seed, i))
+
+  threads = [threading.Thread(target=read, args=(i,)) for i in range(3)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(60.0)
+  assert not any(thread.is_alive() for thread in threads)
+  assert not failures

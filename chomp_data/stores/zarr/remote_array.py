@@ -56,6 +56,7 @@ def _pool() -> futures.ThreadPoolExecutor:
   if pool is None:
     pool = futures.ThreadPoolExecutor(CONCURRENCY, "chomp_data-read")
     _pools[os.getpid()] = pool
+    places.at_exit(lambda: pool.shutdown(wait=False, cancel_futures=True))
   return pool
 
 
@@ -198,6 +199,8 @@ class RemoteArray(stored_array.StoredArray):
           return list(found.items())
         new = [i for i in chunks if i not in found and i not in self._coming]
         fits = self._make_room(len(new), chunks)
+        if not fits and not self._coming:
+          fits = 1  # The room became smaller than this request meanwhile.
         self._ask(new[:fits])
         self._lock.wait(1.0)
 
