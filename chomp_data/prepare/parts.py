@@ -1,7 +1,7 @@
 """One input shard to one part of a store: a pure function of its pieces.
 
 A part (`part_files`) is named by a key of everything that decides it. An engine
-only calls `make_part`; a part that is there is not made again.
+only calls `part_of`; a part that is there is not made again.
 """
 
 from collections.abc import Iterator
@@ -82,9 +82,13 @@ def tokenizer_hash(info: vocabulary.TokenizerInfo) -> str:
   return hashlib.sha256(text.encode()).hexdigest()
 
 
-def find_part(task: PartTask) -> part_files.PartRow | None:
-  """Returns the row of a part that is complete and undamaged, else None."""
-  return part_files.find(task.directory, task.key)
+def part_of(task: PartTask) -> part_files.PartRow:
+  """Returns the row of a part; makes it unless it is there undamaged.
+
+  Raises:
+    PrepareError: If an input cannot be read or encoded.
+  """
+  return part_files.find(task.directory, task.key) or make_part(task)
 
 
 def make_part(task: PartTask) -> part_files.PartRow:

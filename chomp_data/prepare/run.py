@@ -599,12 +599,9 @@ def _make_parts(
   report: Callable[[Progress], None],
 ) -> list[part_files.PartRow]:
   """Returns the rows of all parts, in order, having made those missing."""
-  rows = {i: row for i, t in enumerate(tasks) if (row := parts.find_part(t))}
+  rows: dict[int, part_files.PartRow] = {}
   sizes = [task.size for task in tasks]
-  missing = [i for i in range(len(tasks)) if i not in rows]
-  done = sum(sizes[i] for i in rows)
-  documents = sum(row.num_documents for row in rows.values())
-  most = 0
+  done = documents = most = 0
 
   def tell(under_way: int) -> None:
     nonlocal most
@@ -613,11 +610,10 @@ def _make_parts(
     report(Progress("encode", most, sum(sizes), documents))
 
   tell(0)
-  for number, row in engine.run(
-    parts.make_part, [tasks[i] for i in missing], tell
-  ):
-    rows[missing[number]] = row
-    done += sizes[missing[number]]
+  # Those that are there, too: checking them is work for all processes.
+  for number, row in engine.run(parts.part_of, tasks, tell):
+    rows[number] = row
+    done += sizes[number]
     documents += row.num_documents
     tell(0)
   return [rows[i] for i in range(len(tasks))]
