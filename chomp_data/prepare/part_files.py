@@ -15,6 +15,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import secrets
 from typing import Any
 from typing import BinaryIO
 
@@ -76,6 +77,8 @@ class PartWriter:
     """Creates its file, in the place of one that is there."""
     self._directory = pathlib.Path(directory)
     self._key = key
+    # Of this try: another may be made elsewhere at the same time.
+    self._token = secrets.token_hex(8)
     self._dtypes = {"tokens": token_dtype} | {
       name: np.dtype(dtype).newbyteorder("<")
       for name, dtype in manifest_lib.DTYPES.items()
@@ -90,7 +93,7 @@ class PartWriter:
     # By weight, 0 and 1 first, then as they came.
     self._levels: dict[float, int] = {0.0: 0, 1.0: 1} if has_labels else {}
     self._last_level = -1
-    self._temporary = self._directory / f"{key}.part.{os.getpid()}.tmp"
+    self._temporary = self._directory / f"{key}.part.{self._token}"
     self._file = _CheckedFile(self._temporary)
 
   def __enter__(self) -> "PartWriter":
@@ -158,7 +161,7 @@ class PartWriter:
       skipped,
     )
     data = json.dumps(dataclasses.asdict(row)).encode()
-    temporary = self._directory / f"{self._key}.json.{os.getpid()}.tmp"
+    temporary = self._directory / f"{self._key}.json.{self._token}"
     temporary.write_bytes(b"%08x\n%b" % (google_crc32c.value(data), data))
     os.replace(temporary, self._directory / f"{self._key}.json")
     return row

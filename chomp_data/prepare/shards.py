@@ -18,6 +18,7 @@ import itertools
 import json
 import os
 import pathlib
+import secrets
 from typing import Any
 
 import numpy as np
@@ -314,8 +315,8 @@ def write_shard(task: ShardTask) -> ShardRow:
   content = tree_hash.TreeHash()
   path = pathlib.Path(task.staging, task.file)
   path.parent.mkdir(parents=True, exist_ok=True)
-  temporary = path.with_name(f".{path.name}.{os.getpid()}")
-  temporary.unlink(missing_ok=True)
+  # Not in the store: a worker that is killed leaves it, and another goes on.
+  temporary = pathlib.Path(task.rows, f"{secrets.token_hex(8)}.shard")
   shard = array_writer.ShardWriter(temporary, layout)
   position = low
   try:
@@ -326,7 +327,7 @@ def write_shard(task: ShardTask) -> ShardRow:
         content.update(values[max(begin_blocks - position, 0) :].data)
         position += len(values)
     num_bytes = shard.finish()
-  except (OSError, ValueError):
+  except BaseException:
     shard.close()
     temporary.unlink(missing_ok=True)
     raise
@@ -337,7 +338,7 @@ def write_shard(task: ShardTask) -> ShardRow:
     shard.stored_bytes,
     [own.hex() for own in content.digests] if has_blocks else [],
   )
-  temporary = task.row_path.with_suffix(f".{os.getpid()}.tmp")
+  temporary = temporary.with_suffix(".json.tmp")
   found = {"file": _stamp(task), "row": dataclasses.asdict(row)}
   temporary.write_text(json.dumps(found))
   os.replace(temporary, task.row_path)

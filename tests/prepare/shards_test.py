@@ -1,7 +1,9 @@
 """Parts joined by shard files: the bytes that one writer would have written."""
 
+import os
 import pathlib
 import shutil
+import signal
 
 import hypothesis
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from chomp_data import stores
 from chomp_data.prepare import part_files
 from chomp_data.prepare import shards
 from chomp_data.stores.zarr import array_layout
+from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import store_writer
 from chomp_data.stores.zarr import tree_hash
@@ -199,6 +202,22 @@ def test_a_shard_file_that_another_task_put_there_is_written_again(parts):
   shutil.copy(file, root / "other")
   (root / "other").replace(file)
   assert shards.find_shard(task) is None
+
+
+def test_a_worker_that_dies_leaves_nothing_in_the_store(parts, monkeypatch):
+  root, row = parts
+
+  def die(self):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+  pid = os.fork()
+  if not pid:
+    monkeypatch.setattr(array_writer.ShardWriter, "finish", die)
+    join(root, ["a"], [row], 4)
+    os._exit(0)
+  assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+  join(root, ["a"], [row], 4)
+  stores.verify_store(root / "store")
 
 
 def test_weights_of_more_levels_than_a_byte_counts_are_refused(tmp_path):
