@@ -73,6 +73,31 @@ _PROCESS_ID = flags.DEFINE_integer(
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
+def _place(workdir: str) -> epath.Path:
+  """Returns where a run's files go.
+
+  Raises:
+    ConfigError: If it is a URL that checkpoints cannot be written to.
+  """
+  # `resolve` takes a URL for the name of a directory here.
+  if "://" not in workdir:
+    return epath.Path(workdir).resolve()
+  why = "Orbax writes to directories and gs:// only"
+  if workdir.startswith("gs://"):
+    place = epath.Path(workdir)
+    try:
+      place.exists()
+      return place
+    except ImportError as error:
+      why = str(error)
+  raise schema.ConfigError(
+    [
+      "`--workdir` must be a directory, or a URL that checkpoints can be"
+      f" written to, got {workdir!r} ({why}). Give a directory."
+    ]
+  )
+
+
 class Run:
   """One run: its trainer, input and checkpoints."""
 
@@ -85,7 +110,7 @@ class Run:
     """
     self.options: train_options.RunOptions = options
     self.pipe: chomp_data.Pipeline = options.pipe
-    self.workdir: epath.Path = epath.Path(workdir).resolve()
+    self.workdir: epath.Path = _place(workdir)
     self.trainer: training.Trainer = training.Trainer(
       options.model,
       options.optimizer,
