@@ -8,6 +8,7 @@ docs/maxtext.md walks through it. Written against MaxText 0.2.5.
 
 from collections.abc import Awaitable
 from collections.abc import Iterator
+import os
 import shlex
 from typing import Any
 
@@ -83,7 +84,7 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
     """Saves the input; see `InputIterator.save`."""
     return await self.batches.save(directory)
 
-  async def load(self, directory: epath.Path) -> Awaitable[None]:
+  async def load(self, directory: os.PathLike[str]) -> Awaitable[None]:
     """Restores the input; see `InputIterator.load`."""
     return await self.batches.load(directory)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import os
 import time
 from typing import Any
 from typing import Protocol
@@ -19,7 +20,6 @@ import weakref
 
 from absl import flags
 from absl import logging
-from etils import epath
 import grain
 import jax
 
@@ -135,7 +135,7 @@ def data_loader(
 class AwaitedPath(Protocol):
   """A directory that Orbax is about to make."""
 
-  async def await_creation(self) -> epath.Path:
+  async def await_creation(self) -> os.PathLike[str]:
     """Returns it once it is there."""
     ...
 
@@ -414,7 +414,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     return write()
 
-  async def load(self, directory: epath.Path) -> Awaitable[None]:
+  async def load(self, directory: os.PathLike[str]) -> Awaitable[None]:
     """Goes to a saved step and begins to read ahead; see `save`.
 
     Args:

@@ -6,6 +6,7 @@ was saved in: in another one it belongs to another model.
 """
 
 from collections.abc import Mapping
+import os
 import re
 from typing import Any
 
@@ -24,7 +25,7 @@ _STEP_NAME = re.compile(r"(?:.+_)?(\d+)(?:\.orbax-checkpoint-tmp.*)?")
 _METADATA = "_CHECKPOINT_METADATA"
 
 
-def write(directory: epath.Path, state: bytes) -> None:
+def write(directory: os.PathLike[str], state: bytes) -> None:
   """Writes a state, on the primary process alone.
 
   Args:
@@ -33,14 +34,17 @@ def write(directory: epath.Path, state: bytes) -> None:
   """
   if jax.process_index() != 0:
     return
-  saved_in = _checkpoint_step(directory)
+  place = epath.Path(directory)
+  saved_in = _checkpoint_step(place)
   if saved_in is not None:
     state = state_lib.with_fields(state, {_SAVED_IN: saved_in})
-  (directory / _FILE).write_bytes(state)
+  (place / _FILE).write_bytes(state)
 
 
 def read(
-  directory: epath.Path, step: int | None = None, allow_changes: bool = False
+  directory: os.PathLike[str],
+  step: int | None = None,
+  allow_changes: bool = False,
 ) -> bytes:
   """Reads a state.
 
@@ -52,14 +56,15 @@ def read(
   Raises:
     StateError: If there is none, or it is not of this checkpoint.
   """
-  path = directory / _FILE
+  place = epath.Path(directory)
+  path = place / _FILE
   if not path.exists():
     raise state_lib.StateError(
       f"input state must be at {path}, got no file. Restore from another"
       " checkpoint."
     )
   state = path.read_bytes()
-  problem = _of_other_step(state_lib.decode(state), directory, step)
+  problem = _of_other_step(state_lib.decode(state), place, step)
   if problem and not allow_changes:
     raise state_lib.StateError(
       f"{problem} Restore from another checkpoint, or set `allow_changes`."

@@ -876,7 +876,7 @@ print(samples.open_samples({str(path)!r}, fields=["pixels"]).read([1]).keys())
 def test_without_pyarrow_the_error_names_the_extra(tmp_path, monkeypatch):
   path = written(tmp_path / "data", "arrow", made(3))
   monkeypatch.setitem(sys.modules, "pyarrow", None)
-  with pytest.raises(stores.StoreError, match=r"Install chomp_data\[arrow\]"):
+  with pytest.raises(stores.StoreError, match=r"with the extra `arrow`"):
     opened(path)
   records = written(tmp_path / "records", "array_record", made(3))
   assert opened(records).num_samples == 3
