@@ -4,7 +4,7 @@ import dataclasses
 
 # The kinds of tokenizers, and the file by which a store keeps each, so that its
 # tokens can be decoded. Bytes need none; of 'custom' ones nothing is known.
-TOKENIZER_FILES = {
+TOKENIZER_FILES: dict[str, str | None] = {
   "byte": None,
   "huggingface": "tokenizer.json",
   "sentencepiece": "tokenizer.model",

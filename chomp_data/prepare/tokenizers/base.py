@@ -18,7 +18,7 @@ from chomp_data import stores
 from chomp_data.stores.zarr import manifest as manifest_lib
 
 # In order of preference: BERT's separators come last.
-USUAL_NAMES = {
+USUAL_NAMES: dict[str, tuple[str, ...]] = {
   "pad": (
     "<pad>", "[PAD]", "<|pad|>", "<|padding|>", "<|finetune_right_pad_id|>",
   ),

@@ -1,5 +1,6 @@
 """Which tokenizers there are: a file says by its content what it is."""
 
+from collections.abc import Callable
 import functools
 import pathlib
 
@@ -15,7 +16,13 @@ BYTE = "byte"
 
 # By the kind that a store names: (whether a file is one, its class). In the
 # order of asking: the JSON of tiktoken is an object, too.
-FILES = {
+FILES: dict[
+  str,
+  tuple[
+    Callable[[bytes], bool],
+    Callable[[bytes, base.TokenizerSpec], base.Tokenizer],
+  ],
+] = {
   "tiktoken": (tiktoken_ranks.recognises, tiktoken_ranks.TiktokenTokenizer),
   "huggingface": (huggingface.recognises, huggingface.HuggingFaceTokenizer),
   "sentencepiece": (
