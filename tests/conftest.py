@@ -14,7 +14,7 @@ import pytest
 from tests import in_process
 
 for name, once, derandomize in (
-  ("quick", 40, True),
+  ("quick", 25, True),
   ("default", 100, True),
   ("full", 1_000, True),
   ("nightly", 5_000, False),

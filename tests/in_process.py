@@ -6,6 +6,7 @@ signals, limits and several hosts need processes of their own.
 """
 
 import contextlib
+import importlib
 import io
 import logging as std_logging
 import os
@@ -61,6 +62,18 @@ def run_tool(
   if check and status:
     raise AssertionError(f"{command}: {status}\n{done.stderr[-3_000:]}")
   return done
+
+
+def imported(name: str) -> types.ModuleType:
+  """Returns a module that defines flags, imported without leaving them.
+
+  Two tests that import such modules themselves cannot be in one process.
+
+  Args:
+    name: The module's.
+  """
+  with _own_flags():
+    return importlib.import_module(name)
 
 
 def _status(path: pathlib.Path) -> int:

@@ -303,7 +303,9 @@ def test_batches_are_what_they_were(corpora, kind, expected):
   assert hashlib.sha256(found.encode()).hexdigest()[:16] == expected
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize(
+  "workers", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", ["rows", "buckets"])
 def test_a_resumed_run_and_workers_read_the_same(corpora, kind, workers):
   names = ("chats", "masked", "text")
@@ -323,6 +325,7 @@ def test_a_resumed_run_and_workers_read_the_same(corpora, kind, workers):
   assert found == wanted
 
 
+@pytest.mark.slow
 def test_processes_and_a_restore_read_the_same_batches(corpora, tmp_path):
   """Two processes, and one that goes on from their checkpoint."""
   names = ("chats", "masked", "text")

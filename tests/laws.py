@@ -2,7 +2,7 @@
 
 A profile (tests/conftest.py) says by its `max_examples` how thorough a run is,
 where 100 is once: `default` takes each law's number as it is written, `quick`
-(`make test`) two fifths of it, `full` (`make test-all`) ten times as many,
+(`make test`) a quarter of it, `full` (`make test-all`) ten times as many,
 `nightly` fifty times. A law that says nothing has 100.
 """
 

@@ -10,8 +10,9 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import stores
 from configs import sft
-from examples import sft as example
 from tests import in_process
+
+example = in_process.imported("examples.sft")
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -62,6 +63,7 @@ def test_only_answers_that_weigh_are_trained_on(chats):
   assert 0.98 * (total + ends) <= mask.sum() <= total + ends
 
 
+@pytest.mark.slow
 def test_the_example_learns_to_answer(chats):
   done = in_process.run_tool(
     "examples/sft.py",

@@ -135,6 +135,7 @@ def test_a_killed_process_ends_the_others(data):
   assert "ending process" not in logs[1]
 
 
+@pytest.mark.slow
 def test_the_first_process_ends_the_others_too_but_one_may_end_before(data):
   """JAX aborts the others of the process that keeps its service."""
   codes, logs = run(

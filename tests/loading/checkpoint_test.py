@@ -258,7 +258,9 @@ def test_orbax_v1_refuses_the_input_of_another_run_or_checkpoint(
       checkpointer.load_checkpointables(50, {"iter": it})
 
 
-@pytest.mark.parametrize("worker_count", [0, 1])
+@pytest.mark.parametrize(
+  "worker_count", [0, pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_an_iterator_seeks_any_step_and_resets_to_where_it_was_made(
   data, worker_count
 ):

@@ -376,6 +376,7 @@ def test_a_worker_that_exits_0_is_an_error_and_not_a_hang(data):
     assert time.monotonic() - began < 30
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_is_an_error_after_the_timeout(data):
   endless = {**data, "epochs": None, "worker_count": 2, "timeout_s": 8.0}
   before = set(multiprocessing.active_children())
@@ -393,6 +394,7 @@ def test_a_stopped_worker_is_an_error_after_the_timeout(data):
   assert not [p for p in workers if p.is_alive()]
 
 
+@pytest.mark.slow
 def test_a_process_that_leaves_its_iterator_open_ends_cleanly(data):
   """A thread inside JAX while the interpreter goes would abort it."""
   program = textwrap.dedent("""

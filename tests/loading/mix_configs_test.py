@@ -105,6 +105,7 @@ def test_orbax_restores_a_shipped_mix(data, tmp_path):
         assert hashes(again, STEPS - step) == wanted[step:]
 
 
+@pytest.mark.slow
 def test_stock_grain_restores_a_shipped_mix(data, tmp_path):
   wanted = every_batch(data)
   loader = iter(pipeline.build(data).data_loader())

@@ -63,6 +63,7 @@ def test_global_batches_are_the_same_for_any_processes(
   check(data, steps, 0, 26)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_restores_on_other_processes_and_workers(data, tmp_path):
   directory = str(tmp_path / "checkpoints")
   first = run(data, "contiguous", 2, directory=directory, stop_at=7)
@@ -104,7 +105,8 @@ def test_a_batch_that_does_not_divide_is_one_clear_error(data):
 
 
 @pytest.mark.parametrize(
-  ("num_rows", "worker_count"), [(1, 0), (2, 1), (3, 0), (4, 0)]
+  ("num_rows", "worker_count"),
+  [(1, 0), pytest.param(2, 1, marks=pytest.mark.slow), (3, 0), (4, 0)],
 )
 def test_rows_beyond_those_of_the_run_are_zeros_on_devices(
   data, num_rows, worker_count

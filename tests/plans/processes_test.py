@@ -11,7 +11,11 @@ STEPS = 12
 
 @pytest.mark.parametrize(
   ("layout", "num_processes"),
-  [("contiguous", 1), ("interleaved", 2), ("contiguous", 4)],
+  [
+    ("contiguous", 1),
+    ("interleaved", 2),
+    pytest.param("contiguous", 4, marks=pytest.mark.slow),
+  ],
 )
 def test_global_batches_are_the_same_and_in_step_for_any_processes(
   text, tmp_path, layout, num_processes

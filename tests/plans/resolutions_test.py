@@ -115,7 +115,8 @@ def test_restoring_at_any_step_is_going_on(pictures):
 
 
 @pytest.mark.parametrize(
-  "worker_count", [1, pytest.param(2, marks=pytest.mark.slow)]
+  "worker_count",
+  [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))],
 )
 def test_the_stream_does_not_depend_on_workers(pictures, worker_count):
   pipe = pipeline.build(pictures)

@@ -8,7 +8,9 @@ from chomp_data.loading import state
 
 
 @pytest.mark.parametrize("kind", ["text", "pictures"])
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize(
+  "worker_count", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_an_iterator_of_buckets_starts_at_any_step(kind, worker_count, request):
   data = {**request.getfixturevalue(kind), "worker_count": worker_count}
   pipe = chomp_data.build(data)

@@ -13,6 +13,7 @@ import pytest
 
 from chomp_data import stores
 from chomp_data.prepare import run
+from tests import forks
 from tests.prepare import run_test
 
 # What puts something on disk, or takes it away.
@@ -24,36 +25,35 @@ def options_of(tmp_path, output, **changes):
   return run.Options((str(tmp_path / "corpus"),), str(tmp_path / output), **own)
 
 
+def prepare_until(options, nth):
+  """Prepares, and kills its process at a call."""
+  count = itertools.count()
+
+  def dying(call):
+    def called(*args, **kwargs):
+      if next(count) == nth:
+        os.kill(os.getpid(), signal.SIGKILL)
+      return call(*args, **kwargs)
+
+    return called
+
+  for name in CALLS:
+    setattr(os, name, dying(getattr(os, name)))
+  run.prepare(options)
+
+
 def run_killed(options, nth):
-  """Prepares in a fork that kills itself at a call; False if it came first."""
-  pid = os.fork()
-  if not pid:
-    count = itertools.count()
-
-    def dying(call):
-      def called(*args, **kwargs):
-        if next(count) == nth:
-          os.kill(os.getpid(), signal.SIGKILL)
-        return call(*args, **kwargs)
-
-      return called
-
-    for name in CALLS:
-      setattr(os, name, dying(getattr(os, name)))
-    try:
-      run.prepare(options)
-    except BaseException:
-      os._exit(1)
-    os._exit(0)
-  _, status = os.waitpid(pid, 0)
-  assert os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == 0
-  return os.WIFSIGNALED(status)
+  """Prepares where a call kills; False if the end came first."""
+  status = forks.call(prepare_until, options, nth)
+  assert status in (0, -signal.SIGKILL)
+  return status != 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="forks")
 @pytest.mark.parametrize(
   "overwrite", [False, pytest.param(True, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_a_run_killed_at_any_change_of_the_disk_goes_on(
   corpus, tmp_path, overwrite
 ):

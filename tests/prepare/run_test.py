@@ -403,6 +403,7 @@ run.prepare(options)
 @pytest.mark.parametrize(
   "kills", [(0, 30), pytest.param((0, 5, 30, 70), marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_a_killed_run_leaves_no_worker_and_goes_on(tmp_path, kills):
   for i in range(150):
     (tmp_path / f"{i:03}.jsonl").write_text('{"text": "some words"}\n' * 500)

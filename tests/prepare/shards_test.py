@@ -19,6 +19,7 @@ from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import store_writer
 from chomp_data.stores.zarr import tree_hash
+from tests import forks
 from tests import laws
 
 INFO = stores.TokenizerInfo("custom", "0" * 64, 100)
@@ -204,18 +205,17 @@ def test_a_shard_file_that_another_task_put_there_is_written_again(parts):
   assert shards.find_shard(task) is None
 
 
-def test_a_worker_that_dies_leaves_nothing_in_the_store(parts, monkeypatch):
-  root, row = parts
-
+def die_at_a_shard(root, row):
   def die(self):
     os.kill(os.getpid(), signal.SIGKILL)
 
-  pid = os.fork()
-  if not pid:
-    monkeypatch.setattr(array_writer.ShardWriter, "finish", die)
-    join(root, ["a"], [row], 4)
-    os._exit(0)
-  assert os.WIFSIGNALED(os.waitpid(pid, 0)[1])
+  array_writer.ShardWriter.finish = die
+  join(root, ["a"], [row], 4)
+
+
+def test_a_worker_that_dies_leaves_nothing_in_the_store(parts):
+  root, row = parts
+  assert forks.call(die_at_a_shard, root, row) == -signal.SIGKILL
   join(root, ["a"], [row], 4)
   stores.verify_store(root / "store")
 

@@ -105,6 +105,7 @@ def test_a_log_that_begins_later_counts_from_the_start(paths):
       assert own[field] == pytest.approx(wanted[name][field])
 
 
+@pytest.mark.slow
 def test_a_long_run_asks_for_few_steps(paths, monkeypatch):
   pipe = build(
     paths,

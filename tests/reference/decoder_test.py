@@ -103,6 +103,7 @@ def _logits_at(model: decoder_lib.Decoder, column: int) -> np.ndarray:
   return np.asarray(model(*_content_at(column)))[0, column : column + 8]
 
 
+@pytest.mark.slow
 def test_rope_sees_the_same_text_alike_at_every_offset():
   model = _decoder(position_embedding="rope")
   reference = _logits_at(model, 0)

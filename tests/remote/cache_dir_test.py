@@ -113,6 +113,7 @@ def fill(directory, seed):
     assert size(directory) <= 20_000
 
 
+@pytest.mark.slow
 def test_processes_share_it(tmp_path):
   context = multiprocessing.get_context("spawn")
   processes = [

@@ -80,7 +80,9 @@ def test_batches_are_those_of_the_local_store(
       np.testing.assert_array_equal(value, wanted[name])
 
 
-@pytest.mark.parametrize("worker_count", [0, 2])
+@pytest.mark.parametrize(
+  "worker_count", [0, pytest.param(2, marks=pytest.mark.slow)]
+)
 def test_an_iterator_reads_a_bucket(url, local, worker_count):
   hashes = {}
   for store in (url, local):

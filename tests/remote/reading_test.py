@@ -244,6 +244,7 @@ def test_a_process_ends_at_once_while_its_server_fails(s3_bucket, tmp_path):
   assert time.monotonic() - began < 10.0
 
 
+@pytest.mark.slow
 def test_threads_that_read_at_once_read_right_while_the_room_changes(
   s3_bucket, local
 ):

@@ -3,7 +3,9 @@
 import pytest
 
 from chomp_data import schema
-from chomp_data.commands import train
+from tests import in_process
+
+train = in_process.imported("chomp_data.commands.train")
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/run", "http://host/run"])

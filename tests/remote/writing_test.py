@@ -217,7 +217,8 @@ def _files(path):
   return (own for own in path.rglob("*") if own.is_file())
 
 
-@pytest.mark.parametrize("count", [4, pytest.param(15, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [4, 15])
 def test_uploads_that_are_killed_leave_a_whole_store_or_none(
   bucket, tmp_path, count
 ):

@@ -315,7 +315,9 @@ def iterated(data, count, state=None):
 
 
 @pytest.mark.parametrize("mixed", [False, True])
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+  "workers", [0, pytest.param(1, marks=pytest.mark.slow)]
+)
 def test_an_appended_store_joins_at_the_next_epoch(paths, mixed, workers):
   if workers and mixed:
     pytest.skip("one of them is enough")

@@ -100,6 +100,7 @@ def corpora(tmp_path_factory):
     ),
   ],
 )
+@pytest.mark.slow
 def test_a_mix_in_one_line_takes_the_place_of_a_configs_own(
   corpora, config, line, replaced
 ):

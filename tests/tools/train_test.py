@@ -219,6 +219,7 @@ def test_a_checkpoint_of_another_model_or_input_is_refused(corpus, finished):
   assert "Traceback" not in err
 
 
+@pytest.mark.slow
 def test_two_processes_train_on_the_batches_of_one(corpus):
   short = "--config.train.num_steps=16", "--config.checkpoint.every_steps=8"
   status, _, err = corpus.run("one", *short)
