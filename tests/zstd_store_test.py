@@ -41,6 +41,7 @@ def test_batches_are_those_of_the_store_that_is_not_compressed(
   assert found[0] == found[1]
 
 
+@pytest.mark.slow
 def test_it_trains_and_resumes(compressed, tmp_path):
   for steps in (4, 6):
     done = in_process.run_tool(

@@ -81,6 +81,7 @@ def test_the_example_learns_to_answer(chats):
   assert not any(example.UNSURE in own for own in said)
 
 
+@pytest.mark.slow
 def test_the_reference_trainer_weighs_what_it_reads(tmp_path):
   """From ratings of chats and messages to the record of a run."""
   records, store = tmp_path / "rated.jsonl", tmp_path / "rated"

@@ -60,6 +60,7 @@ def drawn(tmp_path_factory):
   return stores
 
 
+@pytest.mark.slow
 def test_the_example_trains_and_resumes(tmp_path, drawn):
   stores = drawn
   first = run(tmp_path, stores, "--config.train.num_steps=6")
@@ -137,6 +138,7 @@ def test_wrong_options_and_stores_are_told_together(tmp_path, drawn):
     assert f"- config.data.sources.{name}.store: {path} " in out
 
 
+@pytest.mark.slow
 def test_labels_beyond_the_model_are_one_clear_line(tmp_path, drawn):
   last = told(tmp_path, drawn, "--config.model.num_labels=3")
   assert "`config.model.num_labels` must be above every label" in last

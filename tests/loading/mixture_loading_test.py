@@ -129,6 +129,7 @@ def every_batch(pipe):
     pytest.param("weighted", 2, marks=pytest.mark.slow),
   ],
 )
+@pytest.mark.slow
 def test_batches_do_not_depend_on_workers(paths, name, workers):
   data = config(paths, **MIXES[name], worker_count=workers)
   wanted = every_batch(pipeline.build(data))
@@ -137,6 +138,7 @@ def test_batches_do_not_depend_on_workers(paths, name, workers):
     assert hashes(it, len(wanted)) == wanted
 
 
+@pytest.mark.slow
 def test_batches_do_not_depend_on_processes(paths):
   data = config(paths, **MIXES["weighted"])
   steps = sharding_test.run(data, "interleaved", 2)
@@ -628,6 +630,7 @@ def test_policies_of_equal_rows_restore_each_others_states(paths, was, now):
       assert hashes(it, 99) == every_batch(pipeline.build(data))[6:]
 
 
+@pytest.mark.slow
 def test_a_state_of_the_endless_one_goes_on_while_no_row_was_repeated(paths):
   endless = config(paths, epochs=None)
   once = config(paths, epochs=None, mix={"exhaustion": ONCE})

@@ -74,6 +74,7 @@ def test_the_stream_is_every_batch_in_turn(packed):
 @pytest.mark.parametrize(
   "workers", [1, pytest.param(3, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_batches_do_not_depend_on_workers(packed, workers):
   pipe = pipeline.build(packed)
   with pipeline.make_iterator({**packed, "worker_count": workers}) as it:

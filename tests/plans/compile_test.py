@@ -26,6 +26,7 @@ def compilations():
   jax.monitoring.unregister_event_duration_listener(listen)
 
 
+@pytest.mark.slow
 def test_an_epoch_compiles_one_step_a_bucket(text, compilations):
   data = conftest.changed(
     text, epochs=1, document_id=False, buckets__lengths=(16, 64)

@@ -218,6 +218,7 @@ def test_the_next_batch_after_restoring_at_any_step_is_the_same(text):
 @pytest.mark.parametrize(
   "worker_count", [1, pytest.param(2, marks=pytest.mark.slow)]
 )
+@pytest.mark.slow
 def test_the_stream_does_not_depend_on_workers(text, worker_count):
   pipe = pipeline.build(text)
   wanted = hashes(pipe.batch(step) for step in range(pipe.num_steps))

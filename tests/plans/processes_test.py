@@ -53,6 +53,7 @@ def test_arrays_are_in_step_over_four_processes_and_go_on_over_two(
   sharding_test.check(pictures, rest, 4, pipeline.build(pictures).num_steps)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_restores_on_other_processes_and_workers(text, tmp_path):
   data = {**text, "buckets": {**text["buckets"], "tokens_per_batch": 512}}
   directory = str(tmp_path / "checkpoints")

@@ -68,6 +68,7 @@ def test_a_tokenizer_is_trained_on_the_inputs(lines, prepare):
 
 
 @pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_tokenizer(
   lines, prepare, workers, monkeypatch
 ):

@@ -55,6 +55,7 @@ def _gradient_of_b_at(model: decoder_lib.Decoder) -> np.ndarray:
 
 
 @pytest.mark.parametrize("position_embedding", ["rope", "learned"])
+@pytest.mark.slow
 def test_a_document_takes_nothing_from_its_neighbour_in_segment_attention(
   position_embedding,
 ):

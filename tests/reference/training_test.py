@@ -160,6 +160,7 @@ def test_losses_by_document_follow_segments_where_a_row_has_several():
   np.testing.assert_array_equal(metrics["document_id"], [[4, 9]] * _ROWS)
 
 
+@pytest.mark.slow
 def test_training_memorises_a_toy_batch(trainer):
   _, losses, _ = run(trainer, 40, num_batches=1)
   assert losses[0] > 2.5

@@ -148,6 +148,7 @@ def test_a_worker_plans_its_own_steps_only(s3_bucket, local):
   assert planned == pipe.num_steps * BATCH
 
 
+@pytest.mark.slow
 def test_batches_wait_for_slow_answers_once_only(s3_bucket, local):
   url = reading_test.upload(local, f"{s3_bucket.root}/store")
   pipe = pipeline.build(config(url, cache_windows=8))

@@ -308,6 +308,7 @@ def edits(values):
     node[key] = saved
 
 
+@pytest.mark.slow
 def test_edited_manifests_with_a_right_digest_are_refused_or_mean_the_same(
   original,
 ):

@@ -167,6 +167,7 @@ def is_data(file):
   return file.name != "state.json"
 
 
+@pytest.mark.slow
 def test_no_flipped_bit_is_silent(original):
   rng = np.random.default_rng(0)
 

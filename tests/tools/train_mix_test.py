@@ -131,6 +131,7 @@ def test_a_mix_in_one_line_takes_the_place_of_a_configs_own(
   ]
 
 
+@pytest.mark.slow
 def test_a_flag_unsets_the_stages_of_a_config(corpora):
   stores = [
     f"--config.data.sources.{name}.store={corpora.path(name)}"
