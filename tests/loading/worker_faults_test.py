@@ -221,6 +221,9 @@ class Uneven:
   def __len__(self):
     return self._num_steps
 
+  def for_workers(self, count):
+    return self
+
   def __getitem__(self, step):
     if step == 1:
       time.sleep(9)
