@@ -17,6 +17,9 @@ from chomp_data import pipeline
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 
+# Long, and of the reference trainer or other libraries: see `make test-all`.
+pytestmark = pytest.mark.slow
+
 NAMES = "abc"
 STRATEGIES = st.sampled_from(
   ["first_exhausted", "all_exhausted", "all_exhausted_without_replacement"]

@@ -10,6 +10,9 @@ from chomp_data import schema
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
 
+# Long, and of the reference trainer or other libraries: see `make test-all`.
+pytestmark = pytest.mark.slow
+
 _VOCAB, _SEQ_LEN = 19, 12
 
 

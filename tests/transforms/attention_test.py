@@ -18,6 +18,9 @@ from chomp_data.transforms import formats
 from chomp_data.transforms import masks
 from tests import laws
 
+# Long, and of the reference trainer or other libraries: see `make test-all`.
+pytestmark = pytest.mark.slow
+
 SEQ_LEN, NUM_ROWS, WIDTH = 12, 4, 8
 WITH_SEGMENTS = ("canonical", "maxtext", "levanter", "axlearn")
 
