@@ -1,12 +1,16 @@
-"""What tokenized data of other tools does not say of itself: its tokenizer."""
+"""Stores of other tools, told what their files do not say: the tokenizer."""
 
 import dataclasses
 import hashlib
 import json
+import os
 from typing import ClassVar
+from typing import Generic
+from typing import TypeVar
 
 from chomp_data import errors
 from chomp_data import schema
+from chomp_data.stores import base
 from chomp_data.stores import vocabulary
 
 _TOKEN_ID = schema.optional(schema.integer(0, vocabulary.MAX_VOCAB_SIZE - 1))
@@ -89,3 +93,30 @@ class TokenOptions:
       adds_bos=self.adds_bos,
       adds_eos=self.adds_eos,
     )
+
+
+_Opened = TypeVar("_Opened", bound=base.Opened, covariant=True)
+_Options = TypeVar("_Options", bound=TokenOptions)
+
+
+class ToldStore(base.Store[_Opened], Generic[_Opened, _Options]):
+  """A store of files that another tool wrote.
+
+  Attributes:
+    options: What was said of it.
+  """
+
+  def __init__(
+    self,
+    path: str | os.PathLike[str],
+    options: _Options,
+    cache_bytes: int = base.DEFAULT_CACHE_BYTES,
+  ):
+    """Opens nothing yet; see the function that opens its kind."""
+    super().__init__(path, cache_bytes)
+    self.options: _Options = options
+
+  @property
+  def tokenizer_identity(self) -> tuple[str, str] | None:
+    """What the options name it: files do not tell; see `base.Store`."""
+    return self.options.tokenizer_identity

@@ -53,7 +53,7 @@ class ArrayRecordOptions(told.TokenOptions):
     return problems + super().problems(path)
 
 
-class ArrayRecordStore(base.Store["_Opened"]):
+class ArrayRecordStore(told.ToldStore["_Opened", ArrayRecordOptions]):
   """An ArrayRecord corpus, read only. Made by `open_array_records`.
 
   Another process opens a pickled one with the index that is there.
@@ -70,8 +70,7 @@ class ArrayRecordStore(base.Store["_Opened"]):
     index_dir: str | os.PathLike[str] | None = None,
   ):
     """Opens nothing yet; see `open_array_records`."""
-    super().__init__(path, cache_bytes)
-    self.options = options
+    super().__init__(path, options, cache_bytes)
     self._index_dir = None if index_dir is None else os.fspath(index_dir)
 
   def _open(self) -> "_Opened":
@@ -82,11 +81,6 @@ class ArrayRecordStore(base.Store["_Opened"]):
       self._index_dir,
       build=self._expected_hash is None,
     )
-
-  @property
-  def tokenizer_identity(self) -> tuple[str, str] | None:
-    """What the options name it: records do not tell; see `base.Store`."""
-    return self.options.tokenizer_identity
 
   @property
   def files(self) -> tuple[str, ...]:

@@ -47,22 +47,10 @@ class LevanterOptions(told.TokenOptions):
   field: str = schema.option("input_ids", schema.text())
 
 
-class LevanterStore(base.Store[offsets_index.OpenedCorpus]):
-  """A Levanter cache, read only. Made by `open_levanter`.
-
-  Attributes:
-    options: What was said of the cache.
-  """
-
-  def __init__(
-    self,
-    path: str | os.PathLike[str],
-    options: LevanterOptions,
-    cache_bytes: int = base.DEFAULT_CACHE_BYTES,
-  ):
-    """Opens nothing yet; see `open_levanter`."""
-    super().__init__(path, cache_bytes)
-    self.options = options
+class LevanterStore(
+  told.ToldStore[offsets_index.OpenedCorpus, LevanterOptions]
+):
+  """A Levanter cache, read only. Made by `open_levanter`."""
 
   def _open(self) -> offsets_index.OpenedCorpus:
     options = self.options
@@ -96,11 +84,6 @@ class LevanterStore(base.Store[offsets_index.OpenedCorpus]):
     """Tokens of a chunk, what is read as one."""
     _ = self._opened
     return self._chunk
-
-  @property
-  def tokenizer_identity(self) -> tuple[str, str] | None:
-    """What the options name it: caches do not tell; see `base.Store`."""
-    return self.options.tokenizer_identity
 
 
 def open_levanter(

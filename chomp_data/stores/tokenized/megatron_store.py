@@ -43,22 +43,10 @@ class MegatronOptions(told.TokenOptions):
   )
 
 
-class MegatronStore(base.Store[offsets_index.OpenedCorpus]):
-  """A Megatron corpus, read only. Made by `open_megatron`.
-
-  Attributes:
-    options: What was said of the corpus.
-  """
-
-  def __init__(
-    self,
-    path: str | os.PathLike[str],
-    options: MegatronOptions,
-    cache_bytes: int = base.DEFAULT_CACHE_BYTES,
-  ):
-    """Opens nothing yet; see `open_megatron`."""
-    super().__init__(path, cache_bytes)
-    self.options = options
+class MegatronStore(
+  told.ToldStore[offsets_index.OpenedCorpus, MegatronOptions]
+):
+  """A Megatron corpus, read only. Made by `open_megatron`."""
 
   def _open(self) -> offsets_index.OpenedCorpus:
     options, corpus = self.options, files_of(self._path)
@@ -79,11 +67,6 @@ class MegatronStore(base.Store[offsets_index.OpenedCorpus]):
       key={"boundaries": options.boundaries},
       build=self._expected_hash is None,
     )
-
-  @property
-  def tokenizer_identity(self) -> tuple[str, str] | None:
-    """What the options name it: the files do not tell; see `base.Store`."""
-    return self.options.tokenizer_identity
 
 
 def open_megatron(
