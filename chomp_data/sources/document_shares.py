@@ -75,6 +75,8 @@ def resolve(
     names, groups = _listed(options.groups, slots, len(documents))
   elif options.group_by_meta:
     names, groups = _kept(store, documents, path)
+  elif options.group_by_length:
+    names, groups = _long(store, documents, options.group_by_length)
   number = {name: i for i, name in enumerate(names)}
   given = dict(options.group_weights or ())
   unknown = [n for n in given if n not in number] if names else []
@@ -196,6 +198,17 @@ def _kept(
   names = sorted(set(values))
   number = {name: i for i, name in enumerate(names)}
   return tuple(names), np.asarray([number[v] for v in values], np.int64)
+
+
+def _long(
+  store: stores.Store, documents: np.ndarray, bounds: tuple[int, ...]
+) -> tuple[tuple[str, ...], np.ndarray]:
+  """Returns the groups of documents as long as each other, shortest first."""
+  ends = [*(str(bound - 1) for bound in bounds), ""]
+  names = [f"{low}..{end}" for low, end in zip((0, *bounds), ends, strict=True)]
+  number = np.searchsorted(bounds, store.bounds(documents)[1], side="right")
+  held, groups = np.unique(number, return_inverse=True)
+  return tuple(names[i] for i in held.tolist()), groups
 
 
 def _some(names: tuple[str, ...]) -> str:

@@ -76,6 +76,18 @@ def _lengths(value: Any) -> tuple[tuple[int, int | None], ...]:
   return out
 
 
+def _bounds(value: Any) -> tuple[int, ...]:
+  if isinstance(value, Mapping | str):
+    raise TypeError
+  out = tuple(schema.integer(1).convert(one) for one in value)
+  if not out or list(out) != sorted(set(out)):
+    raise ValueError
+  return out
+
+
+_BOUNDS = schema.Rule(
+  "a list of ascending whole numbers of at least 1", _bounds
+)
 _GROUPS = schema.Rule(
   "a mapping (or a list of pairs) of distinct names to lists of distinct"
   " document ids",
@@ -110,6 +122,9 @@ class ShareOptions:
       the group 'rest'.
     group_by_meta: Whether groups are what tools/prepare.py --meta_key kept of
       each document; those without a value form the group 'rest'.
+    group_by_length: Lengths in tokens at which the next group of documents
+      begins: (1_000, 10_000) makes the groups '0..999', '1000..9999' and
+      '10000..'.
     group_weights: Shares of groups, by name; others weigh 1.
     doc_overrides: Other `content_stride` and `alpha` for single documents, by
       their ids.
@@ -128,6 +143,9 @@ class ShareOptions:
     None, schema.optional(_GROUPS)
   )
   group_by_meta: bool = schema.option(False, schema.boolean())
+  group_by_length: tuple[int, ...] | None = schema.option(
+    None, schema.optional(_BOUNDS)
+  )
   group_weights: tuple[tuple[str, float], ...] | None = schema.option(
     None, schema.optional(schema.weights())
   )
@@ -203,6 +221,7 @@ _IN_SHARES = (
   "content_length_schedule",
   "groups",
   "group_by_meta",
+  "group_by_length",
 )
 
 
@@ -213,6 +232,12 @@ def _group_problems(options: Any, path: str) -> list[str]:
     found.append(
       f"`{path}.group_by_meta` must be False where groups are listed, got"
       f" True with {[name for name, _ in groups]}. Unset one of them."
+    )
+  bounds = options.group_by_length
+  if bounds and (groups or options.group_by_meta):
+    found.append(
+      f"`{path}.group_by_length` must be None where groups are listed or kept"
+      f" by the store, got {bounds}. Unset one of them."
     )
   group_of: dict[str, str] = {}
   for name, ids in groups:
@@ -229,10 +254,10 @@ def _group_problems(options: Any, path: str) -> list[str]:
         )
       group_of[one] = name
   weights = options.group_weights
-  if weights and not groups and not options.group_by_meta:
+  if weights and not (groups or options.group_by_meta or bounds):
     found.append(
       f"`{path}.group_weights` must be unset without groups, got"
-      f" {dict(weights)!r}. Set groups or group_by_meta."
+      f" {dict(weights)!r}. Set groups, group_by_meta or group_by_length."
     )
   known = {*(name for name, _ in groups), REST}
   for name, _ in weights or () if groups else ():

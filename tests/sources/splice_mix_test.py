@@ -524,6 +524,29 @@ def test_groups_can_come_from_what_the_store_keeps(make):
   assert weighted.quotas().tolist() == [15, 20, 15, 10]
 
 
+def test_groups_can_be_of_documents_as_long_as_each_other(make):
+  options = {"content_length": 4, "epoch_length": 60}
+  lengths = [50, 9, 10, 200, 49]
+  source = make(lengths, group_by_length=(10, 50, 1_000), **options)
+  # 9; 10 and 49; 50 and 200: a third of the rows each, none for '1000..'.
+  assert source.quotas()[1] == 20
+  assert source.quotas()[[2, 4]].sum() == 20
+  listed = make(
+    lengths,
+    groups={"short": ["1"], "middle": ["2", "4"], "long": ["0", "3"]},
+    **options,
+  )
+  assert source.quotas().tolist() == listed.quotas().tolist()
+  weighted = make(
+    lengths,
+    group_by_length=(10, 50),
+    group_weights={"0..9": 0, "10..49": 3, "50..": 1},
+    **options,
+  )
+  assert weighted.quotas()[[2, 4]].sum() == 45
+  assert weighted.quotas()[1] == 0
+
+
 # --- own steps of documents ------------------------------------------------
 
 
@@ -639,7 +662,8 @@ def test_the_fingerprint_tells_what_is_set_and_nothing_else(make):
   plain = make(LENGTHS, content_length=4).fingerprint["rows"]
   assert not set(plain) & {
     "curriculum_start", "curriculum_every", "content_length_schedule",
-    "groups", "group_by_meta", "group_weights", "doc_overrides",
+    "groups", "group_by_meta", "group_by_length", "group_weights",
+    "doc_overrides",
   }  # fmt: skip
   one = make(
     LENGTHS,
@@ -720,6 +744,15 @@ def test_the_summary_tells_the_ramp(make):
       r"group_by_meta.*False.*\['a'\]",
     ),
     ({"group_by_meta": True}, r"keeps nothing.*--meta_key"),
+    (
+      {"groups": {"a": ["0"]}, "group_by_length": (9,)},
+      r"group_by_length.*listed.*got \(9,\)",
+    ),
+    ({"group_by_length": (9, 9)}, r"ascending whole.*got \(9, 9\)"),
+    (
+      {"group_by_length": (9,), "group_weights": {"0..9": 1}},
+      r"group_weights.*got '0\.\.9'.*Groups: ",
+    ),
     ({"groups": {"rest": ["0"]}}, r"must not name a group 'rest'"),
     ({"groups": {"a": ["0"], "b": ["0"]}}, r"'0' in 'a' and 'b'"),
     ({"groups": {"a": ["0", "0"]}}, r"distinct document ids"),
