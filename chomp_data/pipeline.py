@@ -216,6 +216,14 @@ class Pipeline:
     }
     return self._plan.repeats(num_steps, asked)
 
+  def num_documents(self, source: str) -> int:
+    """Returns the documents of a source, or its samples where it has arrays.
+
+    Args:
+      source: Its name.
+    """
+    return self._plan.num_documents(source)
+
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.
 

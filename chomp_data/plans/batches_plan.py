@@ -168,6 +168,10 @@ class BatchesPlan(plan_lib.Plan):
     """Returns how often a dataset was passed; see `Plan`."""
     return samples / max(self._samples[source], 1)
 
+  def num_documents(self, source: str) -> int:
+    """Returns the documents, or the samples, of a dataset; see `Plan`."""
+    return self.datasets[source].num_documents
+
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by dataset, None for arrays; see `Plan`."""
     if not self.sources:

@@ -171,6 +171,14 @@ class Plan(abc.ABC):
   def passes(self, source: str, samples: int) -> float:
     """Returns how often a source was passed when it gave so many samples."""
 
+  def num_documents(self, source: str) -> int:
+    """Returns the documents of a source, or its samples.
+
+    Args:
+      source: Its name.
+    """
+    return self.sources[source].store.num_documents
+
   @abc.abstractmethod
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by source, or None where samples are arrays."""

@@ -98,6 +98,11 @@ class ArrayDataset(dataset.Dataset):
       for field, value in store.metadata(first, self._metadata).items():
         self._cast(field, np.asarray(value), first)
 
+  @property
+  def num_documents(self) -> int:
+    """Samples of the store; see `Dataset`."""
+    return self.store.num_samples
+
   def read(
     self,
     bucket: int,

@@ -22,6 +22,11 @@ class Dataset(abc.ABC):
   counts: dict[str, int]
   text: row_source.RowSource | None = None
 
+  @property
+  @abc.abstractmethod
+  def num_documents(self) -> int:
+    """Documents of its store, or samples: those in no bucket count too."""
+
   def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans | None:
     """Returns samples as spans of rows, without reading; None of arrays.
 

@@ -197,6 +197,11 @@ class DocumentDataset(dataset.Dataset):
     """The rows of the longest bucket."""
     return self.rows[-1]
 
+  @property
+  def num_documents(self) -> int:
+    """Documents of the store; see `Dataset`."""
+    return self.text.store.num_documents
+
   def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
     """Returns int64[N], the tokens of pieces; reads none of them.
 
