@@ -2,6 +2,7 @@
 
     %s --config=splice_multi --step=9
     %s --config=... --format=json --count=2
+    %s --config=... --follow=runs/x
 
 The terminal view prints decoded text: each segment in its colour, text that
 is not trained on dimmed, text that weighs more than 1 bold and less italic,
@@ -12,14 +13,18 @@ programs: always the canonical fields, whatever `config.data.batch_format`.
 Batches of buckets of sizes are shown as pictures: in the terminal, or with
 --output=step.png in a file, where rows of text in buckets of lengths are shown
 too, in a legend's colours, one pixel wide a position.
+
+--follow shows the steps that a running job is at, until it ends or Ctrl-C.
 """
 
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import itertools
 import json
 import pathlib
 import sys
+import time
 from typing import Any
 
 from absl import app
@@ -34,8 +39,10 @@ from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.audit import job
 from chomp_data.commands import pictures
 from chomp_data.loading import reads as reads_lib
+from chomp_data.loading import state as state_lib
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.prepare import tokenizers
@@ -60,8 +67,14 @@ _DATASET_MIX = cli.define_dataset_mix()
 _OUTPUT = flags.DEFINE_string(
   "output", None, "A PNG file that the steps of buckets are drawn to."
 )
+_FOLLOW = flags.DEFINE_string(
+  "follow",
+  None,
+  "The --workdir of a running job: the steps that it is at are shown.",
+)
 
 _PNG_ROWS = 64
+_LOOK_S = 0.5  # seconds between two looks at a job
 _FIELDS = ("tokens", "segment_ids", "positions", "loss_mask", "loss_weight")
 # Control characters of a document must not reach the terminal.
 _VISIBLE = {
@@ -218,16 +231,14 @@ def json_rows(
   batch = {} if plan_only else pipe.canonical(step)
   source = spans.row_source()
   in_bucket = {"bucket": pipe.bucket_of(step)[1]} if pipe.in_buckets else {}
+  named = _single_spans(pipe, spans)
   for row in range(spans.num_rows):
     record = {
       "step": step,
       "row": row,
       "source": None if source[row] < 0 else pipe.source_names[source[row]],
       **in_bucket,
-      "spans": [
-        {**own, "source": pipe.source_names[own["source"]]}
-        for own in _single_spans(spans.rows(row, row + 1))
-      ],
+      "spans": named[row],
     }
     record.update(
       {name: batch[name][row].tolist() for name in _FIELDS if name in batch}
@@ -247,21 +258,17 @@ def print_step(
   batch = {} if plan_only else pipe.canonical(step)
   seq_len = pipe.row_length(step)
   real = row_layout.real_tokens(spans, seq_len)
-  decoders = {
-    name: tokenizers.load_tokenizer(source.store)
-    for name, source in pipe.sources.items()
-    if not plan_only
-  }
+  decoders = {} if plan_only else decoders_of(pipe)
   source = spans.row_source()
-  for row in range(min(num_rows, spans.num_rows)):
-    own = spans.rows(row, row + 1)
+  num_shown = min(num_rows, spans.num_rows)
+  named = _single_spans(pipe, spans.rows(0, num_shown))
+  for row in range(num_shown):
     name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
     body = rich.text.Text()
-    for span in _single_spans(own):
-      document, column, start = (
-        span[k] for k in ("document", "column", "start")
+    for span in named[row]:
+      document, column, start, identity = (
+        span[k] for k in ("document", "column", "start", "id")
       )
-      identity = pipe.sources[name].store.document_id(document)
       last = span["length"] - 1
       added = [name.upper() for name in ("bos", "eos") if span.get(name)]
       last_token = start + last - len(added)
@@ -271,7 +278,7 @@ def print_step(
         f"{''.join(f' + {name}' for name in added)}\n",
         style="bold",
       )
-    if batch and name in decoders:
+    if batch and name != "filler":
       fields = {name: batch[name][row] for name in _FIELDS if name in batch}
       body.append_text(_row_text(fields, real[row], decoders[name]))
     body.rstrip()
@@ -299,18 +306,43 @@ def print_step(
   console.print(", ".join(totals), highlight=False)
 
 
-def _single_spans(spans: spans_lib.Spans) -> Iterator[dict[str, int]]:
-  """Yields the spans of a one-row plan as plain numbers."""
-  names = ("source", "document", "start", "length", "column")
+def decoders_of(pipe: pipeline.Pipeline) -> dict[str, Any]:
+  """Returns the tokenizers of a run's sources; None where a store has none."""
+  found: dict[str, Any] = dict.fromkeys(pipe.sources)
+  for name, source in pipe.sources.items():
+    # Stores of other tools have token ids and no more.
+    if source.store.tokenizer_info.kind != "custom":
+      found[name] = tokenizers.load_tokenizer(source.store)
+  return found
+
+
+def _single_spans(
+  pipe: pipeline.Pipeline, spans: spans_lib.Spans
+) -> list[list[dict[str, Any]]]:
+  """Returns the spans of each row as plain values, with documents' ids."""
+  ids = np.empty(len(spans), object)
+  for number, source in enumerate(pipe.sources.values()):
+    own = np.flatnonzero(spans.source == number)
+    ids[own] = source.store.document_ids(spans.document[own])
+  rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
+  names = ("row", "source", "document", "start", "length", "column")
   columns = [getattr(spans, name).tolist() for name in names]
-  for i, values in enumerate(zip(*columns, strict=True)):
-    span: dict[str, int] = dict(zip(names, values, strict=True))
+  for i, (row, source, document, *values) in enumerate(
+    zip(*columns, strict=True)
+  ):
+    span = {
+      "source": pipe.source_names[source],
+      "document": document,
+      "id": ids[i],
+      **dict(zip(names[3:], values, strict=True)),
+    }
     # Tokens that the store lacks, counted in `length`.
     for added in ("bos", "eos"):
       where = getattr(spans, added)
       if where is not None and where[i]:
         span[added] = 1
-    yield span
+    rows[row].append(span)
+  return rows
 
 
 def _row_text(
@@ -334,7 +366,11 @@ def _row_text(
       out.append(f"<filler x {high - low}>", style="dim italic")
       continue
     style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
-    text = tokenizer.decode(fields["tokens"][low:high])
+    ids = fields["tokens"][low:high]
+    if tokenizer is None:
+      text = " ".join(map(str, ids.tolist())) + " "
+    else:
+      text = tokenizer.decode(ids)
     how = _WEIGHT_STYLES[int(compared[low])] if target[low] else "dim "
     out.append(text.translate(_VISIBLE), style=how + style)
   return out
@@ -363,16 +399,28 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
     pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
     print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
     return
-  if _FORMAT.value == "json":
-    rows_of = json_rows if pipe.holds_text else json_samples
-    for step in steps:
+  console = rich.console.Console()
+  if _FORMAT.value != "json":
+    console.print(
+      pipe.describe(), highlight=False, markup=False, soft_wrap=True
+    )
+  _print_steps(console, pipe, steps)
+  if _FORMAT.value != "json" and not _PLAN_ONLY.value:
+    for line in reads_lib.lines(pipe.reads):
+      console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _print_steps(
+  console: rich.console.Console, pipe: pipeline.Pipeline, steps: range
+) -> None:
+  """Prints steps, as the flags say."""
+  for step in steps:
+    if _FORMAT.value == "json":
+      rows_of = json_rows if pipe.holds_text else json_samples
       for record in rows_of(pipe, step, _PLAN_ONLY.value):
         if _ROWS.value is None or record["row"] < _ROWS.value:
-          print(json.dumps(record))
-    return
-  console = rich.console.Console()
-  console.print(pipe.describe(), highlight=False, markup=False, soft_wrap=True)
-  for step in steps:
+          print(json.dumps(record), flush=_FOLLOW.value is not None)
+      continue
     if pipe.holds_text:
       print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
     elif _PLAN_ONLY.value:
@@ -380,9 +428,43 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
       console.print(f"step {step}: {source}, bucket {bucket}", highlight=False)
     else:
       print_pictures(console, pipe, step, _ROWS.value or 4)
-  if not _PLAN_ONLY.value:
-    for line in reads_lib.lines(pipe.reads):
-      console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
+  """Shows the steps that a job is at, until it ends."""
+  ignored = [f for f in ("step", "count", "output") if flags.FLAGS[f].present]
+  if ignored:
+    raise schema.ConfigError(
+      [
+        "`--follow` must come without flags of which steps are shown, got"
+        f" {' and '.join(f'--{name}' for name in ignored)} with it. Leave"
+        " them out: the job's step is shown."
+      ]
+    )
+  console = rich.console.Console()
+  shown, warned = None, False
+  while True:
+    found = job.read(workdir)
+    if found is not None:
+      if found.fingerprint is not None and not warned:
+        warned = True
+        for line in state_lib.differences(
+          found.fingerprint, pipe.fingerprint, found.step
+        ):
+          print(f"warning: not the job's config: {line}", file=sys.stderr)
+      # A job that is through is at no step: its last one is shown.
+      last = found.step if pipe.num_steps is None else pipe.num_steps - 1
+      step = min(found.step, last)
+      if step != shown and not (found.ended and shown is not None):
+        _print_steps(console, pipe, range(step, step + 1))
+        shown = step
+      if found.ended:
+        print(f"job {found.status} at step {found.step}", file=sys.stderr)
+        return
+    elif not warned:
+      warned = True
+      print(f"waiting for the first word of {workdir}", file=sys.stderr)
+    time.sleep(_LOOK_S)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -391,6 +473,10 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   try:
     pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
+    if _FOLLOW.value is not None:
+      with contextlib.suppress(KeyboardInterrupt):
+        _follow(pipe, _FOLLOW.value)
+      return
     last = _STEP.value + _COUNT.value
     if pipe.num_steps is not None and last > pipe.num_steps:
       raise schema.ConfigError(
@@ -405,6 +491,7 @@ def main(argv: Sequence[str]) -> None:
   except (
     schema.ConfigError,
     stores.StoreError,
+    state_lib.StateError,
     IndexError,
     ModuleNotFoundError,
     OSError,

@@ -36,6 +36,7 @@ from chomp_data import cli
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import coverage
+from chomp_data.audit import job
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import reads
@@ -134,6 +135,10 @@ class Run:
     self.last_sources: dict[str, dict[str, Any]] = {}
     self.last_buckets: dict[str, dict[str, Any]] = {}
     self.stopped_by: signal.Signals | None = None
+    # What inspect_batches --follow reads.
+    self.job: job.Report = job.Report(
+      str(self.workdir), writes=jax.process_index() == 0
+    )
 
   def restore_or_init(self) -> training.TrainState:
     """Returns the newest checkpoint's state, or a new run's.
@@ -212,6 +217,7 @@ class Run:
     self.by_source.begin(first)
     if self.by_bucket is not None:
       self.by_bucket.begin(first)
+    self.job.at(first)
     with _bar(first, total) as bar:
       while (step := self.input.step) < total:
         batch = next(self.input)
@@ -235,6 +241,7 @@ class Run:
         self._add(meter.add(step, metrics, math.prod(shape)))
         step += 1
         bar.update()
+        self.job.at(step)
         stop = stopping(step)
         saves = step % self.options.checkpoint.every_steps == 0
         logs = step % options.log_every_steps == 0
@@ -414,6 +421,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
     stack.callback(run.manager.close)
     # It tells other processes of an error here.
     stack.enter_context(run.input)
+    stack.enter_context(run.job)
     stopping = stack.enter_context(_stop_on_signals(run))
     hashes = None
     if _BATCH_HASHES.value:
@@ -431,6 +439,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
     if run.input.step < options.num_steps:
       # What a shell reports of a process that the signal ended.
       number = run.stopped_by or signal.SIGTERM
+      run.job.status = "stopped"
       logging.info(
         "stopped by %s at step %d, saved; the same command resumes",
         number.name,

@@ -2,6 +2,7 @@
 
 import json
 import re
+import socket
 
 import numpy as np
 from PIL import Image
@@ -9,9 +10,11 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.audit import job
 from chomp_data.commands import pictures
 from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
+from chomp_data.testing import stores as stores_lib
 from configs import resolution_buckets
 from configs import splice_multi
 from tests import in_process
@@ -56,6 +59,7 @@ def test_json_rows_are_the_pipelines_own(data, stdlib_store):
       assert record[name] == batch[name][record["row"]].tolist()
     assert record["source"] == "stdlib"
     (span,) = record["spans"]
+    assert span["id"] == store.document_id(span["document"])
     document = store.read_document(span["document"])
     text = document[span["start"] : span["start"] + span["length"]]
     low = span["column"]
@@ -268,3 +272,83 @@ def test_a_picture_of_a_run_without_buckets_is_an_error(stdlib_store):
   )
   assert ran.returncode == 1
   assert ran.stderr.strip().splitlines()[-1].startswith("error: `--output`")
+
+
+def test_stores_without_a_tokenizer_are_shown_as_token_ids(tmp_path):
+  path = stores_lib.make_array_records(
+    tmp_path / "records", [[7, 8, 9] * 5, [40, 41] * 9], files=1
+  )
+  config = tmp_path / "config.py"
+  config.write_text(
+    "import ml_collections\n"
+    "def get_config():\n"
+    "  told = {'token_dtype': 'uint16', 'vocab_size': 50, 'pad_id': 0}\n"
+    f"  source = {{'store': {path!r}, 'array_record': told,"
+    " 'rows': {'kind': 'sequential'}}\n"
+    "  return ml_collections.ConfigDict({'data': {'seq_len': 16,"
+    " 'global_batch_size': 2, 'sources': {'records': source}}})\n"
+  )
+  args = ["inspect_batches", f"--config={config}"]
+  out = in_process.run_tool(*args, check=True).stdout
+  assert "7 8 9 7 8 9" in out
+  (row, _) = in_process.run_tool(*args, "--format=json").stdout.splitlines()
+  (span, other) = json.loads(row)["spans"]
+  assert span["id"].endswith(":0")
+  assert other["id"].endswith(":1")
+
+
+def follow(workdir, stdlib_store, *args):
+  return inspect(
+    f"--config.data.sources.stdlib.store={stdlib_store}",
+    "--format=json",
+    "--plan_only",
+    f"--follow={workdir}",
+    *args,
+    check=False,
+  )
+
+
+def test_a_job_is_followed_to_its_end(tmp_path, stdlib_store, monkeypatch):
+  looks = []
+
+  def next_look(_):
+    looks.append(reports[0].at(5 + len(looks)))
+    if len(looks) == 3:
+      reports[0].__exit__(None)
+
+  monkeypatch.setattr("time.sleep", next_look)
+  monkeypatch.setattr("time.monotonic", lambda: 10.0 * len(looks))
+  (tmp_path / "job").mkdir()
+  reports = [job.Report(str(tmp_path / "job"))]
+  ran = follow(tmp_path / "job", stdlib_store)
+  assert ran.returncode == 0, ran.stderr
+  steps = [json.loads(line)["step"] for line in ran.stdout.splitlines()]
+  assert steps == [5] * 8 + [6] * 8
+  assert ran.stderr.splitlines()[-1] == "job finished at step 7"
+  # A process that is gone ends it too, and so does Ctrl-C.
+  (tmp_path / "job" / "job.json").write_text(
+    json.dumps({
+      "step": 3, "status": "running", "pid": 2**22 + 1,
+      "host": socket.gethostname(),
+    })
+  )  # fmt: skip
+  ran = follow(tmp_path / "job", stdlib_store)
+  assert ran.stderr.splitlines()[-1] == "job gone at step 3"
+
+  def interrupt(_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr("time.sleep", interrupt)
+  (tmp_path / "job" / "job.json").unlink()
+  assert follow(tmp_path / "job", stdlib_store).returncode == 0
+
+
+def test_what_cannot_be_followed_is_an_error(tmp_path, stdlib_store):
+  ran = follow(tmp_path / "none", stdlib_store)
+  assert ran.returncode == 1
+  last = ran.stderr.splitlines()[-1]
+  assert last.startswith("error: the work directory of a job must exist, got")
+  ran = follow(tmp_path, stdlib_store, "--step=3")
+  assert "`--follow` must come without" in ran.stderr
+  (tmp_path / "job.json").write_text("{")
+  assert "must be what a trainer wrote" in follow(tmp_path, stdlib_store).stderr

@@ -93,6 +93,14 @@ class _Corpus:
     done = in_process.run_tool(*self._command(name, *arguments))
     return done.returncode, done.stdout, done.stderr
 
+  def follow(self, name: str) -> list[str]:
+    """Returns the command that shows the step that a run is at."""
+    return [
+      "tools/inspect_batches.py",
+      f"--config={self._config}",
+      f"--follow={self.directory / name}",
+    ]
+
   def hashes_path(self, name: str) -> pathlib.Path:
     return self.directory / f"{name}.jsonl"
 
@@ -152,6 +160,17 @@ def test_a_run_reports_for_people_and_for_programs(corpus, finished):
   assert metrics["evaluation"]["text"]["later starts"]["perplexity"] > 1
   rows = sum(document["rows"] for document in metrics["coverage"]["text"])
   assert rows == _NUM_STEPS * 4
+
+
+def test_a_finished_job_is_followed_to_its_end(corpus, finished):
+  del finished
+  arguments = corpus.follow("whole")
+  ran = in_process.run_tool(*arguments)
+  assert ran.returncode == 0
+  assert ran.stderr == f"job finished at step {_NUM_STEPS}\n"
+  assert f"step {_NUM_STEPS} row 0 of 4: text" in ran.stdout
+  ran = in_process.run_tool(*arguments, "--config.data.seed=6")
+  assert "not the job's config: seed: state has 5, config has 6" in ran.stderr
 
 
 def test_a_finished_run_run_again_only_evaluates(corpus, finished):

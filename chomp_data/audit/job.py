@@ -1,0 +1,167 @@
+"""How far a running job is: what a trainer writes, and others read.
+
+`job.json` in the work directory says at which step the trainer is, and whether
+it still runs. A job without such a file is as far as its newest checkpoint.
+"""
+
+import dataclasses
+import json
+import os
+import pathlib
+import socket
+import time
+from typing import Any
+from typing import Self
+
+from etils import epath
+
+from chomp_data import errors
+from chomp_data.loading import state as state_lib
+
+RUNNING = "running"
+
+_FILE = "job.json"
+# Not more often: a file system of many hosts is not written to at each step.
+_EVERY_S = 1.0
+# Where an input's state lies in a work directory: <step>/<item>/input.json, in
+# it or in a directory of checkpoints.
+_STATES = ("*/*/input.json", "*/*/*/input.json")
+
+
+@dataclasses.dataclass(frozen=True)
+class JobState:
+  """How far a job is.
+
+  Attributes:
+    step: The step that it is at, or ended before.
+    status: 'running', 'finished', 'stopped' or 'failed'; 'gone' where its
+      process ended without a word; None where only checkpoints tell.
+    fingerprint: What its newest checkpoint says of its input, or None.
+  """
+
+  step: int
+  status: str | None
+  fingerprint: dict[str, Any] | None = None
+
+  @property
+  def ended(self) -> bool:
+    """Whether it will take no more steps."""
+    return self.status not in (RUNNING, None)
+
+
+class Report:
+  """Tells how far this process's job is; a context that says how it ends.
+
+  It tells nothing where `workdir` is a URL: files there are not replaced once
+  a second.
+  """
+
+  def __init__(self, workdir: str, writes: bool = True):
+    """Writes nothing yet.
+
+    Args:
+      workdir: The job's.
+      writes: Whether this process does: one of a job.
+    """
+    self._path = pathlib.Path(workdir) / _FILE
+    self._writes = writes and "://" not in workdir
+    self._last = -_EVERY_S
+    self._step = 0
+    self.status: str = "finished"
+
+  def at(self, step: int) -> None:
+    """Says that the job is at a step, at most once a second."""
+    self._step = step
+    now = time.monotonic()
+    if now - self._last >= _EVERY_S:
+      self._last = now
+      self._write(RUNNING)
+
+  def __enter__(self) -> Self:
+    return self
+
+  def __exit__(self, kind: object, *_: object) -> None:
+    self._write("failed" if kind is not None else self.status)
+
+  def _write(self, status: str) -> None:
+    if not self._writes:
+      return
+    values = {
+      "step": self._step,
+      "status": status,
+      "host": socket.gethostname(),
+      "pid": os.getpid(),
+    }
+    part = self._path.with_name(f"{_FILE}.part")
+    self._path.parent.mkdir(parents=True, exist_ok=True)
+    part.write_text(json.dumps(values) + "\n")
+    part.replace(self._path)
+
+
+def read(workdir: str) -> JobState | None:
+  """Returns how far a job is, or None before it has said anything.
+
+  Args:
+    workdir: The job's work directory.
+
+  Raises:
+    StateError: If there is no such directory, or its files are damaged.
+  """
+  place = epath.Path(workdir)
+  if not place.is_dir():
+    raise errors.StateError(
+      f"the work directory of a job must exist, got {workdir}. Give the"
+      " --workdir of its trainer."
+    )
+  saved = _newest_state(place)
+  told = _told(place / _FILE)
+  if told is None:
+    return saved
+  step = told.step
+  if saved is not None and not told.ended:
+    step = max(step, saved.step)
+  return JobState(step, told.status, saved and saved.fingerprint)
+
+
+def _told(path: epath.Path) -> JobState | None:
+  if not path.exists():
+    return None
+  try:
+    values = json.loads(path.read_text())
+    step, status = int(values["step"]), str(values["status"])
+    host, pid = values["host"], int(values["pid"])
+  except (ValueError, KeyError, TypeError) as error:
+    raise errors.StateError(
+      f"{path} must be what a trainer wrote, got {error!r}. Remove it."
+    ) from error
+  if status == RUNNING and host == socket.gethostname() and not _lives(pid):
+    status = "gone"
+  return JobState(step, status)
+
+
+def _lives(pid: int) -> bool:
+  try:
+    os.kill(pid, 0)
+  except ProcessLookupError:
+    return False
+  except PermissionError:
+    return True
+  return True
+
+
+def _newest_state(place: epath.Path) -> JobState | None:
+  """Returns the step and fingerprint of the newest checkpoint."""
+  found: list[tuple[int, epath.Path]] = []
+  for pattern in _STATES:
+    for path in place.glob(pattern):
+      number = path.parent.parent.name.rpartition("_")[2]
+      # Others are still being written.
+      if number.isdecimal():
+        found.append((int(number), path))
+  for _, path in sorted(found, key=lambda own: -own[0]):
+    try:
+      record = state_lib.decode(path.read_bytes())
+    except FileNotFoundError:
+      continue  # It was removed meanwhile: there is a newer one.
+    return JobState(record["step"], None, record["fingerprint"])
+  return None
