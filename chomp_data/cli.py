@@ -1,4 +1,7 @@
-"""What the command-line tools share: flags and configs with clear errors."""
+"""What the command-line tools share: flags and configs with clear errors.
+
+What reads configs, and JAX with it, is imported by tools that have one.
+"""
 
 from collections.abc import Callable
 from collections.abc import Mapping
@@ -12,12 +15,9 @@ from typing import NoReturn
 from absl import app
 from absl import flags
 from absl import logging
-from ml_collections import config_flags
 
 import chomp_data
 from chomp_data import schema
-from chomp_data.config import files
-from chomp_data.config import flags as config_options
 
 # Which of them it is where a mix in one line comes without one.
 _MIXED = "packed"
@@ -64,6 +64,10 @@ def define_config(default: str | None = None) -> flags.FlagHolder:
   Args:
     default: A config's path.
   """
+  from ml_collections import config_flags
+
+  from chomp_data.config import files
+
   flags.DEFINE_multi_string(
     _SET,
     [],
@@ -142,6 +146,8 @@ def config(
   given = flags.FLAGS[_SET].value
   mix = None if dataset_mix is None else dataset_mix.value
   if given:
+    from chomp_data.config import flags as config_options
+
     try:
       config_options.apply(value, given, sections or {})
     except schema.ConfigError as error:
@@ -199,6 +205,8 @@ def _with_path(argument: str) -> str:
   path, colon, arg = value.partition(":")
   if flag.lstrip("-") != "config" or not path:
     return argument
+  from chomp_data.config import files
+
   try:
     return f"{flag}={files.path_of(path)}{colon}{arg}"
   except schema.ConfigError as error:

@@ -1,9 +1,10 @@
-"""The console commands: each loads its module when it is run."""
+"""The console commands: each loads its module when it is run.
+
+Workers that a command spawns import this module again, so it has to be light.
+"""
 
 import importlib
 import sys
-
-from chomp_data import cli
 
 
 def prepare() -> None:
@@ -32,6 +33,8 @@ def train() -> None:
 
 
 def _run(name: str) -> None:
+  from chomp_data import cli
+
   try:
     command = importlib.import_module(f"chomp_data.commands.{name}")
   except ModuleNotFoundError as error:

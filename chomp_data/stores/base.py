@@ -31,7 +31,6 @@ from chomp_data.stores import span_reads
 from chomp_data.stores import vocabulary
 
 DEFAULT_CACHE_BYTES = 256 * 2**20
-DEFAULT_CHUNK_TOKENS = 256 * 1024
 
 _ID_BATCH = 1 << 16
 
@@ -225,7 +224,7 @@ class Store(abc.ABC, Generic[OpenedT]):
 
     Of kinds without chunks those of a default store, for the same blocks.
     """
-    return DEFAULT_CHUNK_TOKENS
+    return span_reads.DEFAULT_CHUNK_TOKENS
 
   @property
   def vocab_size(self) -> int:

@@ -9,6 +9,9 @@ import numpy as np
 
 from chomp_data import errors
 
+# Of a chunk, in stores that say no other number.
+DEFAULT_CHUNK_TOKENS = 256 * 1024
+
 
 @dataclasses.dataclass
 class Counters:

@@ -462,6 +462,20 @@ def test_results_carry_the_number_of_their_task():
     engine.close()
 
 
+def test_workers_import_what_they_need_only():
+  # The script of the command is imported again by each worker.
+  code = """import sys
+import chomp_data.commands.scripts
+from chomp_data.prepare import engines, parts, shards
+print(*sys.modules)"""
+  ended = subprocess.run(
+    [sys.executable, "-c", code], capture_output=True, text=True, check=True
+  )
+  heavy = {"jax", "absl", "grain", "tensorstore", "rich", "pyarrow", "tqdm"}
+  heavy |= {"array_record", "jinja2", "tokenizers", "ml_collections"}
+  assert not heavy & set(ended.stdout.split())
+
+
 def _reach(task):
   for done in range(0, task + 1, 10):
     progress.reach(done)

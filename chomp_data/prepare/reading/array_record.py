@@ -8,13 +8,15 @@ from collections.abc import Iterator
 import math
 import pathlib
 import re
+from typing import TYPE_CHECKING
 
 from chomp_data import errors
-from chomp_data import stores
 from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import tf_example
-from chomp_data.stores.array_record import record_files
+
+if TYPE_CHECKING:
+  from chomp_data.stores.array_record import record_files
 
 _NAME = re.compile(r"\.(array_?record|arecord)([-.]\d+-of-\d+)?$")
 _BEGIN = bytes.fromhex("83af70d10d884a3f")
@@ -87,20 +89,23 @@ class ArrayRecord(base.InputKind):
           )
 
 
-def _open(file: base.InputFile) -> record_files.Reader:
+def _open(file: base.InputFile) -> "record_files.Reader":
+  # Here, and not in workers that read something else.
+  from chomp_data.stores.array_record import record_files
+
   base.check_readable(file)
   try:
     return record_files.Reader(pathlib.Path(file.path))
-  except stores.StoreError as error:
+  except errors.StoreError as error:
     raise _bad(file, error) from None
 
 
 def _read(
-  file: base.InputFile, reader: record_files.Reader, first: int, last: int
+  file: base.InputFile, reader: "record_files.Reader", first: int, last: int
 ) -> list[bytes]:
   try:
     return reader.read(first, last)
-  except stores.StoreError as error:
+  except errors.StoreError as error:
     raise _bad(file, error) from None
 
 

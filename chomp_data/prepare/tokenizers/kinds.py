@@ -78,7 +78,7 @@ def _from_file(file: bytes, spec: base.TokenizerSpec) -> base.Tokenizer:
   )
 
 
-def load_tokenizer(store: stores.Store) -> base.Tokenizer:
+def load_tokenizer(store: "stores.Store") -> base.Tokenizer:
   """Returns the tokenizer that a store was made with, from the store itself.
 
   Args:

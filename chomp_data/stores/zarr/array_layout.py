@@ -14,12 +14,12 @@ import json
 
 import numpy as np
 
-from chomp_data.stores import base
 from chomp_data.stores import checksums
+from chomp_data.stores import span_reads
 
 DTYPES = ("uint8", "uint16", "uint32", "int64", "float32")
 COMPRESSIONS = ("none", "zstd")
-DEFAULT_CHUNK = base.DEFAULT_CHUNK_TOKENS
+DEFAULT_CHUNK = span_reads.DEFAULT_CHUNK_TOKENS
 DEFAULT_CHUNKS_PER_SHARD = 256
 ZSTD_LEVEL = 1
 CRC_BYTES = 4
