@@ -44,6 +44,7 @@ import tables
 
 from chomp_data import pipeline
 from chomp_data import sources
+from chomp_data.index import steps as steps_lib
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import unit_sums
 
@@ -196,7 +197,7 @@ def _mixture(
       weights=tuple((name, 1 + i % 7) for i, name in enumerate(parts))
     ),
     seed=0,
-    global_batch_size=_PLANNED,
+    steps=steps_lib.Steps(((0, _PLANNED),)),
     epochs=None,
   )
 
@@ -413,7 +414,7 @@ def processes(setting: Setting, directory: pathlib.Path) -> tables.Table:
       weights=tuple((name, 1 - i * 1e-6) for i, name in enumerate(names))
     ),
     seed=0,
-    global_batch_size=batch_size,
+    steps=steps_lib.Steps(((0, batch_size),)),
     epochs=None,
   )
   numbers = np.arange(setting.shared * batch_size)

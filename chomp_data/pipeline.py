@@ -23,6 +23,7 @@ import numpy as np
 from chomp_data import joining
 from chomp_data import planning
 from chomp_data.config import options as options_lib
+from chomp_data.index import steps as steps_lib
 from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
@@ -57,6 +58,8 @@ class Pipeline:
     sources: The rows of each source of text, by name, in the order of
       `source_id`; none where samples are arrays.
     mix: How sources share the run, or None for one alone.
+    steps: Which data step each step is, and which rows it has; in buckets
+      each step counts as one.
   """
 
   options: Any
@@ -64,6 +67,7 @@ class Pipeline:
   source_names: list[str]
   sources: dict[str, row_source.RowSource]
   mix: mix_lib.Mix | None
+  steps: steps_lib.Steps
 
   def __init__(self, run: options_lib.RunOptions):
     """Opens stores and selects documents; reads no token, and of arrays the
@@ -83,6 +87,7 @@ class Pipeline:
     self.source_names = plan.source_names
     self.sources = plan.sources
     self.mix = plan.mix
+    self.steps = plan.steps
     self._reads = reads_lib.Reads(plan.sources)
     self._operations = run.data.operations(plan.sources)
     for line in plan.warnings():

@@ -17,6 +17,7 @@ from chomp_data import stores
 from chomp_data.config import bucket_sections
 from chomp_data.config import options as options_lib
 from chomp_data.index import hashing
+from chomp_data.index import steps as steps_lib
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.index.mix import interleave
 from chomp_data.ops import buckets as buckets_lib
@@ -163,6 +164,7 @@ def _row_source(
 def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
   """Returns the plan of a run of rows."""
   options, mix = run.data, None
+  steps = steps_lib.Steps(((0, options.global_batch_size),))
   if run.mix is None:
     ordered = row_sources(run, list(run.sources))
   else:
@@ -179,7 +181,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       ordered,
       run.mix,
       seed=options.seed,
-      global_batch_size=options.global_batch_size,
+      steps=steps,
       epochs=options.epochs,
       own_weights=run.weights,
       max_epochs={n: own.max_epochs for n, own in run.sources.items()},
@@ -187,7 +189,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     )
   plan = rows_plan.RowsPlan(
     ordered,
-    global_batch_size=options.global_batch_size,
+    steps=steps,
     epochs=options.epochs,
     remainder=options.remainder,
     document_id=options.document_id,
@@ -260,6 +262,7 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     datasets,
     buckets,
     schedule,
+    steps=steps_lib.Steps(),
     stages=stages,
     bucket_stages=bucket_stages,
     fingerprints={

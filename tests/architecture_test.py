@@ -106,7 +106,7 @@ def test_files_and_rooms_of_a_room_import_in_no_circle(room):
 @pytest.mark.parametrize("room", ["index", "ops"])
 def test_integer_maps_and_arrays_need_only_numpy(room):
   standard = {
-      "abc", "collections", "dataclasses", "decimal", "fractions",
+      "abc", "bisect", "collections", "dataclasses", "decimal", "fractions",
       "functools", "hashlib", "itertools", "math", "typing",
   }  # fmt: skip
   for path in (PACKAGE / room).rglob("*.py"):

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.index import steps as steps_lib
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
@@ -27,7 +28,7 @@ class BatchesPlan(plan_lib.Plan):
 
   Attributes:
     datasets: By name, in the order of their numbers.
-    schedule: Which of them each step has.
+    schedule: Which of them each data step has.
   """
 
   reader_name = "BucketBatches"
@@ -38,6 +39,7 @@ class BatchesPlan(plan_lib.Plan):
     buckets: Sequence[buckets_lib.Bucket],
     schedule: schedule_lib.BucketSchedule,
     *,
+    steps: steps_lib.Steps,
     stages: mix_lib.Stages,
     bucket_stages: mix_lib.Stages | None,
     fingerprints: Mapping[str, Mapping[str, Any]],
@@ -49,7 +51,8 @@ class BatchesPlan(plan_lib.Plan):
     Args:
       datasets: By name, in the order of their numbers.
       buckets: In the order of their numbers.
-      schedule: Which of them each step has.
+      schedule: Which of them each data step has.
+      steps: Which data step each step is; each has rows of its own.
       stages: (from_step, weights of datasets).
       bucket_stages: (from_step, weights of buckets), or None.
       fingerprints: Of the sections `buckets` and `mix`, and what orders each
@@ -60,6 +63,7 @@ class BatchesPlan(plan_lib.Plan):
     self.datasets: dict[str, dataset_lib.Dataset] = dict(datasets)
     self.buckets: tuple[buckets_lib.Bucket, ...] = tuple(buckets)
     self.schedule = schedule
+    self.steps: steps_lib.Steps = steps
     self.source_names: list[str] = list(self.datasets)
     self.sources: dict[str, row_source.RowSource] = {
       name: own.text
@@ -72,14 +76,17 @@ class BatchesPlan(plan_lib.Plan):
     self._by_tokens = by_tokens
     self._path = path
     self._samples = {n: sum(d.counts.values()) for n, d in datasets.items()}
-    own = mix_lib.BatchMix(schedule, stages, self._samples, f"{path}.mix")
+    own = mix_lib.BatchMix(
+      schedule, steps, stages, self._samples, f"{path}.mix"
+    )
     self._stages = own.stages
     self.mix: mix_lib.Mix | None = own if len(self.datasets) > 1 else None
 
   @property
   def num_steps(self) -> int | None:
     """Steps of the whole run, or None; see `Plan`."""
-    return self.schedule.num_steps
+    end = self.schedule.num_steps
+    return None if end is None else self.steps.before(end)
 
   @property
   def step_limit(self) -> int:
@@ -89,7 +96,7 @@ class BatchesPlan(plan_lib.Plan):
   def at(self, step: int) -> tuple[int | None, int]:
     """Returns the dataset and the bucket of a step, by number; see `Plan`."""
     self.check_steps(step)
-    return self.schedule.at(int(step))
+    return self.schedule.at(self.steps.data_step(int(step)))
 
   def spans(
     self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
@@ -121,9 +128,10 @@ class BatchesPlan(plan_lib.Plan):
         f"`count` must be 1, got {count}. Steps differ in their shapes."
       )
     self.check_steps(first_step)
-    dataset, bucket = self.schedule.at(first_step)
+    step = self.steps.data_step(int(first_step))
+    dataset, bucket = self.schedule.at(step)
     own = None if rows is None else rows[self.buckets[bucket].name]
-    samples = self.schedule.samples(first_step, own)
+    samples = self.schedule.samples(step, own)
     return self._planned(dataset, bucket, samples)
 
   def _planned(
@@ -157,7 +165,7 @@ class BatchesPlan(plan_lib.Plan):
 
   def taken(self, step: int) -> dict[str, dict[str, int]]:
     """Returns samples by dataset and bucket before a step; see `Plan`."""
-    counts = self.schedule.consumed(step).tolist()
+    counts = self.schedule.consumed(self._place(step)).tolist()
     names = [bucket.name for bucket in self.buckets]
     return {
       name: dict(zip(names, own, strict=True))
@@ -179,8 +187,16 @@ class BatchesPlan(plan_lib.Plan):
     return token_sums.StepSums(
       {name: own.store for name, own in self.sources.items()},
       self.spans,
-      self.schedule.consumed_units if self._by_tokens else None,
+      self._units if self._by_tokens else None,
     )
+
+  def _units(self, step: int) -> np.ndarray:
+    """Returns the units of datasets before a step, int64[num_datasets]."""
+    return self.schedule.consumed_units(self._place(step))
+
+  def _place(self, step: int) -> int:
+    """Returns the data steps before a step, or all that there are."""
+    return self.steps.place(step, self.schedule.num_steps)
 
   @property
   def by_bucket(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import fractions
 from typing import Protocol
 
+from chomp_data.index import steps as steps_lib
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.sources import mix_options
 from chomp_data.sources import mixture
@@ -41,6 +42,7 @@ class BatchMix:
   def __init__(
     self,
     schedule: schedule_lib.BucketSchedule,
+    steps: steps_lib.Steps,
     stages: Stages,
     samples: Mapping[str, int],
     path: str,
@@ -48,12 +50,14 @@ class BatchMix:
     """Binds a schedule.
 
     Args:
-      schedule: Which batch each step has.
+      schedule: Which batch each data step has.
+      steps: Which data step each step is.
       stages: (from_step, weights of datasets).
       samples: Samples of each dataset.
       path: Dotted path of the mix, for messages.
     """
     self._schedule = schedule
+    self._steps = steps
     self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = [
       (step, dict(own)) for step, own in stages
     ]
@@ -66,8 +70,9 @@ class BatchMix:
     Args:
       step: At most the steps of the run.
     """
-    rows = self._schedule.consumed(step).sum(axis=1).tolist()
-    units = self._schedule.consumed_units(step).tolist()
+    place = self._steps.place(step, self._schedule.num_steps)
+    rows = self._schedule.consumed(place).sum(axis=1).tolist()
+    units = self._schedule.consumed_units(place).tolist()
     return {
       name: mixture.Consumed(own, used, own / max(self._samples[name], 1))
       for name, own, used in zip(
@@ -82,11 +87,13 @@ class BatchMix:
       IndexError: If the step is not of the run.
     """
     end = self._schedule.num_steps
+    end = None if end is None else self._steps.before(end)
     if step < 0 or (end is not None and step >= end):
       raise IndexError(
         f"step must be in 0 .. {'' if end is None else end - 1}, got {step}."
         " Ask for a step of the run."
       )
+    step = self._steps.data_step(step)
     ended = self._schedule.ended(step).tolist()
     by_name = dict(zip(self._schedule.datasets, ended, strict=True))
     return mix_options.shares_at(self.stages, step, by_name)
@@ -97,6 +104,7 @@ class BatchMix:
     Args:
       num_steps: Steps of the run.
     """
+    steps = self._steps.place(num_steps, self._schedule.num_steps)
     return mix_options.unserved_lines(
-      self._path, self.stages, self._schedule.unserved(num_steps), num_steps
+      self._path, self.stages, self._schedule.unserved(steps), steps
     )

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.index import steps as steps_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib
@@ -52,6 +53,7 @@ class Plan(abc.ABC):
     sources: The rows of each source of text, by name, in the order of their
       numbers; none where samples are arrays.
     mix: How sources share the run, or None for one alone.
+    steps: Which data step each step is, and which rows it has.
     reader_name: How the Grain source of this plan calls itself: Grain's own
       states hold it.
   """
@@ -60,6 +62,7 @@ class Plan(abc.ABC):
   source_names: list[str]
   sources: dict[str, row_source.RowSource]
   mix: mix_lib.Mix | None
+  steps: steps_lib.Steps
   reader_name: str
 
   @property

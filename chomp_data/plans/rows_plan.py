@@ -1,7 +1,7 @@
 """Rows merged one by one: a batch holds rows of several sources.
 
-Step n holds rows n * B .. (n + 1) * B - 1 of the run's order of rows, whatever
-their sources and epochs.
+A step holds rows that follow each other in the run's order of rows, whatever
+their sources and epochs; `index/steps.py` says which.
 """
 
 from collections.abc import Collection
@@ -14,6 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
+from chomp_data.index import steps as steps_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib
@@ -73,7 +74,6 @@ class RowsPlan(plan_lib.Plan):
   Attributes:
     rows: The run's rows in order.
     ordered: The sources in their orders, by name, in that of their numbers.
-    global_batch_size: Rows of a step over all processes.
   """
 
   rows: RunRows
@@ -83,7 +83,7 @@ class RowsPlan(plan_lib.Plan):
   def __init__(
     self,
     ordered: Mapping[str, row_source.RowSource],
-    global_batch_size: int,
+    steps: steps_lib.Steps,
     epochs: int | None,
     *,
     remainder: str = "drop",
@@ -95,7 +95,7 @@ class RowsPlan(plan_lib.Plan):
 
     Args:
       ordered: The run's sources in their orders, in that of their numbers.
-      global_batch_size: Rows of a step over all processes.
+      steps: Which rows each step has, over all processes.
       epochs: Passes over one source alone, or None for ever.
       remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
       document_id: Whether batches carry `document_id`.
@@ -106,7 +106,7 @@ class RowsPlan(plan_lib.Plan):
       (self.rows,) = ordered.values()
     else:
       self.rows = mix
-    self.global_batch_size = global_batch_size
+    self.steps: steps_lib.Steps = steps
     self.mix: mix_lib.Mix | None = mix
     self._mix = mix
     self.ordered: dict[str, row_source.RowSource] = dict(ordered)
@@ -116,7 +116,7 @@ class RowsPlan(plan_lib.Plan):
     self.source_names: list[str] = list(self.sources)
     seq_len = self.rows.seq_len
     self.buckets: tuple[buckets_lib.Bucket, ...] = (
-      buckets_lib.Bucket(str(seq_len), global_batch_size, (seq_len,)),
+      buckets_lib.Bucket(str(seq_len), steps.last_size, (seq_len,)),
     )
     self._epochs = epochs
     self._remainder = remainder
@@ -133,14 +133,18 @@ class RowsPlan(plan_lib.Plan):
     """Steps of the whole run, or None."""
     if self.num_rows is None:
       return None
+    return self.steps.before(self._data_steps(self.num_rows))
+
+  def _data_steps(self, num_rows: int) -> int:
+    """Returns the data steps that so many rows fill, or begin."""
     if self._remainder == "pad":
-      return -(-self.num_rows // self.global_batch_size)
-    return self.num_rows // self.global_batch_size
+      return self.steps.first_step_at(num_rows)
+    return self.steps.step_of_row(num_rows)
 
   @property
   def step_limit(self) -> int:
     """Steps below this can be read; see `Plan`."""
-    numbered = _MAX_ROW // self.global_batch_size
+    numbered = self.steps.before(self.steps.step_of_row(_MAX_ROW))
     return numbered if self.num_steps is None else min(self.num_steps, numbered)
 
   def at(self, step: int) -> tuple[int | None, int]:
@@ -159,9 +163,10 @@ class RowsPlan(plan_lib.Plan):
 
   def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
     self.check_steps(steps[0], steps[-1] + 1 - steps[0])
-    size = self.global_batch_size
+    first = self.steps.first_rows(self.steps.data_steps(np.asarray(steps)))
+    size = self.buckets[0].batch_size
     local = np.arange(size) if rows is None else rows[self.buckets[0].name]
-    number = (np.asarray(steps)[:, None] * size + local).reshape(-1)
+    number = (first[:, None] + local).reshape(-1)
     whole = len(number)
     if self.num_rows is not None:
       number = number[number < self.num_rows]
@@ -198,9 +203,10 @@ class RowsPlan(plan_lib.Plan):
 
   def _steps_of_window(self, step: int) -> tuple[int, int]:
     """Returns the steps whose first row is of the same window."""
-    size = self.global_batch_size
-    low, high = self.rows.read_group(step * size)
-    return -(-low // size), -(-high // size)
+    steps = self.steps
+    window = self.rows.read_group(steps.first_row(steps.data_step(step)))
+    first, last = (steps.before(steps.first_step_at(row)) for row in window)
+    return first, last
 
   def prefetch(self, planned: plan_lib.Planned) -> bool:
     """Fetches what reading planned steps will need; see `Plan`."""
@@ -229,7 +235,7 @@ class RowsPlan(plan_lib.Plan):
         f"step must be in 0 .. {self.step_limit}, got {step}. Ask before"
         " a step of the run, or at its end."
       )
-    first = step * self.global_batch_size
+    first = self.steps.first_row(self.steps.data_step(step))
     if self.num_rows is not None:
       first = min(first, self.num_rows)
     if self._mix is None:
@@ -247,7 +253,7 @@ class RowsPlan(plan_lib.Plan):
     self, num_steps: int, max_epochs: Mapping[str, int | None]
   ) -> list[str]:
     """Returns which sources come often; nothing where to tell takes long."""
-    rows = num_steps * self.global_batch_size
+    rows = self.steps.first_row(self.steps.data_step(num_steps))
     if self._mix is not None and self._mix.is_long(rows):
       return []
     return super().repeats(num_steps, max_epochs)
@@ -276,8 +282,9 @@ class RowsPlan(plan_lib.Plan):
 
   def describe(self) -> list[str]:
     """Returns the summary for the log; see `Plan`."""
-    lines = [f"[{self.global_batch_size}, {self.rows.seq_len}]"]
+    lines = [f"[{self.steps.last_size}, {self.rows.seq_len}]"]
     if self.num_rows is not None and self._remainder == "drop":
-      lost = self.num_rows % self.global_batch_size
+      end = self._data_steps(self.num_rows)
+      lost = self.num_rows - self.steps.first_row(end)
       lines.append(f"  remainder drop: {lost} rows at the end fill no step")
     return [*lines, self.rows.describe()]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import fractions
 from typing import Protocol
 
+from chomp_data.index import steps as steps_lib
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.sources import dataset as dataset_lib
@@ -20,6 +21,7 @@ class Batches(Protocol):
 
   datasets: dict[str, dataset_lib.Dataset]
   buckets: tuple[buckets_lib.Bucket, ...]
+  steps: steps_lib.Steps
 
   @property
   def num_steps(self) -> int | None: ...
@@ -67,8 +69,8 @@ def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
     stages: (from_step, weights of buckets), or None.
   """
   lines = []
-  for first, last, weights in _spans(plan, stages):
-    text = f"  {stage_text(plan, first, weights)}"
+  for begins, _, last, weights in _spans(plan, stages):
+    text = f"  {stage_text(plan, begins, weights)}"
     if last is not None:
       given = plan.bucket_passes(last)
       by_name = [
@@ -99,7 +101,7 @@ def repeats(plan: Batches, stages: Stages | None) -> list[str]:
     stages: As in `stage_lines`.
   """
   found = []
-  for first, last, _ in _spans(plan, stages):
+  for begins, first, last, _ in _spans(plan, stages):
     if last is None:
       continue
     before = plan.bucket_passes(first)
@@ -108,7 +110,7 @@ def repeats(plan: Batches, stages: Stages | None) -> list[str]:
         times = number - before[name][bucket]
         if times > mix_options.MANY_PASSES:
           found.append(
-            f"the stage from step {first} gives bucket {bucket} of {name}"
+            f"the stage from step {begins} gives bucket {bucket} of {name}"
             f" {times:.1f} times over until step {last}: it has"
             f" {plan.datasets[name].counts[bucket]} samples. Lower its weight,"
             " shorten the stage, or add data"
@@ -118,14 +120,18 @@ def repeats(plan: Batches, stages: Stages | None) -> list[str]:
 
 def _spans(
   plan: Batches, stages: Stages | None
-) -> Iterator[tuple[int, int | None, Weights]]:
-  """Yields (first step, step after the last or None, weights) of stages."""
-  known: Sequence[tuple[int, Weights]] = list(stages or ())
+) -> Iterator[tuple[int, int, int | None, Weights]]:
+  """Yields stages of a run, with weights.
+
+  Each with its own first step, which is a data step, the first step that reads
+  it, and the step after the last that does, or None.
+  """
+  known = list(stages or ())
+  begins = [plan.steps.before(at) for at, _ in known]
   end = plan.num_steps
-  for index, (first, weights) in enumerate(known):
-    last = end
-    if index + 1 < len(known):
-      last = known[index + 1][0]
-      last = last if end is None else min(last, end)
+  ends = [*begins[1:], end][: len(begins)]
+  for (at, weights), first, last in zip(known, begins, ends, strict=True):
+    if end is not None:
+      last = end if last is None else min(last, end)
     if end is None or first < end:
-      yield first, last, weights
+      yield at, first, last, weights

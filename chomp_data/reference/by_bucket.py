@@ -51,7 +51,7 @@ class BucketLog:
     return [
       f"stage {text}"
       for begins, text in self._pipe.stages()
-      if self._first <= begins < step
+      if self._first <= self._pipe.steps.before(begins) < step
     ]
 
   def take(self, step: int) -> dict[str, dict[str, Any]]:

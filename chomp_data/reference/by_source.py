@@ -116,7 +116,8 @@ class SourceLog:
     total = np.zeros(len(self._names))
     if first == last:
       return total
-    starts = sorted(at for at, _ in mix.stages if first < at < last)
+    begins = {self._pipe.steps.before(at) for at, _ in mix.stages}
+    starts = sorted(at for at in begins if first < at < last)
     for begin, end in itertools.pairwise([first, *starts, last]):
       total += _summed(share, begin, end)
     return total

@@ -1,5 +1,6 @@
 """Options of a mix of sources, seeds 001 and 004: `config.data.mix`."""
 
+from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -346,7 +347,7 @@ def unserved_lines(
   stages: Sequence[tuple[int, Mapping[str, Any]]],
   found: Iterable[interleave.Unserved],
   num_steps: int,
-  step_rows: int | None = None,
+  step_of_row: Callable[[int], int] | None = None,
 ) -> list[str]:
   """Returns a sentence for each weight that amounts to less than a row.
 
@@ -354,20 +355,20 @@ def unserved_lines(
     path: Dotted path of the mix.
     stages: (from_step, weights), from step 0 on.
     found: Of the merge, in a run of `num_steps`.
-    num_steps: Steps of the run.
-    step_rows: Rows of a step; None where positions are steps, and what stands
-      there are batches.
+    num_steps: Data steps of the run.
+    step_of_row: Returns the step of a position; None where positions are
+      steps, and what stands there are batches.
   """
-  what = "batch" if step_rows is None else "row"
+  what = "batch" if step_of_row is None else "row"
   lines = []
   for own in found:
     first = stages[own.stage][0]
     last = min([num_steps, *(at for at, _ in stages[own.stage + 1 :][:1])])
     when = "never comes"
-    if own.following is not None and step_rows is None:
+    if own.following is not None and step_of_row is None:
       when = f"is at step {own.following}"
-    elif own.following is not None and step_rows is not None:
-      step = own.following // step_rows
+    elif own.following is not None and step_of_row is not None:
+      step = step_of_row(own.following)
       when = f"is row {own.following} of the mix, in step {step}"
     lines.append(
       f"`{path}`: the weight of {own.source!r} amounts to {own.meant:.2g}"

@@ -17,6 +17,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data.index import hashing
 from chomp_data.index import permutation
+from chomp_data.index import steps as steps_lib
 from chomp_data.index.mix import interleave
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_options
@@ -56,7 +57,7 @@ class MixtureSource:
     options: MixOptions,
     *,
     seed: int,
-    global_batch_size: int,
+    steps: steps_lib.Steps,
     epochs: int | None,
     own_weights: Mapping[str, float | None] | None = None,
     max_epochs: Mapping[str, int | None] | None = None,
@@ -68,7 +69,7 @@ class MixtureSource:
       parts: Ordered sources by name.
       options: The mix.
       seed: The run's seed, for ties and batches.
-      global_batch_size: Rows of a step.
+      steps: Which rows each step has.
       epochs: Passes over each source that has no `max_epochs`; None is for
         ever.
       own_weights: Weights of single sources, where the options have none.
@@ -81,7 +82,7 @@ class MixtureSource:
     self.name = "mix"
     self.options = options
     self._path = path
-    self._batch = global_batch_size
+    self._steps = steps
     own_weights = dict.fromkeys(parts) | dict(own_weights or {})
     self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = (
       options.all_stages(own_weights)
@@ -135,7 +136,7 @@ class MixtureSource:
       self._merge = interleave.Interleave(
         self._units,
         [
-          interleave.Stage(step * global_batch_size, weights)
+          interleave.Stage(steps.first_row(step), weights)
           for step, weights in self.stages
         ],
         hashing.fold_key(seed, "mix"),
@@ -147,7 +148,7 @@ class MixtureSource:
     except ValueError as error:
       raise schema.ConfigError([f"`{path}` {error}"]) from error
     for step, _ in self.stages:
-      if self._end is not None and step * global_batch_size >= self._end:
+      if self._end is not None and steps.first_row(step) >= self._end:
         logging.warning(
           "%s: the stage from step %d on never comes: the run ends after %d"
           " rows.",
@@ -231,17 +232,19 @@ class MixtureSource:
     Raises:
       IndexError: If the step is not of the run.
     """
-    first = step * self._batch
+    steps = self._steps
+    own = steps.data_step(step)
+    first = steps.first_row(own)
     if not 0 <= first < len(self):
+      last = steps.before(steps.step_of_row(len(self) - 1))
       raise IndexError(
-        f"step must be in 0 .. {(len(self) - 1) // self._batch}, got {step}."
-        " Ask for a step of the run."
+        f"step must be in 0 .. {last}, got {step}. Ask for a step of the run."
       )
     ended = {}
     for name, rows in self.taken(first).items():
       most = self._units[name].num_rows
       ended[name] = most is not None and rows >= most
-    return mix_options.shares_at(self.stages, step, ended)
+    return mix_options.shares_at(self.stages, own, ended)
 
   def ordered(self) -> dict[str, row_source.RowSource]:
     """Returns the sources of the run in their orders, by name."""
@@ -276,8 +279,8 @@ class MixtureSource:
       self._path,
       self.stages,
       self._merge.unserved(self._position_of(num_steps)),
-      num_steps,
-      self._batch,
+      self._steps.data_step(num_steps),
+      self._steps.step_of_row,
     )
 
   @property
@@ -342,11 +345,11 @@ class MixtureSource:
 
   def _positions(self, rows: np.ndarray) -> np.ndarray:
     """Returns the merge's positions of rows: permuted within each batch."""
-    if len(self._parts) == 1 or self._batch == 1:
+    if len(self._parts) == 1 or self._steps.distinct_sizes == (1,):
       return rows
-    step, index = np.divmod(rows, self._batch)
-    first = step * self._batch
-    size = np.full(len(rows), self._batch)
+    step = self._steps.steps_of_rows(rows)
+    first, size = self._steps.first_rows(step), self._steps.sizes_of(step)
+    index = rows - first
     if self._end is not None:
       size = np.minimum(size, self._end - first)
     keys = hashing.fold(self._batch_key, step)
@@ -360,7 +363,7 @@ class MixtureSource:
     return np.where(alone[stage], rows, permuted)
 
   def _position_of(self, step: int) -> int:
-    position = step * self._batch
+    position = self._steps.first_row(self._steps.data_step(step))
     return position if self._end is None else min(position, self._end)
 
   def _starts(self) -> dict[str, tuple[int, int]]:

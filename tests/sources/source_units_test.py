@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from chomp_data import sources
+from chomp_data.index import steps as steps_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import sequential as sequential_lib
@@ -336,7 +337,7 @@ def test_the_summary_of_a_mix_tells_every_pass(make_store):
       {"text": shuffled(bins(store), {"kind": kind})},
       sources.MixOptions(weights={"text": 1}),
       seed=0,
-      global_batch_size=4,
+      steps=steps_lib.Steps(((0, 4),)),
       epochs=None,
     )
     said = "  text: summing tokens over rows that vary"

@@ -1,0 +1,172 @@
+"""Run steps, data steps and rows: one map, of a few integers.
+
+The order of a run is one of rows. A *data step* is a batch of that order: what
+stages, batch sizes, tombstones and keys count. A *run step* is what a trainer
+and a state count. They differ by what is skipped:
+
+    sizes ((0, 2), (3, 4)), skip ((1, 1),)
+    data step   0     1     2     3        4
+    rows        0 1   2 3   4 5   6 .. 9   10 .. 13
+    run step    0     -     1     2        3
+
+NumPy only.
+"""
+
+import bisect
+from collections.abc import Sequence
+import itertools
+
+import numpy as np
+
+# (from data step, rows of a step), rising from 0.
+Sizes = Sequence[tuple[int, int]]
+
+
+class Steps:
+  """Which data step each run step is, and which rows each data step has.
+
+  Attributes:
+    sizes: (from data step, rows of a step), without entries that change none.
+    skip: (first, last) data steps that are left out, both included, rising and
+      apart.
+  """
+
+  def __init__(
+    self, sizes: Sizes = ((0, 1),), skip: Sequence[tuple[int, int]] = ()
+  ):
+    """Sums what is before each change.
+
+    Args:
+      sizes: (from data step, rows of a step), rising from 0.
+      skip: (first, last) data steps, rising and disjoint.
+    """
+    self.sizes: tuple[tuple[int, int], ...] = tuple(
+      (at, size)
+      for i, (at, size) in enumerate(sizes)
+      if not i or size != sizes[i - 1][1]
+    )
+    self.skip: tuple[tuple[int, int], ...] = _joined(skip)
+    self._from = [at for at, _ in self.sizes]
+    self._size = [size for _, size in self.sizes]
+    rows = [
+      (after - at) * size
+      for (at, size), after in zip(self.sizes, self._from[1:], strict=False)
+    ]
+    self._row = [0, *itertools.accumulate(rows)]
+    # What is read goes on at data step `_data[k]` from run step `_run[k]` on.
+    gone = [last - first + 1 for first, last in self.skip]
+    before = [0, *itertools.accumulate(gone)]
+    self._data = [0, *(last + 1 for _, last in self.skip)]
+    self._run = [at - n for at, n in zip(self._data, before, strict=True)]
+
+  @property
+  def last_size(self) -> int:
+    """Rows of a step, from the last change on."""
+    return self._size[-1]
+
+  @property
+  def distinct_sizes(self) -> tuple[int, ...]:
+    """The rows that steps may have, in the order in which they come."""
+    return tuple(dict.fromkeys(self._size))
+
+  def data_step(self, run_step: int) -> int:
+    """Returns which data step a run step reads."""
+    k = bisect.bisect_right(self._run, run_step) - 1
+    return self._data[k] + run_step - self._run[k]
+
+  def place(self, run_step: int, end: int | None) -> int:
+    """Returns the data steps before a run step, of a run of `end` of them.
+
+    What is skipped just before it counts. The run's last step has all of them
+    behind it; one beyond it stays beyond the end.
+    """
+    step = self.data_step(run_step)
+    if end is None or step <= end or run_step > self.before(end):
+      return step
+    return end
+
+  def before(self, data_step: int) -> int:
+    """Returns how many run steps read an earlier data step than this one."""
+    k = bisect.bisect_right(self._data, data_step) - 1
+    run = self._run[k] + data_step - self._data[k]
+    # Those of a skip are all at the run step after it.
+    return min([run, *self._run[k + 1 : k + 2]])
+
+  def run_step(self, data_step: int) -> int | None:
+    """Returns which run step reads a data step; None where it is skipped."""
+    run = self.before(data_step)
+    return run if self.data_step(run) == data_step else None
+
+  def first_row(self, data_step: int) -> int:
+    """Returns a data step's first row: rows before it, skipped ones too."""
+    k = bisect.bisect_right(self._from, data_step) - 1
+    return self._row[k] + (data_step - self._from[k]) * self._size[k]
+
+  def size(self, data_step: int) -> int:
+    """Returns the rows of a data step."""
+    return self._size[bisect.bisect_right(self._from, data_step) - 1]
+
+  def step_of_row(self, row: int) -> int:
+    """Returns the data step that a row is of."""
+    k = bisect.bisect_right(self._row, row) - 1
+    return self._from[k] + (row - self._row[k]) // self._size[k]
+
+  def first_step_at(self, row: int) -> int:
+    """Returns the first data step that begins at a row, or after it."""
+    step = self.step_of_row(row)
+    return step + (self.first_row(step) < row)
+
+  def skipped(self, run_step: int) -> list[tuple[int, int]]:
+    """Returns skips before a run step, as (first, last + 1)."""
+    step = self.data_step(run_step)
+    return [(low, high + 1) for low, high in self.skip if high < step]
+
+  def alike(self, run_step: int) -> tuple[int, int | None]:
+    """Returns the run steps around one that have its size, and no gap.
+
+    Returns:
+      (the first, the one after the last; None where they do not end).
+    """
+    k = bisect.bisect_right(self._run, run_step) - 1
+    j = bisect.bisect_right(self._from, self.data_step(run_step)) - 1
+    first = max(self._run[k], self.before(self._from[j]))
+    ends = [
+      *self._run[k + 1 : k + 2],
+      *(self.before(at) for at in self._from[j + 1 : j + 2]),
+    ]
+    return first, min(ends, default=None)
+
+  def data_steps(self, run_steps: np.ndarray) -> np.ndarray:
+    """Returns `data_step` of each, int64[N]."""
+    k = np.searchsorted(self._run, run_steps, side="right") - 1
+    shift = np.subtract(self._data, self._run)
+    return run_steps + shift[k]
+
+  def first_rows(self, data_steps: np.ndarray) -> np.ndarray:
+    """Returns `first_row` of each, int64[N]."""
+    k = np.searchsorted(self._from, data_steps, side="right") - 1
+    begin, size, row = map(np.asarray, (self._from, self._size, self._row))
+    return row[k] + (data_steps - begin[k]) * size[k]
+
+  def sizes_of(self, data_steps: np.ndarray) -> np.ndarray:
+    """Returns `size` of each, int64[N]."""
+    k = np.searchsorted(self._from, data_steps, side="right") - 1
+    return np.asarray(self._size)[k]
+
+  def steps_of_rows(self, rows: np.ndarray) -> np.ndarray:
+    """Returns `step_of_row` of each, int64[N]."""
+    k = np.searchsorted(self._row, rows, side="right") - 1
+    begin, size, row = map(np.asarray, (self._from, self._size, self._row))
+    return begin[k] + (rows - row[k]) // size[k]
+
+
+def _joined(
+  skip: Sequence[tuple[int, int]],
+) -> tuple[tuple[int, int], ...]:
+  """Returns ranges with those that follow each other as one."""
+  out: list[tuple[int, int]] = []
+  for first, last in skip:
+    if out and out[-1][1] + 1 == first:
+      first = out.pop()[0]
+    out.append((first, last))
+  return tuple(out)
