@@ -11,7 +11,6 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index.order import lanes
 from chomp_data.index.order import orders
-from chomp_data.index.order import row_finding
 from chomp_data.index.order import unequal_blocks
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
@@ -280,12 +279,11 @@ class _OrderedSums(row_sums.Sums):
     if uniform is None:
       return None
     size = self._rows.epoch_rows(epoch)
+    rows = np.asarray(list(uniform.exceptions), np.int64)
+    positions = self._order.positions(rows, epoch, size).tolist()
+    units = uniform.exceptions.values()
     return row_sums.Uniform(
-      uniform.each,
-      {
-        row_finding.find(self._order, row, epoch, size): units
-        for row, units in uniform.exceptions.items()
-      },
+      uniform.each, dict(zip(positions, units, strict=True))
     )
 
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:

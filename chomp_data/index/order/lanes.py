@@ -92,8 +92,12 @@ class LaneOrder(orders.KeyedOrder):
     last = np.where(before, turns.head, np.where(after, size, last))
     return first, last
 
-  def find(self, row: int, epoch: int, size: int) -> int:
-    """Returns the position at which a row of an epoch stands."""
+  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns where rows stand; see `Order.positions`."""
+    found = [self._position(row, epoch, size) for row in rows.tolist()]
+    return np.asarray(found, np.int64)
+
+  def _position(self, row: int, epoch: int, size: int) -> int:
     turns = self._turns(np.asarray(epoch), np.asarray(size))
     block, offset = divmod(row, self.io_block_size)
     blocks, dealt = int(turns.blocks), int(turns.blocks) // self.lanes

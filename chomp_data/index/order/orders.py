@@ -113,6 +113,19 @@ class Order(abc.ABC):
     """
 
   @abc.abstractmethod
+  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the positions at which rows of an epoch stand: `permute` back.
+
+    Args:
+      rows: int64[N], 0 <= row < size, in any order.
+      epoch: The epoch.
+      size: Its rows.
+
+    Returns:
+      int64[N].
+    """
+
+  @abc.abstractmethod
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
     """Returns rows at positions, int64[N], of windows [first, last).
 
@@ -171,6 +184,10 @@ class NoneOrder(Order):
     index = np.asarray(index, np.int64)
     return index, index + 1
 
+  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the rows themselves; see `Order.positions`."""
+    return np.array(rows, np.int64)
+
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
     return index
 
@@ -198,6 +215,9 @@ class KeyedOrder(Order):
   def _permuted(self, index, size, key) -> np.ndarray:
     return permutation.PERMUTATIONS[self.perm_type](index, size, key)
 
+  def _unpermuted(self, index, size, key) -> np.ndarray:
+    return permutation.INVERSES[self.perm_type](index, size, key)
+
   def epoch_key(self, part: str, epoch: _Numbers) -> np.ndarray:
     """Returns the keys of a part of epochs, uint64[...]."""
     return hashing.fold(hashing.fold_key(self.key, part), np.asarray(epoch))
@@ -223,6 +243,11 @@ class FullOrder(KeyedOrder):
     return np.zeros_like(index), np.broadcast_to(
       np.asarray(size, np.int64), index.shape
     )
+
+  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns where rows stand; see `Order.positions`."""
+    key = hashing.fold(self.key, np.asarray(epoch))
+    return self._unpermuted(rows, size, key)
 
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
     return self._permuted(index, size, hashing.fold(self.key, epoch))
@@ -253,10 +278,19 @@ class EraOrder(KeyedOrder):
     first = np.asarray(index, np.int64) // self.era_length * self.era_length
     return first, np.minimum(first + self.era_length, size)
 
+  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns where rows stand; see `Order.positions`."""
+    first, last = self.window_bounds(rows, epoch, size)
+    key = self._era_key(first, epoch)
+    return first + self._unpermuted(rows - first, last - first, key)
+
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
-    era = first // self.era_length
-    key = hashing.fold(self.epoch_key("era", epoch), era)
+    key = self._era_key(first, epoch)
     return first + self._permuted(index - first, last - first, key)
+
+  def _era_key(self, first, epoch) -> np.ndarray:
+    era = first // self.era_length
+    return hashing.fold(self.epoch_key("era", epoch), era)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,15 +333,35 @@ class BlockOrder(KeyedOrder):
     in_tail = index >= full
     return np.where(in_tail, full, first), np.where(in_tail, size, last)
 
-  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+  def places(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the places of rows in an epoch's permuted blocks, int64[N]."""
+    block, offset = np.divmod(rows, self.io_block_size)
     blocks = size // self.io_block_size
-    in_tail = first >= blocks * self.io_block_size
+    own = np.flatnonzero(block < blocks)
+    key = self.epoch_key("blocks", epoch)
+    block[own] = self._unpermuted(block[own], max(blocks, 1), key)
+    return block * self.io_block_size + offset
+
+  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns where rows stand; see `Order.positions`."""
+    place = self.places(np.asarray(rows, np.int64), epoch, size)
+    first, last = self.window_bounds(place, epoch, size)
+    _, key = self._window_keys(first, epoch, np.asarray(size))
+    return first + self._unpermuted(place - first, last - first, key)
+
+  def _window_keys(self, first, epoch, size) -> tuple[np.ndarray, np.ndarray]:
+    """Returns which windows are the tail, and the keys of all."""
+    in_tail = first >= size // self.io_block_size * self.io_block_size
     window = first // self._window_rows
-    key = np.where(
+    return in_tail, np.where(
       in_tail,
       self.epoch_key("tail", epoch),
       hashing.fold(self.epoch_key("window", epoch), window),
     )
+
+  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+    blocks = size // self.io_block_size
+    in_tail, key = self._window_keys(first, epoch, size)
     place = first + self._permuted(index - first, last - first, key)
     if not in_tail.any():
       return self._rows(place, epoch, blocks)
