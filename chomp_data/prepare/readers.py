@@ -135,12 +135,7 @@ def documents(
             cleaned.count(reason)
           continue
       yield document
-  stat = os.stat(file.path)
-  if (stat.st_size, stat.st_mtime_ns) != (file.size, file.mtime_ns):
-    raise errors.PrepareError(
-      f"{file.path} must not change while it is read, got {stat.st_size} bytes"
-      f" after {file.size}. Run again when it is complete."
-    )
+  base.check_unchanged(file)
 
 
 def documents_of(

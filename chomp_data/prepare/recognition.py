@@ -123,7 +123,7 @@ def _recognised(
 ) -> base.InputFile:
   """Returns a file with its kind, or raises BadInput if it cannot be read."""
   if file.kind in ("text", "jsonl"):
-    with contextlib.closing(byte_blocks.blocks(file, _HEAD)) as stream:
+    with contextlib.closing(byte_blocks.blocks(file, _HEAD, until=0)) as stream:
       head = next(stream, b"")[:_HEAD]
     kind = _kind_by_content(file, head)
     if kind is None:

@@ -294,7 +294,7 @@ def _check(
     )
     if options.on_error != "skip":
       errors.PrepareError.raise_if([str(error) for _, error in refused])
-  except errors.PrepareError as error:
+  except (errors.PrepareError, errors.StoreError) as error:
     problems.append(str(error))
   try:
     if options.format == _RECORDS:
@@ -404,7 +404,7 @@ def _left_out(skipped: skips.Skips) -> str:
 
 def _own_paths(output: str) -> list[str]:
   if places.is_url(output):
-    return []
+    return [output.rstrip("/"), output.rstrip("/") + ".partial"]
   path = os.path.abspath(output)
   return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]
 
@@ -417,7 +417,7 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   else:
     # The same inputs give the same one, so it need not be trained to know.
     tokenizer = {"trained": dataclasses.asdict(options.train)}
-  listing = json.dumps([[f.name, f.size, f.mtime_ns] for f in files])
+  listing = json.dumps([[f.name, f.size, f.version] for f in files])
   identity = {
     "inputs": {
       "files": len(files),

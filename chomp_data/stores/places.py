@@ -67,6 +67,16 @@ REQUEST_TIMEOUT_S = 60.0
 _TRIES_UNREACHED = 5
 _UNREACHED = re.compile(r"curl_code='[67]'")
 
+# Listings come in pages of 1,000 names.
+_LIST_TIMEOUT_S = 600.0
+
+# What it costs to find the size of an object: bytes that are read for it, at
+# most, and how fast the search for its end gets on.
+_SIZE_WINDOW = 2**20
+_SIZE_STEP = 8
+_BEYOND_ANY = 2**60
+_TOLD_SIZE = re.compile(r"total size (\d+)|<ActualObjectSize>(\d+)<")
+
 # TensorStore's names of what another try will not mend.
 _FINAL = {
   "FAILED_PRECONDITION", "INVALID_ARGUMENT", "NOT_FOUND", "OUT_OF_RANGE",
@@ -97,6 +107,20 @@ class Requests:
     for field in dataclasses.fields(self):
       value = getattr(self, field.name) + getattr(more, field.name)
       setattr(self, field.name, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+  """What there is of an object.
+
+  Attributes:
+    size: Its bytes.
+    version: Another one once it was changed: of a file its time in ns, of an
+      object its ETag or its generation.
+  """
+
+  size: int
+  version: int | str
 
 
 # Set when the process is about to end: what waits for a further try gives up.
@@ -170,6 +194,18 @@ class Place(abc.ABC):
     """
 
   @abc.abstractmethod
+  def find(self, name: str) -> Found | None:
+    """Returns what there is of an object, or None where there is none.
+
+    Raises:
+      StoreError: If it cannot be read.
+    """
+
+  @abc.abstractmethod
+  def version(self, name: str) -> int | str | None:
+    """Returns `find(name).version`, for less."""
+
+  @abc.abstractmethod
   def names(self, prefix: str = "") -> list[str]:
     """Returns the names of all objects below a prefix, ascending."""
 
@@ -216,6 +252,24 @@ class LocalPlace(Place):
         f"{self.file(name)} must be readable, got {error}. Check the disk and"
         " its permissions."
       ) from error
+
+  def find(self, name: str) -> Found | None:
+    """Returns a file's size and time; see `Place`."""
+    try:
+      found = os.stat(self.file(name))
+    except (FileNotFoundError, NotADirectoryError):
+      return None
+    except OSError as error:
+      raise errors.StoreError(
+        f"{self.file(name)} must be readable, got {error}. Check the disk and"
+        " its permissions."
+      ) from error
+    return Found(found.st_size, found.st_mtime_ns)
+
+  def version(self, name: str) -> int | str | None:
+    """Returns a file's time; see `Place`."""
+    found = self.find(name)
+    return None if found is None else found.version
 
   def names(self, prefix: str = "") -> list[str]:
     """Returns the files below a prefix; see `Place`."""
@@ -344,6 +398,71 @@ class ObjectPlace(Place):
       own.bytes_read += len(found.value)
     return found.value
 
+  def find(self, name: str) -> Found | None:
+    """Returns size and version of an object; see `Place`.
+
+    One request, and those for its size: one where the server tells it of a
+    range that lies beyond the end, as S3 does, else some 20 for 1 GiB.
+    """
+    version = self.version(name)
+    return None if version is None else Found(self._size(name), version)
+
+  def version(self, name: str) -> int | str | None:
+    """Returns the ETag or the generation of an object; see `Place`."""
+    asked = Requests()
+    found = self._persist(
+      "read",
+      name,
+      lambda: self._first_answer(name, slice(0, 0), None, asked),
+      asked,
+    )
+    if found.state == "missing":
+      return None
+    # Behind a byte that says that there is an object.
+    told = found.stamp.generation[1:]
+    if self._scheme == "gs":
+      return str(int.from_bytes(told, "little"))
+    return told.decode("utf-8", "backslashreplace").strip('"')
+
+  def _size(self, name: str) -> int:
+    """Returns the size of an object, which TensorStore tells in errors only."""
+    _, told = self._has(name, _BEYOND_ANY, _BEYOND_ANY + 1)
+    if told is not None:
+      return told
+    # There are `low` bytes at least, and less than `high`.
+    low, high = 0, _SIZE_WINDOW
+    while self._has(name, high - 1, high)[0]:
+      low, high = high, _SIZE_STEP * high
+    while high - low > _SIZE_WINDOW:
+      middle = (low + high) // 2
+      if self._has(name, middle - 1, middle)[0]:
+        low = middle
+      else:
+        high = middle
+    # A range that the object ends in.
+    _, told = self._has(name, low, high)
+    if told is not None:
+      return told
+    while high - low > 1:
+      middle = (low + high) // 2
+      if self._has(name, middle - 1, middle)[0]:
+        low = middle
+      else:
+        high = middle
+    return low
+
+  def _has(self, name: str, begin: int, end: int) -> tuple[bool, int | None]:
+    """Returns whether an object has all of some bytes, and its size if told."""
+    try:
+      self.read(name, begin, end)
+    except errors.StoreError as error:
+      reason = str(error.__cause__)
+      if not reason.startswith("OUT_OF_RANGE"):
+        raise
+      told = _TOLD_SIZE.search(reason)
+      return False, told and int(told[1] or told[2])
+    return True, None
+
   def names(self, prefix: str = "") -> list[str]:
     """Returns the objects below a prefix; see `Place`."""
     import tensorstore as ts
@@ -354,9 +473,14 @@ class ObjectPlace(Place):
 
     def ask() -> Any:
       counts.requests += 1
-      return self.kvstore().list(within).result(REQUEST_TIMEOUT_S)
+      return self.kvstore().list(within).result(_LIST_TIMEOUT_S)
 
-    return sorted(name.decode() for name in self._persist("list", prefix, ask))
+    found = self._persist("list", prefix, ask)
+    if not found:
+      # TensorStore takes a refused listing of GCS for an empty one; who may
+      # not read either is told so.
+      self.version(prefix or "any")
+    return sorted(name.decode() for name in found)
 
   def write(self, name: str, data: bytes) -> None:
     """Writes an object; see `Place`."""

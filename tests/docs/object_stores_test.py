@@ -11,6 +11,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.commands import stores as command
+from chomp_data.stores import places
 from tests import in_process
 from tests.remote import conftest
 from tests.remote import servers
@@ -27,16 +28,15 @@ def blocks(language):
 
 def test_what_the_page_says_works(s3_bucket, tmp_path, monkeypatch):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-  corpus = tmp_path / "corpus.jsonl"
   lines = [
     json.dumps({"text": "some text " * 99, "id": f"{i}"}) for i in range(9)
   ]
-  corpus.write_text("\n".join(lines))
+  text = "\n".join(lines).encode()
+  places.at(f"{s3_bucket.root}/texts").write("0.jsonl", text)
   url = f"{s3_bucket.root}/corpus"
   (block,) = blocks("sh")
   for line in block.replace("\\\n", " ").splitlines():
-    line = line.replace("s3://bucket/corpus", url)
-    program, *words = shlex.split(line.replace("=corpus.jsonl", f"={corpus}"))
+    program, *words = shlex.split(line.replace("s3://bucket", s3_bucket.root))
     if program == "chomp-prepare":
       in_process.run_tool("prepare", "--workers=0", *words, check=True)
       continue

@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from chomp_data.stores import object_files
 from tests.remote import servers
 
 
@@ -48,5 +49,6 @@ def _reachable(proxy, monkeypatch, scheme):
   for name, value in servers.environment(*own).items():
     monkeypatch.setenv(name, value)
   proxy.clear()
+  object_files.bucket.cache_clear()  # Another test's may be elsewhere.
   proxy.root = f"{scheme}://{servers.BUCKET}/{os.urandom(6).hex()}"
   return proxy

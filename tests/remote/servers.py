@@ -3,7 +3,8 @@
 Between a store and its client stands a proxy that counts requests, makes them
 slow, and makes them fail. It also holds writes that must create their object
 to that: gcp-storage-emulator ignores such conditions, as it does bounds of
-listings and ranges from the end, and moto has a race.
+listings, ranges from the end and beyond it, and empty objects, and moto has a
+race.
 """
 
 import collections
@@ -153,6 +154,7 @@ class Proxy:
     if answer is None:
       answer = self._forward(handler, body)
       answer = _last_bytes(wanted, _within(handler.path, answer))
+      answer = _beyond(wanted, answer)
       if self.keep and handler.command == "GET" and answer[0] < 300:
         self._kept[key] = answer
     with self._lock:
@@ -214,6 +216,21 @@ def _last_bytes(wanted: str | None, answer: tuple) -> tuple:
   first = max(len(body) - int(wanted.removeprefix("bytes=-")), 0)
   span = f"bytes {first}-{len(body) - 1}/{len(body)}"
   return 206, [*headers, ("Content-Range", span)], body[first:]
+
+
+def _beyond(wanted: str | None, answer: tuple) -> tuple:
+  """Returns the answer to a range that begins where an object has ended.
+
+  Google's has no size in its body, which TensorStore would tell.
+  """
+  status, headers, _ = answer
+  span = dict(headers).get("Content-Range", "")
+  if not wanted or status != 206 or "/" not in span:
+    return answer
+  first, _, size = span.removeprefix("bytes ").partition("/")
+  if int(first.partition("-")[0]) < int(size):
+    return answer
+  return 416, [("Content-Range", f"bytes */{size}")], b"not satisfiable"
 
 
 def _answer(handler, status: int, headers, body: bytes) -> None:

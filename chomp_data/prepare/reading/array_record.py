@@ -2,12 +2,18 @@
 
 Records are UTF-8, or messages of `tf.train.Example`, whose features are keys;
 the first record of a file tells which of them all are.
+
+The library reads local files only. What lies in an object store is one piece,
+and read from a temporary file that has no name: it is gone with its process.
 """
 
 from collections.abc import Iterator
 import math
 import pathlib
 import re
+import shutil
+import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 from chomp_data import errors
@@ -35,13 +41,21 @@ class ArrayRecord(base.InputKind):
     return head.startswith(_BEGIN)
 
   def check(self, file: base.InputFile, options: records.ReadOptions) -> None:
-    """Checks that the file is whole."""
-    _open(file)
+    """Checks that the file is whole; of an object only how it begins."""
+    if not base.is_url(file):
+      _open(file)
+      return
+    with base.opened(file, until=0) as raw:
+      if not self.begins(raw.read(len(_BEGIN))):
+        error = ValueError("must be an ArrayRecord file, got other bytes.")
+        raise _bad(file, file.path, error)
 
   def split(
     self, file: base.InputFile, part_bytes: int
   ) -> list[base.InputPiece]:
-    """Splits records, as if all had the same bytes."""
+    """Splits records, as if all had the same bytes; objects are one piece."""
+    if base.is_url(file):
+      return [base.InputPiece(file, 0, sys.maxsize, 0, file.size)]
     reader = _open(file)
     count = reader.num_records
     # Records of a group are read together.
@@ -63,14 +77,22 @@ class ArrayRecord(base.InputKind):
     self, piece: base.InputPiece, options: records.ReadOptions
   ) -> Iterator[base.Numbered]:
     """Yields records of text under the text's key, or features."""
-    file, reader = piece.file, _open(piece.file)
-    if piece.begin >= piece.end:
+    file = piece.file
+    try:
+      reader = _open(file)
+    except errors.BadInput as error:
+      if not base.is_url(file):
+        raise
+      yield None, error  # Nobody has looked at its end before.
+      return
+    end = min(piece.end, reader.num_records)
+    if piece.begin >= end:
       return
     are_examples = tf_example.is_example(_read(file, reader, 0, 1)[0])
     size = max(1, file.size // max(1, reader.num_records))
     step = max(reader.group_size, min(1_024, math.ceil(_READ_BYTES / size)))
-    for first in range(piece.begin, piece.end, step):
-      last = min(first + step, piece.end)
+    for first in range(piece.begin, end, step):
+      last = min(first + step, end)
       for number, data in enumerate(_read(file, reader, first, last), first):
         if not are_examples:
           yield number, {options.text_key: data}
@@ -90,14 +112,30 @@ class ArrayRecord(base.InputKind):
 
 
 def _open(file: base.InputFile) -> "record_files.Reader":
+  base.check_readable(file)
+  if not base.is_url(file):
+    return _reader(file, file.path)
+  # It is gone with the last reader of it.
+  with base.opened(file) as source, tempfile.TemporaryFile() as copy:
+    try:
+      shutil.copyfileobj(source, copy, _READ_BYTES)
+      copy.flush()
+    except OSError as error:
+      raise errors.PrepareError(
+        f"{tempfile.gettempdir()} must have room for the {file.size:,} bytes of"
+        f" {file.path}, got {error}. Name another directory in TMPDIR."
+      ) from None
+    return _reader(file, f"/dev/fd/{copy.fileno()}")
+
+
+def _reader(file: base.InputFile, path: str) -> "record_files.Reader":
   # Here, and not in workers that read something else.
   from chomp_data.stores.array_record import record_files
 
-  base.check_readable(file)
   try:
-    return record_files.Reader(pathlib.Path(file.path))
+    return record_files.Reader(pathlib.Path(path))
   except errors.StoreError as error:
-    raise _bad(file, error) from None
+    raise _bad(file, path, error) from None
 
 
 def _read(
@@ -106,12 +144,12 @@ def _read(
   try:
     return reader.read(first, last)
   except errors.StoreError as error:
-    raise _bad(file, error) from None
+    raise _bad(file, str(reader.path), error) from None
 
 
-def _bad(file: base.InputFile, error: Exception) -> errors.BadInput:
-  """Returns the error of a file; its message names the file already."""
-  problem = str(error).removeprefix(file.path).lstrip(": ")
+def _bad(file: base.InputFile, path: str, error: Exception) -> errors.BadInput:
+  """Returns the error of a file; its message names where it was read."""
+  problem = str(error).removeprefix(path).lstrip(": ")
   return errors.BadInput(
     file.path,
     problem,

@@ -22,6 +22,7 @@ from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import tables
+from chomp_data.stores import places
 
 _FILE = b"ARROW1"
 _STREAM = b"\xff\xff\xff\xff"
@@ -43,20 +44,25 @@ class Arrow(base.InputKind):
     """Checks the end of the file, and its columns."""
     with _told(file):
       base.check_readable(file)
-      with open(file.path, "rb") as raw:
+      with base.opened(file, until=0) as raw:
         is_file = raw.read(len(_FILE)) == _FILE
         raw.seek(max(0, file.size - len(_STREAM_END)))
         # Without its end a stream reads as a shorter one.
         if not is_file and raw.read() != _STREAM_END:
           raise EOFError("a stream without its end")
-      with tables.pyarrow(file.path).OSFile(file.path) as source:
+      with _source(file, until=0) as source:
         schema = _open(file, source).schema
       tables.check_columns(file.path, schema, options)
 
   def split(
     self, file: base.InputFile, part_bytes: int
   ) -> list[base.InputPiece]:
-    """Splits record batches."""
+    """Splits record batches; in an object store a file is one piece.
+
+    Their heads lie all over the file, a request each.
+    """
+    if base.is_url(file):
+      return [base.InputPiece(file, 0, file.size, 0, file.size)]
     rows, sizes, ends = [], [], []
     arrow = tables.pyarrow(file.path)
     with _told(file), arrow.memory_map(file.path) as mapped:
@@ -85,12 +91,15 @@ class Arrow(base.InputKind):
     """Yields the rows of record batches."""
     file, number = piece.file, piece.first or 0
     arrow = tables.pyarrow(file.path)
-    with _told(file), open(file.path, "rb") as raw:
-      if raw.read(len(_FILE)) == _FILE:
-        with arrow.OSFile(file.path) as source:
+    with _told(file):
+      with base.opened(file, until=0) as raw:
+        is_file = raw.read(len(_FILE)) == _FILE
+      if is_file:
+        with _source(file) as source:
           batches = _batches(_open(file, source), piece.begin, piece.end)
           yield from _rows(batches, number, options, file)
         return
+    with _told(file), base.opened(file) as raw:
       source = arrow.PythonFile(_Range(raw, piece.begin, piece.end), "r")
       batches = _batches(arrow.ipc.open_stream(source))
       yield from _rows(batches, number, options, file)
@@ -106,6 +115,14 @@ def _told(file: base.InputFile) -> Iterator[None]:
     raise tables.unreadable(file.path, "Arrow", error) from None
 
 
+def _source(file: base.InputFile, until: int | None = None) -> Any:
+  """Returns pyarrow's view of a file, without a memory map."""
+  arrow = tables.pyarrow(file.path)
+  if base.is_url(file):
+    return arrow.PythonFile(base.opened(file, until=until), "r")
+  return arrow.OSFile(file.path)
+
+
 def _open(file: base.InputFile, source: Any) -> Any:
   """Returns pyarrow's reader of a file or of a stream."""
   ipc = tables.pyarrow(file.path).ipc
@@ -118,7 +135,8 @@ def _open(file: base.InputFile, source: Any) -> Any:
 def _batches(opened: Any, begin: int = 0, end: int | None = None) -> Any:
   """Yields record batches; of a file those of a range."""
   if hasattr(opened, "get_batch"):
-    last = opened.num_record_batches if end is None else end
+    last = opened.num_record_batches
+    last = last if end is None else min(end, last)
     yield from map(opened.get_batch, range(begin, last))
   else:
     yield from opened
@@ -199,8 +217,7 @@ def saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
 
 def _json(folder: str, name: str) -> dict[str, Any]:
   try:
-    with open(os.path.join(folder, name), encoding="utf-8") as file:
-      found = json.load(file)
+    found = json.loads(places.at(folder).read(name))
   except (OSError, ValueError) as error:
     raise errors.PrepareError(
       f"{os.path.join(folder, name)} must be readable, got {error}. Restore it,"

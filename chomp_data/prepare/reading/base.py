@@ -10,10 +10,13 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import os
 from typing import Any
 
 from chomp_data import errors
 from chomp_data.prepare import records
+from chomp_data.stores import object_files
+from chomp_data.stores import places
 
 # (number in the file, the record or what is wrong with it); without a number
 # the record is all of its file.
@@ -26,9 +29,10 @@ class InputFile:
 
   Attributes:
     name: What documents are called by; sorted by.
-    path: Absolute.
+    path: Absolute, or a URL.
     size: In bytes, when it was found.
-    mtime_ns: When it was last changed.
+    version: When it was last changed, in ns; of an object its ETag or its
+      generation.
     kind: A key of `readers.INPUT_KINDS`.
     compression: 'none', 'gz' or 'zst'.
   """
@@ -36,7 +40,7 @@ class InputFile:
   name: str
   path: str
   size: int
-  mtime_ns: int
+  version: int | str
   kind: str
   compression: str
 
@@ -131,12 +135,61 @@ class InputKind(abc.ABC):
     raise NotImplementedError(piece)
 
 
+def is_url(file: InputFile) -> bool:
+  """Returns whether a file is an object of an object store."""
+  return places.is_url(file.path)
+
+
+def opened(
+  file: InputFile, *, until: int | None = None, buffered: bool = True
+) -> Any:
+  """Returns a file that is open to read bytes, and to seek.
+
+  Args:
+    file: Which.
+    until: Of an object little is read ahead beyond it; None is its end.
+    buffered: Of an object, whether more than what is asked for is read.
+
+  Raises:
+    OSError: If it cannot be opened.
+  """
+  if is_url(file):
+    return object_files.open(
+      file.path, file.size, until=until, buffered=buffered
+    )
+  return open(file.path, "rb")
+
+
+def check_unchanged(file: InputFile) -> None:
+  """Checks that a file is what it was when it was found.
+
+  Raises:
+    PrepareError: If it is not.
+  """
+  before: Any = f"{file.size} bytes"
+  if is_url(file):
+    place, name = object_files.place_of(file.path)
+    now, before = place.version(name), file.version
+    same = now == before
+  else:
+    stat = os.stat(file.path)
+    now = f"{stat.st_size} bytes"
+    same = (stat.st_size, stat.st_mtime_ns) == (file.size, file.version)
+  if not same:
+    raise errors.PrepareError(
+      f"{file.path} must not change while it is read, got {now} after {before}."
+      " Run again when it is complete."
+    )
+
+
 def check_readable(file: InputFile) -> None:
   """Says why a file cannot be opened, which other libraries may not.
 
   Raises:
     PrepareError: If it cannot.
   """
+  if is_url(file):
+    return  # It was found, and TensorStore says why it cannot be read.
   try:
     with open(file.path, "rb"):
       pass

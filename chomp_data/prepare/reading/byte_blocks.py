@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from collections.abc import Iterator
 import gzip
+from typing import Any
 from typing import IO
 import zlib
 
@@ -16,7 +17,10 @@ _LEAST_ZSTD = 64
 
 
 def blocks(
-  file: base.InputFile, block: int | None = None, begin: int = 0
+  file: base.InputFile,
+  block: int | None = None,
+  begin: int = 0,
+  until: int | None = None,
 ) -> Generator[bytes, None, None]:
   """Yields the decompressed bytes of a file.
 
@@ -24,6 +28,7 @@ def blocks(
     file: Which.
     block: Bytes that are read at once, or None for many.
     begin: Bytes that are left out, of a file that is not compressed.
+    until: Where the caller is about to stop, in the file; None is its end.
 
   Raises:
     BadInput: If it cannot be decompressed.
@@ -31,14 +36,16 @@ def blocks(
   """
   block = block or BLOCK
   try:
-    with open(file.path, "rb") as raw:
+    with base.opened(file, until=until) as raw:
       if file.compression == "zst":
         yield from _zstd_blocks(raw, block)
         return
       if begin:
         raw.seek(begin)
       with gzip.open(raw) if file.compression == "gz" else raw as stream:
-        while data := stream.read(block):
+        # Of an object never more than one request brought: `until` holds.
+        one = base.is_url(file) and file.compression == "none"
+        while data := _read_one(stream, block) if one else stream.read(block):
           yield data
   except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
     raise errors.BadInput(
@@ -49,6 +56,12 @@ def blocks(
     ) from None
   except OSError as error:
     raise base.unreadable(file, error) from None
+
+
+def _read_one(stream: Any, size: int) -> bytes:
+  """Returns what is in the buffer, filled by one request if it is empty."""
+  stream.peek(1)
+  return stream.read1(size)
 
 
 def _zstd_blocks(raw: IO[bytes], size: int) -> Iterator[bytes]:

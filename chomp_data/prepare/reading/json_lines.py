@@ -56,7 +56,7 @@ class JsonLines(base.InputKind):
     before = max(piece.begin - 1, 0)
     left = piece.end - 1 - before
     count = int(not piece.begin)
-    for block in byte_blocks.blocks(piece.file, begin=before):
+    for block in byte_blocks.blocks(piece.file, begin=before, until=piece.end):
       count += block.count(b"\n", 0, left)
       left -= len(block)
       if left <= 0:
@@ -93,7 +93,7 @@ def _piece_lines(piece: base.InputPiece, most: int) -> Iterator[bytes | None]:
   """
   # A line begins at `begin` if the byte before it ends another.
   position = max(piece.begin - 1, 0)
-  blocks = byte_blocks.blocks(piece.file, begin=position)
+  blocks = byte_blocks.blocks(piece.file, begin=position, until=piece.end)
   if piece.begin:
     for block in blocks:
       end = block.find(b"\n") + 1

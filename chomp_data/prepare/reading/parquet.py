@@ -11,6 +11,7 @@ from chomp_data.prepare.reading import tables
 _BATCH_BYTES = 4 * 2**20
 _BATCH_ROWS = 1_024
 _BUFFER_BYTES = 1 << 20
+_RANGE_BYTES = 4 << 20  # Of an object, a request.
 
 
 class Parquet(base.InputKind):
@@ -88,9 +89,10 @@ def _open(file: base.InputFile) -> Any:
 
   base.check_readable(file)
   try:
+    in_store = base.is_url(file)
     opened = parquet.ParquetFile(
-      file.path,
-      buffer_size=_BUFFER_BYTES,
+      base.opened(file, buffered=False) if in_store else file.path,
+      buffer_size=_RANGE_BYTES if in_store else _BUFFER_BYTES,
       pre_buffer=False,
       page_checksum_verification=True,
     )
