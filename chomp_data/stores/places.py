@@ -31,8 +31,6 @@ import time
 from typing import Any
 import urllib.parse
 
-from absl import logging
-
 from chomp_data import errors
 from chomp_data.stores import heartbeat
 from chomp_data.stores import publish
@@ -606,6 +604,8 @@ class ObjectPlace(Place):
         if delay is None or code in _FINAL or _ending.is_set():
           raise self._error(what, name, code, reason, began) from error
       asked.retries += 1
+      from absl import logging  # Not in workers that fail at nothing.
+
       logging.log_every_n_seconds(
         logging.WARNING,
         "%s of %s is tried again in %.1f s: %s",

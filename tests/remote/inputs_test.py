@@ -125,7 +125,7 @@ def test_globs_are_those_of_files(tmp_path):
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("1")
   parts = ("*", "**", "d", "?", "*.txt", "[ab]", ".*", "e", ".h")
-  for count in (1, 2, 3, 4):
+  for count in (1, 2, 3):
     for own in itertools.product(parts, repeat=count):
       pattern = "/".join(own)
       if not glob.has_magic(pattern):
@@ -271,7 +271,7 @@ def test_what_may_not_be_read_is_said_at_once(bucket, name, status, tmp_path):
   assert time.monotonic() - began < 5.0
 
 
-def test_damage_is_left_out_and_counted(bucket, tmp_path):
+def test_damage_is_left_out_and_counted(gs_bucket, tmp_path):
   source = tmp_path / "source"
   source.mkdir()
   corpora.json_lines(source, DOCUMENTS)
@@ -282,12 +282,12 @@ def test_damage_is_left_out_and_counted(bucket, tmp_path):
     corpora.json_lines(source, DOCUMENTS, "y.jsonl.gz"),
   ):
     path.write_bytes(path.read_bytes()[: path.stat().st_size * 2 // 3])
-  upload(source, bucket.root)
-  remote = prepare(tmp_path / "out", bucket.root, on_error="skip")
+  upload(source, gs_bucket.root)
+  remote = prepare(tmp_path / "out", gs_bucket.root, on_error="skip")
   local = prepare(tmp_path / "local", source, on_error="skip")
   assert remote.hash == local.hash
   skipped = remote.manifest.prepared["skipped"]["reasons"]
   assert skipped == local.manifest.prepared["skipped"]["reasons"]
   assert skipped == {"damaged": 4}
-  with pytest.raises(errors.PrepareError, match=f"{bucket.root}/x"):
-    prepare(tmp_path / "fail", bucket.root)
+  with pytest.raises(errors.PrepareError, match=f"{gs_bucket.root}/x"):
+    prepare(tmp_path / "fail", gs_bucket.root)
