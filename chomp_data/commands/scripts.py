@@ -22,6 +22,11 @@ def inspect_batches() -> None:
   _run("inspect_batches")
 
 
+def simulate() -> None:
+  """Says what a run will consume."""
+  _run("simulate")
+
+
 def stores() -> None:
   """Looks at stores and makes new ones of them."""
   importlib.import_module("chomp_data.commands.stores").main()

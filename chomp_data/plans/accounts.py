@@ -91,6 +91,33 @@ class Accounts:
       for name, own in self._plan.taken(step).items()
     }
 
+  def rows_held(self, step: int) -> dict[str, int]:
+    """Returns rows of batches by bucket before a step, filler included.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    return self._plan.rows_held(step)
+
+  def epoch_begins(self, source: str, epoch: int) -> int | None:
+    """Returns the first step of an epoch, as `Account.epochs` counts them.
+
+    Args:
+      source: Its name.
+      epoch: From 0.
+
+    Returns:
+      None where the run never comes there.
+    """
+    return self._plan.epoch_begins(source, epoch)
+
+  def ends(self, source: str) -> int | None:
+    """Returns the first step before which a source has given all it will.
+
+    None: it never ends, or not in this run.
+    """
+    return self._plan.ends(source)
+
   def record(self, step: int) -> dict[str, Any]:
     """Returns what a checkpoint keeps, as JSON values.
 

@@ -172,6 +172,35 @@ class BatchesPlan(plan_lib.Plan):
       for name, own in zip(self.datasets, counts, strict=True)
     }
 
+  def rows_held(self, step: int) -> dict[str, int]:
+    """Returns rows by bucket before a step, filler included; see `Plan`."""
+    end = self.schedule.num_steps
+    batches = self._batches(self._place(step))
+    for begin, after in self.steps.skipped(step):
+      last = after if end is None else min(after, end)
+      batches -= self._batches(last) - self._batches(begin)
+    return {
+      bucket.name: count * bucket.batch_size
+      for bucket, count in zip(self.buckets, batches.tolist(), strict=True)
+    }
+
+  def _batches(self, data_step: int) -> np.ndarray:
+    """Returns batches by bucket before a data step, int64[num_buckets]."""
+    return self.schedule.batches(data_step).sum(axis=0)
+
+  def epoch_begins(self, source: str, epoch: int) -> int | None:
+    """Returns the step of an epoch's first batch; see `Plan`.
+
+    In stages of buckets it is that after all buckets had the epoch before.
+    """
+    found = self.schedule.epoch_begins(source, epoch)
+    return None if found is None else self.steps.before(found)
+
+  def ends(self, source: str) -> int | None:
+    """Returns the step after a dataset's last batch; see `Plan`."""
+    found = self.schedule.ends(source)
+    return None if found is None else self.steps.before(found)
+
   def passes(self, source: str, samples: int) -> float:
     """Returns how often a dataset was passed; see `Plan`."""
     return samples / max(self._samples[source], 1)

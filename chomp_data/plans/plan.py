@@ -171,6 +171,31 @@ class Plan(abc.ABC):
     """
 
   @abc.abstractmethod
+  def rows_held(self, step: int) -> dict[str, int]:
+    """Returns rows of batches by bucket before a step, filler included.
+
+    Args:
+      step: At most the steps of the run.
+    """
+
+  @abc.abstractmethod
+  def epoch_begins(self, source: str, epoch: int) -> int | None:
+    """Returns the first step of an epoch; None: the run never comes there.
+
+    Args:
+      source: Its name.
+      epoch: As `passes` counts them, from 0. Where the run goes on from
+        offsets, earlier ones have no step.
+    """
+
+  @abc.abstractmethod
+  def ends(self, source: str) -> int | None:
+    """Returns the first step before which a source has given all it will.
+
+    None: it never ends, or not in this run.
+    """
+
+  @abc.abstractmethod
   def passes(self, source: str, samples: int) -> float:
     """Returns how often a source was passed when it gave so many samples."""
 

@@ -245,6 +245,41 @@ class RowsPlan(plan_lib.Plan):
     name = self.buckets[0].name
     return {n: {name: count} for n, count in taken.items()}
 
+  def rows_held(self, step: int) -> dict[str, int]:
+    """Returns rows before a step, filler included; see `Plan`."""
+    rows = self.steps.first_row
+    held = rows(self.steps.data_step(step))
+    held -= sum(rows(e) - rows(b) for b, e in self.steps.skipped(step))
+    return {self.buckets[0].name: held}
+
+  def epoch_begins(self, source: str, epoch: int) -> int | None:
+    """Returns the step of an epoch's first row; see `Plan`."""
+    own = self.ordered[source]
+    found = self._step_of(source, own.first_row_of(own.ramp_epochs + epoch))
+    return None if found is None else self.steps.before(found)
+
+  def ends(self, source: str) -> int | None:
+    """Returns the step after a source's last row; see `Plan`."""
+    mix = self._mix
+    last = self.num_rows if mix is None else mix.num_rows(source)
+    if last is None:
+      return None
+    step = self._step_of(source, last - 1)
+    return None if step is None else self.steps.before(step + 1)
+
+  def _step_of(self, source: str, row: int) -> int | None:
+    """Returns the data step of a source's row; None: it never comes."""
+    position = row
+    if self._mix is not None:
+      found = self._mix.position_of(source, row)
+      if found is None:
+        return None
+      position = found
+    # A batch is permuted in itself: its rows are the merge's.
+    step = self.steps.step_of_row(position)
+    over = self.num_rows is not None and step >= self._data_steps(self.num_rows)
+    return None if over else step
+
   def passes(self, source: str, samples: int) -> float:
     """Returns how often a source was passed; see `Plan`."""
     return self.ordered[source].passes(samples)

@@ -255,6 +255,24 @@ class MixtureSource:
     rows, _ = self._merge.consumed(row)
     return dict(zip(self._parts, rows.tolist(), strict=True))
 
+  def num_rows(self, source: str) -> int | None:
+    """Returns the rows that a source offers, None where they have no end."""
+    return self._units[source].num_rows
+
+  def position_of(self, source: str, row: int) -> int | None:
+    """Returns where a source's row stands before batches are permuted.
+
+    None: it never comes, or was given before a run that this one goes on from.
+
+    Args:
+      source: Its name.
+      row: At least 0.
+    """
+    position = self._merge.position_of(source, row)
+    if position is None or (self._end is not None and position >= self._end):
+      return None
+    return position
+
   def is_long(self, rows: int) -> bool:
     """Returns whether `taken` before a row may take longer than a second."""
     return any(own.is_long(rows) for own in self._units.values())

@@ -40,6 +40,30 @@ def _train(name, store, workdir, steps):
   return done.stderr, record
 
 
+def _check_forecast(name, store, record):
+  """simulate says of the steps what the trainer logged of them."""
+  done = in_process.run_tool(
+    "simulate",
+    f"--config=configs/{name}",
+    *(f"--config.data.sources.{own}.store={store}" for own in _sources(name)),
+    f"--steps={record['step']}",
+    "--format=json",
+    check=True,
+  )
+  found = json.loads(done.stdout)
+  assert found["steps"] == record["step"]
+  for own, logged in record["by_source"].items():
+    for field in ("rows", "tokens", "loss_tokens", "epochs"):
+      assert found["sources"][own][field] == logged[field], (own, field)
+  # What it trained on besides counts: documents read, from spans.
+  tokens = sum(
+    document["tokens"]
+    for own in record["coverage"].values()
+    for document in own
+  )
+  assert 0 < tokens <= found["tokens"]
+
+
 def _check(name, log, record, steps):
   """Log and record say what was read in the last steps."""
   sources = _sources(name)
@@ -63,6 +87,7 @@ def _check(name, log, record, steps):
 def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
   log, record = _train(name, stdlib_store, tmp_path, 4)
   _check(name, log, record, 4)
+  _check_forecast(name, stdlib_store, record)
 
 
 @pytest.mark.slow
@@ -75,3 +100,4 @@ def test_a_config_resumes_and_says_what_it_read(name, stdlib_store, tmp_path):
   log, record = _train(name, stdlib_store, tmp_path, 6)
   assert "resumed at step 4\n" in log
   _check(name, log, record, 2)
+  _check_forecast(name, stdlib_store, record)

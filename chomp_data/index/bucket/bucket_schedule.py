@@ -263,6 +263,43 @@ class BucketSchedule:
       ]
     )
 
+  def batches(self, step: int) -> np.ndarray:
+    """Returns how many batches the steps before one hold.
+
+    Args:
+      step: At most `num_steps`.
+
+    Returns:
+      int64[num_datasets, num_buckets].
+    """
+    places = self._merge.consumed(step)[0].tolist()
+    return np.stack(
+      [
+        own.batches_before(place)
+        for own, place in zip(self._lists, places, strict=True)
+      ]
+    )
+
+  def epoch_begins(self, dataset: str, epoch: int) -> int | None:
+    """Returns the first step after a dataset's `epoch` epochs that holds it.
+
+    None: it never comes.
+    """
+    place = self._lists[self._names.index(dataset)].passed_at(epoch)
+    return None if place is None else self._step_of(dataset, place)
+
+  def ends(self, dataset: str) -> int | None:
+    """Returns the step after a dataset's last batch; None: it has none."""
+    last = self._lists[self._names.index(dataset)].num_rows
+    step = None if not last else self._step_of(dataset, last - 1)
+    return None if step is None else step + 1
+
+  def _step_of(self, dataset: str, place: int) -> int | None:
+    step, end = self._merge.position_of(dataset, place), self.num_steps
+    if step is None or (end is not None and step >= end):
+      return None
+    return step
+
   def ended(self, step: int) -> np.ndarray:
     """Returns whether each dataset has no batch left, bool[num_datasets]."""
     places = self._merge.consumed(step)[0].tolist()

@@ -1,0 +1,212 @@
+"""What a run will consume: rows, tokens, padding and epochs by source.
+
+Counts are `pipe.accounts`, which the trainer logs and checkpoints keep; what
+is here says when a source begins again or ends, and which positions of batches
+hold no token.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+from chomp_data import pipeline
+from chomp_data import schema
+
+# Begins of epochs that are looked up; further ones are counted.
+_MOST_BEGINS = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+  """What a run takes of one source up to a step.
+
+  Attributes:
+    rows: Rows (samples of arrays) taken, as the trainer logs them: since the
+      start of the source, which an earlier run may have begun.
+    tokens: Positions of them that hold a token; None of arrays.
+    loss_tokens: Positions of them that are trained on, or None.
+    epochs: Passes, the last one as a fraction.
+    begins: The first steps of its passes from the second on, at most eight.
+    ends: The first step before which it has given all it will, where that is
+      within the steps, or None.
+  """
+
+  rows: int
+  tokens: int | None
+  loss_tokens: int | None
+  epochs: float
+  begins: tuple[int, ...]
+  ends: int | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Mark:
+  """Something that changes at a step.
+
+  Attributes:
+    step: The step.
+    kind: 'stage' of weights, 'buckets' of a curriculum, 'batch_size', or
+      'skip'.
+    text: What holds from there on.
+  """
+
+  step: int
+  kind: str
+  text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Forecast:
+  """What the steps of a run hold.
+
+  Attributes:
+    steps: How many, from the first on.
+    rows: Rows of sources, filler rows left out.
+    filler_rows: Rows without any source.
+    positions: Positions of all rows; None of arrays.
+    tokens: Positions that hold a token, or None.
+    loss_tokens: Positions that are trained on, or None.
+    padding: Positions that hold none, or None.
+    sources: By name.
+    marks: By step.
+  """
+
+  steps: int
+  rows: int
+  filler_rows: int
+  positions: int | None
+  tokens: int | None
+  loss_tokens: int | None
+  padding: int | None
+  sources: dict[str, Source]
+  marks: list[Mark]
+
+  def record(self) -> dict[str, Any]:
+    """Returns it as JSON values."""
+    return dataclasses.asdict(self)
+
+
+def num_steps(
+  pipe: pipeline.Pipeline, steps: int | None, name: str = "steps"
+) -> int:
+  """Returns the steps that are asked about: all of the run's by default.
+
+  Args:
+    pipe: The run.
+    steps: How many, or None.
+    name: Of the flag, for messages.
+
+  Raises:
+    ConfigError: If the run has fewer, or no end and none are asked for.
+  """
+  most = pipe.num_steps
+  if steps is None and most is None:
+    raise schema.ConfigError(
+      [
+        f"`--{name}` must be given for a run without an end, got none. Say how"
+        " many steps are meant, or set `config.data.epochs`."
+      ]
+    )
+  if steps is not None and most is not None and steps > most:
+    raise schema.ConfigError(
+      [
+        f"`--{name}` must be at most the run's {most} steps, got {steps}. Lower"
+        " it, or raise `config.data.epochs`."
+      ]
+    )
+  found = most if steps is None else steps
+  assert found is not None
+  return found
+
+
+def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
+  """Returns what the first steps of a run hold; reads no token.
+
+  Args:
+    pipe: The run.
+    steps: How many, at most its own.
+
+  Raises:
+    IndexError: If the run has fewer.
+  """
+  accounts = pipe.accounts
+  first, last = accounts.at(0), accounts.at(steps)
+  held = accounts.rows_held(steps)
+  rows = sum(last[n].rows - own.rows for n, own in first.items())
+  positions = tokens = loss_tokens = None
+  if pipe.holds_text:
+    shapes = {own.name: own.shape[0] for own in pipe.buckets}
+    positions = sum(shapes[name] * own for name, own in held.items())
+    tokens = _taken(first, last, "tokens")
+    loss_tokens = _taken(first, last, "loss_tokens")
+  return Forecast(
+    steps=steps,
+    rows=rows,
+    filler_rows=sum(held.values()) - rows,
+    positions=positions,
+    tokens=tokens,
+    loss_tokens=loss_tokens,
+    padding=(
+      None if positions is None or tokens is None else positions - tokens
+    ),
+    sources={
+      name: Source(
+        **dataclasses.asdict(own),
+        begins=_begins(pipe, name, own.epochs, steps),
+        ends=_within(accounts.ends(name), steps),
+      )
+      for name, own in last.items()
+    },
+    marks=_marks(pipe, steps),
+  )
+
+
+def _taken(first: Mapping, last: Mapping, unit: str) -> int | None:
+  """Returns a unit's sum over sources; None where one does not tell it."""
+  total = 0
+  for name, own in first.items():
+    before, after = getattr(own, unit), getattr(last[name], unit)
+    if before is None or after is None:
+      return None
+    total += after - before
+  return total
+
+
+def _begins(
+  pipe: pipeline.Pipeline, name: str, epochs: float, steps: int
+) -> tuple[int, ...]:
+  """Returns the first steps of a source's passes but the first."""
+  found = []
+  epoch = 1
+  while epoch < epochs and len(found) < _MOST_BEGINS:
+    step = pipe.accounts.epoch_begins(name, epoch)
+    # Those before the run have none.
+    if step is not None and step < steps:
+      found.append(step)
+    epoch += 1
+  return tuple(found)
+
+
+def _within(step: int | None, steps: int) -> int | None:
+  return None if step is None or step > steps else step
+
+
+def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
+  """Returns where weights, batch sizes and data steps change."""
+  found: list[tuple[int, str, str]] = []
+  for step, weights in [] if pipe.mix is None else pipe.mix.stages:
+    whole = sum(weights.values())
+    shares = [f"{n} {float(own / whole):.4g}" for n, own in weights.items()]
+    found.append((step, "stage", ", ".join(shares)))
+  for step, text in pipe.stages():
+    _, _, shares = text.partition(": ")
+    found.append((step, "buckets", shares))
+  if len(pipe.steps.sizes) > 1:
+    found += [(s, "batch_size", f"{n} rows") for s, n in pipe.steps.sizes]
+  found += [
+    (first, "skip", f"data steps {first} .. {last} are left out")
+    for first, last in pipe.steps.skip
+  ]
+  # These count data steps.
+  marks = [Mark(pipe.steps.before(step), *own) for step, *own in found]
+  return sorted((m for m in marks if m.step < steps), key=lambda m: m.step)
