@@ -32,6 +32,11 @@ def stores() -> None:
   importlib.import_module("chomp_data.commands.stores").main()
 
 
+def losses() -> None:
+  """Says which documents of some steps cost more than they used to."""
+  _run("losses")
+
+
 def train() -> None:
   """Trains the reference decoder."""
   _run("train")

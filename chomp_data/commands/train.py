@@ -16,6 +16,7 @@ import contextlib
 import dataclasses
 import json
 import math
+import os
 import signal
 import sys
 import time
@@ -43,8 +44,11 @@ from chomp_data.loading import reads
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import by_bucket
 from chomp_data.reference import by_source
+from chomp_data.reference import curves
+from chomp_data.reference import evaluating
 from chomp_data.reference import progress
 from chomp_data.reference import report
+from chomp_data.reference import span_losses
 from chomp_data.reference import train_options
 from chomp_data.reference import training
 from chomp_data.testing import batch_hashes
@@ -118,6 +122,7 @@ class Run:
       num_steps=options.num_steps,
       mesh=training.data_mesh(),
       parameter_sharding=options.train.parameter_sharding,
+      by_token=options.train.span_losses,
     )
     self.input: feed.InputIterator = chomp_data.make_iterator(
       self.pipe, self.trainer.batch_sharding
@@ -131,6 +136,16 @@ class Run:
     self.by_bucket: by_bucket.BucketLog | None = None
     if self.pipe.in_buckets:
       self.by_bucket = by_bucket.BucketLog(self.pipe)
+    writes = jax.process_index() == 0
+    self.curves: curves.Curves = curves.Curves(
+      os.fspath(self.workdir) if writes else None
+    )
+    self.span_losses: span_losses.Writer = span_losses.Writer(
+      self.pipe, self.workdir, writes and options.train.span_losses
+    )
+    self.evaluation: evaluating.Evaluation = evaluating.Evaluation(
+      self.pipe, options.evaluation, self.trainer.batch_sharding
+    )
     self.last_window: progress.Window | None = None
     self.last_sources: dict[str, dict[str, Any]] = {}
     self.last_buckets: dict[str, dict[str, Any]] = {}
@@ -183,6 +198,7 @@ class Run:
 
   def save(self, step: int, state: training.TrainState) -> None:
     """Starts to write a checkpoint, unless the step has one."""
+    self.span_losses.flush()
     if step in self.manager.all_steps():
       return
     self.manager.save(
@@ -215,6 +231,8 @@ class Run:
     first, compiled = self.input.step, time.perf_counter()
     shapes: set[tuple[int, ...]] = set()
     self.by_source.begin(first)
+    self.curves.begin(first)
+    self.span_losses.begin(first)
     if self.by_bucket is not None:
       self.by_bucket.begin(first)
     self.job.at(first)
@@ -259,6 +277,10 @@ class Run:
           self.save(step, state)
         if logs or step == total:
           self._log(step, meter.window(self.input.wait_s), bar)
+        if self.options.evaluation.is_due(step, total):
+          began = time.perf_counter()
+          self._evaluate(step, state, bar)
+          meter.leave_out(time.perf_counter() - began)
         if step % options.document_loss_every_steps == 0 and step < total:
           self._log_documents(step, self.documents.take(), bar)
         if stop:
@@ -323,6 +345,7 @@ class Run:
 
   def _add(self, metrics) -> None:
     self.documents.add(metrics)
+    self.span_losses.add(metrics)
     self.by_source.add(metrics)
     if self.by_bucket is not None:
       self.by_bucket.add(metrics)
@@ -336,6 +359,7 @@ class Run:
     else:
       bar.set_postfix_str(str(window))
     self.last_sources = self.by_source.take(step)
+    self.curves.add(step, by_source.curves(window, self.last_sources))
     shown = []
     if self.pipe.mix is not None:
       shown += by_source.lines(self.last_sources)
@@ -346,6 +370,18 @@ class Run:
     if shown and jax.process_index() == 0:
       with bar.external_write_mode(sys.stderr):
         logging.info("by source up to step %d:\n  %s", step, "\n  ".join(shown))
+
+  def _evaluate(
+    self, step: int, state: training.TrainState, bar: tqdm.tqdm
+  ) -> None:
+    found = self.evaluation.measure(self.trainer.model(state), step)
+    if jax.process_index() != 0 or not found:
+      return
+    self.curves.add(step, found.curves)
+    for kind, records in found.documents.items():
+      self.curves.add_documents(step, kind, records)
+    with bar.external_write_mode(sys.stderr):
+      logging.info("step %d: %s", step, found)
 
   def _log_documents(self, step: int, losses, bar: tqdm.tqdm) -> None:
     if not losses:
@@ -419,6 +455,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
   )
   with contextlib.ExitStack() as stack:
     stack.callback(run.manager.close)
+    stack.callback(run.curves.close)
     # It tells other processes of an error here.
     stack.enter_context(run.input)
     stack.enter_context(run.job)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.reference import progress
 
 
 class SourceLog:
@@ -142,6 +143,27 @@ def _summed(
     return (last - first) * share(first)
   middle = (first + last) // 2
   return _summed(share, first, middle) + _summed(share, middle, last)
+
+
+def curves(
+  window: progress.Window, found: Mapping[str, Mapping[str, Any]]
+) -> dict[str, float]:
+  """Returns the points of a window's curves, by name.
+
+  Args:
+    window: Of the whole run.
+    found: By source; see `SourceLog.take`.
+  """
+  out = {
+    "train/loss": window.loss,
+    "train/tokens_per_second": window.tokens_per_second,
+    "train/wait_share": window.wait_share,
+  }
+  for name, own in found.items():
+    out[f"train/loss/{name}"] = own["loss"]
+    out[f"share/{name}"] = own["window_share"]
+    out[f"epochs/{name}"] = own["epochs"]
+  return out
 
 
 def lines(found: Mapping[str, Mapping[str, Any]]) -> list[str]:

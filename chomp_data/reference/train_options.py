@@ -9,6 +9,7 @@ from absl import logging
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import held_out
 from chomp_data.reference import training
 
 
@@ -22,6 +23,8 @@ class TrainOptions:
     document_loss_every_steps: Steps from one table of losses by document to
       the next.
     seed: Seed of the model's first parameters.
+    span_losses: Whether the run's directory gets the loss of every span of
+      every step, in 8 bytes each, for `chomp-losses`.
     parameter_sharding: Whether every device holds all parameters
       ('replicated'), or each a part of them ('fsdp').
   """
@@ -31,6 +34,7 @@ class TrainOptions:
   )
   log_every_steps: int = schema.option(25, schema.integer(1))
   document_loss_every_steps: int = schema.option(100, schema.integer(1))
+  span_losses: bool = schema.option(False, schema.boolean())
   seed: int = schema.option(0, schema.integer(0, 2**32 - 1))
   parameter_sharding: str = schema.option(
     "replicated", schema.choice(training.PARAMETER_SHARDINGS)
@@ -57,6 +61,7 @@ SECTIONS: dict[str, type] = {
   "optimizer": training.OptimizerOptions,
   "train": TrainOptions,
   "checkpoint": CheckpointOptions,
+  "evaluation": held_out.EvaluationOptions,
 }
 
 
@@ -71,6 +76,7 @@ class RunOptions:
     optimizer: The optimizer.
     train: The loop.
     checkpoint: The checkpoints.
+    evaluation: What is measured beside the loss.
   """
 
   pipe: pipeline.Pipeline
@@ -79,6 +85,7 @@ class RunOptions:
   optimizer: training.OptimizerOptions
   train: TrainOptions
   checkpoint: CheckpointOptions
+  evaluation: held_out.EvaluationOptions
 
   def record(self) -> dict[str, Any]:
     """Returns what a checkpoint says of its run, as JSON values."""
@@ -95,7 +102,8 @@ def read(config: Any) -> RunOptions:
 
   Args:
     config: A ConfigDict or a mapping with the sections `data`, `model`,
-      `optimizer`, `train` and `checkpoint`; all but `data` may be absent.
+      `optimizer`, `train`, `checkpoint` and `evaluation`; all but `data` may be
+      absent.
 
   Returns:
     The run.
@@ -138,6 +146,10 @@ def read(config: Any) -> RunOptions:
     problems += found
   if parts["model"]:
     problems += parts["model"].problems("config.model")
+  if parts["evaluation"]:
+    problems += parts["evaluation"].problems(
+      "config.evaluation", pipe.seq_len if pipe else None
+    )
   if pipe and parts["model"] and parts["train"]:
     problems += _input_problems(pipe, parts["model"], parts["train"])
   if problems or pipe is None:

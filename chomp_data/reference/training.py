@@ -104,7 +104,7 @@ def token_weight(batch: Batch, mask: jax.Array) -> jax.Array:
 
 
 def loss_and_metrics(
-  model: decoder_lib.Decoder, batch: Batch
+  model: decoder_lib.Decoder, batch: Batch, by_token: bool = False
 ) -> tuple[jax.Array, dict[str, jax.Array]]:
   """Returns the mean nll of trained columns by weight, and what to log.
 
@@ -113,6 +113,9 @@ def loss_and_metrics(
   Args:
     model: The decoder.
     batch: Canonical fields, [B, S].
+    by_token: Whether metrics hold what each column lost: `token_nll`
+      float32[B, S] by weight, `token_mask` bool[B, S] and, where the batch has
+      `loss_weight`, `token_weight` float32[B, S].
 
   Returns:
     The loss, float32[], and metrics: `loss` float32[], `tokens` int32[]
@@ -138,6 +141,10 @@ def loss_and_metrics(
   }
   if weighted:
     metrics["weight"] = total
+  if by_token:
+    metrics["token_nll"], metrics["token_mask"] = nll, mask
+    if weighted:
+      metrics["token_weight"] = weight
   if "document_id" in batch:
     slots = jnp.arange(batch["document_id"].shape[1])
     own = batch["segment_ids"][:, :, None] == slots + 1
@@ -168,6 +175,7 @@ class Trainer:
     num_steps: int,
     mesh: jax.sharding.Mesh,
     parameter_sharding: str = "replicated",
+    by_token: bool = False,
   ):
     """Compiles nothing yet.
 
@@ -178,6 +186,7 @@ class Trainer:
       mesh: Devices along the axis 'data'.
       parameter_sharding: 'replicated', or 'fsdp': each array is cut over the
         mesh along its longest axis that divides.
+      by_token: Whether metrics hold what each column lost.
     """
     if problems := config.problems("config.model"):
       raise schema.ConfigError(problems)
@@ -187,6 +196,7 @@ class Trainer:
         f" {parameter_sharding!r}. Use one of them."
       )
     self._config = config
+    self._by_token = by_token
     self._optimizer, self._schedule = _optimizer(options, num_steps)
     self.mesh = mesh
     self.batch_sharding: jax.sharding.NamedSharding = _sharding(mesh, _AXIS)
@@ -269,7 +279,8 @@ class Trainer:
 
   def _train_step(self, state: TrainState, batch: Batch):
     def loss(params):
-      return loss_and_metrics(nnx.merge(self._graph, params), batch)
+      model = nnx.merge(self._graph, params)
+      return loss_and_metrics(model, batch, self._by_token)
 
     (_, metrics), grads = jax.value_and_grad(loss, has_aux=True)(state.params)
     updates, opt_state = self._optimizer.update(

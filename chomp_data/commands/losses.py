@@ -1,0 +1,133 @@
+"""Says which documents of some steps cost more than they used to.
+
+    %s --config=... --workdir=runs/x --step=1200:1210
+    %s --config=... --workdir=runs/x --step=1204 --replay=batch.npz
+
+For the on-call person with a spike in the loss: the documents of a range of
+steps, those first that lost most against their own history, or against their
+source's where they had none. The run must have been trained with
+--config.train.span_losses=True. --replay writes the range's batches, as they
+were trained on, bit for bit.
+"""
+
+from collections.abc import Sequence
+import json
+import re
+import sys
+
+from absl import app
+from absl import flags
+from etils import epath
+import numpy as np
+import rich.console
+import rich.markup
+import rich.table
+
+import chomp_data
+from chomp_data import cli
+from chomp_data import errors
+from chomp_data import pipeline
+from chomp_data.reference import loss_history
+from chomp_data.reference import train_options
+
+_CONFIG = cli.define_config()
+_DATASET_MIX = cli.define_dataset_mix()
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's directory.")
+_STEP = flags.DEFINE_string(
+  "step", None, "A step, or A:B for steps A to B - 1."
+)
+_MOST = flags.DEFINE_integer("most", 20, "Documents shown in the terminal.", 1)
+_FORMAT = flags.DEFINE_enum(
+  "format", "terminal", ["terminal", "json"], "How documents are printed."
+)
+_REPLAY = flags.DEFINE_string(
+  "replay",
+  None,
+  "An .npz file that gets every field of the steps' batches, as STEP/FIELD.",
+)
+
+
+def _steps(text: str | None) -> tuple[int, int]:
+  """Returns the first step and the one after the last."""
+  match = re.fullmatch(r"(\d+)(?::(\d+))?", text or "")
+  if match is None:
+    raise app.UsageError(
+      f"`--step` must be a step or A:B, got {text!r}. Give --step=1200:1210"
+    )
+  first = int(match[1])
+  last = first + 1 if match[2] is None else int(match[2])
+  if last <= first:
+    raise app.UsageError(
+      f"`--step` must be A:B with B above A, got {text!r}. Swap them"
+    )
+  return first, last
+
+
+def _show(records: list[dict], most: int) -> None:
+  table = rich.table.Table(title_justify="left")
+  table.add_column("document", overflow="fold")
+  for name in (
+    "loss", "over source", "before", "excess", "tokens", "steps",
+    "spans before", "last seen",
+  ):  # fmt: skip
+    table.add_column(name, justify="right")
+  for own in records[:most]:
+    before, last = own["relative_before"], own["last_before"]
+    steps = str(own["first_step"])
+    if own["last_step"] != own["first_step"]:
+      steps += f"..{own['last_step']}"
+    table.add_row(
+      rich.markup.escape(f"{own['source']}/{own['id']}"),
+      f"{own['loss']:.4f}",
+      f"{own['relative']:+.4f}",
+      "-" if before is None else f"{before:+.4f}",
+      f"{own['excess']:+.4f}",
+      f"{own['tokens']:,}",
+      steps,
+      f"{own['spans_before']:,}",
+      "-" if last is None else f"{last:,}",
+    )
+  console = rich.console.Console()
+  console.print(table)
+  if len(records) > most:
+    console.print(f"... {len(records) - most} more documents (--most)")
+
+
+def _replay(pipe: pipeline.Pipeline, first: int, last: int, path: str) -> None:
+  fields = {
+    f"{step}/{name}": value
+    for step in range(first, last)
+    for name, value in pipe.batch(step).items()
+  }
+  with open(path, "wb") as file:
+    np.savez(file, allow_pickle=False, **fields)
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the documents."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  if not _WORKDIR.value:
+    raise app.UsageError("`--workdir` must be given: losses are there")
+  first, last = _steps(_STEP.value)
+  config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
+  try:
+    pipe = chomp_data.build(config.get("data"))
+    records = loss_history.documents(
+      pipe, epath.Path(_WORKDIR.value), first, last
+    )
+    if _REPLAY.value:
+      _replay(pipe, first, last, _REPLAY.value)
+  except (
+    errors.ConfigError,
+    errors.StoreError,
+    errors.StateError,
+    IndexError,
+    OSError,
+  ) as error:
+    sys.exit(f"error: {error}")
+  if _FORMAT.value == "json":
+    for own in records:
+      print(json.dumps(own))
+  else:
+    _show(records, _MOST.value)

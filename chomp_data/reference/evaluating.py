@@ -1,0 +1,85 @@
+"""All that a run measures beside its loss, at one step.
+
+`held_out` says what is measured; this gathers it for logs, curves and files.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import jax
+
+from chomp_data import pipeline
+from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import held_out
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+  """What one evaluation came to.
+
+  Attributes:
+    curves: Points of curves, by name.
+    documents: Records of documents, as JSON values, by what was asked of them.
+  """
+
+  curves: Mapping[str, float]
+  documents: Mapping[str, Sequence[Mapping[str, Any]]]
+
+  def __bool__(self) -> bool:
+    return bool(self.curves)
+
+  def __str__(self) -> str:
+    return ", ".join(f"{name} {v:.4f}" for name, v in self.curves.items())
+
+
+class Evaluation:
+  """Opens what is measured at its first use, and measures it."""
+
+  def __init__(
+    self,
+    pipe: pipeline.Pipeline,
+    options: held_out.EvaluationOptions,
+    sharding: jax.sharding.Sharding,
+  ):
+    """Opens held-out stores.
+
+    Args:
+      pipe: The run.
+      options: What is measured.
+      sharding: Of the batch axis.
+
+    Raises:
+      ConfigError: If a store has nothing to measure.
+      StoreError: If one cannot be opened.
+    """
+    self._sharding = sharding
+    self._stores = [
+      held_out.HeldOut(name, path, pipe, options.max_rows)
+      for name, path in options.stores or ()
+    ]
+    self._learned = []
+    if options.pz_window is not None:
+      self._learned = [
+        held_out.Memorization(pipe, name, options) for name in pipe.sources
+      ]
+
+  def measure(self, model: decoder_lib.Decoder, step: int) -> Found:
+    """Returns what a model comes to after so many steps."""
+    curves: dict[str, float] = {}
+    documents: dict[str, list[dict[str, Any]]] = {}
+    for own in self._stores:
+      found = own.measure(model, self._sharding)
+      curves[f"held_out/loss/{own.name}"] = found.loss
+      curves[f"held_out/bits_per_byte/{own.name}"] = found.bits_per_byte
+      documents.setdefault("held_out", []).extend(
+        {"store": own.name, **record} for record in found.records()
+      )
+    for own in self._learned:
+      records = own.measure(model, step, self._sharding)
+      if records:
+        mean = sum(record["p_z"] for record in records) / len(records)
+        curves[f"p_z/{own.name}"] = mean
+        documents.setdefault("p_z", []).extend(records)
+    return Found(curves, documents)

@@ -1,0 +1,257 @@
+"""Loss by span, in 8 bytes each, joined with the plan.
+
+A run that is asked to (`config.train.span_losses`) writes what each span of
+each step lost: a mean in nats and how many tokens it is of. Which documents
+these were is not written down, because the plan knows: reading them back is
+planning the same steps. One file holds the steps between two checkpoints, so a
+resume drops the files from its step on and loses nothing.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+import io
+import re
+from typing import Any
+
+from etils import epath
+import numpy as np
+
+from chomp_data import errors
+from chomp_data import pipeline
+from chomp_data.ops import spans as spans_lib
+
+DIRECTORY = "span_losses"
+
+# As they lie in a file: 8 bytes a span, 4 a step.
+_LOSS, _TOKENS = np.dtype("<f4"), np.dtype("<u4")
+_FILE = re.compile(r"(\d{12})-(\d{12})\.npz")
+
+
+@dataclasses.dataclass(frozen=True)
+class Sums:
+  """What spans lost.
+
+  Attributes:
+    nll: float64[N], nats by weight.
+    tokens: int64[N], trained tokens.
+    weight: float64[N], what they weigh together.
+  """
+
+  nll: np.ndarray
+  tokens: np.ndarray
+  weight: np.ndarray
+
+  @property
+  def loss(self) -> np.ndarray:
+    """float64[N], nats a token by weight; NaN where none weighs."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+      return self.nll / self.weight
+
+
+def by_span(
+  spans: spans_lib.Spans,
+  nll: np.ndarray,
+  mask: np.ndarray,
+  weight: np.ndarray | None = None,
+) -> Sums:
+  """Sums what columns lost over the spans that they are in.
+
+  Args:
+    spans: Of the rows; N of them.
+    nll: float[B, S], nats of each column's next token, by weight.
+    mask: bool[B, S], trained columns.
+    weight: float[B, S], what they weigh; None is 1 each.
+  """
+  begin = spans.row * nll.shape[1] + spans.column
+  end = begin + spans.length
+
+  def summed(values: np.ndarray) -> np.ndarray:
+    # float64 holds the sum of a batch to 12 digits.
+    total = np.zeros(values.size + 1)
+    np.cumsum(values, dtype=np.float64, out=total[1:])
+    return total[end] - total[begin]
+
+  tokens = np.rint(summed(mask)).astype(np.int64)
+  return Sums(
+    nll=np.where(tokens, summed(nll), 0.0),
+    tokens=tokens,
+    weight=summed(weight) if weight is not None else tokens.astype(np.float64),
+  )
+
+
+class Writer:
+  """Keeps the losses of a run's spans until a checkpoint, then writes them."""
+
+  def __init__(
+    self, pipe: pipeline.Pipeline, workdir: epath.Path, writes: bool
+  ):
+    """Writes nothing yet.
+
+    Args:
+      pipe: The run.
+      workdir: Its directory.
+      writes: Whether this process writes; others only go along.
+    """
+    self._pipe = pipe
+    self._directory = workdir / DIRECTORY
+    self._writes = writes
+    self._first = 0
+    self._steps: list[Sums] = []
+
+  def begin(self, step: int) -> None:
+    """Starts at a step: what was written of later ones goes."""
+    self._first, self._steps = step, []
+    if not self._writes:
+      return
+    for first, last, path in _files(self._directory):
+      if last > step:
+        if first < step:
+          raise errors.StateError(
+            f"{path} must end at a checkpoint's step, got steps {first} .."
+            f" {last - 1} where the run goes on from step {step}. Move the"
+            " file away, or resume from another checkpoint."
+          )
+        path.unlink()
+
+  def add(self, metrics: Mapping[str, np.ndarray] | None) -> None:
+    """Adds the next step.
+
+    Args:
+      metrics: On the host, with `token_nll` and `token_mask` [B, S] and, of
+        batches with weights, `token_weight`; or None.
+    """
+    if metrics is None or "token_nll" not in metrics or not self._writes:
+      return
+    spans = self._pipe.plan(self._first + len(self._steps))
+    weight = metrics.get("token_weight")
+    self._steps.append(
+      by_span(spans, metrics["token_nll"], metrics["token_mask"], weight)
+    )
+
+  def flush(self) -> None:
+    """Writes the steps since the last call to a file of their own."""
+    if not self._steps or not self._writes:
+      return
+    last = self._first + len(self._steps)
+    values = {
+      "spans": np.asarray([len(own.nll) for own in self._steps], "<u4"),
+      "loss": np.concatenate([own.loss for own in self._steps]).astype(_LOSS),
+      "tokens": np.concatenate([own.tokens for own in self._steps]).astype(
+        _TOKENS
+      ),
+    }
+    self._directory.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    np.savez(buffer, **values)
+    path = self._directory / f"{self._first:012d}-{last:012d}.npz"
+    part = path.with_name(path.name + ".part")
+    part.write_bytes(buffer.getvalue())
+    part.replace(path)
+    self._first, self._steps = last, []
+
+
+@dataclasses.dataclass(frozen=True)
+class Logged:
+  """Losses of consecutive steps, beside their plan.
+
+  Attributes:
+    first_step: The first of the steps.
+    spans: Of their rows, which follow each other; N of them.
+    step: int64[N], the step of each span.
+    loss: float32[N], nats a token; NaN where none weighs.
+    tokens: int64[N], trained tokens.
+  """
+
+  first_step: int
+  spans: spans_lib.Spans
+  step: np.ndarray
+  loss: np.ndarray
+  tokens: np.ndarray
+
+
+def read(
+  pipe: pipeline.Pipeline, workdir: epath.Path, first: int, last: int
+) -> Iterator[Logged]:
+  """Yields what was written of steps first .. last - 1, a file at a time.
+
+  Args:
+    pipe: The run that wrote them.
+    workdir: Its directory.
+    first: The first step.
+    last: The step after the last.
+
+  Raises:
+    StateError: If a step was not written, or a file is not of this run.
+  """
+  at = first
+  for begin, end, path in _files(workdir / DIRECTORY):
+    if end <= at or begin >= last:
+      continue
+    if begin > at:
+      break
+    values = _loaded(path)
+    ends = np.concatenate([[0], np.cumsum(values["spans"], dtype=np.int64)])
+    stop = min(end, last)
+    cut = slice(int(ends[at - begin]), int(ends[stop - begin]))
+    spans = pipe.plan(at, stop - at)
+    count = values["spans"][at - begin : stop - begin].astype(np.int64)
+    if len(spans) != count.sum():
+      raise errors.StateError(
+        f"{path} must hold a loss for each span of steps {at} .. {stop - 1},"
+        f" got {count.sum()} for {len(spans)} planned ones. Give the config"
+        " that wrote it."
+      )
+    yield Logged(
+      first_step=at,
+      spans=spans,
+      step=np.repeat(np.arange(at, stop), count),
+      loss=values["loss"][cut],
+      tokens=values["tokens"][cut].astype(np.int64),
+    )
+    at = stop
+  if at < last:
+    raise errors.StateError(
+      f"{workdir / DIRECTORY} must hold steps {first} .. {last - 1}, got none"
+      f" of step {at}. Train with config.train.span_losses=True, or ask for"
+      " other steps."
+    )
+
+
+def steps_written(workdir: epath.Path) -> tuple[int, int]:
+  """Returns the first step written, and the one after the last; 0, 0 is none.
+
+  Args:
+    workdir: A run's directory.
+  """
+  files = _files(workdir / DIRECTORY)
+  if not files:
+    return 0, 0
+  first = last = files[0][0]
+  for begin, end, _ in files:
+    if begin != last:
+      break
+    last = end
+  return first, last
+
+
+def _files(directory: epath.Path) -> list[tuple[int, int, epath.Path]]:
+  """Returns (first step, step after the last, file), in order."""
+  if not directory.exists():
+    return []
+  found = []
+  for path in directory.iterdir():
+    if match := _FILE.fullmatch(path.name):
+      found.append((int(match[1]), int(match[2]), path))
+  return sorted(found, key=lambda own: own[:2])
+
+
+def _loaded(path: epath.Path) -> dict[str, Any]:
+  try:
+    with np.load(io.BytesIO(path.read_bytes())) as file:
+      return {name: file[name] for name in ("spans", "loss", "tokens")}
+  except (OSError, ValueError, KeyError, EOFError) as error:
+    raise errors.StateError(
+      f"{path} must be a file of losses by span, got one that cannot be read"
+      f" ({error}). Remove it: its steps are lost to `losses`, not to the run."
+    ) from error
