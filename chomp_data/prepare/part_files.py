@@ -37,6 +37,7 @@ class PartRow:
   Attributes:
     num_documents: Documents that have a token.
     num_tokens: Their tokens.
+    token_dtype: That they are in here, perhaps narrower than the store's.
     num_empty: Documents left out because they have none.
     num_trained: Tokens of levels above 0, where there are labels.
     levels: Weights of the levels, where there are labels.
@@ -48,6 +49,7 @@ class PartRow:
 
   num_documents: int
   num_tokens: int
+  token_dtype: str
   num_empty: int
   num_trained: int
   levels: list[float]
@@ -152,6 +154,7 @@ class PartWriter:
     row = PartRow(
       self._num_documents,
       self._totals["tokens"],
+      self._dtypes["tokens"].str,
       num_empty,
       self._num_trained,
       weights,
@@ -229,6 +232,12 @@ class Part:
   ) -> Iterator[np.ndarray]:
     """Yields values begin .. end - 1 of an array, some at a time.
 
+    Args:
+      name: Of the array.
+      dtype: The store's.
+      begin: The first value.
+      end: After the last.
+
     Raises:
       OSError: If they cannot be read.
       ValueError: If they are not those that were written.
@@ -236,7 +245,8 @@ class Part:
     first, count = self.row.sections[name]
     if not 0 <= begin <= end <= count:
       raise ValueError(f"{self._path} has {count} {name}, not {end}")
-    low, high = first + begin * dtype.itemsize, first + end * dtype.itemsize
+    stored = np.dtype(self.row.token_dtype) if name == "tokens" else dtype
+    low, high = first + begin * stored.itemsize, first + end * stored.itemsize
     if low == high:
       return
     with open(self._path, "rb") as file:
@@ -245,7 +255,7 @@ class Part:
         block = self._block(file, number)
         # No value lies in two blocks: sections are aligned.
         here = block[max(low - at, 0) : high - at]
-        yield np.frombuffer(here, dtype)
+        yield np.frombuffer(here, stored).astype(dtype, copy=False)
 
   def verify(self) -> None:
     """Raises OSError or ValueError where a byte is not as it was written."""

@@ -25,7 +25,9 @@ from chomp_data.stores.zarr import manifest as manifest_lib
 
 _BATCH_TEXTS = 1_024
 _BATCH_CHARACTERS = 4 * 2**20
-_VERSION = 5
+# Bytes are encoded in no time, and faster where they stay in a core's cache.
+_BATCH_BYTES = 2**19
+_VERSION = 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +113,8 @@ def make_part(task: PartTask) -> part_files.PartRow:
       " encoded. Run again."
     )
   dtype = np.dtype(manifest_lib.token_dtype(tokenizer.info.vocab_size))
+  if tokenizer.takes_bytes:
+    dtype = np.dtype(np.uint8)  # No token of a text is a special one.
   num_empty = done = 0
   has_meta = options.read.meta_key is not None
   skipped = skips.Skips()
@@ -158,12 +162,13 @@ def _encoded(
   batch: list[records.Document] = []
   characters = 0
   counted = skipped if task.options.on_error == "skip" else None
+  most = _BATCH_BYTES if tokenizer.takes_bytes else _BATCH_CHARACTERS
   for document in readers.documents_of(
     task.pieces, task.options.read, counted, skipped
   ):
     batch.append(document)
     characters += len(document.text)
-    if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
+    if len(batch) >= _BATCH_TEXTS or characters >= most:
       yield batch, labelled.encode(tokenizer, batch, task.options.read)
       batch, characters = [], 0
   if batch:
@@ -176,6 +181,8 @@ def _check_ids(
   documents: list[records.Document],
 ) -> None:
   tokens = encoded.tokens
+  if np.iinfo(tokens.dtype).max < vocab_size:
+    return
   if len(tokens) and int(tokens.max()) >= vocab_size:
     place = int(tokens.argmax())
     ends = np.cumsum(encoded.lengths)

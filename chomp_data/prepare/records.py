@@ -132,11 +132,16 @@ def document(
     text: str | bytes = "".join(own for own, _ in pieces)
     check_size(text, where, options)
   else:
-    value = _string(record, options.text_key, "text_key", where)
+    value = record.get(options.text_key)
+    if not isinstance(value, (str, bytes)):
+      value = _string(record, options.text_key, "text_key", where)
     check_size(value, where, options)
-    text = _text(value, options, where)
     if isinstance(value, bytes) and options.raw:
       text = value
+      if not value.isascii():
+        decoded(value, options, where)
+    else:
+      text = _text(value, options, where)
   return Document(
     _document_id(record, name, where, options),
     text,
@@ -272,6 +277,9 @@ def _meta(record: Mapping[str, Any], where: str, options: ReadOptions) -> str:
 def _document_id(
   record: Mapping[str, Any], name: str, where: str, options: ReadOptions
 ) -> str:
+  value = record.get(options.id_key)
+  if isinstance(value, str) and value.isascii():
+    return value
   value = _value(record, options.id_key)
   if value is _MISSING or value is None:
     return name
@@ -310,10 +318,10 @@ def _text(value: str | bytes, options: ReadOptions, where: str) -> str:
 def check_size(value: str | bytes, where: str, options: ReadOptions) -> None:
   """Raises BadInput if a text is longer than documents may be."""
   most = options.max_document_bytes
+  if 4 * len(value) <= most:
+    return
   if len(value) > most or (
-    isinstance(value, str)
-    and 4 * len(value) > most
-    and len(value.encode(errors="replace")) > most
+    isinstance(value, str) and len(value.encode(errors="replace")) > most
   ):
     raise too_long(where, options)
 

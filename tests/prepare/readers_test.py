@@ -19,6 +19,7 @@ from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
 from chomp_data.prepare.reading import byte_blocks
+from chomp_data.prepare.reading import json_lines
 from tests import laws
 
 OPTIONS = records.ReadOptions("text", "id", "strict", raw=False)
@@ -134,6 +135,39 @@ def test_pieces_hold_each_line_once_by_its_number(
     byte_blocks.BLOCK = before
   assert found == once
   assert joined == expected
+
+
+JUNK = st.sampled_from(
+  ["", " ", "\r", "\t\r", "\x0b", "\ufeff", "x", "{}", "\x85", "\u2028", "\0"]
+)
+
+
+@laws.examples(100)
+@hypothesis.given(
+  value=st.recursive(
+    st.one_of(st.none(), st.booleans(), st.floats(), st.text(max_size=5)),
+    lambda own: st.dictionaries(st.text(max_size=3), own, max_size=3),
+  ),
+  is_ascii=st.booleans(),
+  before=JUNK,
+  after=JUNK,
+  cut=st.integers(0, 3),
+)
+def test_most_lines_are_read_faster_and_alike(
+  value, is_ascii, before, after, cut
+):
+  text = json.dumps({"text": value}, ensure_ascii=is_ascii)
+  line = (before + text + after).encode("utf-8", "surrogatepass")
+  line = line[: len(line) - cut]
+  fast = json_lines._fast(line)
+  if not (before or after or cut):
+    assert fast is not None
+  try:
+    record = json_lines._record(line, 2, "x:2", OPTIONS)
+  except errors.BadInput:
+    assert fast is None
+  else:
+    assert fast is None or repr(fast) == repr(record)
 
 
 def test_a_piece_within_a_line_reads_no_further_than_its_end(

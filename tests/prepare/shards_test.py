@@ -120,9 +120,18 @@ def files_of(path):
   batch=st.integers(1, 3),
   has_all=st.booleans(),
   compression=st.sampled_from(["none", "zstd"]),
+  narrow=st.booleans(),
 )
 def test_joined_parts_are_the_bytes_of_one_writer(
-  tmp_path_factory, corpus, chunk, per_shard, block, batch, has_all, compression
+  tmp_path_factory,
+  corpus,
+  chunk,
+  per_shard,
+  block,
+  batch,
+  has_all,
+  compression,
+  narrow,
 ):
   root = tmp_path_factory.mktemp("joined")
   for name in ("parts", "store", "rows"):
@@ -132,8 +141,9 @@ def test_joined_parts_are_the_bytes_of_one_writer(
     patch.setattr(part_files, "BLOCK", 64)
     patch.setattr(array_layout, "DEFAULT_CHUNKS_PER_SHARD", per_shard)
     keys = [f"part{i}" for i in range(len(corpus))]
+    dtype = "uint8" if narrow else "uint16"  # Of tokens; a store's is uint16.
     rows = [
-      write_part(root / "parts", key, own, "uint16", has_all, batch)
+      write_part(root / "parts", key, own, dtype, has_all, batch)
       for key, own in zip(keys, corpus, strict=True)
     ]
     for key, row in zip(keys, rows, strict=True):

@@ -43,7 +43,7 @@ def test_bytes_round_trip(text):
   tokenizer = BYTES
   ids = tokenizer.encode_batch([text]).tokens
   assert ids.tolist() == list(text.encode("utf-8", "surrogatepass"))
-  assert ids.dtype == np.uint16
+  assert ids.dtype == np.uint8
   assert tokenizer.decode(ids) == text
 
 

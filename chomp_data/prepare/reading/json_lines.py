@@ -12,6 +12,8 @@ import json
 import sys
 from typing import Any
 
+import numpy as np
+
 from chomp_data import errors
 from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
@@ -22,6 +24,9 @@ _COMPRESSIONS = {
   for name in (".jsonl", ".ndjson", ".json")
   for packed, compression in (("", "none"), (".gz", "gz"), (".zst", "zst"))
 }
+
+_DECODER = json.JSONDecoder()
+_NEWLINE = ord("\n")
 
 
 class JsonLines(base.InputKind):
@@ -57,7 +62,9 @@ class JsonLines(base.InputKind):
     left = piece.end - 1 - before
     count = int(not piece.begin)
     for block in byte_blocks.blocks(piece.file, begin=before, until=piece.end):
-      count += block.count(b"\n", 0, left)
+      # Four times as fast as `bytes.count`.
+      own = np.frombuffer(block, np.uint8)[: max(left, 0)]
+      count += int(np.count_nonzero(own == _NEWLINE))
       left -= len(block)
       if left <= 0:
         break
@@ -75,14 +82,17 @@ class JsonLines(base.InputKind):
     else:
       lines = _piece_lines(piece, most)
     for number, line in enumerate(lines, piece.first):
-      where = f"{file.path}:{number}"
       if line is None:
-        yield number, records.too_long(where, options)
+        yield number, records.too_long(f"{file.path}:{number}", options)
       elif line.strip():
-        try:
-          yield number, _record(line, number, where, options)
-        except errors.BadInput as error:
-          yield number, error
+        record = None if number == 1 else _fast(line)
+        if record is None:
+          try:
+            where = f"{file.path}:{number}"
+            record = _record(line, number, where, options)
+          except errors.BadInput as error:
+            record = error
+        yield number, record
 
 
 def _piece_lines(piece: base.InputPiece, most: int) -> Iterator[bytes | None]:
@@ -153,6 +163,17 @@ def _lines(
       yield None
   if size and rest is not None:
     yield b"".join(rest)
+
+
+def _fast(line: bytes) -> dict[str, Any] | None:
+  """Returns the object of most lines, in less time; None of all others."""
+  try:
+    text = line.decode()
+    record, end = _DECODER.raw_decode(text)
+  except (ValueError, RecursionError):
+    return None
+  is_whole = end == len(text) or text[end:] == "\r"
+  return record if is_whole and isinstance(record, dict) else None
 
 
 def _record(

@@ -37,7 +37,8 @@ class Encoded(NamedTuple):
   """Token ids of several texts, one after the other.
 
   Attributes:
-    tokens: uint16 or uint32, as stores keep them.
+    tokens: uint16 or uint32, as stores keep them; uint8 of a tokenizer that
+      takes bytes.
     lengths: int64, of each text in tokens.
   """
 
@@ -68,7 +69,8 @@ class Tokenizer(Protocol):
   Attributes:
     info: What a store keeps of it.
     file: The file by which a store keeps it, or None.
-    takes_bytes: Whether files go in as they are, without decoding.
+    takes_bytes: Whether files go in as they are, without decoding; token ids
+      of texts are then bytes, too.
   """
 
   info: stores.TokenizerInfo

@@ -34,11 +34,15 @@ class ByteTokenizer:
   takes_bytes = True
 
   def encode_batch(self, texts: Sequence[str | bytes]) -> base.Encoded:
-    """Returns the bytes of several texts, as uint16."""
-    data = [text.encode() if isinstance(text, str) else text for text in texts]
-    lengths = np.fromiter(map(len, data), np.int64, len(data))
-    flat = np.frombuffer(b"".join(data), np.uint8)
-    return base.Encoded(flat.astype(np.uint16), lengths)
+    """Returns the bytes of several texts, as uint8."""
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    if all(isinstance(text, str) and text.isascii() for text in texts):
+      flat = "".join(map(base.text_of, texts)).encode()
+    else:
+      data = [own.encode() if isinstance(own, str) else own for own in texts]
+      lengths = np.fromiter(map(len, data), np.int64, len(data))
+      flat = b"".join(data)
+    return base.Encoded(np.frombuffer(flat, np.uint8), lengths)
 
   def encode_covered(self, texts: Sequence[str]) -> list[base.Covered]:
     """Returns the bytes of texts; no special token can be spelled."""
