@@ -37,7 +37,9 @@ def wheel(tmp_path_factory):
 def test_the_wheel_holds_the_package_its_types_and_the_configs(wheel):
   names = set(zipfile.ZipFile(wheel).namelist())
   package = {
-    str(path.relative_to(ROOT)) for path in (ROOT / "chomp_data").rglob("*.py")
+    str(path.relative_to(ROOT))
+    for ending in ("py", "html", "css", "js")
+    for path in (ROOT / "chomp_data").rglob(f"*.{ending}")
   }
   configs = {
     f"chomp_data/configs/{path.name}" for path in ROOT.glob("configs/*.py")

@@ -14,6 +14,9 @@ Batches of buckets of sizes are shown as pictures: in the terminal, or with
 --output=step.png in a file, where rows of text in buckets of lengths are shown
 too, in a legend's colours, one pixel wide a position.
 
+--html=page.html writes one self-contained page: every row as a strip of
+segments, with ids, offsets and text under the pointer and by keyboard.
+
 --follow shows the steps that a running job is at, until it ends or Ctrl-C.
 """
 
@@ -41,6 +44,8 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import job
 from chomp_data.commands import pictures
+from chomp_data.commands.html import gathering
+from chomp_data.commands.html import page
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.ops import row_layout
@@ -66,6 +71,15 @@ _PLAN_ONLY = flags.DEFINE_bool(
 _DATASET_MIX = cli.define_dataset_mix()
 _OUTPUT = flags.DEFINE_string(
   "output", None, "A PNG file that the steps of buckets are drawn to."
+)
+_HTML = flags.DEFINE_string(
+  "html", None, "A file that gets the steps as one page for a browser."
+)
+_HISTORY = flags.DEFINE_integer(
+  "history",
+  50,
+  "With --html, steps before whose shares of sources are shown too.",
+  0,
 )
 _FOLLOW = flags.DEFINE_string(
   "follow",
@@ -376,8 +390,44 @@ def _row_text(
   return out
 
 
+def _write_page(
+  pipe: pipeline.Pipeline, steps: range, path: pathlib.Path
+) -> None:
+  """Writes steps as a page."""
+  _refuse_beside("html", ("output", "format"), "a page is written")
+  decoders = None if _PLAN_ONLY.value else decoders_of(pipe)
+  values = gathering.gathered(
+    pipe,
+    steps,
+    num_rows=_ROWS.value,
+    history=_HISTORY.value,
+    plan_only=_PLAN_ONLY.value,
+    decoders=decoders,
+  )
+  title = f"Step {steps.start}"
+  if len(steps) > 1:
+    title = f"Steps {steps.start} to {steps.stop - 1}"
+  path.write_text(page.page(values, title))
+  print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+
+
+def _refuse_beside(flag: str, others: Sequence[str], why: str) -> None:
+  """Raises ConfigError where flags are given that mean nothing beside one."""
+  given = [f"--{name}" for name in others if flags.FLAGS[name].present]
+  if given:
+    raise schema.ConfigError(
+      [
+        f"`--{flag}` must come without flags of what is printed, got"
+        f" {' and '.join(given)} with it. Leave them out: {why}."
+      ]
+    )
+
+
 def _show(pipe: pipeline.Pipeline, steps: range) -> None:
   """Prints or draws steps, as the flags say."""
+  if _HTML.value:
+    _write_page(pipe, steps, pathlib.Path(_HTML.value))
+    return
   if _OUTPUT.value:
     if not pipe.in_buckets:
       raise schema.ConfigError(
@@ -386,15 +436,7 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
           f" got {_OUTPUT.value}. Leave it out: rows are printed."
         ]
       )
-    ignored = [f for f in ("plan_only", "format") if flags.FLAGS[f].present]
-    if ignored:
-      raise schema.ConfigError(
-        [
-          "`--output` must come without flags of what is printed, got"
-          f" {' and '.join(f'--{name}' for name in ignored)} with it. Leave"
-          " them out: a picture is drawn."
-        ]
-      )
+    _refuse_beside("output", ("plan_only", "format"), "a picture is drawn")
     shown = sheet(pipe, steps, _ROWS.value or _PNG_ROWS)
     pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
     print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
@@ -432,15 +474,9 @@ def _print_steps(
 
 def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
   """Shows the steps that a job is at, until it ends."""
-  ignored = [f for f in ("step", "count", "output") if flags.FLAGS[f].present]
-  if ignored:
-    raise schema.ConfigError(
-      [
-        "`--follow` must come without flags of which steps are shown, got"
-        f" {' and '.join(f'--{name}' for name in ignored)} with it. Leave"
-        " them out: the job's step is shown."
-      ]
-    )
+  _refuse_beside(
+    "follow", ("step", "count", "output", "html"), "the job's step is shown"
+  )
   console = rich.console.Console()
   shown, warned = None, False
   while True:

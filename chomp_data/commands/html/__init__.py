@@ -1,0 +1,1 @@
+"""What inspect_batches shows as one self-contained page of HTML."""

@@ -1,0 +1,260 @@
+"""What a page shows of a run's steps, as JSON values.
+
+Everything that is not of single tokens comes from plans: with `plan_only` no
+token is read.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.commands import pictures
+from chomp_data.commands.html import packing
+from chomp_data.commands.html import texts as texts_lib
+from chomp_data.loading import state as state_lib
+from chomp_data.ops import spans as spans_lib
+
+# Positions of all steps: pages of more are slow to open (30 MB).
+MOST_POSITIONS = 1 << 23
+# Pictures of a step.
+MOST_PICTURES = 64
+_FLAGS = {"bos": 1, "eos": 2, "gone": 4}
+
+
+def gathered(
+  pipe: pipeline.Pipeline,
+  steps: range,
+  *,
+  num_rows: int | None = None,
+  history: int = 0,
+  plan_only: bool = False,
+  decoders: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+  """Returns all that a page shows.
+
+  Args:
+    pipe: The run.
+    steps: The steps shown.
+    num_rows: Rows shown of each step, at most; None is all.
+    history: Steps before whose shares of sources are shown too.
+    plan_only: Whether to read no token.
+    decoders: The sources' tokenizers by name; None where a store has none.
+
+  Raises:
+    ConfigError: If the page would be too large.
+  """
+  values: dict[str, Any] = {
+    "steps": [],
+    "run": {
+      "summary": pipe.describe(),
+      "fingerprint": state_lib.digest(pipe.fingerprint)[:16],
+      "num_steps": pipe.num_steps,
+    },
+    "sources": pipe.source_names,
+    "plan_only": plan_only,
+    "kind": "text" if pipe.holds_text else "arrays",
+  }
+  if not pipe.holds_text:
+    values["steps"] = [
+      _pictures(pipe, step, num_rows or MOST_PICTURES, plan_only)
+      for step in steps
+    ]
+    return values
+  documents = _Documents(pipe)
+  tables, table_of = _tables(pipe, decoders or {})
+  for step, spans in zip(steps, _planned(pipe, steps, num_rows), strict=True):
+    batch = {} if plan_only else pipe.canonical(step)
+    batch = {name: own[: spans.num_rows] for name, own in batch.items()}
+    values["steps"].append(
+      {
+        "step": step,
+        "rows": spans.num_rows,
+        "length": pipe.row_length(step),
+        "bucket": pipe.bucket_of(step)[1] if pipe.in_buckets else None,
+        "spans": _spans(spans, documents),
+        **_layers(spans, batch, pipe.row_length(step), tables, table_of),
+      }
+    )
+  values["documents"] = documents.values()
+  values["tables"] = [table.table() for table in tables]
+  values["table_of"] = table_of
+  values["history"] = _history(pipe, steps, history)
+  return values
+
+
+def _planned(
+  pipe: pipeline.Pipeline, steps: range, num_rows: int | None
+) -> list[spans_lib.Spans]:
+  """Returns the spans of what is shown; raises where it is too much."""
+  planned = []
+  for step in steps:
+    spans = pipe.plan(step)
+    if num_rows is not None and num_rows < spans.num_rows:
+      spans = spans.rows(0, num_rows)
+    planned.append(spans)
+  positions = sum(
+    own.num_rows * pipe.row_length(step)
+    for step, own in zip(steps, planned, strict=True)
+  )
+  if positions > MOST_POSITIONS:
+    raise schema.ConfigError(
+      [
+        f"`--html` must be of at most {MOST_POSITIONS:,} positions, got"
+        f" {positions:,} in {len(steps)} steps. Lower `--count`, or say how"
+        " many `--rows`."
+      ]
+    )
+  return planned
+
+
+class _Documents:
+  """The documents of a page, each with a number of its own."""
+
+  def __init__(self, pipe: pipeline.Pipeline):
+    self._stores = [source.store for source in pipe.sources.values()]
+    self._numbers: dict[tuple[int, int], int] = {}
+
+  def numbers(self, source: np.ndarray, document: np.ndarray) -> np.ndarray:
+    """Returns the numbers of documents, new ones included."""
+    known = self._numbers
+    pairs = zip(source.tolist(), document.tolist(), strict=True)
+    return np.asarray(
+      [known.setdefault(pair, len(known)) for pair in pairs], np.int64
+    )
+
+  def values(self) -> dict[str, Any]:
+    """Returns source, number, id and length of each."""
+    pairs = np.asarray([*self._numbers], np.int64).reshape(-1, 2)
+    ids = np.empty(len(pairs), object)
+    lengths = np.empty(len(pairs), np.int64)
+    for number, store in enumerate(self._stores):
+      own = np.flatnonzero(pairs[:, 0] == number)
+      ids[own] = store.document_ids(pairs[own, 1])
+      lengths[own] = store.bounds(pairs[own, 1])[1]
+    return {
+      "source": packing.packed(pairs[:, 0]),
+      "number": packing.packed(pairs[:, 1]),
+      "length": packing.packed(lengths),
+      "id": ids.tolist(),
+    }
+
+
+def _tables(
+  pipe: pipeline.Pipeline, decoders: Mapping[str, Any]
+) -> tuple[list[texts_lib.Texts], list[int]]:
+  """Returns texts by tokenizer, and the tokenizer of each source, -1 = none."""
+  tables: dict[str, texts_lib.Texts] = {}
+  table_of = []
+  for name, source in pipe.sources.items():
+    decoder = decoders.get(name)
+    if decoder is None:
+      table_of.append(-1)
+      continue
+    key = source.store.tokenizer_info.sha256
+    if key not in tables:
+      tables[key] = texts_lib.Texts(decoder.decode)
+    table_of.append(list(tables).index(key))
+  return list(tables.values()), table_of
+
+
+def _gone(spans: spans_lib.Spans) -> np.ndarray:
+  """Returns bool[N], which spans were taken out of the run."""
+  gone = getattr(spans, "gone", None)
+  return np.zeros(len(spans), bool) if gone is None else gone
+
+
+def _spans(spans: spans_lib.Spans, documents: _Documents) -> dict[str, Any]:
+  flags = np.zeros(len(spans), np.int64)
+  for name, flag in _FLAGS.items():
+    value = getattr(spans, name, None)
+    if value is not None:
+      flags += value * flag
+  return {
+    "row": packing.packed(spans.row),
+    "source": packing.packed(spans.source),
+    "document": packing.packed(documents.numbers(spans.source, spans.document)),
+    "start": packing.packed(spans.start),
+    "size": packing.packed(spans.length),
+    "column": packing.packed(spans.column),
+    "segment": packing.packed(spans.segment),
+    "flags": packing.packed(flags),
+  }
+
+
+def _layers(
+  spans: spans_lib.Spans,
+  batch: Mapping[str, np.ndarray],
+  row_length: int,
+  tables: list[texts_lib.Texts],
+  table_of: list[int],
+) -> dict[str, Any]:
+  """Returns what there is of single tokens: ids, texts, mask, positions."""
+  if not batch:
+    return {}
+  tokens = batch["tokens"].reshape(-1)
+  joins: list[tuple[int, int, int]] = []
+  for number, table in enumerate(tables):
+    own = np.flatnonzero(np.asarray(table_of)[spans.source] == number)
+    begin = (spans.row * row_length + spans.column)[own]
+    joins += table.add(tokens, begin, begin + spans.length[own])
+  joins.sort()
+  columns = np.asarray(joins, np.int64).reshape(-1, 3).T
+  layers = {
+    "tokens": packing.packed(tokens),
+    "joins": {
+      name: packing.packed(column)
+      for name, column in zip(("at", "count", "text"), columns, strict=True)
+    },
+    "loss_mask": packing.packed(batch["loss_mask"]),
+    "positions": packing.lines(batch["positions"], row_length),
+  }
+  if "loss_weight" in batch:
+    layers["loss_weight"] = packing.levels(batch["loss_weight"], row_length)
+  return layers
+
+
+def _history(
+  pipe: pipeline.Pipeline, steps: range, before: int
+) -> dict[str, Any]:
+  """Returns the tokens of each source at steps up to the last one shown."""
+  first = max(0, steps.start - before)
+  tokens = np.zeros((steps.stop - first, len(pipe.source_names)), np.int64)
+  for i, step in enumerate(range(first, steps.stop)):
+    spans = pipe.plan(step)
+    lengths = np.where(_gone(spans), 0, spans.length)
+    np.add.at(tokens[i], spans.source, lengths)
+  return {"first": first, "tokens": packing.packed(tokens)}
+
+
+def _pictures(
+  pipe: pipeline.Pipeline, step: int, num_rows: int, plan_only: bool
+) -> dict[str, Any]:
+  """Returns the samples of a step of arrays, and their pictures."""
+  source, bucket = pipe.bucket_of(step)
+  samples = pipe.samples(step)[:num_rows]
+  batch = {} if plan_only else pipe.batch(step)
+  rows: list[dict[str, Any]] = [{} for _ in samples]
+  for name, value in batch.items():
+    for row, own in zip(rows, value[: len(samples)], strict=True):
+      if value.ndim == 1:
+        row[name] = own.item() if np.isfinite(own) else None
+      else:
+        row[name] = f"{own.dtype}{list(own.shape)}"
+  found: dict[str, Any] = {
+    "step": step,
+    "source": source,
+    "bucket": bucket,
+    "rows": len(pipe.samples(step)),
+    "samples": rows,
+    "filler": [sample < 0 for sample in samples.tolist()],
+  }
+  value = next((own for own in batch.values() if own.ndim > 1), None)
+  if value is not None:
+    size = int(batch["height"][0]), int(batch["width"][0])
+    drawn = [pictures.picture(own, size) for own in value[: len(samples)]]
+    found["height"], found["width"] = drawn[0].shape[:2]
+    found["pictures"] = [packing.packed(own) for own in drawn]
+  return found
