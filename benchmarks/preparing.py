@@ -8,19 +8,18 @@ Tokenizers are `byte` and three of 8,192 tokens that are trained here on a part
 of it: a Hugging Face `tokenizer.json`, a tiktoken file of the same tokens and a
 SentencePiece model (the last two where their packages are installed).
 
-*Alone* is a loop that reads records, takes their texts and encodes them in the
-same batches, on one core, and does nothing else. *Overhead* is the CPU time
-that preparing takes beyond that, with everything: numbers of lines, ids,
-checksums, hashes, parts, shards, the manifest. CPU time and not wall time is
-compared, so that other work of the machine does not count. Each figure is the
-median of `--repeats`.
+*Alone* is `preparing_alone.py`: a loop that reads records, takes their texts
+and encodes them, on one core, and does nothing else. *Overhead* is the CPU time
+that the command takes beyond that, with everything: its start and that of its
+workers, numbers of lines, ids, checksums, hashes, parts, shards, the manifest.
+CPU time and not wall time is compared, so that other work of the machine does
+not count. Each figure is the median of `--repeats`, which measure all three
+commands in turn.
 
 Ten minutes on two CPU cores.
 """
 
 import base64
-from collections.abc import Callable
-from collections.abc import Iterator
 from collections.abc import Sequence
 import importlib.util
 import io
@@ -30,6 +29,8 @@ import pathlib
 import resource
 import shutil
 import statistics
+import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -39,7 +40,6 @@ from absl import app
 from absl import flags
 import tables
 
-from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import training
 
@@ -54,9 +54,10 @@ _DIRECTORY = flags.DEFINE_string(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
+_ALONE = pathlib.Path(__file__).with_name("preparing_alone.py")
+_TOOL = pathlib.Path(__file__).parents[1] / "tools" / "prepare.py"
 _VOCAB_SIZE = 8_192
 _TRAIN_BYTES = 2**21
-_BATCH_TEXTS, _BATCH_CHARACTERS = 1_024, 4 * 2**20  # As parts are encoded.
 # What tiktoken splits is about what the others do.
 _PATTERN = "r50k_base"
 
@@ -149,62 +150,62 @@ def _ranks(file: bytes) -> bytes:
   )
 
 
-def _texts(kind: str, path: pathlib.Path) -> Iterator[str]:
-  if kind == "JSON lines":
-    with open(path, "rb") as file:
-      for line in file:
-        yield json.loads(line)["text"]
-    return
-  from pyarrow import parquet
+def _seconds(command: Sequence[str]) -> tuple[float, float]:
+  """Returns seconds and CPU seconds of a process and of its workers."""
 
-  for batch in parquet.ParquetFile(path).iter_batches(
-    batch_size=256, columns=["id", "text"], use_threads=False
-  ):
-    yield from batch.column("text").to_pylist()
+  def cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
-
-def _alone(kind: str, path: pathlib.Path, spec: Any) -> None:
-  """Reads and encodes, and forgets."""
-  tokenizer = tokenizers.make_tokenizer(spec)
-  batch, characters = [], 0
-  for text in _texts(kind, path):
-    batch.append(text)
-    characters += len(text)
-    if len(batch) >= _BATCH_TEXTS or characters >= _BATCH_CHARACTERS:
-      tokenizer.encode_batch(batch)
-      batch, characters = [], 0
-  tokenizer.encode_batch(batch)
+  begin, before = time.perf_counter(), cpu()
+  # A core each, as workers have: CPU times compare then.
+  environment = {**os.environ, "TOKENIZERS_PARALLELISM": "false"}
+  subprocess.run(
+    [sys.executable, *command],
+    check=True,
+    env=environment,
+    stdout=subprocess.DEVNULL,
+  )
+  return time.perf_counter() - begin, cpu() - before
 
 
 def _prepare(
   path: pathlib.Path, spec: Any, workers: int, output: pathlib.Path
-) -> None:
+) -> tuple[float, float]:
   shutil.rmtree(output, ignore_errors=True)
-  run.prepare(
-    run.Options(
-      inputs=(str(path),), output=str(output), tokenizer=spec, workers=workers
-    )
+  flags_of = [] if spec.pattern is None else [
+    f"--tiktoken_pattern={spec.pattern}"
+  ]  # fmt: skip
+  return _seconds(
+    [
+      str(_TOOL),
+      f"--input={path}",
+      f"--output={output}",
+      f"--tokenizer={spec.source}",
+      f"--workers={workers}",
+      *flags_of,
+    ]
   )
 
 
-def _measured(call: Callable[[], None]) -> tuple[float, float]:
-  """Returns medians of seconds and CPU seconds, those of children included."""
+def _measured(
+  kind: str, path: pathlib.Path, spec: Any, output: pathlib.Path
+) -> tuple[list[float], list[float]]:
+  """Returns medians of seconds alone and of 1 and 2 workers, and of overheads.
 
-  def cpu() -> float:
-    return sum(
-      used.ru_utime + used.ru_stime
-      for used in map(
-        resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
-      )
-    )
-
-  found = []
+  Each repeat measures all three, one after the other.
+  """
+  asked = json.dumps([kind, str(path), spec.source, spec.pattern])
+  seconds, overheads = [], []
   for _ in range(_REPEATS.value):
-    begin, before = time.perf_counter(), cpu()
-    call()
-    found.append((time.perf_counter() - begin, cpu() - before))
-  seconds, used = zip(*found, strict=True)
-  return statistics.median(seconds), statistics.median(used)
+    wall, alone = _seconds([str(_ALONE), asked])
+    found = [_prepare(path, spec, workers, output) for workers in (1, 2)]
+    seconds.append([wall, *(own for own, _ in found)])
+    overheads.append([cpu / alone - 1 for _, cpu in found])
+  return (
+    [statistics.median(own) for own in zip(*seconds, strict=True)],
+    [statistics.median(own) for own in zip(*overheads, strict=True)],
+  )
 
 
 def _preparing() -> tables.Table:
@@ -221,20 +222,9 @@ def _preparing() -> tables.Table:
       for name, spec in specs.items():
         if name not in (_TOKENIZERS.value or specs):
           continue
-        # A core each, as workers have: CPU times compare then.
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        seconds, alone = _measured(
-          lambda k=kind, p=path, s=spec: _alone(k, p, s)
-        )
-        rates, overheads = [size / seconds / 1e6], []
-        for workers in (1, 2):
-          seconds, used = _measured(
-            lambda p=path, s=spec, w=workers: _prepare(p, s, w, folder / "out")
-          )
-          rates.append(size / seconds / 1e6)
-          overheads.append(used / alone - 1)
+        seconds, overheads = _measured(kind, path, spec, folder / "out")
         lines.append(
-          [kind, name, *(f"{rate:.1f}" for rate in rates),
+          [kind, name, *(f"{size / own / 1e6:.1f}" for own in seconds),
            *(f"{100 * own:.0f}%" for own in overheads)]
         )  # fmt: skip
   return f"Preparing {size / 1e6:.0f} MB of text", lines

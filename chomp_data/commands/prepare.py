@@ -30,6 +30,7 @@ from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
+from chomp_data.prepare import id_checks
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import records
 from chomp_data.prepare import run
@@ -230,6 +231,7 @@ def summary(store: stores.Store) -> str:
       (f"{q:.0%} of documents", f"<= {length:,} tokens")
       for q, length in zip(_QUANTILES, quantiles, strict=True)
     ),
+    *_of_ids(manifest),
     *([("bytes on disk", f"{manifest.num_bytes:,}")] if manifest else []),
     ("hash", store.hash),
   ]
@@ -247,6 +249,18 @@ def summary(store: stores.Store) -> str:
     if skipped["files"] + skipped["lines"] > len(skipped["first"]):
       rows.append(("skipped", "..."))
   return "\n".join(f"{name:24} {value}" for name, value in rows)
+
+
+def _of_ids(manifest: stores.Manifest | None) -> list[tuple[str, str]]:
+  prepared = manifest.prepared if manifest else {}
+  rows = []
+  if count := prepared.get("without_id"):
+    rows.append(("without an id", f"{count:,}, called by their places"))
+  if count := prepared.get("repeated_ids"):
+    first = f" of the first {id_checks.MOST:,} documents"
+    is_all = manifest is None or manifest.num_documents <= id_checks.MOST
+    rows.append(("repeated ids", f"{count:,}{'' if is_all else first}"))
+  return rows
 
 
 def _trained(store: stores.Store) -> str:

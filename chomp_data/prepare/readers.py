@@ -105,7 +105,8 @@ def documents(
     skipped: Counts the records and files that no document can be made of,
       which are left out; with None they are errors. A damaged archive is left
       out whole.
-    cleaned: Counts the documents that `options.filter` leaves out.
+    cleaned: Counts the documents that `options.filter` leaves out, and those
+      that have no id.
 
   Raises:
     BadInput: If a record or the file holds something else than documents.
@@ -115,12 +116,11 @@ def documents(
   if skipped is None or _is_whole(file, skipped):
     for at, record in INPUT_KINDS[file.kind].read(piece, options):
       suffix = "" if at is None else f":{at}"
+      place = file.name + suffix
       try:
         if isinstance(record, errors.BadInput):
           raise record
-        document = records.document(
-          record, file.name + suffix, file.path + suffix, options
-        )
+        document = records.document(record, place, file.path + suffix, options)
       except errors.BadInput as error:
         if skipped is None:
           raise
@@ -134,6 +134,9 @@ def documents(
           if cleaned is not None:
             cleaned.count(reason)
           continue
+      # A text file is called by its name, and lacks nothing.
+      if cleaned is not None and document.name is place and at is not None:
+        cleaned.unnamed += 1
       yield document
   base.check_unchanged(file)
 

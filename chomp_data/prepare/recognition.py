@@ -14,6 +14,8 @@ import dataclasses
 import json
 import os
 
+from absl import logging
+
 from chomp_data import errors
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
@@ -71,6 +73,8 @@ _NAMES = {
 
 _BY_NAME = " by its name"
 
+_ROWS_OF_TEXT = (".csv", ".tsv")
+
 _PACKED = "Unpack it: only JSON lines are read packed (.jsonl.gz, .jsonl.zst)."
 _ADVICE = {
   "Parquet": "Give it a name that ends in .parquet.",
@@ -116,6 +120,39 @@ def recognise(
     except errors.BadInput as error:
       refused.append((file, error))
   return known, refused
+
+
+def check_tables_of_text(files: Sequence[base.InputFile]) -> None:
+  """Warns of CSV files, which are text: each is one document.
+
+  Raises:
+    PrepareError: If there is nothing else, so that rows must be meant.
+  """
+  found = [
+    file.path
+    for file in files
+    if file.kind == "text" and file.path.lower().endswith(_ROWS_OF_TEXT)
+  ]
+  if not found:
+    return
+  advice = (
+    "For a document a row, convert it to Parquet, as pandas does:"
+    " read_csv(...).to_parquet(...)."
+  )
+  if len(found) == len(files):
+    raise errors.PrepareError(
+      f"`--input` must hold documents, got only tables of text: {found[0]}"
+      f"{f' and {len(found) - 1:,} more' if len(found) > 1 else ''}. {advice}"
+      " For a file a document, rename it to .txt."
+    )
+  logging.warning(
+    "%s (of %d such files) is read as text, one document. %s Or leave it out:"
+    " --exclude='*%s'.",
+    found[0],
+    len(found),
+    advice,
+    os.path.splitext(found[0])[1],
+  )
 
 
 def _recognised(

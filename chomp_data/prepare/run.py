@@ -24,6 +24,7 @@ from chomp_data.prepare import cleaning
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
 from chomp_data.prepare import filters
+from chomp_data.prepare import id_checks
 from chomp_data.prepare import inputs
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import part_files
@@ -48,6 +49,9 @@ from chomp_data.stores.zarr import zarr_store
 ON_ERROR = ("fail", "skip")
 _RECORDS = "array_record"
 FORMATS = ("zarr", _RECORDS)
+
+# What a manifest's `prepared` says of a run besides its options.
+_RESULTS = ("skipped", "without_id", "repeated_ids")
 
 # `inputs` is a field of the options, too.
 _SHARD_BYTES = inputs.SHARD_BYTES
@@ -197,7 +201,13 @@ def prepare(
       )
     cleans = options.filter is not None or options.duplicates == "drop"
     if options.on_error == "skip" or cleans:
-      prepared = {**prepared, "skipped": dataclasses.asdict(skipped)}
+      prepared = {**prepared, "skipped": skipped.left_out()}
+    # Where there are none, manifests stay as they were, to the byte.
+    if skipped.unnamed:
+      prepared = {**prepared, "without_id": skipped.unnamed}
+    keys = [task.key for task in tasks]
+    if again := id_checks.repeated(tasks[0].directory, keys, rows):
+      prepared = {**prepared, "repeated_ids": again}
     _assemble(
       tasks, rows, options, tokenizer, prepared, partial, engine, report
     )
@@ -294,6 +304,7 @@ def _check(
     )
     if options.on_error != "skip":
       errors.PrepareError.raise_if([str(error) for _, error in refused])
+    recognition.check_tables_of_text(files)
   except (errors.PrepareError, errors.StoreError) as error:
     problems.append(str(error))
   try:
@@ -479,8 +490,9 @@ def _existing(
     ) from error
   if found is None:
     return None
-  # A result, not an option.
-  found.pop("skipped", None)
+  # Results, not options.
+  for name in _RESULTS:
+    found.pop(name, None)
   if found == prepared:
     return store
   if options.overwrite:

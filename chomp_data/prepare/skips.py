@@ -8,6 +8,7 @@ for any number of workers.
 """
 
 import dataclasses
+from typing import Any
 
 from chomp_data import errors
 
@@ -24,12 +25,14 @@ class Skips:
     first: Name, line and problem of the first ones.
     reasons: How many of both, and of documents that cleaning left out, by what
       was the reason.
+    unnamed: Documents without an id, which are kept.
   """
 
   files: int = 0
   lines: int = 0
   first: list[str] = dataclasses.field(default_factory=list)
   reasons: dict[str, int] = dataclasses.field(default_factory=dict)
+  unnamed: int = 0
 
   def add(self, name: str, line: int | None, error: errors.BadInput) -> None:
     """Counts a line of a file, or with None the whole file."""
@@ -45,10 +48,17 @@ class Skips:
     """Counts documents that are left out for a reason."""
     self.reasons[reason] = self.reasons.get(reason, 0) + count
 
+  def left_out(self) -> dict[str, Any]:
+    """Returns what a manifest says of it, JSON values."""
+    values = dataclasses.asdict(self)
+    del values["unnamed"]
+    return values
+
   def join(self, other: "Skips") -> None:
     """Counts what was left out after it."""
     self.files += other.files
     self.lines += other.lines
+    self.unnamed += other.unnamed
     for reason, count in other.reasons.items():
       self.count(reason, count)
     self.reasons = dict(sorted(self.reasons.items()))

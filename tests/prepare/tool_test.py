@@ -54,6 +54,37 @@ def test_what_was_skipped_is_in_the_summary(corpus, tmp_path):
   assert named == ["model", *(f"x.json:{i}" for i in range(2, 11)), "..."]
 
 
+def test_ids_that_are_missing_or_repeat_are_counted(tmp_path):
+  ids = ["", ', "id": "x"', ', "id": "x"', ', "id": 7', ', "id": null']
+  lines = [f'{{"text": "{i}"{own}}}\n' for i, own in enumerate(ids)]
+  (tmp_path / "x.jsonl").write_text("".join(lines))
+  flags = [f"--input={tmp_path / 'x.jsonl'}", f"--output={tmp_path / 'out'}"]
+  done = in_process.run_tool("prepare", *flags, check=True)
+  assert "without an id            2, called by their places" in done.stdout
+  assert "repeated ids             1\n" in done.stdout
+  again = in_process.run_tool("prepare", *flags, check=True)
+  assert again.stdout.startswith("nothing to do")
+  (tmp_path / "x.jsonl").write_text('{"text": "a", "id": 1}\n')
+  done = in_process.run_tool("prepare", *flags, "--overwrite", check=True)
+  assert "id  " not in done.stdout
+  prepared = stores.open_store(tmp_path / "out").manifest.prepared
+  assert not {"without_id", "repeated_ids"} & set(prepared)
+
+
+def test_tables_of_text_are_no_documents_unless_beside_others(tmp_path):
+  (tmp_path / "in").mkdir()
+  (tmp_path / "in" / "x.CSV").write_text("a,b\n1,2\n")
+  flags = [f"--input={tmp_path / 'in'}", f"--output={tmp_path / 'out'}"]
+  done = in_process.run_tool("prepare", *flags)
+  assert done.returncode == 1
+  assert "got only tables of text" in done.stderr
+  assert "x.CSV. For a document a row, convert it to Parquet" in done.stderr
+  (tmp_path / "in" / "y.txt").write_text("text")
+  done = in_process.run_tool("prepare", *flags, check=True)
+  assert "x.CSV (of 1 such files) is read as text" in done.stderr
+  assert stores.open_store(tmp_path / "out").num_documents == 2
+
+
 @pytest.mark.parametrize(
   ("flags", "match"),
   [

@@ -76,7 +76,8 @@ def record(store: stores.Store) -> dict[str, Any]:
     end = np.asarray([store.num_tokens], np.int64)
     found["trained_tokens"] = int(store.trained_before(end)[0])
   if store.has_labels or store.has_weights:
-    found["levels"] = [float(own) for own in store.levels]
+    # As short as float32 needs: 0.3, not 0.30000001192092896.
+    found["levels"] = [float(str(own)) for own in store.levels]
   return found
 
 
