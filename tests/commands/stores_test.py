@@ -179,6 +179,14 @@ def test_merge_keeps_labels_and_weights(tmp_path, call):
   assert both.document_weights(np.arange(3)).tolist() == [1, 3, 1]
 
 
+def test_info_tells_levels_as_short_as_they_were_given(tmp_path, call):
+  made = testing_stores.make_store(
+    tmp_path / "a", [[1]], levels=[0, 1, 0.3], label_levels=[[2]]
+  )
+  _, out, _ = call("info", made.path, "--format=json")
+  assert json.loads(out)["levels"] == [0.0, 1.0, 0.3]
+
+
 def test_merge_refuses_other_tokenizers(tmp_path, store, call):
   testing_stores.make_store(tmp_path / "b", [[1]], vocab_size=77)
   status, _, error = call(
