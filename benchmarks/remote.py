@@ -4,13 +4,11 @@
 
 A store of 2,048 * 128 random tokens a chunk is put into a bucket on loopback
 (`object_server.py`) that takes 50 ms for a request and 2 s for one of a
-hundred. Rows of 2,048 tokens, block shuffle, batches of 128. Two tables:
-
-- waits: `next` of an iterator on one device, at full speed and with a consumer
-  that takes 20 M tokens/s, by what `shuffle_cache_bytes` allows; the first 20
-  batches left out. The cache is smaller than the store.
-- readers: requests, chunks and bytes of P processes x W workers in an epoch,
-  with and without lanes, one after the other; no latency.
+hundred. Rows of 2,048 tokens, block shuffle, batches of 128. Two tables, of
+tokens uncompressed and zstd: how long `next` of an iterator on one device
+takes, at full speed and with a consumer that takes 20 M tokens/s, by what
+`shuffle_cache_bytes` allows; the first 20 batches left out. The cache is
+smaller than the store.
 """
 
 from collections.abc import Iterator
@@ -149,46 +147,6 @@ def _waits(server: str, url: str, seconds: float) -> list[list[str]]:
   return rows
 
 
-def _readers(server: str, url: str, num_chunks: int) -> list[list[str]]:
-  rows = []
-  for processes, workers, lanes, lane_rows in (
-    (1, 1, None, None),
-    (1, 1, 16, None),
-    (4, 4, None, None),
-    (4, 4, 16, None),
-    (2, 8, 16, 64),
-    (16, 1, None, None),
-    (16, 1, 16, 8),
-    (1, 16, None, None),
-    (1, 16, 16, 128),
-  ):
-    _set(server, _NO_LATENCY)
-    shuffle = {"lanes": lanes, "lane_rows": lane_rows}
-    data = {**_config(url, 2**31, **shuffle), "epochs": 1}
-    pipe = pipeline.build(data)
-    columns = _BATCH // processes
-    chunks = 0
-    for process in range(processes):
-      own = np.arange(process * columns, (process + 1) * columns)
-      for worker in range(workers):
-        source = pipe.batch_source(own).for_workers(workers)
-        for step in range(worker, pipe.num_steps or 0, workers):
-          source[step]
-        chunks += source.reads.by_source()["text"].chunks_fetched
-    counts = _set(server, _NO_LATENCY)
-    rows.append(
-      [
-        f"{processes} x {workers}",
-        str(lanes or "none"),
-        str(lane_rows or ""),
-        f"{chunks / num_chunks:.2f}",
-        str(counts["requests"]),
-        f"{counts['bytes'] / 2**20:.0f}",
-      ]
-    )
-  return rows
-
-
 def main(argv: list[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"unknown arguments: {argv[1:]}")
@@ -218,16 +176,6 @@ def main(argv: list[str]) -> None:
       parts.append(
         tables.show((f"Waits, tokens {compression}", [head, *found]))
       )
-    found = _readers(server, url, num_chunks)
-    head = [
-      "readers P x W",
-      "lanes",
-      "lane_rows",
-      "chunks / store's",
-      "requests",
-      "MiB",
-    ]
-    parts.append(tables.show(("Readers", [head, *found])))
   text = "\n".join(parts)
   if _OUTPUT.value:
     pathlib.Path(_OUTPUT.value).write_text(text)

@@ -22,18 +22,21 @@ class ShuffleOptions:
       rows, 'block' as blocks in any order, the rows of some blocks mixed.
     io_block_size: Rows of a block; None is what one chunk of the store holds.
       Rows of kind 'bin' have packing windows for blocks, and need None.
-    window_blocks: How many blocks have their rows mixed; None is 8.
+    window_blocks: How many blocks have their rows mixed; None is 8, and where
+      there are lanes as many of each as make about 8 in a batch.
     cache_windows: How many such groups of blocks are kept in memory where the
       store is not read through memory maps; None is 8, or what
       `shuffle_cache_bytes` allows.
     perm_type: Which permutation is used: 'feistel', or 'linear', which mixes
       badly and is there for comparison.
     era_length: Rows that are mixed together.
-    lanes: Into how many lanes blocks are dealt, so that as many readers of a
-      run need not read each other's blocks; None is one order of all. Decides
-      the order; the number of processes and workers does not.
-    lane_rows: Rows of a lane that follow each other; None parts batches so
-      that processes and workers may be as many as the square root of `lanes`.
+    lanes: For how many processes, and workers of each, blocks are dealt to
+      lanes, so that these need not read each other's blocks: any numbers that
+      divide it. None is one order of all. Decides the order; the number of
+      processes and workers does not.
+    lane_rows: Rows of a lane that follow each other, where there are to be
+      `lanes` lanes and no more; None makes one for each of `lanes` parts of a
+      batch in each of `lanes` steps.
     seed: Seed of this order; None derives one from the run's seed.
   """
 
@@ -71,11 +74,6 @@ class ShuffleOptions:
         f" blocks are packing windows, got {self.io_block_size}. Set"
         " rows.packing_buffer_docs for other blocks."
       )
-    if self.lanes is not None and has_own_blocks:
-      found.append(
-        f"`{path}.lanes` must be None for bin-packed rows, whose blocks are"
-        f" packing windows of unequal length, got {self.lanes}. Unset it."
-      )
     if self.lane_rows is not None and self.lanes is None:
       found.append(
         f"`{path}.lane_rows` must be None where there are no lanes, got"
@@ -83,22 +81,38 @@ class ShuffleOptions:
       )
     return found
 
-  def rows_of_lanes(self, batch_size: int | None) -> int:
-    """Returns the rows of a lane that follow each other.
+  def dealt(self, batch_size: int | None) -> "Dealt":
+    """Returns the lanes that these options make.
 
     Args:
       batch_size: Rows of a batch, or None where nobody knows.
     """
-    if self.lane_rows is not None or batch_size is None:
-      return self.lane_rows or 1
     lanes = self.lanes or 1
-    # Lanes are columns of a batch times steps, as nearly alike as divides both.
-    columns = max(
-      number
-      for number in range(1, math.isqrt(lanes) + 1)
-      if lanes % number == 0 and batch_size % number == 0
-    )
-    return batch_size // columns
+    if self.lane_rows is not None or batch_size is None:
+      rows = self.lane_rows or 1
+      return Dealt(lanes, rows, min(lanes, -(-(batch_size or 1) // rows)))
+    parts = math.gcd(lanes, batch_size)
+    return Dealt(parts * lanes, batch_size // parts, parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dealt:
+  """Lanes of a block shuffle.
+
+  Attributes:
+    lanes: How many there are.
+    lane_rows: Rows of a lane that follow each other.
+    parts: How many of them a batch has rows of, as far as that is known.
+  """
+
+  lanes: int
+  lane_rows: int
+  parts: int = 1
+
+  @property
+  def window_blocks(self) -> int:
+    """Blocks of a lane whose rows are mixed, where no option says so."""
+    return max(1, DEFAULT_WINDOW_BLOCKS // self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +152,10 @@ class Windows:
 
 
 def windows_within(
-  options: ShuffleOptions, block_bytes: int, budget: int
+  options: ShuffleOptions,
+  block_bytes: int,
+  budget: int,
+  default_blocks: int = DEFAULT_WINDOW_BLOCKS,
 ) -> Windows:
   """Fits windows into a budget: first fewer are kept, then they are narrowed.
 
@@ -149,8 +166,9 @@ def windows_within(
     options: Of kind 'block'.
     block_bytes: Bytes of the chunks that a block touches.
     budget: Bytes for this source.
+    default_blocks: Blocks of a window where the options say nothing.
   """
-  blocks = options.window_blocks or DEFAULT_WINDOW_BLOCKS
+  blocks = options.window_blocks or default_blocks
   windows = options.cache_windows or DEFAULT_CACHE_WINDOWS
   fitting = budget // max(block_bytes, 1)
   if fitting >= blocks:

@@ -25,7 +25,7 @@ DEFAULT_BUDGET = 2 * 2**30
 # Sums of eras lie about as many rows apart.
 _ERA_ROWS = 4_096
 
-_EQUAL_BLOCKS = (orders.BlockOrder, lanes.LaneOrder)
+_ONE_LANE = shuffle_options.Dealt(1, 1)
 
 # A length at or beyond this stands for a source without an end.
 _ENDLESS = 2**62
@@ -75,7 +75,10 @@ class ShuffledSource(row_source.RowSource):
     self.documents_follow: bool = rows.documents_follow
     self.ramp_epochs: int = rows.ramp_epochs
     self.windows: shuffle_options.Windows | None = None
-    self._lane_rows = options.rows_of_lanes(batch_size)
+    self._block_size: int | None = None
+    self._lanes: shuffle_options.Dealt | None = None
+    if options.lanes is not None:
+      self._lanes = options.dealt(batch_size)
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, own_blocks, cache_bytes, path)
 
@@ -152,26 +155,27 @@ class ShuffledSource(row_source.RowSource):
     shuffle = dataclasses.asdict(self.options)
     # What is kept in memory decides nothing; how wide windows are does.
     del shuffle["cache_windows"]
-    if self.options.lanes is None:
-      del shuffle["lanes"], shuffle["lane_rows"]
-    else:
-      shuffle["lane_rows"] = self._lane_rows
+    del shuffle["lanes"], shuffle["lane_rows"]
+    if self._lanes is not None:
+      shuffle["lanes"] = self._lanes.lanes
+      shuffle["lane_rows"] = self._lanes.lane_rows
     if self.windows is not None:
       shuffle["window_blocks"] = self.windows.window_blocks
-      if isinstance(self._order, _EQUAL_BLOCKS):
-        shuffle["io_block_size"] = self._order.io_block_size
+      if self._block_size is not None:
+        shuffle["io_block_size"] = self._block_size
     return {**self.rows.fingerprint, "shuffle": shuffle}
 
   def describe(self) -> str:
     """Returns the summary of the rows and how they are shuffled."""
     how = [f"shuffle={self.options.kind}"]
     if self.windows is not None:
-      if isinstance(self._order, _EQUAL_BLOCKS):
-        how.append(f"io_block_size={self._order.io_block_size}")
+      if self._block_size is not None:
+        how.append(f"io_block_size={self._block_size}")
       else:
         how.append("blocks=packing windows")
-      if self.options.lanes is not None:
-        how.append(f"lanes={self.options.lanes} lane_rows={self._lane_rows}")
+      if self._lanes is not None:
+        own = self._lanes
+        how.append(f"lanes={own.lanes} lane_rows={own.lane_rows}")
       how += [
         f"window_blocks={self.windows.window_blocks}",
         f"cache_windows={self.windows.cache_windows}",
@@ -213,52 +217,61 @@ class ShuffledSource(row_source.RowSource):
           options.era_length or 1, key, perm_type=options.perm_type
         )
       case "block":
-        block = options.io_block_size or max(
-          1, self.store.chunk_tokens // self.seq_len
-        )
-        if own_blocks:
-          # Of the longest that may meet: a cache too small for one window
-          # fetches its chunks again and again.
-          most = options.window_blocks or shuffle_options.DEFAULT_WINDOW_BLOCKS
-          block_rows = float(
-            np.sort(np.diff(self._block_starts(0)))[-most:].mean()
-          )
-        else:
-          block_rows = block
-        self.windows = shuffle_options.windows_within(
-          options,
-          (options.lanes or 1)
-          * self._block_chunks(block_rows)
-          * self.store.chunk_tokens
-          * self.store.token_dtype.itemsize,
-          cache_bytes,
-        )
-        self.keep_windows(cache_bytes)
-        if self.windows.narrowed is not None:
-          logging.warning("%s: %s.", path, self.windows.narrowed)
-        if own_blocks:
-          return unequal_blocks.UnequalBlockOrder(
-            boundaries=self._block_starts,
-            window_blocks=self.windows.window_blocks,
-            key=key,
-            perm_type=options.perm_type,
-          )
-        if options.lanes is not None:
-          return lanes.LaneOrder(
-            io_block_size=block,
-            window_blocks=self.windows.window_blocks,
-            lanes=options.lanes,
-            lane_rows=self._lane_rows,
-            key=key,
-            perm_type=options.perm_type,
-          )
-        return orders.BlockOrder(
-          io_block_size=block,
-          window_blocks=self.windows.window_blocks,
-          key=key,
-          perm_type=options.perm_type,
-        )
+        return self._block_order(key, own_blocks, cache_bytes, path)
     return orders.NoneOrder()
+
+  def _block_order(
+    self, key: int, own_blocks: bool, cache_bytes: int, path: str
+  ) -> orders.Order:
+    options, dealt = self.options, self._lanes or _ONE_LANE
+    default = dealt.window_blocks
+    if own_blocks:
+      sizes = np.sort(np.diff(self._block_starts(0)))
+      # Of the longest that may meet: a cache too small for one window
+      # fetches its chunks again and again.
+      most = (options.window_blocks or default) * dealt.lanes
+      block, block_rows = max(1, round(sizes.mean())), sizes[-most:].mean()
+    else:
+      block = block_rows = options.io_block_size or max(
+        1, self.store.chunk_tokens // self.seq_len
+      )
+    self.windows = shuffle_options.windows_within(
+      options,
+      dealt.lanes
+      * self._block_chunks(float(block_rows))
+      * self.store.chunk_tokens
+      * self.store.token_dtype.itemsize,
+      cache_bytes,
+      default,
+    )
+    self.keep_windows(cache_bytes)
+    if self.windows.narrowed is not None:
+      logging.warning("%s: %s.", path, self.windows.narrowed)
+    width = self.windows.window_blocks
+    if own_blocks:
+      blocks = unequal_blocks.UnequalBlockOrder(
+        boundaries=self._block_starts,
+        window_blocks=width,
+        key=key,
+        perm_type=options.perm_type,
+      )
+    else:
+      self._block_size = block
+      blocks = orders.BlockOrder(
+        io_block_size=block,
+        window_blocks=width,
+        key=key,
+        perm_type=options.perm_type,
+      )
+    if self._lanes is None:
+      return blocks
+    return lanes.LaneOrder(
+      blocks=blocks,
+      lanes=dealt.lanes,
+      lane_rows=dealt.lane_rows,
+      window_rows=block * width,
+      first_row=self.rows.first_row,
+    )
 
 
 class _OrderedSums(row_sums.Sums):

@@ -5,6 +5,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.loading import batches
 from chomp_data.testing import stores as testing_stores
 
 SEQ_LEN = 16
@@ -12,6 +13,7 @@ CHUNK_ROWS = 8
 NUM_CHUNKS = 1_607
 BATCH = 32
 READERS = 16
+SMALL_CHUNK = 64  # tokens
 
 
 @pytest.fixture(scope="module")
@@ -46,33 +48,34 @@ def build(store, epochs=1, **shuffle):
   )
 
 
-def readers(pipe, processes, workers):
+def readers(pipe, processes, workers, size=BATCH):
   """Yields the sources of all readers, and the steps that each is asked for."""
-  columns = BATCH // processes
+  columns = size // processes
   for process in range(processes):
     rows = np.arange(process * columns, (process + 1) * columns)
     for worker in range(workers):
       yield rows, pipe.batch_source(rows).for_workers(workers), worker
 
 
-def chunks_fetched(pipe, processes, workers, first_step=0):
+def chunks_fetched(pipe, processes, workers, first_step=0, size=BATCH):
   chunks = 0
-  for _, source, worker in readers(pipe, processes, workers):
+  for _, source, worker in readers(pipe, processes, workers, size):
     for step in range(first_step + worker, pipe.num_steps, workers):
       source[step]
     chunks += source.reads.by_source()["text"].chunks_fetched
   return chunks
 
 
-@pytest.mark.parametrize(
-  ("processes", "workers", "lane_rows"),
-  [(4, 4, None), (2, 8, 16), (16, 1, 2), (1, 16, 32)],
-)
-def test_sixteen_readers_fetch_little_more_than_one(
-  store, processes, workers, lane_rows
-):
-  pipe = build(store, lanes=READERS, lane_rows=lane_rows)
+@pytest.mark.parametrize("processes", [1, 2, 4, 8, 16])
+def test_sixteen_readers_fetch_little_more_than_one(store, processes):
+  pipe = build(store, lanes=READERS)
+  workers = READERS // processes
   assert chunks_fetched(pipe, processes, workers) <= 1.3 * NUM_CHUNKS
+
+
+def test_lanes_for_one_split_are_no_more_than_told(store):
+  pipe = build(store, lanes=READERS, lane_rows=2)
+  assert chunks_fetched(pipe, 16, 1) <= 1.05 * NUM_CHUNKS
 
 
 def test_without_lanes_they_fetch_the_chunks_of_each_other(store):
@@ -114,29 +117,95 @@ def test_an_epoch_holds_every_row_once(store):
 def test_lanes_are_in_the_fingerprint_where_there_are_some(store):
   def shuffle(**options):
     found = build(store, **options).fingerprint["sources"]["text"]["shuffle"]
-    return {k: found.get(k) for k in ("lanes", "lane_rows")}
+    return {k: found[k] for k in ("lanes", "lane_rows") if k in found}
 
-  assert shuffle() == {"lanes": None, "lane_rows": None}
-  assert "lanes" not in build(store).fingerprint["sources"]["text"]["shuffle"]
-  assert shuffle(lanes=16) == {"lanes": 16, "lane_rows": 8}
+  assert not shuffle()
+  assert shuffle(lanes=16) == {"lanes": 256, "lane_rows": 2}
+  # As many as divide a batch of 32.
+  assert shuffle(lanes=24) == {"lanes": 192, "lane_rows": 4}
   assert shuffle(lanes=16, lane_rows=2) == {"lanes": 16, "lane_rows": 2}
 
 
-def test_lanes_of_packed_rows_are_refused(store):
-  with pytest.raises(schema.ConfigError, match="lanes` must be None for bin"):
-    pipeline.build(
-      {
-        "seq_len": SEQ_LEN,
-        "global_batch_size": BATCH,
-        "sources": {
-          "text": {
-            "store": str(store),
-            "rows": {"kind": "bin"},
-            "shuffle": {"kind": "block", "lanes": 4},
-          }
-        },
-      }
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+  rng = np.random.default_rng(0)
+  path = tmp_path_factory.mktemp("bins") / "store"
+  lengths = rng.integers(2, 40, 12_000)
+  tokens = rng.integers(3, 250, int(lengths.sum()))
+  testing_stores.make_store(
+    path,
+    np.split(tokens, np.cumsum(lengths)[:-1]),
+    compression="zstd",
+    chunk=SMALL_CHUNK,
+  )
+  return path, -(-len(tokens) // SMALL_CHUNK)
+
+
+def packed(path, cache_bytes=2**31, epochs=1, **rows):
+  return pipeline.build(
+    {
+      "seq_len": SEQ_LEN,
+      "global_batch_size": 8 * BATCH,
+      "seed": 1,
+      "epochs": epochs,
+      "shuffle_cache_bytes": cache_bytes,
+      "sources": {
+        "text": {
+          "store": str(path),
+          # Windows of 20 chunks and more.
+          "rows": {"kind": "bin", "packing_buffer_docs": 64, **rows},
+          "shuffle": {"kind": "block", "lanes": 4, "window_blocks": 1},
+        }
+      },
+    }
+  )
+
+
+EXACT = {"packing_algorithm": "exact"}
+PACKED = {
+  "ffd": {},
+  "exact": EXACT,
+  "block": {**EXACT, "shuffle_documents": "block", "reshuffle_documents": True},
+}
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    "ffd",
+    *(pytest.param(n, marks=pytest.mark.slow) for n in ("exact", "block")),
+  ],
+)
+def test_packing_windows_are_dealt_to_lanes(texts, name):
+  path, chunks = texts
+  pipe = packed(path, epochs=2, **PACKED[name])
+  size = 8 * BATCH
+  assert chunks_fetched(pipe, 4, 4, size=size) <= 2 * 1.3 * chunks
+  first = pipe.num_steps // 4 + 3
+  left = 2 * chunks * (1 - first / pipe.num_steps)
+  assert chunks_fetched(pipe, 4, 4, first, size) <= 1.3 * left
+  for step in range(0, pipe.num_steps, 41):
+    rows = np.arange(64, 128)
+    np.testing.assert_array_equal(
+      pipe.batch_source(rows)[step]["tokens"],
+      pipe.canonical(step)["tokens"][rows],
     )
+
+
+@pytest.mark.parametrize("name", ["ffd", "exact"])
+def test_one_reader_of_packed_lanes_fetches_each_chunk_once(texts, name):
+  path, chunks = texts
+  # Two windows of each lane: less than a quarter of the store.
+  pipe = packed(path, 2 * 16 * 28 * SMALL_CHUNK * 2, **PACKED[name])
+  kept = pipe._plan.rows.windows
+  assert (kept.window_blocks, kept.cache_windows) == (1, 2)
+  assert kept.total_bytes < chunks * SMALL_CHUNK * 2 / 4
+  # Planned together are parts of a window, as of large ones they are.
+  source = batches.BatchSource(pipe._plan, group_steps=2)
+  for step in range(pipe.num_steps):
+    source[step]
+  fetched = source.reads.by_source()["text"].chunks_fetched
+  assert fetched <= 1.05 * chunks
 
 
 def test_rows_of_lanes_without_lanes_are_refused(store):

@@ -333,6 +333,27 @@ class BlockOrder(KeyedOrder):
     in_tail = index >= full
     return np.where(in_tail, full, first), np.where(in_tail, size, last)
 
+  def rows(
+    self, place: np.ndarray, epoch: np.ndarray, size: np.ndarray
+  ) -> np.ndarray:
+    """Returns the rows at places in permuted blocks, int64[N]: `places` back.
+
+    Args:
+      place: int64[N]; those after the last block are the tail.
+      epoch: Of no dimension or [N].
+      size: The rows of the epoch, of no dimension or [N].
+    """
+    blocks = size // self.io_block_size
+    rows = np.array(place)
+    own = np.flatnonzero(place < blocks * self.io_block_size)
+    if len(own):
+      rows[own] = self._rows(
+        place[own],
+        epoch[own] if epoch.ndim else epoch,
+        blocks[own] if blocks.ndim else blocks,
+      )
+    return rows
+
   def places(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the places of rows in an epoch's permuted blocks, int64[N]."""
     block, offset = np.divmod(rows, self.io_block_size)

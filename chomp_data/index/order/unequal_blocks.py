@@ -111,6 +111,23 @@ class UnequalBlockOrder(orders.KeyedOrder):
       edges = np.append(edges, count + 1)
     return layout.edges, inside[edges]
 
+  def rows(
+    self, place: np.ndarray, epoch: np.ndarray, size: np.ndarray
+  ) -> np.ndarray:
+    """Returns the rows at places in permuted blocks, int64[N]: `places` back.
+
+    Args:
+      place: int64[N].
+      epoch: Of no dimension or [N].
+      size: The rows of the epoch, of no dimension or [N].
+    """
+    rows = np.empty_like(place)
+    for pick, layout in self._by_epoch(epoch, size):
+      own = place[pick]
+      block = np.searchsorted(layout.places, own, side="right") - 1
+      rows[pick] = layout.rows[block] + (own - layout.places[block])
+    return rows
+
   def places(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the places of rows in an epoch's permuted blocks, int64[N]."""
     layout = self._layout(epoch, size)
