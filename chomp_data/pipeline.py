@@ -32,6 +32,8 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import mix as mix_lib
+from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import trails
 from chomp_data.sources import grid
 from chomp_data.sources import row_source
 from chomp_data.transforms import applying
@@ -228,6 +230,29 @@ class Pipeline:
       source: Its name.
     """
     return self._plan.num_documents(source)
+
+  def trail(self, source: str, document: int) -> trails.Trail:
+    """Returns where a document comes in the run; see `audit.visits`.
+
+    Args:
+      source: The source's name.
+      document: Its number, below `num_documents`.
+    """
+    return self._plan.trail(source, document)
+
+  def planned(
+    self, step: int, rows: np.ndarray | None = None
+  ) -> plan_lib.Planned:
+    """Returns what rows of a step hold, spans or samples; reads nothing.
+
+    Args:
+      step: The step.
+      rows: int64[R], ascending rows of its global batch, or None for all.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    return self._plan.planned(step, 1, self._by_bucket(rows))
 
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.

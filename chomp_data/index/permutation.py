@@ -98,6 +98,8 @@ INVERSES: dict[str, Callable[..., np.ndarray]] = {
 def _apply(function, index, size, key) -> np.ndarray:
   """Evaluates a map of uint64[N] by chunks; scalars become uint64[1]."""
   index = np.asarray(index, np.int64)
+  if not index.size:
+    return index.copy()
   value = index.reshape(-1).astype(np.uint64)
   size = _flat(size, index.shape)
   key = _flat(key, index.shape)

@@ -16,6 +16,7 @@ from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import summary
 from chomp_data.plans import token_sums
+from chomp_data.plans import trails
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import row_source
 
@@ -208,6 +209,14 @@ class BatchesPlan(plan_lib.Plan):
   def num_documents(self, source: str) -> int:
     """Returns the documents, or the samples, of a dataset; see `Plan`."""
     return self.datasets[source].num_documents
+
+  def trail(self, source: str, document: int) -> trails.Trail:
+    """Returns where a document, or a sample, comes in the run; see `Plan`."""
+    return trails.BatchesTrail(
+      self.schedule,
+      self.source_names.index(source),
+      self.datasets[source].samples_of(document),
+    )
 
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by dataset, None for arrays; see `Plan`."""

@@ -19,6 +19,7 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import token_sums
+from chomp_data.plans import trails
 from chomp_data.sources import mix_options
 from chomp_data.sources import row_source
 
@@ -206,6 +207,15 @@ class Plan(abc.ABC):
       source: Its name.
     """
     return self.sources[source].store.num_documents
+
+  @abc.abstractmethod
+  def trail(self, source: str, document: int) -> trails.Trail:
+    """Returns where a document comes in the run.
+
+    Args:
+      source: The source's name.
+      document: Its number, below `num_documents`.
+    """
 
   @abc.abstractmethod
   def token_sums(self) -> token_sums.TokenSums | None:

@@ -20,9 +20,11 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
+from chomp_data.plans import trails
 from chomp_data.sources import mixture
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffled
+from chomp_data.sources import source_trail
 
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
@@ -82,7 +84,7 @@ class RowsPlan(plan_lib.Plan):
 
   def __init__(
     self,
-    ordered: Mapping[str, row_source.RowSource],
+    ordered: Mapping[str, source_trail.Ordered],
     steps: steps_lib.Steps,
     epochs: int | None,
     *,
@@ -109,7 +111,7 @@ class RowsPlan(plan_lib.Plan):
     self.steps: steps_lib.Steps = steps
     self.mix: mix_lib.Mix | None = mix
     self._mix = mix
-    self.ordered: dict[str, row_source.RowSource] = dict(ordered)
+    self.ordered: dict[str, source_trail.Ordered] = dict(ordered)
     self.sources: dict[str, row_source.RowSource] = {
       n: shuffled.unordered(own) for n, own in ordered.items()
     }
@@ -292,6 +294,19 @@ class RowsPlan(plan_lib.Plan):
     if self._mix is not None and self._mix.is_long(rows):
       return []
     return super().repeats(num_steps, max_epochs)
+
+  def trail(self, source: str, document: int) -> trails.Trail:
+    """Returns where a document comes in the run; see `Plan`."""
+    end = None if self.num_rows is None else self._data_steps(self.num_rows)
+    return trails.RowsTrail(
+      self.ordered[source],
+      document,
+      steps=self.steps,
+      num_rows=self.num_rows,
+      end=end,
+      mix=self._mix,
+      name=source,
+    )
 
   def token_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""

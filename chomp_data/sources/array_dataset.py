@@ -103,6 +103,20 @@ class ArrayDataset(dataset.Dataset):
     """Samples of the store; see `Dataset`."""
     return self.store.num_samples
 
+  def samples_of(self, document: int) -> list[np.ndarray]:
+    """Returns where a sample of the store is, by bucket; see `Dataset`."""
+    found = []
+    for first, last in itertools.pairwise(self._starts.tolist()):
+      own = self._order[first:last]
+      at = int(np.searchsorted(own, document))
+      here = at < len(own) and int(own[at]) == document
+      found.append(np.arange(at, at + here))
+    return found
+
+  def store_samples(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns the numbers in the store of samples int64[N] of a bucket."""
+    return self._order[self._starts[bucket] + samples].astype(np.int64)
+
   def read(
     self,
     bucket: int,
@@ -124,7 +138,7 @@ class ArrayDataset(dataset.Dataset):
     del spans
     height, width = self._shapes[bucket]
     real = np.flatnonzero(samples >= 0)
-    own = self._order[self._starts[bucket] + samples[real]].astype(np.int64)
+    own = self.store_samples(bucket, samples[real])
     if len(real):
       found = self.store.read(own, self._metadata)
     else:

@@ -29,6 +29,7 @@ from chomp_data.sources import packed_windows
 from chomp_data.sources import packing_report
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
+from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources.packing_options import BinOptions
 from chomp_data.stores import side_index
@@ -152,6 +153,45 @@ class BinSource(row_source.RowSource):
   def sums(self) -> row_sums.Sums:
     """What windows consume; see `RowSource`."""
     return _BinSums(self)
+
+  @property
+  def tracing(self) -> row_tracing.RowTracing:
+    """Which rows hold a document's pieces; see `RowSource`."""
+    return _BinTracing(self)
+
+  def num_kept(self, document: int) -> int:
+    """Returns the tokens of a document that are packed."""
+    return self._documents.num_kept(document)
+
+  def rows_of(self, document: int, epoch: int) -> np.ndarray:
+    """Returns the rows of an epoch that hold pieces of a document, int64[N]."""
+    window, row, num_rows = self._pieces_of(document, self._order_epoch(epoch))
+    if self.options.shuffle_rows:
+      key = hashing.fold(self._row_key, np.asarray(epoch))
+      key = hashing.fold(key, np.asarray(window))
+      row = permutation.inverse(row, num_rows, key)
+    return int(self.row_starts(epoch)[window]) + row
+
+  def num_pieces(self, document: int, epoch: int) -> int:
+    """Returns the pieces of a document in an epoch."""
+    if self.options.packing_algorithm == "ffd":
+      return -(-self.num_kept(document) // self.seq_len)
+    return len(self._pieces_of(document, self._order_epoch(epoch))[1])
+
+  def _pieces_of(
+    self, document: int, order: int
+  ) -> tuple[int, np.ndarray, int]:
+    """Returns the window of a document, its pieces' rows there, and all rows.
+
+    Args:
+      document: One of some tokens.
+      order: The epoch whose order of documents is meant.
+    """
+    window, contents, entry = self._documents.found(document, order)
+    rows = self._pack(contents, window, order)
+    piece = np.flatnonzero(rows.slot == entry)
+    row = np.searchsorted(rows.first, piece, side="right") - 1
+    return window, row, rows.num_rows
 
   def window_units(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns the units before each packing window, where they are known.
@@ -406,3 +446,32 @@ class _BinSums(row_sums.Sums):
     if before is None:
       return None
     return row_sums.Edges(self._source.row_starts(epoch), before)
+
+
+class _BinTracing(row_tracing.RowTracing):
+  """Rows by the packing of a document's window."""
+
+  exact = True
+
+  def __init__(self, source: BinSource):
+    super().__init__(source)
+    self._bins = source
+    # First-Fit-Decreasing cuts a document every row; 'exact' where need be.
+    ffd = source.options.packing_algorithm == "ffd"
+    self.repeats = ffd or not source.options.orders_differ
+
+  def rows_of(self, document: int, epoch: int) -> np.ndarray:
+    """Returns the rows of a document's pieces; see `RowTracing`."""
+    if self.never(document):
+      return row_tracing.ranges([])
+    return row_tracing.of_rows(self._bins.rows_of(document, epoch))
+
+  def count(self, document: int, epoch: int) -> int:
+    """Returns the pieces of a document; see `RowTracing`."""
+    if self.never(document):
+      return 0
+    return self._bins.num_pieces(document, epoch)
+
+  def never(self, document: int) -> bool:
+    """Returns whether a document has no token; see `RowTracing`."""
+    return not self._bins.num_kept(document)

@@ -37,6 +37,17 @@ class Dataset(abc.ABC):
     del bucket, samples
     return None
 
+  @abc.abstractmethod
+  def samples_of(self, document: int) -> list[np.ndarray]:
+    """Returns the samples of a document, or the sample that has a number.
+
+    Args:
+      document: Its number, below `num_documents`.
+
+    Returns:
+      int64[N] for each bucket, ascending.
+    """
+
   def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
     """Returns int64[N], the tokens of samples of text; reads none of them.
 

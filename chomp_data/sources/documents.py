@@ -144,6 +144,25 @@ class Documents:
         first, stored, kept = first[some], stored[some], kept[some]
     return Contents(window, document, first, stored, kept)
 
+  def num_kept(self, document: int) -> int:
+    """Returns the tokens of a document that are packed, added ones included."""
+    _, stored = self.store.bounds(np.asarray([document]))
+    return int(self._kept(stored)[0])
+
+  def found(self, document: int, epoch: int) -> tuple[int, Contents, int]:
+    """Returns where a document of some tokens stands in the order.
+
+    Args:
+      document: The document.
+      epoch: The epoch whose order is meant.
+
+    Returns:
+      Its window, what that holds, and the document's entry in that.
+    """
+    window = self.order.position(document, epoch) // self.order.window_docs
+    contents = self.contents(np.asarray([window]), epoch)
+    return window, contents, int(np.argmax(contents.document == document))
+
   def window_tokens(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows], the tokens that each window packs."""
     found = self._window_tokens

@@ -112,6 +112,10 @@ class GrowingSource(row_source.RowSource):
       epoch[own], index[own] = self.phases[i].locate(rows[own] + self._shift[i])
     return epoch, index
 
+  def starts(self) -> list[tuple[int, shuffled.ShuffledSource]]:
+    """Returns (first epoch, the source from there on), epochs rising."""
+    return list(zip(self._epochs.tolist(), self.phases, strict=True))
+
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     rows = row_source.checked_rows(rows)

@@ -5,6 +5,7 @@ source gives its own rows in its own order. The rows of a global batch are
 permuted, so that no process always gets rows of the same source.
 """
 
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
@@ -273,6 +274,23 @@ class MixtureSource:
       return None
     return position
 
+  def first_taken(self, name: str) -> int:
+    """Returns a source's first row of this run."""
+    return self._start.get(name, (0, 0))[0]
+
+  def rows_of(self, name: str, rows: np.ndarray) -> np.ndarray:
+    """Returns which rows of the run are rows of a source: `plan` back.
+
+    Args:
+      name: The source.
+      rows: int64[N], of its own order, ascending, from `first_taken` on.
+
+    Returns:
+      int64[M], in the same order; M < N where rows from one on never come.
+    """
+    positions = self._merge.positions_of(name, rows)
+    return self._permuted(positions, permutation.inverse)
+
   def is_long(self, rows: int) -> bool:
     """Returns whether `taken` before a row may take longer than a second."""
     return any(own.is_long(rows) for own in self._units.values())
@@ -363,6 +381,12 @@ class MixtureSource:
 
   def _positions(self, rows: np.ndarray) -> np.ndarray:
     """Returns the merge's positions of rows: permuted within each batch."""
+    return self._permuted(rows, permutation.permute)
+
+  def _permuted(
+    self, rows: np.ndarray, permute: Callable[..., np.ndarray]
+  ) -> np.ndarray:
+    """Returns rows of the run permuted, or permuted back, in their batches."""
     if len(self._parts) == 1 or self._steps.distinct_sizes == (1,):
       return rows
     step = self._steps.steps_of_rows(rows)
@@ -371,7 +395,7 @@ class MixtureSource:
     if self._end is not None:
       size = np.minimum(size, self._end - first)
     keys = hashing.fold(self._batch_key, step)
-    permuted = first + permutation.permute(index, size, keys)
+    permuted = first + permute(index, size, keys)
     # By stage: one that is appended must not move rows before it.
     steps = [at for at, _ in self.stages]
     alone = np.asarray([len(weights) == 1 for _, weights in self.stages])

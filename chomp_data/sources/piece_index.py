@@ -96,6 +96,24 @@ class PieceIndex:
       _gathered(arrays[_begin(length)], index),
     )
 
+  def of_document(self, document: int) -> list[np.ndarray]:
+    """Returns the pieces of a document in each bucket: `get` back.
+
+    Args:
+      document: Its number.
+
+    Returns:
+      int64[N] for each bucket, ascending.
+    """
+    arrays, found = self._open(), []
+    for length in self._lengths:
+      own = arrays[_document(length)]
+      values = own if isinstance(own, np.ndarray) else own.read()
+      low = int(np.searchsorted(values, document, side="left"))
+      high = int(np.searchsorted(values, document, side="right"))
+      found.append(np.arange(low, high))
+    return found
+
   def _open(self) -> dict[str, Any]:
     if self._arrays is None and self._on_disk:
       arrays = side_index.load_or_build(

@@ -1,4 +1,4 @@
-"""The contract of every row source: ten methods, three of them required.
+"""The contract of every row source: eleven methods, three of them required.
 
 A new way to choose rows writes `__len__`, `plan`, a pure function from row
 numbers to spans, and `fingerprint`; everything that touches tokens is written
@@ -21,6 +21,7 @@ from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_sums
+from chomp_data.sources import row_tracing
 
 # Rows read together where nothing says which.
 _GROUP_ROWS = 1_024
@@ -127,6 +128,11 @@ class RowSource(abc.ABC):
   def sums(self) -> row_sums.Sums:
     """What its rows consume, where that is known without planning them."""
     return row_sums.Sums()
+
+  @property
+  def tracing(self) -> row_tracing.RowTracing:
+    """Which of its rows hold a document."""
+    return row_tracing.RowTracing(self)
 
   @property
   @final

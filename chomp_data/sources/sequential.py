@@ -21,6 +21,7 @@ from chomp_data.sources import fillers
 from chomp_data.sources import packing_options
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
+from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import source_units
 from chomp_data.sources.packing_options import SequentialOptions
@@ -124,6 +125,27 @@ class SequentialSource(row_source.RowSource):
   def sums(self) -> row_sums.Sums:
     """What rows of one stream consume; see `RowSource`."""
     return _StreamSums(self)
+
+  @property
+  def tracing(self) -> row_tracing.RowTracing:
+    """Which rows a document lies in; see `RowSource`."""
+    return _StreamTracing(self)
+
+  def rows_of(self, document: int, epoch: int) -> tuple[int, int]:
+    """Returns rows first .. last - 1 of an epoch, those of a document."""
+    kept = self._documents.num_kept(document)
+    if not kept:
+      return 0, 0
+    order = epoch if self.options.orders_differ else 0
+    window, contents, entry = self._documents.found(document, order)
+    begin = int(self._window_starts(order)[window])
+    begin += int(contents.kept[:entry].sum())
+    last = (begin + kept - 1) // self.seq_len + 1
+    return begin // self.seq_len, min(last, len(self))
+
+  def never(self, document: int) -> bool:
+    """Returns whether a document has no token to pack."""
+    return not self._documents.num_kept(document)
 
   def loss_tokens_every(self, rows: int) -> np.ndarray | None:
     """Returns the trained tokens before every so many rows, if known.
@@ -308,3 +330,22 @@ class _StreamSums(row_sums.Sums):
     if unit != "loss_tokens":
       return None
     return self._source.loss_tokens_every(rows)
+
+
+class _StreamTracing(row_tracing.RowTracing):
+  """Rows by where documents begin and end in the stream."""
+
+  exact = True
+
+  def __init__(self, source: SequentialSource):
+    super().__init__(source)
+    self._stream = source
+    self.repeats = not source.options.orders_differ
+
+  def rows_of(self, document: int, epoch: int) -> np.ndarray:
+    """Returns the rows that a document lies in; see `RowTracing`."""
+    return row_tracing.ranges([self._stream.rows_of(document, epoch)])
+
+  def never(self, document: int) -> bool:
+    """Returns whether a document has no token; see `RowTracing`."""
+    return self._stream.never(document)

@@ -113,6 +113,41 @@ class ShuffledSource(row_source.RowSource):
     size = self.rows.first_row(epoch + 1) - first
     return first + self._order.permute(index, epoch, size)
 
+  def positions(self, rows: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the positions of an epoch at which rows stand: `order` back.
+
+    Args:
+      rows: int64[N], of the epoch, counted from its first.
+      epoch: The epoch.
+
+    Returns:
+      int64[N], counted from the epoch's first.
+    """
+    return self._order.positions(rows, epoch, self.rows.epoch_rows(epoch))
+
+  def near(self, found: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the positions among which rows of ranges stand, as ranges.
+
+    Args:
+      found: int64[N, 2], first and last + 1 of rows of the epoch, ascending.
+      epoch: The epoch.
+    """
+    if not len(found):
+      return found
+    size = self.rows.epoch_rows(epoch)
+    match self._order:
+      case orders.NoneOrder():
+        return found
+      case orders.EraOrder():
+        first, _ = self._order.window_bounds(found[:, 0], epoch, size)
+        _, last = self._order.window_bounds(found[:, 1] - 1, epoch, size)
+        # Ranges in one era have one.
+        opens = np.append(True, first[1:] >= np.maximum.accumulate(last)[:-1])
+        begins = np.flatnonzero(opens)
+        ends = np.append(begins[1:], len(first)) - 1
+        return np.stack([first[begins], last[ends]], axis=1)
+    return np.asarray([[0, size]])
+
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     return self.rows.plan(self.order(rows))

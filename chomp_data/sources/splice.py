@@ -13,6 +13,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index.splice import axes
+from chomp_data.index.splice import splice_rows
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import document_shares
@@ -20,6 +21,7 @@ from chomp_data.sources import fillers
 from chomp_data.sources import grid
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
+from chomp_data.sources import row_tracing
 from chomp_data.sources import share_options
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import splice_schedule
@@ -136,15 +138,27 @@ class SpliceSource(row_source.RowSource):
   @property
   def sums(self) -> row_sums.Sums:
     """What copies consume; see `RowSource`."""
-    shuffled = bool(
-      self.options.shuffle_content or self.options.shuffle_offsets
-    )
-    whole = self.options.balance()["balance_mode"] == "enumerate"
     return splice_schedule.SpliceSums(
       self._schedule,
       self.ramp_epochs,
-      all_pairs=whole or not shuffled,
+      all_pairs=self._all_pairs,
       labelled=not self.store.trains_on_all,
+    )
+
+  @property
+  def _all_pairs(self) -> bool:
+    """Whether epochs after the ramp hold the same pairs."""
+    options = self.options
+    shuffled = bool(options.shuffle_content or options.shuffle_offsets)
+    return not shuffled or options.balance()["balance_mode"] == "enumerate"
+
+  @property
+  def tracing(self) -> row_tracing.RowTracing:
+    """Which rows copy a document; see `RowSource`."""
+    # A rolled copy that passes its document's end is two spans.
+    one = self.space.content_start_mode != "cyclic_roll"
+    return _SpliceTracing(
+      self, self._schedule, exact=one, repeats=one or self._all_pairs
     )
 
   def quotas(self, row: int | None = None) -> np.ndarray:
@@ -314,3 +328,45 @@ class SpliceSource(row_source.RowSource):
         len(usable),
         int(self.lengths[~usable].max()),
       )
+
+
+class _SpliceTracing(row_tracing.RowTracing):
+  """Rows by the quotas of documents, which lie end to end."""
+
+  def __init__(
+    self,
+    source: SpliceSource,
+    schedule: splice_rows.SpliceSchedule,
+    *,
+    exact: bool,
+    repeats: bool,
+  ):
+    super().__init__(source)
+    self._documents = source.documents
+    self._schedule = schedule
+    self.exact = exact
+    self.repeats = repeats
+
+  def _slot(self, document: int) -> int | None:
+    found = np.flatnonzero(self._documents == document)
+    return int(found[0]) if len(found) else None
+
+  def rows_of(self, document: int, epoch: int) -> np.ndarray:
+    """Returns the rows of a document's quota; see `RowTracing`."""
+    slot = self._slot(document)
+    if slot is None:
+      return row_tracing.ranges([])
+    return row_tracing.ranges([self._schedule.rows_of(slot, epoch)])
+
+  def never(self, document: int) -> bool:
+    """Returns whether a document has no quota; see `RowTracing`."""
+    return not len(self.rows_of(document, self._source.ramp_epochs))
+
+  def before(self, document: int, epoch: int) -> int:
+    """Returns the spans in the epochs before one; see `RowTracing`."""
+    slot = self._slot(document)
+    if slot is None:
+      return 0
+    if self.exact:
+      return self._schedule.rows_before(slot, epoch)
+    return super().before(document, epoch)

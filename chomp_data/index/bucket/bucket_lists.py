@@ -165,6 +165,78 @@ class BatchList:
       return permutation.permute(places, count, key)
     return table[places].astype(np.int64)
 
+  def of_bucket(self, bucket: int) -> "BatchList":
+    """Returns the list whose epochs give a bucket's samples."""
+    del bucket
+    return self
+
+  def row_at(self, bucket: int, place: int) -> int:
+    """Returns the place of `of_bucket` that comes first at a place, or then."""
+    del bucket
+    return place
+
+  def places_at(self, bucket: int, rows: np.ndarray) -> np.ndarray:
+    """Returns the places of those of `of_bucket`: `row_at` back.
+
+    Args:
+      bucket: The number of a bucket.
+      rows: int64[N], ascending.
+
+    Returns:
+      int64[M], ascending; M < N where places from one on never come.
+    """
+    del bucket
+    return rows if self.num_rows is None else rows[rows < self.num_rows]
+
+  def places_of(
+    self, bucket: int, samples: np.ndarray, epochs: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns where samples stand in epochs: `locate` and `samples` back.
+
+    Args:
+      bucket: The number of their bucket.
+      samples: int64[N], their numbers in the bucket.
+      epochs: int64[N].
+
+    Returns:
+      Places of the endless list and rows of the batches there, int64[M] each;
+      M < N where epochs leave samples out.
+    """
+    keys = hashing.fold(self._group_keys[bucket], epochs)
+    place = permutation.inverse(samples, int(self._counts[bucket]), keys)
+    batch, row = np.divmod(place, int(self._sizes[bucket]))
+    kept = np.flatnonzero(batch < self._batches[bucket])
+    epochs, batch, row = epochs[kept], batch[kept], row[kept]
+    keys = hashing.fold(self._list_key, epochs)
+    number = permutation.inverse(
+      self._first[bucket] + batch, self.num_batches, keys
+    )
+    return epochs * self.num_batches + number, row
+
+  def count_below(self, bucket: int, samples: np.ndarray, place: int) -> int:
+    """Returns how often samples stand below a place of the list.
+
+    Args:
+      bucket: The number of their bucket.
+      samples: int64[N], their numbers in the bucket.
+      place: The place.
+    """
+    epoch = place // self.num_batches
+    total, first = 0, 0
+    if self._kept(bucket) == self._counts[bucket]:
+      # No epoch leaves any out.
+      total, first = epoch * len(samples), epoch
+    step = max(1, _BLOCK // max(len(samples), 1))
+    for low in range(first, epoch + 1, step):
+      epochs = np.arange(low, min(low + step, epoch + 1))
+      places, _ = self.places_of(
+        bucket,
+        np.tile(samples, len(epochs)),
+        np.repeat(epochs, len(samples)),
+      )
+      total += int(np.sum(places < place))
+    return total
+
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""
     if self._each is not None:

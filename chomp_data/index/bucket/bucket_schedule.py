@@ -243,6 +243,31 @@ class BucketSchedule:
         )
     return self._lists[dataset].samples(bucket, epoch, batch, rows)
 
+  def batches(self, dataset: int) -> bucket_curriculum.List:
+    """Returns the batches of a dataset, by number, in their order."""
+    return self._lists[dataset]
+
+  def place_at(self, dataset: int, step: int) -> int:
+    """Returns the batches that a dataset has given before a step.
+
+    Args:
+      dataset: Its number.
+      step: At most `num_steps`.
+    """
+    return int(self._merge.consumed(step)[0][dataset])
+
+  def steps_of(self, dataset: int, places: np.ndarray) -> np.ndarray:
+    """Returns the steps that have batches of a dataset: `locate` back.
+
+    Args:
+      dataset: Its number.
+      places: int64[N], of its list, ascending.
+
+    Returns:
+      int64[M], ascending; M < N where places from one on never come.
+    """
+    return self._merge.positions_of(self._names[dataset], places)
+
   def consumed(self, step: int) -> np.ndarray:
     """Returns the histogram of samples before a step, filler left out.
 

@@ -96,6 +96,19 @@ class StagedList:
     """Returns int64[R], the samples at rows of a batch; -1 is filler."""
     return self._lists[bucket].samples(bucket, epoch, batch, rows)
 
+  def of_bucket(self, bucket: int) -> bucket_lists.BatchList:
+    """Returns the list that gives a bucket's samples; see `BatchList`."""
+    return self._lists[bucket]
+
+  def row_at(self, bucket: int, place: int) -> int:
+    """Returns the place of `of_bucket` at a place; see `BatchList`."""
+    lane = list(self._lists).index(bucket)
+    return int(self._merge.consumed(place)[0][lane])
+
+  def places_at(self, bucket: int, rows: np.ndarray) -> np.ndarray:
+    """Returns the places of those of `of_bucket`; see `BatchList`."""
+    return self._merge.positions_of(self._names[bucket], rows)
+
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""
     block, inside = np.divmod(rows, _BLOCK)

@@ -250,6 +250,36 @@ class Interleave:
         return None if rank is None else stage.position + rank
     return None
 
+  def positions_of(self, source: str, rows: np.ndarray) -> np.ndarray:
+    """Returns where rows of a source stand: `locate` back.
+
+    Args:
+      source: Its name.
+      rows: int64[N], ascending, each at least the source's first of this run.
+
+    Returns:
+      int64[M], ascending; M < N where rows from one on never come.
+
+    Raises:
+      ValueError: As `position_of`.
+    """
+    number = self.names.index(source) if source in self.names else -1
+    parts, end = [np.empty(0, np.int64)], self.num_positions
+    done = 0
+    while done < len(rows):
+      position = self.position_of(source, int(rows[done]))
+      if position is None or (end is not None and position >= end):
+        break
+      block = position // BLOCK
+      sources, own = self._block(block)
+      places = np.flatnonzero(sources == number)
+      there = own[places]
+      stop = int(np.searchsorted(rows, there[-1], side="right"))
+      pick = np.searchsorted(there, rows[done:stop])
+      parts.append(block * BLOCK + places[pick])
+      done = stop
+    return np.concatenate(parts)
+
   def first_position(self, source: str, count: int = 1) -> int | None:
     """Returns where a source gives its `count`-th row, None where never.
 

@@ -360,7 +360,7 @@ class BlockOrder(KeyedOrder):
     blocks = size // self.io_block_size
     own = np.flatnonzero(block < blocks)
     key = self.epoch_key("blocks", epoch)
-    block[own] = self._unpermuted(block[own], max(blocks, 1), key)
+    block[own] = self._unpermuted(block[own], blocks, key)
     return block * self.io_block_size + offset
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:

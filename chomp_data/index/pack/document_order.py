@@ -79,6 +79,24 @@ class DocumentOrder:
     block, within = np.divmod(position, self.block_docs)
     return self.blocks(epoch)[block] * self.block_docs + within
 
+  def position(self, document: int, epoch: int) -> int:
+    """Returns where a document stands in an epoch: `documents` back."""
+    if self.kind == "none":
+      return document
+    one = np.asarray([document])
+    if self.kind == "full":
+      key = int(hashing.fold(self._key, np.asarray(epoch))[0])
+      return int(permutation.inverse(one, self.num_documents, key)[0])
+    block, within = divmod(document, self.block_docs)
+    place = int(np.flatnonzero(self.blocks(epoch) == block)[0])
+    place = place * self.block_docs + within
+    window = np.asarray([place // self.window_docs])
+    first = int(window[0]) * self.window_docs
+    key = hashing.fold(hashing.fold(self._key, np.asarray(epoch)), window)
+    size = int(self.window_sizes(window)[0])
+    local = permutation.inverse(np.asarray([place - first]), size, key)
+    return first + int(local[0])
+
   def blocks(self, epoch: int) -> np.ndarray:
     """Returns int64[num_blocks], the block at each place of the order."""
     found = self._blocks

@@ -125,6 +125,38 @@ class SpliceSchedule:
     out[: len(ends)] = np.diff(ends, prepend=0)
     return out
 
+  def rows_of(self, slot: int, number: int) -> tuple[int, int]:
+    """Returns rows first .. last - 1 of a pass, those of a document.
+
+    Args:
+      slot: Index into the schedule's documents.
+      number: The pass.
+    """
+    ends = self._ends(number)
+    if slot >= len(ends):
+      return 0, 0
+    return int(ends[slot - 1]) if slot else 0, int(ends[slot])
+
+  def rows_before(self, slot: int, number: int) -> int:
+    """Returns the rows of a document in the passes before one.
+
+    Args:
+      slot: Index into the schedule's documents.
+      number: The pass.
+    """
+    ramp = np.arange(min(number, self.phases.ramp_passes))
+    # Passes of one phase and size share their quotas.
+    kinds = np.stack([self.phases.phase_of(ramp), self.phases.sizes(ramp)])
+    _, first, counts = np.unique(
+      kinds, axis=1, return_index=True, return_counts=True
+    )
+    total = 0
+    for one, count in zip(first.tolist(), counts.tolist(), strict=True):
+      low, high = self.rows_of(slot, one)
+      total += count * (high - low)
+    low, high = self.rows_of(slot, self.phases.ramp_passes)
+    return total + (number - len(ramp)) * (high - low)
+
   def splices(self, number: np.ndarray, index: np.ndarray) -> Splices:
     """Returns what the given rows hold.
 

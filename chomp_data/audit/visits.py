@@ -1,0 +1,183 @@
+"""When a run hands out a document: next, last, and how often before.
+
+The plan is inverted, not replayed: from the document to its pieces, to rows of
+its source, to places in the mix, to steps; only the steps found are planned.
+"""
+
+from collections.abc import Iterator
+import dataclasses
+import itertools
+
+from absl import logging
+import numpy as np
+
+from chomp_data import pipeline
+from chomp_data.plans import plan as plan_lib
+
+# Counting that takes longer is said before it begins.
+_LONG_S = 1.0
+
+
+@dataclasses.dataclass(frozen=True)
+class Visit:
+  """A span of a document, or a sample, that a step hands out.
+
+  Attributes:
+    step: The step.
+    data_step: Which step of the data that is.
+    row: The row of its batch.
+    document: The document's number.
+    start: The span's first token in the document; None of a sample.
+    length: Its positions, added tokens included; None of a sample.
+    column: Where it begins in the row; None of a sample.
+    exposure: 1 + the spans (samples) of the document handed out before.
+  """
+
+  step: int
+  data_step: int
+  row: int
+  document: int
+  start: int | None
+  length: int | None
+  column: int | None
+  exposure: int
+
+
+class Visits:
+  """The visits of one document in a run."""
+
+  def __init__(self, pipe: pipeline.Pipeline, source: str, document: int):
+    """Looks for nothing yet.
+
+    Args:
+      pipe: The run.
+      source: The source's name.
+      document: Its number, as `naming.find_document` returns both.
+    """
+    self._pipe = pipe
+    self._source = source
+    self._document = document
+    self._trail = pipe.trail(source, document)
+
+  def before(self, step: int) -> int:
+    """Returns how many spans (samples) the steps before one hand out.
+
+    Where every epoch must be looked at, what that costs is logged before.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    steps = self._pipe.steps
+    end = steps.data_step(step)
+    cost = self._trail.cost(end)
+    if cost > _LONG_S:
+      logging.warning(
+        "%s/#%d: documents are in another order in every epoch, and each of"
+        " those before step %d is looked at to count it: about %.2g s.",
+        self._source,
+        self._document,
+        step,
+        cost,
+      )
+    total = self._trail.below(end)
+    for first, last in steps.skipped(step):
+      total -= self._trail.below(last) - self._trail.below(first)
+    return total
+
+  def ahead(self, step: int) -> Iterator[Visit]:
+    """Yields the visits from a step on, in order; maybe for ever.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    exposure = None
+    steps, end = self._pipe.steps, self._pipe.num_steps
+    found = self._trail.ahead(steps.data_step(step))
+    for data_step, places in itertools.groupby(found, lambda place: place[0]):
+      run_step = steps.run_step(data_step)
+      if end is not None and steps.before(data_step) >= end:
+        return
+      if run_step is None:
+        continue
+      if exposure is None:
+        exposure = self.before(step)
+      for visit in self._of_step(run_step, places, exposure):
+        exposure = visit.exposure
+        yield visit
+
+  def back(self, step: int) -> Iterator[Visit]:
+    """Yields the visits before a step, the latest first.
+
+    Args:
+      step: At most the steps of the run.
+    """
+    steps = self._pipe.steps
+    exposure = self.before(step)
+    if not exposure:
+      return
+    found = self._trail.back(steps.data_step(step))
+    for data_step, places in itertools.groupby(found, lambda place: place[0]):
+      run_step = steps.run_step(data_step)
+      if run_step is not None:
+        own = list(self._of_step(run_step, places, 0))
+        exposure -= len(own)
+        for visit in reversed(own):
+          yield dataclasses.replace(visit, exposure=visit.exposure + exposure)
+
+  def _of_step(
+    self, step: int, places: Iterator[tuple[int, int]], exposure: int
+  ) -> Iterator[Visit]:
+    """Yields the visits of a step in order, after so many others."""
+    rows = np.unique([row for _, row in places])
+    planned = self._pipe.planned(step, rows)
+    for row, start, length, column in self._own(planned, rows):
+      exposure += 1
+      yield Visit(
+        step=step,
+        data_step=self._pipe.steps.data_step(step),
+        row=row,
+        document=self._document,
+        start=start,
+        length=length,
+        column=column,
+        exposure=exposure,
+      )
+
+  def _own(
+    self, planned: plan_lib.Planned, rows: np.ndarray
+  ) -> Iterator[tuple[int, int | None, int | None, int | None]]:
+    """Yields (row, start, length, column) of what is of the document."""
+    spans = planned.spans
+    if spans is None:
+      yield from ((row, None, None, None) for row in rows.tolist())
+      return
+    number = self._pipe.source_names.index(self._source)
+    mine = (spans.source == number) & (spans.document == self._document)
+    own = np.flatnonzero(mine)
+    yield from zip(
+      rows[spans.row[own]].tolist(),
+      spans.start[own].tolist(),
+      spans.length[own].tolist(),
+      spans.column[own].tolist(),
+      strict=True,
+    )
+
+
+def visits(
+  pipe: pipeline.Pipeline,
+  source: str,
+  document: int,
+  from_step: int = 0,
+  count: int = 1,
+) -> list[Visit]:
+  """Returns the next visits of a document.
+
+  Args:
+    pipe: The run.
+    source: The source's name.
+    document: Its number, as `naming.find_document` returns both.
+    from_step: The first step that is looked at, at most those of the run.
+    count: How many visits, at most.
+  """
+  found = Visits(pipe, source, document).ahead(from_step)
+  return list(itertools.islice(found, count))

@@ -1,0 +1,205 @@
+"""Where a document comes in a run: inverses of the map from steps to samples.
+
+A trail goes by data steps: what is skipped has a place in it too.
+"""
+
+from collections.abc import Iterator
+import heapq
+import itertools
+from typing import Protocol
+
+import numpy as np
+
+from chomp_data.index import steps as steps_lib
+from chomp_data.index.bucket import bucket_schedule as schedule_lib
+from chomp_data.sources import mixture
+from chomp_data.sources import source_trail
+
+# (data step, row of its batch).
+Place = tuple[int, int]
+
+
+class Trail(Protocol):
+  """Places at which a run holds some of a document."""
+
+  def cost(self, data_step: int) -> float:
+    """Returns about how many seconds `below` takes, where that is long."""
+    ...
+
+  def below(self, data_step: int) -> int:
+    """Returns the spans (samples of arrays) of the data steps before one."""
+    ...
+
+  def ahead(self, data_step: int) -> Iterator[Place]:
+    """Yields places from a data step on, steps ascending; maybe for ever."""
+    ...
+
+  def back(self, data_step: int) -> Iterator[Place]:
+    """Yields places before a data step, steps descending."""
+    ...
+
+
+class RowsTrail:
+  """The trail of a run of rows; see `Trail`."""
+
+  def __init__(
+    self,
+    source: source_trail.Ordered,
+    document: int,
+    *,
+    steps: steps_lib.Steps,
+    num_rows: int | None,
+    end: int | None,
+    mix: mixture.MixtureSource | None = None,
+    name: str = "",
+  ):
+    """Looks for nothing yet.
+
+    Args:
+      source: In its order.
+      document: Its number.
+      steps: Which rows data steps have.
+      num_rows: Rows of the run.
+      end: Its data steps.
+      mix: Of the source with others, or None for one alone.
+      name: The source's name in the mix.
+    """
+    self._trail = source_trail.SourceTrail(source, document)
+    self._steps = steps
+    self._num_rows = num_rows
+    self._end = end
+    self._mix = mix
+    self._name = name
+    self._first = 0 if mix is None else mix.first_taken(name)
+
+  def cost(self, data_step: int) -> float:
+    """Returns about how long `below` takes; see `Trail`."""
+    return self._trail.cost(self._steps.first_row(data_step))
+
+  def below(self, data_step: int) -> int:
+    """Returns the spans before a data step; see `Trail`."""
+    row = self._row_at(data_step)
+    return self._trail.below(row) - self._trail.below(self._first)
+
+  def ahead(self, data_step: int) -> Iterator[Place]:
+    """Yields places from a data step on; see `Trail`."""
+    for rows in self._trail.ahead(self._row_at(data_step)):
+      found = self._run_rows(rows)
+      for step, row in self._places(found):
+        if self._end is not None and step >= self._end:
+          return
+        yield step, row
+      if len(found) < len(rows):
+        return
+
+  def back(self, data_step: int) -> Iterator[Place]:
+    """Yields places before a data step; see `Trail`."""
+    for rows in self._trail.back(self._row_at(data_step)):
+      own = rows[rows >= self._first]
+      yield from self._places(self._run_rows(own[::-1])[::-1])
+      if len(own) < len(rows):
+        return
+
+  def _row_at(self, data_step: int) -> int:
+    """Returns the source's next row at a data step."""
+    row = self._steps.first_row(data_step)
+    if self._num_rows is not None:
+      row = min(row, self._num_rows)
+    return row if self._mix is None else self._mix.taken(row)[self._name]
+
+  def _run_rows(self, rows: np.ndarray) -> np.ndarray:
+    """Returns rows of the run; fewer where the rest never comes."""
+    if self._mix is not None:
+      return self._mix.rows_of(self._name, rows)
+    return rows if self._num_rows is None else rows[rows < self._num_rows]
+
+  def _places(self, rows: np.ndarray) -> Iterator[Place]:
+    step = self._steps.steps_of_rows(rows)
+    index = rows - self._steps.first_rows(step)
+    return zip(step.tolist(), index.tolist(), strict=True)
+
+
+class BatchesTrail:
+  """The trail of a run in buckets; see `Trail`."""
+
+  def __init__(
+    self,
+    schedule: schedule_lib.BucketSchedule,
+    dataset: int,
+    samples: list[np.ndarray],
+  ):
+    """Looks for nothing yet.
+
+    Args:
+      schedule: Which batch each data step has.
+      dataset: Whose document it is, by number.
+      samples: int64[N] for each bucket, what the document has there.
+    """
+    self._schedule = schedule
+    self._dataset = dataset
+    self._batches = schedule.batches(dataset)
+    self._samples = {i: own for i, own in enumerate(samples) if len(own)}
+
+  def cost(self, data_step: int) -> float:
+    """Returns 0: a few integers by epoch tell it; see `Trail`."""
+    del data_step
+    return 0.0
+
+  def below(self, data_step: int) -> int:
+    """Returns the spans before a data step; see `Trail`."""
+    place = self._schedule.place_at(self._dataset, data_step)
+    total = 0
+    for bucket, samples in self._samples.items():
+      row = self._batches.row_at(bucket, place)
+      own = self._batches.of_bucket(bucket)
+      total += own.count_below(bucket, samples, row)
+    return total
+
+  def ahead(self, data_step: int) -> Iterator[Place]:
+    """Yields places from a data step on; see `Trail`."""
+    place = self._schedule.place_at(self._dataset, data_step)
+    return heapq.merge(*(self._in_bucket(b, place) for b in self._samples))
+
+  def back(self, data_step: int) -> Iterator[Place]:
+    """Yields places before a data step; see `Trail`."""
+    place = self._schedule.place_at(self._dataset, data_step)
+    return heapq.merge(
+      *(self._back_in_bucket(b, place) for b in self._samples), reverse=True
+    )
+
+  def _in_bucket(self, bucket: int, place: int) -> Iterator[Place]:
+    first = self._batches.row_at(bucket, place)
+    epoch = first // self._batches.of_bucket(bucket).num_batches
+    for number in itertools.count(epoch):
+      places, rows = self._epoch(bucket, number)
+      low = int(np.searchsorted(places, first))
+      found = self._steps_of(bucket, places[low:])
+      # Longer by what comes no more.
+      yield from zip(found.tolist(), rows[low:].tolist(), strict=False)
+      if len(found) < len(places) - low:
+        return
+
+  def _back_in_bucket(self, bucket: int, place: int) -> Iterator[Place]:
+    last = self._batches.row_at(bucket, place)
+    epoch = last // self._batches.of_bucket(bucket).num_batches
+    for number in range(epoch, -1, -1):
+      places, rows = self._epoch(bucket, number)
+      high = int(np.searchsorted(places, last))
+      found = self._steps_of(bucket, places[:high])
+      yield from zip(
+        found[::-1].tolist(), rows[:high][::-1].tolist(), strict=True
+      )
+
+  def _epoch(self, bucket: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns places and rows of an epoch, by (place, row)."""
+    samples = self._samples[bucket]
+    own = self._batches.of_bucket(bucket)
+    places, rows = own.places_of(
+      bucket, samples, np.full(len(samples), epoch, np.int64)
+    )
+    order = np.lexsort((rows, places))
+    return places[order], rows[order]
+
+  def _steps_of(self, bucket: int, rows: np.ndarray) -> np.ndarray:
+    places = self._batches.places_at(bucket, rows)
+    return self._schedule.steps_of(self._dataset, places)

@@ -1,0 +1,116 @@
+"""Which rows of a source hold a document: `RowSource.plan` the other way.
+
+A source that says nothing needs nothing from here: its rows are then planned
+and looked through, an epoch at a time.
+"""
+
+from typing import final
+from typing import Protocol
+
+import numpy as np
+
+from chomp_data.ops import spans as spans_lib
+
+# Rows planned at once.
+_BLOCK = 65_536
+
+
+class Rows(Protocol):
+  """What is asked of a source; see `RowSource`."""
+
+  ramp_epochs: int
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows."""
+    ...
+
+  def first_row_of(self, epoch: int) -> int:
+    """Returns the number of an epoch's first row."""
+    ...
+
+  def epoch_rows(self, epoch: int) -> int:
+    """Returns the rows of an epoch."""
+    ...
+
+
+class RowTracing:
+  """Documents to rows: nothing is known, unless overridden.
+
+  Attributes:
+    exact: Whether each row of `rows_of` holds one span of the document, so
+      that spans are counted without planning any.
+    repeats: Whether every epoch after the ramp holds as many spans of a
+      document as another.
+  """
+
+  exact: bool = False
+  repeats: bool = False
+
+  def __init__(self, source: Rows):
+    """Binds a source."""
+    self._source = source
+
+  def rows_of(self, document: int, epoch: int) -> np.ndarray:
+    """Returns rows of an epoch; all others hold nothing of the document.
+
+    Args:
+      document: Its number in the source's store.
+      epoch: The epoch.
+
+    Returns:
+      int64[N, 2], first and last + 1 of ranges, ascending and apart.
+    """
+    del document
+    return ranges([(0, self._source.epoch_rows(epoch))])
+
+  def never(self, document: int) -> bool:
+    """Returns whether no epoch after the ramp can hold any of a document."""
+    del document
+    return False
+
+  def cost(self, epochs: int) -> float:
+    """Returns about how many seconds counting spans in epochs takes."""
+    del epochs
+    return 0.0
+
+  def count(self, document: int, epoch: int) -> int:
+    """Returns the spans of a document in an epoch."""
+    found = self.rows_of(document, epoch)
+    if self.exact:
+      return num_rows(found)
+    total, start = 0, self._source.first_row_of(epoch)
+    for first, last in found.tolist():
+      for low in range(first, last, _BLOCK):
+        rows = np.arange(low, min(low + _BLOCK, last))
+        total += self.spans_in(document, start + rows)
+    return total
+
+  def before(self, document: int, epoch: int) -> int:
+    """Returns the spans of a document in the epochs before one."""
+    ramp = self._source.ramp_epochs
+    if self.repeats and epoch > ramp:
+      whole = epoch - ramp
+      return self.before(document, ramp) + whole * self.count(document, ramp)
+    return sum(self.count(document, number) for number in range(epoch))
+
+  @final
+  def spans_in(self, document: int, rows: np.ndarray) -> int:
+    """Returns the spans of a document in rows int64[N] of any epochs."""
+    return int(np.sum(self._source.plan(rows).document == document))
+
+
+def ranges(found: list[tuple[int, int]]) -> np.ndarray:
+  """Returns ranges as int64[N, 2], empty ones left out."""
+  kept = [own for own in found if own[0] < own[1]]
+  return np.asarray(kept, np.int64).reshape(-1, 2)
+
+
+def of_rows(rows: np.ndarray) -> np.ndarray:
+  """Returns rows int64[N] as ranges of one row, ascending."""
+  rows = np.unique(rows)
+  return np.stack([rows, rows + 1], axis=1)
+
+
+def num_rows(found: np.ndarray) -> int:
+  """Returns the rows of ranges int64[N, 2]."""
+  return int((found[:, 1] - found[:, 0]).sum())
