@@ -137,7 +137,7 @@ class BatchesTrail:
     """
     self._schedule = schedule
     self._dataset = dataset
-    self._batches = schedule.batches(dataset)
+    self._batches = schedule.list_of(dataset)
     self._samples = {i: own for i, own in enumerate(samples) if len(own)}
 
   def cost(self, data_step: int) -> float:

@@ -243,7 +243,7 @@ class BucketSchedule:
         )
     return self._lists[dataset].samples(bucket, epoch, batch, rows)
 
-  def batches(self, dataset: int) -> bucket_curriculum.List:
+  def list_of(self, dataset: int) -> bucket_curriculum.List:
     """Returns the batches of a dataset, by number, in their order."""
     return self._lists[dataset]
 
