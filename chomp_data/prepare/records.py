@@ -193,10 +193,13 @@ def _found(record: Mapping[str, Any], key: str, flag: str, where: str) -> Any:
   value = _value(record, key)
   if value is _MISSING:
     what = flag.removesuffix("_key")
+    advice = f"Name the key of the {what} with --{flag}"
+    if what == "text" and "messages" in record:
+      advice += ", or that of chats with --messages_key"
     raise errors.BadInput(
       where,
       f"must have the key {key!r}, got {_keys(record)}.",
-      f"Name the key of the {what} with --{flag}.",
+      f"{advice}, or skip such records with --on_error=skip.",
       f"no {what}",
     )
   return value

@@ -3,6 +3,10 @@
 import dataclasses
 import itertools
 import json
+import os
+import pathlib
+import subprocess
+import sys
 import tracemalloc
 
 import hypothesis
@@ -10,6 +14,7 @@ from hypothesis import strategies as st
 import pytest
 
 from chomp_data import errors
+from chomp_data import stores
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
@@ -102,6 +107,44 @@ def test_the_longest_line_takes_a_known_multiple_of_memory(
   )
   assert found == [("x.jsonl:2", len(text))]
   assert peak < 10 * 4 * MIB
+
+
+@pytest.mark.slow
+def test_a_line_of_300_mb_takes_bounded_memory_of_the_command(tmp_path):
+  word = b"word " * 200_000
+  with open(tmp_path / "x.jsonl", "wb") as file:
+    file.write(b'{"text": "a"}\n{"text": "')
+    for _ in range(300):
+      file.write(word)
+    file.write(b'"}\n{"text": "b"}\n')
+  tool = pathlib.Path(__file__).parents[2] / "tools" / "prepare.py"
+  flags = [f"--input={tmp_path / 'x.jsonl'}", f"--output={tmp_path / 'out'}"]
+
+  def peak_of(*more):
+    """The command's exit code, its largest resident set, and its stderr."""
+    with open(tmp_path / "stderr", "w") as stderr:
+      process = subprocess.Popen(
+        [sys.executable, tool, *flags, *more],
+        stdout=subprocess.DEVNULL,
+        stderr=stderr,
+      )
+      _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    told = (tmp_path / "stderr").read_text()
+    return process.returncode, used.ru_maxrss * 1024, told
+
+  # Of one that is refused as much as a line may have, and the process itself.
+  most = records.MAX_DOCUMENT_BYTES + 150 * MIB
+  code, peak, told = peak_of()
+  assert code == 1
+  assert "x.jsonl:2 must be at most 268,435,456 bytes" in told
+  assert peak < most
+  assert peak_of("--on_error=skip")[0] == 0
+  assert stores.open_store(tmp_path / "out").num_tokens == 2
+  code, peak, told = peak_of("--overwrite", "--max_document_bytes=400000000")
+  assert code == 0, told
+  assert stores.open_store(tmp_path / "out").num_tokens == 300_000_002
+  assert peak < 6 * 300 * 10**6
 
 
 @pytest.mark.parametrize("kind", ["text", "parquet", "array_record"])

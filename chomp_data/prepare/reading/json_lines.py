@@ -188,14 +188,14 @@ def _record(
     raise errors.BadInput(
       where,
       f"must be a JSON object, got {error}.",
-      "Correct the line.",
+      "Correct the line, or skip it with --on_error=skip.",
       "not JSON",
     ) from None
   if not isinstance(record, dict):
     raise errors.BadInput(
       where,
       f"must be a JSON object, got a {type(record).__name__}.",
-      "Correct the line.",
+      "Correct the line, or skip it with --on_error=skip.",
       "not JSON",
     )
   return record
