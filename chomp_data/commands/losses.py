@@ -29,6 +29,7 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.reference import loss_history
 from chomp_data.reference import train_options
+from chomp_data.stores import publish
 
 _CONFIG = cli.define_config()
 _DATASET_MIX = cli.define_dataset_mix()
@@ -112,6 +113,7 @@ def main(argv: Sequence[str]) -> None:
   first, last = _steps(_STEP.value)
   config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   try:
+    publish.check_local(_WORKDIR.value)
     pipe = chomp_data.build(config.get("data"))
     records = loss_history.documents(
       pipe, epath.Path(_WORKDIR.value), first, last

@@ -51,6 +51,7 @@ from chomp_data.reference import report
 from chomp_data.reference import span_losses
 from chomp_data.reference import train_options
 from chomp_data.reference import training
+from chomp_data.reference import workdir as workdir_lib
 from chomp_data.testing import batch_hashes
 
 _CONFIG = cli.define_config()
@@ -78,29 +79,9 @@ _PROCESS_ID = flags.DEFINE_integer(
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-def _place(workdir: str) -> epath.Path:
-  """Returns where a run's files go.
-
-  Raises:
-    ConfigError: If it is a URL that checkpoints cannot be written to.
-  """
-  # `resolve` takes a URL for the name of a directory here.
-  if "://" not in workdir:
-    return epath.Path(workdir).resolve()
-  why = "Orbax writes to directories and gs:// only"
-  if workdir.startswith("gs://"):
-    place = epath.Path(workdir)
-    try:
-      place.exists()
-      return place
-    except ImportError as error:
-      why = str(error)
-  raise schema.ConfigError(
-    [
-      "`--workdir` must be a directory, or a URL that checkpoints can be"
-      f" written to, got {workdir!r} ({why}). Give a directory."
-    ]
-  )
+# What a run goes on writing, and where files are named after steps.
+_FILES = ("metrics.json", curves.FILE, curves.DOCUMENTS)
+_FOLDERS = (span_losses.DIRECTORY,)
 
 
 class Run:
@@ -115,7 +96,6 @@ class Run:
     """
     self.options: train_options.RunOptions = options
     self.pipe: chomp_data.Pipeline = options.pipe
-    self.workdir: epath.Path = _place(workdir)
     self.trainer: training.Trainer = training.Trainer(
       options.model,
       options.optimizer,
@@ -127,10 +107,10 @@ class Run:
     self.input: feed.InputIterator = chomp_data.make_iterator(
       self.pipe, self.trainer.batch_sharding
     )
-    self.manager: ocp.CheckpointManager = ocp.CheckpointManager(
-      self.workdir / "checkpoints",
-      options=ocp.CheckpointManagerOptions(max_to_keep=options.checkpoint.keep),
+    self.kept: workdir_lib.Workdir = workdir_lib.Workdir(
+      workdir, options.checkpoint.keep, files=_FILES, folders=_FOLDERS
     )
+    self.workdir: epath.Path = self.kept.directory
     self.documents: progress.DocumentLosses = progress.DocumentLosses()
     self.by_source: by_source.SourceLog = by_source.SourceLog(self.pipe)
     self.by_bucket: by_bucket.BucketLog | None = None
@@ -152,7 +132,7 @@ class Run:
     self.stopped_by: signal.Signals | None = None
     # What inspect_batches --follow reads.
     self.job: job.Report = job.Report(
-      str(self.workdir), writes=jax.process_index() == 0
+      self.kept.path, writes=jax.process_index() == 0
     )
 
   def restore_or_init(self) -> training.TrainState:
@@ -162,14 +142,15 @@ class Run:
       ConfigError: If the checkpoint holds another model.
       StateError: If it is of another input.
     """
-    step = self.manager.latest_step()
+    manager = self.kept.manager
+    step = manager.latest_step()
     if step is None:
       self.input.start_prefetch()
       logging.info("starting at step 0")
       return self.trainer.init(self.options.train.seed)
     try:
       # The input first: it names what differs by the fields of config.data.
-      saved = self.manager.restore(
+      saved = manager.restore(
         step,
         args=ocp.args.Composite(
           run=ocp.args.JsonRestore(),
@@ -178,16 +159,16 @@ class Run:
       )
     except KeyError as error:
       raise state_lib.StateError(
-        f"the checkpoint at {self.workdir / 'checkpoints' / str(step)} must"
-        f" hold model, input and run, got {error}. Remove that directory to"
-        " resume from an older step, or use another --workdir."
+        f"the checkpoint at {self.kept.checkpoints}/{step} must hold model,"
+        f" input and run, got {error}. Remove that directory to resume from an"
+        " older step, or use another --workdir."
       ) from error
     # A store that joins later than at the start makes epochs of other sizes.
     most = self.pipe.num_steps
     if most is not None and most < self.options.num_steps:
       self.options = dataclasses.replace(self.options, num_steps=most)
     self._check_same_run(saved["run"])
-    restored = self.manager.restore(
+    restored = manager.restore(
       step,
       args=ocp.args.Composite(
         model=ocp.args.StandardRestore(self.trainer.abstract_state())
@@ -199,15 +180,11 @@ class Run:
   def save(self, step: int, state: training.TrainState) -> None:
     """Starts to write a checkpoint, unless the step has one."""
     self.span_losses.flush()
-    if step in self.manager.all_steps():
-      return
-    self.manager.save(
+    self.kept.save(
       step,
-      args=ocp.args.Composite(
-        model=ocp.args.StandardSave(state),
-        input=checkpoint.InputSave(self.input),
-        run=ocp.args.JsonSave(self.options.record()),
-      ),
+      state,
+      input=checkpoint.InputSave(self.input),
+      run=ocp.args.JsonSave(self.options.record()),
     )
 
   def train(
@@ -285,7 +262,7 @@ class Run:
           self._log_documents(step, self.documents.take(), bar)
         if stop:
           break
-    self.manager.wait_until_finished()
+    self.kept.finish()
     return state
 
   def finish(
@@ -313,6 +290,7 @@ class Run:
       if self.last_buckets:
         values["by_bucket"] = self.last_buckets
     report.write_json(self.workdir / "metrics.json", values)
+    self.kept.finish()
     if losses:
       console.print("loss by document, latest steps", style="bold")
       for line in report.document_lines(self.pipe, losses):
@@ -333,8 +311,8 @@ class Run:
     if model:
       raise schema.ConfigError(
         [
-          f"`config.{line}. Use the model that"
-          f" {self.workdir / 'checkpoints'} holds, or another --workdir."
+          f"`config.{line}. Use the model that {self.kept.checkpoints} holds,"
+          " or another --workdir."
           for line in (
             line.replace(":", "` must not change:", 1) for line in model
           )
@@ -421,7 +399,7 @@ def _stop_on_signals(run: Run) -> Iterator[Callable[[int], bool]]:
   """Yields whether a step is the last one before a preemption."""
   if jax.process_count() > 1:
     # All processes must stop after the same step: JAX agrees on one.
-    yield run.manager.reached_preemption
+    yield run.kept.manager.reached_preemption
     return
   before = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
 
@@ -454,7 +432,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
     jax.default_backend(),
   )
   with contextlib.ExitStack() as stack:
-    stack.callback(run.manager.close)
+    stack.callback(run.kept.close)
     stack.callback(run.curves.close)
     # It tells other processes of an error here.
     stack.enter_context(run.input)

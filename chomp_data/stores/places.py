@@ -21,6 +21,7 @@ from collections.abc import Iterator
 import contextlib
 import dataclasses
 import errno
+import hashlib
 import os
 import pathlib
 import random
@@ -148,6 +149,21 @@ def is_url(path: str | os.PathLike[str]) -> bool:
 def join(path: str, name: str) -> str:
   """Returns the path of a name below a directory or a URL."""
   return f"{path.rstrip('/')}/{name}" if is_url(path) else f"{path}/{name}"
+
+
+def staging(url: str) -> pathlib.Path:
+  """Returns where what goes to a URL, or comes from it, is on a local disk.
+
+  It is in the user's cache directory, or in what CHOMP_DATA_STAGING names.
+  """
+  root = os.environ.get("CHOMP_DATA_STAGING")
+  if not root:
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(
+      os.path.expanduser("~"), ".cache"
+    )
+    root = os.path.join(cache, "chomp_data", "staging")
+  digest = hashlib.sha256(url.encode()).hexdigest()[:12]
+  return pathlib.Path(root, f"{name_of(url)}-{digest}")
 
 
 def at(path: str | os.PathLike[str]) -> "Place":

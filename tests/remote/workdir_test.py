@@ -1,19 +1,403 @@
-"""A work directory in a bucket: where Orbax can write, and else an error."""
+"""A work directory in a bucket: a checkpoint is there whole or not at all."""
 
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
 import pytest
 
-from chomp_data import schema
+from chomp_data import errors
+from chomp_data.reference import mirror
+from chomp_data.stores import places
+from chomp_data.testing import stores as testing_stores
+from tests import forks
 from tests import in_process
 
-train = in_process.imported("chomp_data.commands.train")
+ROOT = pathlib.Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/run", "http://host/run"])
-def test_a_work_directory_that_orbax_cannot_write_to_is_refused(url):
-  with pytest.raises(schema.ConfigError, match=f"--workdir` must .*{url}"):
-    train._place(url)
+@pytest.fixture(autouse=True)
+def staging(tmp_path, monkeypatch):
+  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
+  return tmp_path / "staging"
 
 
-def test_a_directory_is_made_absolute(tmp_path, monkeypatch):
-  monkeypatch.chdir(tmp_path)
-  assert str(train._place("runs/x")) == str(tmp_path / "runs" / "x")
+@pytest.fixture
+def small_blocks(monkeypatch):
+  monkeypatch.setattr(mirror, "_BLOCK_BYTES", 10)
+
+
+def content(step):
+  """Files of a step: empty ones, of one block, of several, and below."""
+  return {
+    "_METADATA": b"%d" % step,
+    "model/d/long": b"%d" % step * 25,
+    "model/d/even": b"0123456789" * 2,
+    "empty": b"",
+  }
+
+
+def made(directory, step):
+  for name, data in content(step).items():
+    (directory / name).parent.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_bytes(data)
+  return directory
+
+
+def fetched(kept, step, directory):
+  kept.fetch(step, directory)
+  return {
+    file.relative_to(directory).as_posix(): file.read_bytes()
+    for file in directory.rglob("*")
+    if file.is_file()
+  }
+
+
+def steps_at(url):
+  return sorted({int(name.split("/")[0]) for name in places.at(url).names()})
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_what_is_sent_comes_back_and_old_steps_go(bucket, tmp_path):
+  url = f"{bucket.root}/checkpoints"
+  kept = mirror.Mirror(url, keep=2)
+  assert kept.newest() is None
+  for step in (8, 9, 10, 11):
+    kept.send(step, made(tmp_path / f"{step}", step))
+    assert kept.newest() == step
+    found = fetched(mirror.Mirror(url, 2), step, tmp_path / f"{step}-back")
+    assert found == content(step)
+  assert steps_at(url) == [10, 11]
+  assert fetched(kept, 10, tmp_path / "before") == content(10)
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_what_fails_for_a_while_is_sent_and_fetched_again(
+  bucket, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01,) * 9)
+  kept = mirror.Mirror(f"{bucket.root}/checkpoints", None)
+  bucket.fault = lambda request: None if request.number % 3 else 503
+  kept.send(1, made(tmp_path / "1", 1))
+  assert kept.newest() == 1
+  assert fetched(kept, 1, tmp_path / "back") == content(1)
+
+
+def test_of_two_runs_the_second_loses_and_the_first_stays(bucket, tmp_path):
+  url = f"{bucket.root}/checkpoints"
+  mirror.Mirror(url, 1).send(5, made(tmp_path / "a", 5))
+  with pytest.raises(errors.StoreError, match=f"{url}/5/.*another run writes"):
+    mirror.Mirror(url, 1).send(5, made(tmp_path / "b", 6))
+  kept = mirror.Mirror(url, 1)
+  assert fetched(kept, 5, tmp_path / "back") == content(5)
+
+
+def test_a_step_that_lost_or_changed_an_object_is_an_error(bucket, tmp_path):
+  url = f"{bucket.root}/checkpoints"
+  kept = mirror.Mirror(url, None)
+  kept.send(5, made(tmp_path / "5", 5))
+  place = places.at(url)
+  (name,) = (own for own in place.names() if own.endswith("_METADATA"))
+  place.write(name, b"6")
+  with pytest.raises(errors.StoreError, match=f"{url}/5 must .*{name}"):
+    kept.fetch(5, tmp_path / "changed")
+  place.delete([name])
+  with pytest.raises(errors.StoreError, match=f"{url}/5 must .*no object"):
+    kept.fetch(5, tmp_path / "lost")
+
+
+def test_checkpoints_that_orbax_wrote_to_the_bucket_are_not_passed_over(
+  bucket,
+):
+  url = f"{bucket.root}/checkpoints"
+  places.at(url).write("100/commit_success.txt", b"done")
+  with pytest.raises(errors.StoreError, match=f"{url} must .*by itself"):
+    mirror.Mirror(url, None).newest()
+
+
+def test_other_files_are_sent_as_they_change_and_go_as_they_go(
+  bucket, tmp_path
+):
+  url = f"{bucket.root}/run"
+  here, there = tmp_path / "here", tmp_path / "there"
+  (here / "checkpoints").mkdir(parents=True)
+  (here / "checkpoints" / "1").write_text("apart")
+  (here / "losses").mkdir()
+  for step in "123":
+    (here / "losses" / step).write_text(step)
+  files = mirror.Files(url, here, ("checkpoints",))
+  files.send()
+  (here / "curves").write_text("a point\n")
+  bucket.clear()
+  files.send()
+  assert {own.name.split("/")[-1] for own in bucket.requests} == {"curves"}
+  # Another machine: it removes what is of later steps.
+  there.mkdir()
+  other = mirror.Files(url, there, ("checkpoints",))
+  other.fetch(["curves", "none"], ["losses"])
+  assert (there / "curves").read_text() == "a point\n"
+  (there / "losses" / "3").unlink()
+  (there / "losses" / "4").write_text("4")
+  other.send()
+  place = places.at(url)
+  found = {name: place.read(name) for name in place.names()}
+  losses = {f"losses/{step}": step.encode() for step in "124"}
+  assert found == {"curves": b"a point\n", **losses}
+
+
+def send_until(url, step, directory, environment, nth):
+  """Sends a step, and kills its process before a request."""
+  os.environ.update(environment)
+  count = itertools.count()
+  persist = places.ObjectPlace._persist
+
+  def dying(self, *args):
+    if next(count) == nth:
+      os.kill(os.getpid(), signal.SIGKILL)
+    return persist(self, *args)
+
+  places.ObjectPlace._persist = dying
+  mirror._BLOCK_BYTES = 10
+  mirror._TOGETHER = 2
+  mirror.Mirror(url, keep=1).send(step, directory)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="forks")
+@pytest.mark.usefixtures("small_blocks")
+def test_a_run_killed_at_any_request_leaves_whole_checkpoints(bucket, tmp_path):
+  env = {
+    name: value
+    for name, value in os.environ.items()
+    if name.startswith(("AWS_", "TENSORSTORE_", "GOOGLE_"))
+  }
+  for step in (1, 2, 3):
+    made(tmp_path / f"{step}", step)
+  newest = []
+  for nth in itertools.count():
+    url = f"{bucket.root}/{nth}"
+    kept = mirror.Mirror(url, keep=1)
+    kept.send(1, tmp_path / "1")
+    status = forks.call(send_until, url, 2, tmp_path / "2", env, nth)
+    if status == 0:
+      break
+    assert status == -signal.SIGKILL
+    newest.append(kept.newest())
+    found = fetched(kept, newest[-1], tmp_path / f"back{nth}")
+    assert found == content(newest[-1])
+    # Whoever goes on leaves nothing of the one that was killed.
+    if newest[-1] == 1:
+      kept.send(2, tmp_path / "2")
+    kept.send(3, tmp_path / "3")
+    assert steps_at(url) == [3]
+    assert fetched(kept, 3, tmp_path / f"end{nth}") == content(3)
+  assert len(newest) > 10
+  assert newest == sorted(newest)
+  assert set(newest) == {1, 2}
+
+
+_CONFIG = """
+import ml_collections
+
+
+def get_config():
+  return ml_collections.ConfigDict({
+    "data": {
+      "seq_len": 16,
+      "global_batch_size": 4,
+      "seed": 5,
+      "sources": {"text": {
+        "store": STORE,
+        "rows": {"kind": "windows"},
+        "shuffle": {"kind": "full"},
+      }},
+    },
+    "model": {"d_model": 16, "num_layers": 1, "num_heads": 2, "mlp_dim": 16},
+    "train": {"num_steps": 60, "span_losses": True},
+    "checkpoint": {"every_steps": 10, "keep": 2},
+  })
+"""
+
+
+@pytest.fixture
+def config(tmp_path):
+  rng = np.random.default_rng(0)
+  store = tmp_path / "store"
+  documents = [rng.integers(3, 60, size=n) for n in (900, 700)]
+  testing_stores.make_store(store, documents, vocab_size=64)
+  path = tmp_path / "config.py"
+  path.write_text(_CONFIG.replace("STORE", repr(str(store))))
+  return path
+
+
+def train(config, workdir, hashes, *flags):
+  done = in_process.run_tool(
+    "train",
+    f"--config={config}",
+    f"--workdir={workdir}",
+    f"--batch_hashes={hashes}",
+    *flags,
+  )
+  return done
+
+
+def start(config, workdir, hashes, *flags):
+  flags = f"--config={config}", f"--workdir={workdir}", *flags
+  return subprocess.Popen(
+    [sys.executable, "tools/train.py", *flags, f"--batch_hashes={hashes}"],
+    cwd=ROOT,
+    env={**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(ROOT)},
+    stdout=subprocess.PIPE,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+
+
+def lines(path):
+  text = path.read_text() if path.exists() else ""
+  found = text[: text.rfind("\n") + 1].splitlines()
+  return [json.loads(line) for line in found]
+
+
+def same_batches(path, expected):
+  """Returns how many batches were taken; asserts that they are the run's."""
+  wanted = {line["step"]: line["sha256"] for line in lines(expected)}
+  found = lines(path)
+  assert {line["step"] for line in found} <= set(wanted)
+  assert all(wanted[line["step"]] == line["sha256"] for line in found)
+  return len(found)
+
+
+@pytest.mark.slow
+def test_a_run_in_a_bucket_goes_on_on_another_machine(
+  bucket, config, tmp_path, staging
+):
+  url = f"{bucket.root}/run"
+  whole = tmp_path / "whole.jsonl"
+  assert train(config, tmp_path / "run", whole).returncode == 0
+  bucket.fault = lambda request: 503 if request.number % 41 == 3 else None
+  hashes = tmp_path / "hashes.jsonl"
+  short = train(config, url, hashes, "--config.train.num_steps=25")
+  assert short.returncode == 0, short.stderr
+  assert steps_at(f"{url}/checkpoints") == [20, 25]
+  # Nothing is left there: the next machine has nothing either.
+  assert not list(staging.rglob("*"))
+  done = train(config, url, hashes)
+  assert done.returncode == 0, done.stderr
+  assert "resumed at step 25" in done.stderr
+  assert same_batches(hashes, whole) == 60
+  assert steps_at(f"{url}/checkpoints") == [50, 60]
+  record = json.loads(places.at(url).read("metrics.json"))
+  assert record["step"] == 60
+  own = json.loads((tmp_path / "run" / "metrics.json").read_text())
+  assert record["evaluation"] == own["evaluation"]
+  curves = places.at(url).read("curves.jsonl").splitlines()
+  steps = [json.loads(line)["step"] for line in curves]
+  assert steps == sorted(steps)
+  assert {25, 60} <= set(steps)
+  saved = [0, 10, 20, 25, 30, 40, 50, 60]
+  assert places.at(f"{url}/span_losses").names() == [
+    f"{first:012d}-{last:012d}.npz" for first, last in itertools.pairwise(saved)
+  ]
+
+
+def test_a_bucket_that_refuses_checkpoints_ends_the_run_with_its_name(
+  bucket, config, tmp_path
+):
+  url = f"{bucket.root}/run"
+  bucket.fault = lambda request: (
+    403 if request.method in ("PUT", "POST") else None
+  )
+  done = train(config, url, tmp_path / "hashes.jsonl")
+  assert done.returncode == 1
+  assert f"error: {url}/" in done.stderr
+  assert "credentials that may write" in done.stderr
+  assert len(lines(tmp_path / "hashes.jsonl")) == 20
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_goes_on_with_the_batch_it_would_have_read(
+  bucket, config, tmp_path, staging
+):
+  url = f"{bucket.root}/run"
+  whole, hashes = tmp_path / "whole.jsonl", tmp_path / "hashes.jsonl"
+  long = ("--config.train.num_steps=2000",)
+  bucket.delay_s = lambda request: 0.01
+  saved = [0]
+  for _ in range(4):
+    process = start(config, url, hashes, *long)
+    try:
+      while True:
+        assert process.poll() is None, process.communicate()[1]
+        names = places.at(url).names()
+        own = [int(n.split("/")[1]) for n in names if n.endswith("e.json")]
+        if max(own, default=0) >= saved[-1] + 30:
+          break
+        time.sleep(0.01)
+    finally:
+      process.kill()
+      process.communicate()
+    saved.append(max(own))
+    # Another machine.
+    shutil.rmtree(staging)
+  bucket.clear()
+  taken = lines(hashes)[-1]["step"] + 1
+  steps = f"--config.train.num_steps={taken + 20}"
+  done = train(config, url, hashes, steps)
+  assert done.returncode == 0, done.stderr
+  assert train(config, tmp_path / "run", whole, steps).returncode == 0
+  assert same_batches(hashes, whole) >= taken + 20
+  assert {line["step"] for line in lines(hashes)} == set(range(taken + 20))
+
+
+@pytest.mark.slow
+def test_two_processes_share_no_disk_and_one_goes_on(
+  s3_bucket, config, tmp_path
+):
+  url = f"{s3_bucket.root}/run"
+  hashes, whole = tmp_path / "hashes.jsonl", tmp_path / "whole.jsonl"
+  assert train(config, tmp_path / "run", whole).returncode == 0
+  for steps in (20, 40):
+    with socket.socket() as listener:
+      listener.bind(("127.0.0.1", 0))
+      port = listener.getsockname()[1]
+    processes = [
+      start(
+        config,
+        url,
+        hashes,
+        f"--config.train.num_steps={steps}",
+        "--config.train.parameter_sharding=fsdp",
+        f"--coordinator_address=127.0.0.1:{port}",
+        "--num_processes=2",
+        f"--process_id={index}",
+      )
+      for index in range(2)
+    ]
+    try:
+      outputs = [process.communicate(timeout=200) for process in processes]
+    finally:
+      for process in processes:
+        process.kill()
+    errs = "\n".join(err for _, err in outputs)
+    assert [own.returncode for own in processes] == [0, 0], errs
+    assert steps_at(f"{url}/checkpoints") == [steps - 10, steps]
+  assert all("resumed at step 20" in err for _, err in outputs)
+  done = train(config, url, hashes)
+  assert done.returncode == 0, done.stderr
+  assert "resumed at step 40" in done.stderr
+  assert same_batches(hashes, whole) == 60
+
+
+def test_a_url_of_another_scheme_is_refused(config, tmp_path):
+  done = train(config, "http://host/run", tmp_path / "hashes.jsonl")
+  assert done.returncode == 1
+  assert "s3://BUCKET/PATH or gs://BUCKET/PATH, got 'http://host" in done.stderr

@@ -9,7 +9,6 @@ write different stores to one place the second one ends with an error.
 from collections.abc import Iterator
 from concurrent import futures
 import contextlib
-import hashlib
 import os
 import pathlib
 
@@ -59,21 +58,10 @@ class Destination:
 
   @property
   def local(self) -> pathlib.Path:
-    """What siblings are named after: what is staged lies beside it.
-
-    Of a URL it lies in the user's cache directory, or in what
-    CHOMP_DATA_STAGING names.
-    """
+    """What siblings are named after: what is staged lies beside it."""
     if self._place is None:
       return pathlib.Path(self.path)
-    root = os.environ.get("CHOMP_DATA_STAGING")
-    if not root:
-      cache = os.environ.get("XDG_CACHE_HOME") or os.path.join(
-        os.path.expanduser("~"), ".cache"
-      )
-      root = os.path.join(cache, "chomp_data", "staging")
-    digest = hashlib.sha256(self.path.encode()).hexdigest()[:12]
-    return pathlib.Path(root, f"{places.name_of(self.path)}-{digest}")
+    return places.staging(self.path)
 
   def holds_store(self) -> bool:
     """Returns whether there is a manifest."""

@@ -1,0 +1,272 @@
+"""What a run keeps in an object store: copies of what is on a local disk.
+
+    URL/STEP/complete.json           last, and only where there is none
+    URL/STEP/ATTEMPT/FILE            the files of the checkpoint
+    URL/STEP/ATTEMPT/FILE@OFFSET     what follows of a large one
+
+A step is there from its `complete.json` on, which names the attempt that wrote
+it and what each object must be. A process that is killed before leaves objects
+that nobody takes for a checkpoint; they go when a later step is complete.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Sequence
+from concurrent import futures
+import contextlib
+import json
+import pathlib
+import secrets
+from typing import Any
+
+from absl import logging
+
+from chomp_data import errors
+from chomp_data.stores import checksums
+from chomp_data.stores import heartbeat
+from chomp_data.stores import places
+
+COMPLETE = "complete.json"
+
+# Objects sent or fetched at once, and the bytes of the largest.
+_TOGETHER = 8
+_BLOCK_BYTES = 32 * 2**20
+
+# Where Orbax wrote to a bucket by itself, it says so of a whole step.
+_OF_ORBAX = "commit_success.txt"
+
+
+class Mirror:
+  """The checkpoints of a run at a URL."""
+
+  def __init__(self, url: str, keep: int | None):
+    """Asks nothing yet.
+
+    Args:
+      url: Where the steps are.
+      keep: How many of the newest steps are kept; None keeps all.
+    """
+    self._place = places.ObjectPlace(url)
+    self._keep = keep
+
+  def newest(self) -> int | None:
+    """Returns the newest whole step, None where there is none.
+
+    Raises:
+      StoreError: If there are only checkpoints of another layout, or the place
+        cannot be listed.
+    """
+    names = self._place.names()
+    steps = _complete(names)
+    if not steps and any(name.endswith(f"/{_OF_ORBAX}") for name in names):
+      raise errors.StoreError(
+        f"{self._place.path} must hold checkpoints as this tool mirrors them,"
+        " got some that Orbax wrote there by itself. Copy them to"
+        " DIRECTORY/checkpoints, and resume with --workdir=DIRECTORY."
+      )
+    return max(steps, default=None)
+
+  def fetch(self, step: int, directory: pathlib.Path) -> None:
+    """Brings a whole step to a directory that is not there yet.
+
+    Raises:
+      StoreError: If an object is missing, or not what was sent.
+    """
+    try:
+      found = json.loads(self._place.read(f"{step}/{COMPLETE}"))
+      attempt, files = found["attempt"], found["files"].items()
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+      raise self._damaged(step, f"{COMPLETE}: {error}") from error
+    for name, _ in files:
+      (directory / name).parent.mkdir(parents=True, exist_ok=True)
+      (directory / name).touch(exist_ok=False)
+
+    def bring(block: tuple[str, int, int]) -> None:
+      name, begin, expected = block
+      object_name = _object(step, attempt, name, begin)
+      try:
+        data = self._place.read(object_name)
+      except FileNotFoundError:
+        raise self._damaged(step, f"no object {object_name}") from None
+      if checksums.crc32c(data) != expected:
+        raise self._damaged(step, f"other bytes in {object_name}")
+      with open(directory / name, "r+b") as file:
+        file.seek(begin)
+        file.write(data)
+
+    _for_all(
+      bring,
+      (
+        (name, i * _BLOCK_BYTES, expected)
+        for name, crc32c in files
+        for i, expected in enumerate(crc32c)
+      ),
+    )
+
+  def send(self, step: int, directory: pathlib.Path) -> None:
+    """Makes a step of a directory; then removes those not to be kept.
+
+    Raises:
+      StoreError: If it cannot be written, or another run was first.
+    """
+    attempt = secrets.token_hex(8)
+    files = {
+      file.relative_to(directory).as_posix(): file.stat().st_size
+      for file in sorted(directory.rglob("*"))
+      if file.is_file()
+    }
+    crc32c: dict[str, list[int]] = {
+      name: [0] * -(-size // _BLOCK_BYTES) for name, size in files.items()
+    }
+
+    def send(block: tuple[str, int]) -> None:
+      name, begin = block
+      with open(directory / name, "rb") as file:
+        file.seek(begin)
+        data = file.read(_BLOCK_BYTES)
+      crc32c[name][begin // _BLOCK_BYTES] = checksums.crc32c(data)
+      self._place.write(_object(step, attempt, name, begin), data)
+
+    _for_all(
+      send,
+      (
+        (name, begin)
+        for name, size in files.items()
+        for begin in range(0, size, _BLOCK_BYTES)
+      ),
+    )
+    record = {"attempt": attempt, "files": crc32c}
+    data = json.dumps(record, indent=1).encode()
+    if not self._place.create(f"{step}/{COMPLETE}", data):
+      raise errors.StoreError(
+        f"{self._place.file(f'{step}/{COMPLETE}')} must not exist, got a"
+        " checkpoint there: another run writes to this work directory. End one"
+        " of them, or give it another --workdir."
+      )
+    try:
+      self._tidy(step, attempt)
+    except errors.StoreError as error:
+      logging.warning("checkpoints that are too old stay: %s", error)
+
+  def _tidy(self, step: int, attempt: str) -> None:
+    """Removes steps not to be kept, and what other attempts left behind."""
+    names = self._place.names()
+    steps = sorted(_complete(names))
+    kept = set(steps if self._keep is None else steps[-self._keep :])
+    own = (f"{step}/{COMPLETE}", f"{step}/{attempt}/")
+    gone = [
+      name
+      for name in names
+      if (number := _step(name)) is not None
+      and number <= step
+      and (number not in kept or number == step)
+      and not name.startswith(own)
+    ]
+    # First what makes a step whole, so that none is seen with parts of it gone.
+    self._place.delete(name for name in gone if name.endswith(COMPLETE))
+    _for_all(
+      lambda name: self._place.delete([name]),
+      (name for name in gone if not name.endswith(COMPLETE)),
+    )
+
+  def _damaged(self, step: int, got: str) -> errors.StoreError:
+    return errors.StoreError(
+      f"{self._place.file(str(step))} must hold a whole checkpoint, got {got}."
+      " Remove it to resume from an older step, or use another --workdir."
+    )
+
+
+class Files:
+  """Other files of a run, sent whole as often as they have changed."""
+
+  def __init__(
+    self, url: str, directory: pathlib.Path, apart: Sequence[str] = ()
+  ):
+    """Asks nothing yet.
+
+    Args:
+      url: Where they are kept.
+      directory: Where the run writes them.
+      apart: Folders there that are none of them.
+    """
+    self._place = places.ObjectPlace(url)
+    self._directory = directory
+    self._apart = tuple(f"{folder}/" for folder in apart)
+    # What is there, as it was when it was sent: size and time.
+    self._sent: dict[str, tuple[int, int]] = {}
+
+  def fetch(self, files: Sequence[str], folders: Sequence[str]) -> None:
+    """Brings files; of folders their names, as empty files.
+
+    Raises:
+      StoreError: If one cannot be read.
+    """
+    for name in files:
+      with contextlib.suppress(FileNotFoundError):
+        (self._directory / name).write_bytes(self._place.read(name))
+    for folder in folders:
+      for name in self._place.names(f"{folder}/"):
+        path = self._directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    self._sent = self._found()
+
+  def send(self) -> None:
+    """Sends what has changed, and removes what is gone.
+
+    Raises:
+      StoreError: If one cannot be written.
+    """
+    found = self._found()
+    changed = [own for own in found if found[own] != self._sent.get(own)]
+    _for_all(self._send, iter(changed))
+    self._place.delete(self._sent.keys() - found.keys())
+    self._sent = found
+
+  def _send(self, name: str) -> None:
+    # It may be gone again.
+    with contextlib.suppress(FileNotFoundError):
+      self._place.write(name, (self._directory / name).read_bytes())
+
+  def _found(self) -> dict[str, tuple[int, int]]:
+    found = {}
+    for path in self._directory.rglob("*"):
+      name = path.relative_to(self._directory).as_posix()
+      if not name.startswith(self._apart) and path.is_file():
+        status = path.stat()
+        found[name] = status.st_size, status.st_mtime_ns
+    return found
+
+
+def _object(step: int, attempt: str, name: str, begin: int) -> str:
+  return f"{step}/{attempt}/{name}" + (f"@{begin}" if begin else "")
+
+
+def _step(name: str) -> int | None:
+  """Returns the step that an object is of, None where it is of none."""
+  first = name.partition("/")[0]
+  return int(first) if first.isascii() and first.isdigit() else None
+
+
+def _complete(names: Iterable[str]) -> set[int]:
+  """Returns the steps that are whole."""
+  found = {name: _step(name) for name in names}
+  return {
+    step
+    for name, step in found.items()
+    if step is not None and name == f"{step}/{COMPLETE}"
+  }
+
+
+def _for_all(function: Callable[[Any], None], items: Iterator[Any]) -> None:
+  """Calls a function with all of many items, several at once."""
+  with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+    calls = [pool.submit(function, item) for item in items]
+    try:
+      for future in futures.as_completed(calls):
+        future.result()
+        heartbeat.beat()
+    finally:
+      for future in calls:
+        future.cancel()
