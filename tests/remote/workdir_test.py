@@ -310,10 +310,10 @@ def test_a_run_in_a_bucket_goes_on_on_another_machine(
 
 
 def test_a_bucket_that_refuses_checkpoints_ends_the_run_with_its_name(
-  bucket, config, tmp_path
+  s3_bucket, config, tmp_path
 ):
-  url = f"{bucket.root}/run"
-  bucket.fault = lambda request: (
+  url = f"{s3_bucket.root}/run"
+  s3_bucket.fault = lambda request: (
     403 if request.method in ("PUT", "POST") else None
   )
   done = train(config, url, tmp_path / "hashes.jsonl")
