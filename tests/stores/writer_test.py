@@ -133,3 +133,15 @@ def test_the_same_documents_are_the_same_bytes(tmp_path):
     if file.is_file():
       other = tmp_path / "b" / file.relative_to(tmp_path / "a")
       assert file.read_bytes() == other.read_bytes()
+
+
+def test_padding_of_a_small_store_takes_no_room_on_disk(tmp_path):
+  whole = tmp_path / "whole"
+  whole.write_bytes(bytes(2**22))
+  if os.stat(whole).st_blocks * 512 < 2**22:
+    pytest.skip("zeros take no room here anyway")
+  stores.write_store(tmp_path / "a", [[1, 2]], tokenizer_info=INFO)
+  files = [own for own in (tmp_path / "a").rglob("*") if own.is_file()]
+  assert sum(own.stat().st_size for own in files) > 4 * 2**20
+  assert sum(own.stat().st_blocks * 512 for own in files) < 2**18
+  stores.verify_store(tmp_path / "a")

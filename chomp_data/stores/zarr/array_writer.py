@@ -151,8 +151,8 @@ class ShardWriter:
     """Writes what is left; the file is then on disk. Returns its bytes."""
     if self._filled:
       self._buffer[self._filled :] = 0
+      self._put_chunk(self._buffer, self._filled)
       self._filled = 0
-      self._put_chunk(self._buffer)
     slots = self._layout.chunks_per_shard
     self._file.write(array_layout.index_of(self.stored_bytes, slots))
     self._file.flush()
@@ -165,7 +165,8 @@ class ShardWriter:
     """Closes the file as it is."""
     self._file.close()
 
-  def _put_chunk(self, values: np.ndarray) -> None:
+  def _put_chunk(self, values: np.ndarray, used: int | None = None) -> None:
+    """Writes a chunk, of which all but the first `used` values are padding."""
     data: Any = values.view()
     data.flags.writeable = False
     crc = checksums.crc32c(data)
@@ -174,7 +175,12 @@ class ShardWriter:
       data = self._compressor.compress(data)
       crc = checksums.crc32c(data)
     self.stored_bytes.append(memoryview(data).nbytes)
-    self._file.write(data)
+    if self._compressor is None and used is not None:
+      # A hole: zeros that take no room on disk, megabytes of a small store.
+      self._file.write(data[:used])
+      self._file.seek(data[used:].nbytes, os.SEEK_CUR)
+    else:
+      self._file.write(data)
     self._file.write(array_layout.crc_bytes(crc))
 
 
