@@ -33,7 +33,8 @@ test-maxtext: $(MAXTEXT_BIN)/.made  ## Train real MaxText on our input for a few
 	$(MAXTEXT_BIN)/python -m pytest tests/integrations $(ARGS)
 
 test-beam: .venv-beam/bin/pytest  ## Run what is on Apache Beam, in an environment of its own.
-	.venv-beam/bin/python -m pytest -n0 tests/prepare/beam_test.py tests/docs/engines_test.py
+	.venv-beam/bin/python -m pytest -n0 tests/prepare/beam_test.py \
+	  tests/prepare/beam_bucket_test.py tests/docs/engines_test.py
 
 check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .
@@ -86,7 +87,7 @@ $(BIN)/.test: pyproject.toml constraints.txt
 .venv-beam/bin/pytest: pyproject.toml
 	test -x .venv-beam/bin/python || $(PYTHON) -m venv .venv-beam
 	.venv-beam/bin/python -m pip install --quiet --editable '.[beam]' \
-	  hypothesis pytest pytest-timeout pytest-xdist
+	  'gcp-storage-emulator>=2026.7.18' hypothesis pytest pytest-timeout pytest-xdist
 	touch $@
 
 # A server of S3's protocol, for tests: its packages ask for older versions of

@@ -1,12 +1,13 @@
 """The engine `beam`: the same functions, called by Apache Beam's workers.
 
-    OUTPUT.partial/beam/RUN/00000.tasks     some tasks, written here
-    OUTPUT.partial/beam/RUN/00000.results   what a worker made of them
+    OUTPUT.partial/engine/RUN/00000.tasks     some tasks, written here
+    OUTPUT.partial/engine/RUN/00000.results   what a worker made of them
 
 A pipeline holds only numbers of these files, so that a graph of any corpus is
-small, and what a runner repeats is written again with the same bytes. Workers
-see the same files under the same paths as this process, and have the same
-chomp_data installed. The files are pickles, made and read by one run.
+small, and what a runner repeats is written again with the same bytes. Where the
+output is a URL they lie there, too; else workers see the same files under the
+same paths as this process. They have the same chomp_data installed. The files
+are pickles, made and read by one run.
 """
 
 from collections.abc import Callable
@@ -14,15 +15,15 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import os
-import pathlib
 import pickle
 import secrets
-import shutil
 import threading
 from typing import Any
 from typing import TypeVar
 
 from chomp_data import errors
+from chomp_data.prepare import work_files
+from chomp_data.stores import places
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -30,6 +31,7 @@ _Result = TypeVar("_Result")
 # Numbers of files in a pipeline: runners take graphs of some MB.
 _MOST_FILES = 10_000
 _TELL_SECONDS = 1.0
+_TELL_SECONDS_URL = 10.0  # A listing each.
 _FAILED = "failed"
 
 
@@ -40,7 +42,7 @@ class Beam:
     self,
     flags: Sequence[str],
     workers: int,
-    directory: str | os.PathLike[str],
+    directory: str,
   ):
     """Reads the flags.
 
@@ -78,7 +80,7 @@ class Beam:
         " flags of this command stand before --."
       )
     self._options = options
-    self._directory = pathlib.Path(directory)
+    self._directory = directory
 
   def run(
     self,
@@ -91,35 +93,39 @@ class Beam:
       return
     import apache_beam as beam  # pyright: ignore
 
-    root = self._directory / secrets.token_hex(8)
-    root.mkdir(parents=True)
+    root = places.join(self._directory, secrets.token_hex(8))
     each = -(-len(tasks) // _MOST_FILES)
     count = -(-len(tasks) // each)
     try:
       for number in range(count):
         own = list(tasks[number * each : (number + 1) * each])
-        _write(_path(root, number, "tasks"), own)
+        _write(root, _name(number, "tasks"), own)
       with _telling(root, tasks, each, tell):
         pipeline = beam.Pipeline(options=self._options)
         _ = (
           pipeline
           | "Numbers" >> beam.Create(range(count))
           | "Spread" >> beam.Reshuffle()
-          | "Call" >> beam.Map(call, function, os.path.abspath(root))
+          | "Call" >> beam.Map(call, function, root)
         )
         pipeline.run().wait_until_finish()
-      if (root / _FAILED).exists():
-        raise _read(root / _FAILED)
+      if work_files.exists(root, _FAILED):
+        raise _read(root, _FAILED)
       for number in range(count):
-        path = _path(root, number, "results")
-        if not path.exists():
+        name = _name(number, "results")
+        try:
+          found = _read(root, name)
+        except FileNotFoundError:
           raise errors.PrepareError(
-            f"{path} must have been written by a worker of Beam, got none. Give"
-            " workers the same directories as this process."
-          )
-        yield from enumerate(_read(path), number * each)
+            f"{places.join(root, name)} must have been written by a worker of"
+            " Beam, got none. Give workers the same directories as this"
+            " process, or put inputs and output into buckets."
+          ) from None
+        yield from enumerate(found, number * each)
     finally:
-      shutil.rmtree(root, ignore_errors=True)
+      # What cannot be removed now is, once the store is published.
+      with contextlib.suppress(OSError, errors.StoreError):
+        work_files.remove(root)
 
   def close(self) -> None:
     """Ends nothing: a pipeline ends by itself."""
@@ -133,22 +139,20 @@ def call(number: int, function: Callable[[Any], Any], root: str) -> None:
   """
   # A worker is one core: the tokenizer must not start threads of its own.
   os.environ["TOKENIZERS_PARALLELISM"] = "false"
-  directory = pathlib.Path(root)
-  results = _path(directory, number, "results")
-  failed = directory / _FAILED
-  if results.exists() or failed.exists():
+  results = _name(number, "results")
+  if work_files.exists(root, results) or work_files.exists(root, _FAILED):
     return
   try:
-    found = [function(t) for t in _read(_path(directory, number, "tasks"))]
+    found = [function(task) for task in _read(root, _name(number, "tasks"))]
   except (errors.PrepareError, errors.StoreError, OSError) as error:
-    _write(failed, error)
+    _write(root, _FAILED, error)
   else:
-    _write(results, found)
+    _write(root, results, found)
 
 
 @contextlib.contextmanager
 def _telling(
-  root: pathlib.Path,
+  root: str,
   tasks: Sequence[Any],
   each: int,
   tell: Callable[[int], None],
@@ -158,9 +162,15 @@ def _telling(
   stop = threading.Event()
 
   def watch() -> None:
-    while not stop.wait(_TELL_SECONDS):
-      names = [int(path.stem) for path in root.glob("*.results")]
-      tell(sum(sum(sizes[i * each : (i + 1) * each]) for i in names))
+    seconds = _TELL_SECONDS_URL if places.is_url(root) else _TELL_SECONDS
+    while not stop.wait(seconds):
+      done = 0
+      with contextlib.suppress(errors.StoreError):  # The run will say so.
+        for name in work_files.names(root):
+          number, _, kind = name.partition(".")
+          if kind == "results":
+            done += sum(sizes[int(number) * each : (int(number) + 1) * each])
+        tell(done)
 
   thread = threading.Thread(target=watch, daemon=True)
   thread.start()
@@ -171,15 +181,13 @@ def _telling(
     thread.join()
 
 
-def _path(root: pathlib.Path, number: int, kind: str) -> pathlib.Path:
-  return root / f"{number:05}.{kind}"
+def _name(number: int, kind: str) -> str:
+  return f"{number:05}.{kind}"
 
 
-def _write(path: pathlib.Path, value: Any) -> None:
-  temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-  temporary.write_bytes(pickle.dumps(value))
-  os.replace(temporary, path)
+def _write(root: str, name: str, value: Any) -> None:
+  work_files.write(root, name, pickle.dumps(value))
 
 
-def _read(path: pathlib.Path) -> Any:
-  return pickle.loads(path.read_bytes())
+def _read(root: str, name: str) -> Any:
+  return pickle.loads(work_files.read(root, name))

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
-import pathlib
 from typing import Any
 
 from chomp_data.prepare import duplicates
@@ -78,7 +77,7 @@ def without_duplicates(
   groups: Sequence[tuple[base.InputPiece, ...]],
   read: records.ReadOptions,
   on_error: str,
-  partial: pathlib.Path,
+  work: str,
   call: Call,
 ) -> records.ReadOptions:
   """Returns options that leave duplicates out, having looked for them.
@@ -87,17 +86,15 @@ def without_duplicates(
     groups: The pieces of each part, in order.
     read: How documents are read.
     on_error: 'fail', or 'skip' what no document can be made of.
-    partial: Where the run keeps what it has done.
+    work: Where the run keeps what it has done.
     call: The engine.
   """
-  # Workers of an engine may be in another directory.
-  directory = duplicates.directory_of(groups, read, partial.absolute())
-  directory.mkdir(parents=True, exist_ok=True)
+  directory = duplicates.directory_of(groups, read, work)
   tasks = [
-    ScanTask(tuple(group), read, on_error, str(directory)) for group in groups
+    ScanTask(tuple(group), read, on_error, directory) for group in groups
   ]
   total = sum(call(scan, tasks))
   compared = duplicates.compare_tasks(directory, groups, total)
   for _ in call(duplicates.compare, compared):
     pass
-  return dataclasses.replace(read, duplicates=str(directory))
+  return dataclasses.replace(read, duplicates=directory)

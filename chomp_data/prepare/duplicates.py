@@ -20,21 +20,23 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import hashlib
+import io
 import json
-import os
-import pathlib
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import records
+from chomp_data.prepare import work_files
 from chomp_data.prepare.reading import base
 from chomp_data.stores import checksums
+from chomp_data.stores import places
 
 DUPLICATES = ("keep", "drop")
 REASON = "duplicate"
 
+_DROPS = "drops-"
 _HASH_BYTES = 16
 _BUCKETS = 256
 # Hashes that are compared at once: some 300 MB of memory.
@@ -52,21 +54,21 @@ def group_key(group: Sequence[base.InputPiece]) -> str:
 
 
 def directory_of(
-  groups: Sequence[_Group], options: records.ReadOptions, parent: pathlib.Path
-) -> pathlib.Path:
+  groups: Sequence[_Group], options: records.ReadOptions, parent: str
+) -> str:
   """Returns where the duplicates of some groups are noted.
 
   Args:
     groups: All of a store, in order.
     options: How documents are read.
-    parent: The directory that it is below.
+    parent: The directory or URL that it is below.
   """
   digest = hashlib.sha256(
     json.dumps(dataclasses.asdict(options), sort_keys=True).encode()
   )
   for group in groups:
     digest.update(group_key(group).encode())
-  return parent / f"duplicates-{digest.hexdigest()[:32]}"
+  return places.join(parent, f"duplicates-{digest.hexdigest()[:32]}")
 
 
 def write_hashes(directory: str, group: _Group, documents: _Documents) -> int:
@@ -80,8 +82,8 @@ def write_hashes(directory: str, group: _Group, documents: _Documents) -> int:
   Returns:
     How many have text.
   """
-  path = pathlib.Path(directory, f"{group_key(group)}.hashes")
-  count = _complete(path)
+  name = f"{group_key(group)}.hashes"
+  count = _complete(directory, name)
   if count is not None:
     return count
   hashes, numbers = bytearray(), []
@@ -99,10 +101,8 @@ def write_hashes(directory: str, group: _Group, documents: _Documents) -> int:
       np.asarray(numbers, "<u4")[order].tobytes(),
     )
   )
-  temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
   crc = np.asarray([checksums.crc32c(data)], "<u4")
-  temporary.write_bytes(data + crc.tobytes())
-  os.replace(temporary, path)
+  work_files.write(directory, name, data + crc.tobytes())
   return len(numbers)
 
 
@@ -120,10 +120,10 @@ def _hash(document: records.Document) -> bytes:
   return digest.digest()
 
 
-def _complete(path: pathlib.Path) -> int | None:
+def _complete(directory: str, name: str) -> int | None:
   """Returns how many hashes a file has, None if it is damaged or not there."""
   try:
-    data = path.read_bytes()
+    data = work_files.read(directory, name)
   except OSError:
     return None
   crc = np.frombuffer(data[-4:], "<u4")
@@ -152,7 +152,7 @@ class CompareTask:
 
 
 def compare_tasks(
-  directory: pathlib.Path, groups: Sequence[_Group], num_hashes: int
+  directory: str, groups: Sequence[_Group], num_hashes: int
 ) -> list[CompareTask]:
   """Returns what has to be compared, of about as many hashes each.
 
@@ -164,8 +164,7 @@ def compare_tasks(
   buckets = min(_BUCKETS, max(1, -(-num_hashes // _BUCKET_HASHES)))
   keys = tuple(map(group_key, groups))
   return [
-    CompareTask(str(directory), keys, bucket, buckets)
-    for bucket in range(buckets)
+    CompareTask(directory, keys, bucket, buckets) for bucket in range(buckets)
   ]
 
 
@@ -182,7 +181,7 @@ def compare(task: CompareTask) -> int:
   high = _BUCKETS * (task.bucket + 1) // task.buckets
   parts = []
   for group, key in enumerate(task.keys):
-    hashes, numbers = _range(pathlib.Path(task.directory), key, low, high)
+    hashes, numbers = _range(task.directory, key, low, high)
     own = np.empty(len(hashes), _ROW)
     own["hash"] = hashes
     own["group"] = group
@@ -201,17 +200,16 @@ def compare(task: CompareTask) -> int:
   keys = np.asarray([task.keys[group] for group in groups], "S32")
   by_key = np.argsort(keys)
   ends = np.append(starts[1:], len(dropped))
-  path = _drops(pathlib.Path(task.directory), task.bucket)
-  temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-  with open(temporary, "wb") as file:
-    np.savez(
-      file,
-      keys=keys[by_key],
-      begins=starts[by_key],
-      ends=ends[by_key] if len(starts) else starts,
-      numbers=dropped["number"],
-    )
-  os.replace(temporary, path)
+  file = io.BytesIO()
+  np.savez(
+    file,
+    keys=keys[by_key],
+    begins=starts[by_key],
+    ends=ends[by_key] if len(starts) else starts,
+    numbers=dropped["number"],
+  )
+  name = f"{_DROPS}{task.bucket:03d}.npz"
+  work_files.write(task.directory, name, file.getvalue())
   return len(dropped)
 
 
@@ -219,17 +217,24 @@ _ROW = np.dtype([("hash", "<u8", 2), ("group", "<i4"), ("number", "<u4")])
 
 
 def _range(
-  directory: pathlib.Path, key: str, low: int, high: int
+  directory: str, key: str, low: int, high: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns hashes that begin with low .. high - 1, and their documents."""
   try:
-    with open(directory / f"{key}.hashes", "rb") as file:
-      counts = np.frombuffer(file.read(_HEAD_BYTES), "<i8")
-      first, last = int(counts[:low].sum()), int(counts[:high].sum())
-      file.seek(_HEAD_BYTES + first * _HASH_BYTES)
-      hashes = file.read((last - first) * _HASH_BYTES)
-      file.seek(_HEAD_BYTES + int(counts.sum()) * _HASH_BYTES + 4 * first)
-      numbers = file.read((last - first) * 4)
+    name = f"{key}.hashes"
+    counts = np.frombuffer(
+      work_files.read(directory, name, 0, _HEAD_BYTES), "<i8"
+    )
+    first, last = int(counts[:low].sum()), int(counts[:high].sum())
+    hashes, numbers = (
+      work_files.read(
+        directory, name, begin + first * size, begin + last * size
+      )
+      for begin, size in (
+        (_HEAD_BYTES, _HASH_BYTES),
+        (_HEAD_BYTES + int(counts.sum()) * _HASH_BYTES, 4),
+      )
+    )
   except OSError as error:
     raise errors.PrepareError(
       f"{directory} must stay as it is while duplicates are looked for, got"
@@ -239,10 +244,6 @@ def _range(
     np.frombuffer(hashes, "<u8").reshape(-1, 2),
     np.frombuffer(numbers, "<u4"),
   )
-
-
-def _drops(directory: pathlib.Path, bucket: int) -> pathlib.Path:
-  return directory / f"drops-{bucket:03d}.npz"
 
 
 def dropped(directory: str, group: Sequence[base.InputPiece]) -> frozenset[int]:
@@ -263,10 +264,17 @@ def dropped(directory: str, group: Sequence[base.InputPiece]) -> frozenset[int]:
 
 @functools.lru_cache(maxsize=2)
 def _all_drops(directory: str) -> list[dict[str, Any]]:
-  paths = sorted(pathlib.Path(directory).glob("drops-*.npz"))
-  if not paths:
+  names = [
+    name
+    for name in work_files.names(directory)
+    if name.startswith(_DROPS) and name.endswith(".npz")
+  ]
+  if not names:
     raise errors.PrepareError(
       f"{directory} must hold the duplicates that were found, got none. Run"
       " again."
     )
-  return [dict(np.load(path)) for path in paths]
+  return [
+    dict(np.load(io.BytesIO(work_files.read(directory, name))))
+    for name in names
+  ]

@@ -138,16 +138,18 @@ class Pool:
     return self._pool
 
 
-def _beam(
-  workers: int, flags: Sequence[str], directory: str | os.PathLike[str]
-) -> Engine:
+def _beam(workers: int, flags: Sequence[str], directory: str) -> Engine:
   # Only who asks for it has it installed.
   from chomp_data.prepare import beam_engine
 
   return beam_engine.Beam(flags, workers, directory)
 
 
-# By name, of (workers, flags of its own, a directory for it).
+# Engines whose workers may be on other machines: where the output is a URL,
+# their work is at one.
+FAR: frozenset[str] = frozenset({"beam"})
+
+# By name, of (workers, flags of its own, a directory or URL for it).
 ENGINES: dict[str, Callable[..., Engine]] = {
   "pool": lambda workers, flags, directory: Pool(workers),
   "beam": _beam,

@@ -1,7 +1,7 @@
 """The tokenizer of a run: trained on its inputs once, and the same to the end.
 
-Both are kept in `OUTPUT.partial`: what is trained, named by all that decides
-it, and which tokenizer the parts there were made with.
+Both are kept where the run keeps its work: what is trained, named by all that
+decides it, and which tokenizer the parts there were made with.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import dataclasses
 import hashlib
 import json
-import os
-import pathlib
 
 from chomp_data import errors
 from chomp_data.prepare import readers
@@ -20,6 +18,7 @@ from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
+from chomp_data.stores import places
 from chomp_data.stores import vocabulary
 
 # More text changes a vocabulary little, and one process reads all of it.
@@ -49,7 +48,7 @@ def train(
   pieces: Sequence[base.InputPiece],
   read: records.ReadOptions,
   on_error: str,
-  partial: pathlib.Path,
+  work: str,
   tell: Callable[[int, int, int], None] = lambda *_: None,
 ) -> tokenizers.TokenizerSpec:
   """Trains a tokenizer, unless a run before this one did.
@@ -59,7 +58,7 @@ def train(
     pieces: The inputs, numbered.
     read: How they are read.
     on_error: 'fail', or 'skip' what no document can be made of.
-    partial: The directory that keeps it.
+    work: The directory or URL that keeps it.
     tell: Called now and then with bytes read, bytes to read and documents.
 
   Returns:
@@ -76,17 +75,16 @@ def train(
   }
   text = json.dumps(identity, sort_keys=True)
   key = hashlib.sha256(text.encode()).hexdigest()[:32]
-  path = partial / f"{key}.tokenizer.json"
-  if not path.exists():
+  name = f"{key}.tokenizer.json"
+  place = places.at(work)
+  if place.version(name) is None:
     texts = _texts(options, pieces, read, on_error, tell)
-    file = training.train_bpe(texts, options.vocab_size)
-    partial.mkdir(parents=True, exist_ok=True)
-    _write(path, file)
-  return tokenizers.TokenizerSpec(str(path))
+    place.write(name, training.train_bpe(texts, options.vocab_size))
+  return tokenizers.TokenizerSpec(places.join(work, name))
 
 
 def check_unchanged(
-  partial: pathlib.Path,
+  work: str,
   info: vocabulary.TokenizerInfo,
   source: str,
   *,
@@ -95,7 +93,7 @@ def check_unchanged(
   """Notes the tokenizer that a store is begun with, or compares it.
 
   Args:
-    partial: The directory of what is done so far.
+    work: The directory or URL of what is done so far.
     info: What the store will say of the tokenizer.
     source: Where it came from.
     anew: Whether what was done with another does not count.
@@ -103,22 +101,21 @@ def check_unchanged(
   Raises:
     PrepareError: If the store was begun with another.
   """
-  path = partial / _BEGUN
+  place = places.at(work)
   found = {"source": source, "info": dataclasses.asdict(info)}
   try:
-    begun = None if anew else json.loads(path.read_bytes())
+    begun = None if anew else json.loads(place.read(_BEGUN))
   except (OSError, ValueError):
     begun = None
   if begun is None:
-    partial.mkdir(parents=True, exist_ok=True)
-    _write(path, json.dumps(found).encode())
+    place.write(_BEGUN, json.dumps(found).encode())
     return
   if begun["info"] != found["info"]:
     raise errors.PrepareError(
       "`--tokenizer` must be as it was when the store was begun,"
       f" {begun['source']} of SHA-256 {begun['info']['sha256'][:16]} with"
       f" {_special(begun['info'])}, got {source} of {info.sha256[:16]} with"
-      f" {_special(found['info'])}. Give that one again, or remove {partial}"
+      f" {_special(found['info'])}. Give that one again, or remove {work}"
       " (or say --overwrite) to begin anew."
     )
 
@@ -162,12 +159,3 @@ def _texts(
         break
     done += read_bytes
   tell(total, total, documents)
-
-
-def _write(path: pathlib.Path, data: bytes) -> None:
-  temporary = path.with_name(path.name + ".tmp")
-  with open(temporary, "wb") as file:
-    file.write(data)
-    file.flush()
-    os.fsync(file.fileno())
-  os.replace(temporary, path)

@@ -1,31 +1,38 @@
-"""A part on disk: what a store holds of some documents, relative to them.
+"""A part: what a store holds of some documents, relative to them.
 
 `KEY.part` has a section for each of the store's arrays, raw and little-endian,
 positions counted from the part's own first token, byte or run; of offsets the
 ends. `KEY.json`, written last, says where sections are, and the crc32c of
 every block of the file: a range can be read and checked without the rest.
 
+Where parts are at a URL, `KEY.part/00000`, ... are 16 blocks each, so that one
+that grows is never held whole.
+
 Nothing is synced to disk: what a power cut leaves of a part is found by its
 checksums, and the part is made again.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
 import secrets
 from typing import Any
-from typing import BinaryIO
 
 import google_crc32c
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.prepare import work_files
+from chomp_data.stores import places
 from chomp_data.stores.zarr import manifest as manifest_lib
 
 BLOCK = 2**22
+_OBJECT_BLOCKS = 16
 _ALIGNMENT = 8
 _MOST_LEVELS = manifest_lib.MAX_LEVELS
 
@@ -77,7 +84,7 @@ class PartWriter:
     has_weights: bool,
   ):
     """Creates its file, in the place of one that is there."""
-    self._directory = pathlib.Path(directory)
+    self._directory = directory
     self._key = key
     # Of this try: another may be made elsewhere at the same time.
     self._token = secrets.token_hex(8)
@@ -95,15 +102,21 @@ class PartWriter:
     # By weight, 0 and 1 first, then as they came.
     self._levels: dict[float, int] = {0.0: 0, 1.0: 1} if has_labels else {}
     self._last_level = -1
-    self._temporary = self._directory / f"{key}.part.{self._token}"
-    self._file = _CheckedFile(self._temporary)
+    self._temporary: pathlib.Path | None = None
+    if places.is_url(directory):
+      self._file = _CheckedFile(_Objects(directory, key))
+    else:
+      self._temporary = pathlib.Path(directory, f"{key}.part.{self._token}")
+      file = open(self._temporary, "wb")  # noqa: SIM115
+      self._file = _CheckedFile(file)
 
   def __enter__(self) -> "PartWriter":
     return self
 
   def __exit__(self, *unused: object) -> None:
     self._file.close()
-    self._temporary.unlink(missing_ok=True)
+    if self._temporary is not None:
+      self._temporary.unlink(missing_ok=True)
 
   def add(
     self,
@@ -148,7 +161,8 @@ class PartWriter:
         for values in parts:
           self._file.write(values)
     self._file.end()
-    os.replace(self._temporary, self._directory / f"{self._key}.part")
+    if self._temporary is not None:
+      os.replace(self._temporary, self._temporary.with_suffix(""))
     weights = list(self._levels)
     levels = self._values.get("label_levels")
     row = PartRow(
@@ -164,9 +178,8 @@ class PartWriter:
       skipped,
     )
     data = json.dumps(dataclasses.asdict(row)).encode()
-    temporary = self._directory / f"{self._key}.json.{self._token}"
-    temporary.write_bytes(b"%08x\n%b" % (google_crc32c.value(data), data))
-    os.replace(temporary, self._directory / f"{self._key}.json")
+    data = b"%08x\n%b" % (google_crc32c.value(data), data)
+    work_files.write(self._directory, f"{self._key}.json", data)
     return row
 
   def _add_labels(
@@ -224,8 +237,9 @@ class Part:
       OSError: If it is not there.
       ValueError: If its row is damaged.
     """
-    self._path = pathlib.Path(directory, f"{key}.part")
-    self.row: PartRow = _read_row(self._path.with_suffix(".json"))
+    self._directory, self._name = directory, f"{key}.part"
+    self._path = places.join(directory, self._name)
+    self.row: PartRow = _read_row(directory, f"{key}.json")
 
   def read(
     self, name: str, dtype: np.dtype, begin: int, end: int
@@ -249,25 +263,43 @@ class Part:
     low, high = first + begin * stored.itemsize, first + end * stored.itemsize
     if low == high:
       return
-    with open(self._path, "rb") as file:
+    with self._blocks() as read:
       for number in range(low // BLOCK, -(-high // BLOCK)):
         at = number * BLOCK
-        block = self._block(file, number)
+        block = self._checked(read(number), number)
         # No value lies in two blocks: sections are aligned.
         here = block[max(low - at, 0) : high - at]
         yield np.frombuffer(here, stored).astype(dtype, copy=False)
 
   def verify(self) -> None:
     """Raises OSError or ValueError where a byte is not as it was written."""
-    with open(self._path, "rb") as file:
+    with self._blocks() as read:
       for number in range(len(self.row.crc32c)):
-        self._block(file, number)
-      if file.read(1):
+        self._checked(read(number), number)
+      if read(len(self.row.crc32c)):
         raise ValueError(f"{self._path} is too long")
 
-  def _block(self, file: BinaryIO, number: int) -> bytes:
-    file.seek(number * BLOCK)
-    block = file.read(BLOCK)
+  @contextlib.contextmanager
+  def _blocks(self) -> Iterator[Callable[[int], bytes]]:
+    """Yields what reads a block."""
+    if places.is_url(self._directory):
+      yield self._object_block
+      return
+    with open(self._path, "rb") as file:
+
+      def read(number: int) -> bytes:
+        file.seek(number * BLOCK)
+        return file.read(BLOCK)
+
+      yield read
+
+  def _object_block(self, number: int) -> bytes:
+    name, begin = _object(self._name, number)
+    # The last one is shorter, and so is its object.
+    end = None if number + 1 == len(self.row.crc32c) else begin + BLOCK
+    return work_files.read(self._directory, name, begin, end)
+
+  def _checked(self, block: bytes, number: int) -> bytes:
     if google_crc32c.value(block) != self.row.crc32c[number]:
       raise ValueError(f"{self._path} has other bytes in block {number}")
     return block
@@ -277,27 +309,65 @@ def find(directory: str, key: str) -> PartRow | None:
   """Returns the row of a part that is complete and undamaged, else None."""
   try:
     part = Part(directory, key)
-    part.verify()
+    if not places.is_url(directory):
+      part.verify()  # Objects are whole, and checked as they are read.
     return part.row
   except (OSError, ValueError, TypeError):
     return None
 
 
-def _read_row(path: pathlib.Path) -> PartRow:
-  crc, _, data = path.read_bytes().partition(b"\n")
+def _read_row(directory: str, name: str) -> PartRow:
+  crc, _, data = work_files.read(directory, name).partition(b"\n")
   if crc != b"%08x" % google_crc32c.value(data):
-    raise ValueError(f"{path} has other bytes")
+    raise ValueError(f"{places.join(directory, name)} has other bytes")
   return PartRow(**json.loads(data))
+
+
+def _object(name: str, number: int) -> tuple[str, int]:
+  """Returns the object that a block of a part is in, and where it begins."""
+  nth, block = divmod(number, _OBJECT_BLOCKS)
+  return f"{name}/{nth:05}", block * BLOCK
+
+
+class _Objects:
+  """A part that becomes objects as it is written."""
+
+  def __init__(self, directory: str, key: str):
+    self._directory = directory
+    self._name = f"{key}.part"
+    self._written = 0
+    self._buffer = bytearray()
+
+  def write(self, data: memoryview) -> None:
+    """Takes bytes; sends those of objects that are full."""
+    full = _OBJECT_BLOCKS * BLOCK
+    while len(data):
+      room = full - len(self._buffer)
+      self._buffer += data[:room]
+      data = data[room:]
+      if len(self._buffer) == full:
+        self.flush()
+
+  def flush(self) -> None:
+    """Sends what is left."""
+    if self._buffer:
+      name, _ = _object(self._name, self._written * _OBJECT_BLOCKS)
+      work_files.write(self._directory, name, bytes(self._buffer))
+      self._buffer.clear()
+      self._written += 1
+
+  def close(self) -> None:
+    """Sends nothing."""
 
 
 class _CheckedFile:
   """A new file, and the crc32c of each block of it."""
 
-  def __init__(self, path: pathlib.Path):
+  def __init__(self, file: Any):
     self.crc32c: list[int] = []
     self.size = 0
     self._crc = 0
-    self._file = open(path, "wb")  # noqa: SIM115
+    self._file = file
 
   def write(self, values: np.ndarray) -> None:
     """Writes an array's bytes."""
@@ -323,6 +393,7 @@ class _CheckedFile:
     """Closes the complete file."""
     if self.size % BLOCK:
       self._end_block()
+    self._file.flush()
     self._file.close()
 
   def close(self) -> None:

@@ -1,6 +1,7 @@
 """From options to a published store; interrupted runs go on where they were.
 
-Parts lie in `OUTPUT.partial` until the store is published. What was done is
+Parts lie in `OUTPUT.partial` until the store is published; of a URL in a local
+directory, or there where workers may be on other machines. What was done is
 recognised by the files' names, sizes and times, the tokenizer and the options.
 """
 
@@ -35,6 +36,7 @@ from chomp_data.prepare import records
 from chomp_data.prepare import shards
 from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
+from chomp_data.prepare import work_files
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
 from chomp_data.stores import places
@@ -174,24 +176,29 @@ def prepare(
   ):
     store = _existing(output, options, prepared)
     partial = publish.beside(output.local, ".partial")
+    work = str(partial)
+    if output.is_url and options.engine in engines.FAR:
+      work = _far_work(output)
     if store is not None:
       # What a run left that was killed once its store was published.
-      _remove(partial)
+      _remove(output, partial)
       return store, False
     make_engine = engines.ENGINES[options.engine]
     engine = stack.enter_context(
       contextlib.closing(
-        make_engine(options.workers, options.engine_flags, partial / "engine")
+        make_engine(
+          options.workers, options.engine_flags, places.join(work, "engine")
+        )
       )
     )
     pieces = _pieces(options, files, engine, report)
-    spec = _tokenizer(options, pieces, partial, report)
+    spec = _tokenizer(options, pieces, work, report)
     tokenizer = tokenizers.make_tokenizer(spec)
     if options.train is None:
       own_tokenizer.check_unchanged(
-        partial, tokenizer.info, spec.source, anew=options.overwrite
+        work, tokenizer.info, spec.source, anew=options.overwrite
       )
-    tasks = _tasks(options, spec, pieces, partial / "parts", engine, report)
+    tasks = _tasks(options, spec, pieces, work, engine, report)
     rows = _make_parts(tasks, engine, report)
     skipped = _skipped(refused, rows)
     if not any(row.num_documents for row in rows):
@@ -208,14 +215,23 @@ def prepare(
     keys = [task.key for task in tasks]
     if again := id_checks.repeated(tasks[0].directory, keys, rows):
       prepared = {**prepared, "repeated_ids": again}
+    if places.is_url(work):
+      # Shard files are written where they belong, and the manifest last.
+      output.check(options.overwrite)
+      if options.overwrite:
+        output.clear()
+      _remove_directory(partial / "store")
     _assemble(
-      tasks, rows, options, tokenizer, prepared, partial, engine, report
-    )
+      tasks, rows, options, tokenizer, prepared, partial, work, output.path,
+      engine, report,
+    )  # fmt: skip
     if options.format == _RECORDS:
       _publish_records(partial, output.local, options, prepared)
     else:
-      output.publish(partial / "store", options.overwrite)
-    _remove(partial)
+      output.publish(
+        partial / "store", options.overwrite and not places.is_url(work)
+      )
+    _remove(output, partial)
   return stores.open_store(output.path), True
 
 
@@ -227,7 +243,7 @@ def _publish_records(
 ) -> None:
   """Writes the store that is done as records, and publishes those."""
   staging = partial / "records"
-  _remove(staging)
+  _remove_directory(staging)
   record_writer.write_files(
     zarr_store.open_zarr(partial / "store"), staging, prepared=prepared
   )
@@ -293,7 +309,7 @@ def _check(
   files, refused = None, []
   try:
     _check_tokenizer(options)
-  except errors.PrepareError as error:
+  except (errors.PrepareError, errors.StoreError) as error:
     problems.append(str(error))
   try:
     files, refused = recognition.recognise(
@@ -377,7 +393,7 @@ def _check_tokenizer(options: Options) -> None:
 def _tokenizer(
   options: Options,
   pieces: list[base.InputPiece],
-  partial: pathlib.Path,
+  work: str,
   report: Callable[[Progress], None],
 ) -> tokenizers.TokenizerSpec:
   """Returns the tokenizer that is asked for, trained if need be."""
@@ -385,7 +401,7 @@ def _tokenizer(
     return options.tokenizer
   read = _read_options(options, raw=False, special=training.SPECIAL_TEXTS)
   return own_tokenizer.train(
-    options.train, pieces, read, options.on_error, partial,
+    options.train, pieces, read, options.on_error, work,
     lambda *told: report(Progress("train", *told)),
   )  # fmt: skip
 
@@ -546,14 +562,22 @@ def _tasks(
   options: Options,
   spec: tokenizers.TokenizerSpec,
   pieces: list[base.InputPiece],
-  directory: pathlib.Path,
+  work: str,
   engine: engines.Engine,
   report: Callable[[Progress], None],
 ) -> list[parts.PartTask]:
-  directory.mkdir(parents=True, exist_ok=True)
+  directory = places.join(work, "parts")
   if os.path.exists(spec.source):
-    # Workers of an engine may be in another directory.
-    spec = dataclasses.replace(spec, source=os.path.abspath(spec.source))
+    # Workers of an engine may be in another directory, or on another machine.
+    source = os.path.abspath(spec.source)
+    if places.is_url(work):
+      file = pathlib.Path(source).read_bytes()
+      name = f"{hashlib.sha256(file).hexdigest()}.tokenizer"
+      places.at(work).write(name, file)
+      source = places.join(work, name)
+    spec = dataclasses.replace(spec, source=source)
+  if not places.is_url(work):
+    os.makedirs(directory, exist_ok=True)
   tokenizer = tokenizers.make_tokenizer(spec)
   groups = inputs.group(pieces, options.shard_bytes)
   read = _read_options(
@@ -566,7 +590,7 @@ def _tasks(
       groups,
       read,
       options.on_error,
-      directory.parent,
+      work,
       functools.partial(_results, engine, report, "hash"),
     )
   part_options = parts.PartOptions(
@@ -575,9 +599,7 @@ def _tasks(
     read=read,
     on_error=options.on_error,
   )
-  return [
-    parts.PartTask(group, part_options, str(directory)) for group in groups
-  ]
+  return [parts.PartTask(group, part_options, directory) for group in groups]
 
 
 def _results(
@@ -638,22 +660,29 @@ def _assemble(
   tokenizer: tokenizers.Tokenizer,
   prepared: Mapping[str, Any],
   partial: pathlib.Path,
+  work: str,
+  output: str,
   engine: engines.Engine,
   report: Callable[[Progress], None],
 ) -> None:
-  """Joins parts into a complete store, not yet published."""
-  staging, shard_rows = partial / "store", partial / "shards"
-  for directory in (staging, shard_rows):
-    directory.mkdir(exist_ok=True)
+  """Joins parts into a complete store, not yet published.
+
+  Where the work is at a URL, shard files are written to the output, and the
+  rest of the store to a local directory.
+  """
+  staging, shard_rows = partial / "store", places.join(work, "shards")
+  staging.mkdir(parents=True, exist_ok=True)
+  if not places.is_url(work):
+    os.makedirs(shard_rows, exist_ok=True)
   arrays = shards.tasks(
     [task.key for task in tasks],
     rows,
     token_dtype=manifest_lib.token_dtype(tokenizer.info.vocab_size),
     chunk=options.chunk,
     compression=options.compression,
-    parts=str(partial / "parts"),
-    staging=str(staging),
-    shard_rows=str(shard_rows),
+    parts=places.join(work, "parts"),
+    staging=output if places.is_url(work) else str(staging),
+    shard_rows=shard_rows,
   )
   written = _write_shards(
     [task for _, own in arrays.values() for task in own],
@@ -685,7 +714,12 @@ def _write_shards(
   tell: Callable[[int, int], None],
 ) -> dict[str, shards.ShardRow]:
   """Returns the rows of all shard files, having written those missing."""
-  rows = {t.file: row for t in tasks if (row := shards.find_shard(t))}
+  there = set(work_files.names(tasks[0].rows))
+  rows = {
+    task.file: row
+    for task in tasks
+    if task.row_name in there and (row := shards.find_shard(task))
+  }
   for folder, _, names in os.walk(staging):
     for name in names:
       file = pathlib.Path(folder, name)
@@ -702,7 +736,18 @@ def _write_shards(
   return rows
 
 
-def _remove(partial: pathlib.Path) -> None:
-  """Removes what a run keeps until its store is published."""
+def _far_work(output: destination.Destination) -> str:
+  """Returns where the work of a store at a URL is, if it is at one."""
+  return f"{output.path}.partial"
+
+
+def _remove(output: destination.Destination, partial: pathlib.Path) -> None:
+  """Removes what runs of any engine keep until their store is published."""
+  _remove_directory(partial)
+  if output.is_url:
+    work_files.remove(_far_work(output))
+
+
+def _remove_directory(path: pathlib.Path) -> None:
   with contextlib.suppress(FileNotFoundError):
-    shutil.rmtree(partial)
+    shutil.rmtree(path)

@@ -19,12 +19,15 @@ import json
 import os
 import pathlib
 import secrets
+import tempfile
 from typing import Any
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import part_files
+from chomp_data.prepare import work_files
+from chomp_data.stores import places
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import array_writer
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -64,7 +67,8 @@ class ShardTask:
     segments: What its values are, and those of blocks that begin in it.
     levels: Weights of the store's levels, where it has labels.
     parts: Where parts are.
-    staging: Where the store is made.
+    staging: Where the store is made; the store's own URL, where rows are at
+      one.
     rows: Where rows of finished shards go.
   """
 
@@ -90,14 +94,13 @@ class ShardTask:
     return count * self.layout.numpy_dtype.itemsize
 
   @property
-  def row_path(self) -> pathlib.Path:
-    """Where its row goes, named by all that decides the file."""
+  def row_name(self) -> str:
+    """What its row is called: by all that decides the file."""
     values = dataclasses.asdict(self)
     for name in ("parts", "staging", "rows"):
       del values[name]
     text = json.dumps(values, sort_keys=True)
-    key = hashlib.sha256(text.encode()).hexdigest()[:32]
-    return pathlib.Path(self.rows, f"{key}.json")
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:32]}.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -279,7 +282,7 @@ def _joined(
 def find_shard(task: ShardTask) -> ShardRow | None:
   """Returns the row of a shard that is complete, else None."""
   try:
-    found = json.loads(task.row_path.read_bytes())
+    found = json.loads(work_files.read(task.rows, task.row_name))
     row = ShardRow(**found["row"])
     # A run with other options may have put its own in the same place.
     return row if found["file"] == _stamp(task) else None
@@ -287,8 +290,10 @@ def find_shard(task: ShardTask) -> ShardRow | None:
     return None
 
 
-def _stamp(task: ShardTask) -> list[int]:
+def _stamp(task: ShardTask) -> list[Any]:
   """Tells a file from others of its name."""
+  if places.is_url(task.staging):
+    return [work_files.place(task.staging).version(task.file)]
   found = os.stat(pathlib.Path(task.staging, task.file))
   return [found.st_size, found.st_mtime_ns, found.st_ino]
 
@@ -313,36 +318,65 @@ def write_shard(task: ShardTask) -> ShardRow:
   begin_blocks = first_block * block if has_blocks else high
   end = max(high, min(-(-high // block) * block, layout.size))
   content = tree_hash.TreeHash()
-  path = pathlib.Path(task.staging, task.file)
-  path.parent.mkdir(parents=True, exist_ok=True)
-  # Not in the store: a worker that is killed leaves it, and another goes on.
-  temporary = pathlib.Path(task.rows, f"{secrets.token_hex(8)}.shard")
-  shard = array_writer.ShardWriter(temporary, layout)
+  shard = _Shard(task)
   position = low
   try:
     for segment in task.segments:
       last = min(end, segment.begin + segment.count)
       for values in _values(task, segment, position, last):
-        shard.append(values[: max(high - position, 0)])
+        shard.writer.append(values[: max(high - position, 0)])
         content.update(values[max(begin_blocks - position, 0) :].data)
         position += len(values)
     num_bytes = shard.finish()
-  except BaseException:
+  finally:
     shard.close()
-    temporary.unlink(missing_ok=True)
-    raise
-  os.replace(temporary, path)
   row = ShardRow(
     num_bytes,
-    shard.crc32c,
-    shard.stored_bytes,
+    shard.writer.crc32c,
+    shard.writer.stored_bytes,
     [own.hex() for own in content.digests] if has_blocks else [],
   )
-  temporary = temporary.with_suffix(".json.tmp")
   found = {"file": _stamp(task), "row": dataclasses.asdict(row)}
-  temporary.write_text(json.dumps(found))
-  os.replace(temporary, task.row_path)
+  work_files.write(task.rows, task.row_name, json.dumps(found).encode())
   return row
+
+
+class _Shard:
+  """A shard file that gets its name when it is complete."""
+
+  def __init__(self, task: ShardTask):
+    self._task = task
+    if places.is_url(task.staging):
+      # Without a name: it is gone with its process.
+      self._file: Any = tempfile.TemporaryFile()  # noqa: SIM115
+    else:
+      # Not in the store: a worker that is killed leaves it, another goes on.
+      self._file = pathlib.Path(task.rows, f"{secrets.token_hex(8)}.shard")
+    self.writer = array_writer.ShardWriter(self._file, task.layout)
+
+  def finish(self) -> int:
+    """Puts the file where it belongs; returns its bytes."""
+    num_bytes = self.writer.finish()
+    if isinstance(self._file, pathlib.Path):
+      path = pathlib.Path(self._task.staging, self._task.file)
+      path.parent.mkdir(parents=True, exist_ok=True)
+      os.replace(self._file, path)
+    else:
+      # Not in workers that write to a disk.
+      from chomp_data.stores.zarr import destination
+
+      self._file.seek(0)
+      data = self._file.read()
+      destination.Destination(self._task.staging).send(self._task.file, data)
+    return num_bytes
+
+  def close(self) -> None:
+    """Removes what is not finished."""
+    self.writer.close()
+    if isinstance(self._file, pathlib.Path):
+      self._file.unlink(missing_ok=True)
+    else:
+      self._file.close()
 
 
 def _values(task: ShardTask, segment: Segment, begin: int, end: int) -> Any:
@@ -360,10 +394,12 @@ def _values(task: ShardTask, segment: Segment, begin: int, end: int) -> Any:
         yield np.asarray(own, dtype)[values]
       else:
         yield values + dtype.type(segment.add) if segment.add else values
+  except errors.StoreError:
+    raise
   except (FileNotFoundError, ValueError) as error:
     raise errors.PrepareError(
       f"parts must be as they were written, got: {error}. Remove"
-      f" {pathlib.Path(task.parts).parent} and run again."
+      f" {task.parts.rpartition('/')[0]} and run again."
     ) from error
 
 

@@ -18,6 +18,7 @@ import atexit
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from concurrent import futures
 import contextlib
 import dataclasses
 import errno
@@ -75,6 +76,9 @@ _SIZE_WINDOW = 2**20
 _SIZE_STEP = 8
 _BEYOND_ANY = 2**60
 _TOLD_SIZE = re.compile(r"total size (\d+)|<ActualObjectSize>(\d+)<")
+
+# Objects deleted at once.
+_TOGETHER = 32
 
 # TensorStore's names of what another try will not mend.
 _FINAL = {
@@ -490,7 +494,7 @@ class ObjectPlace(Place):
       return self.kvstore().list(within).result(_LIST_TIMEOUT_S)
 
     found = self._persist("list", prefix, ask)
-    if not found:
+    if not found and self._scheme == "gs":
       # TensorStore takes a refused listing of GCS for an empty one; who may
       # not read either is told so.
       self.version(prefix or "any")
@@ -521,13 +525,18 @@ class ObjectPlace(Place):
   def delete(self, names: Iterable[str]) -> None:
     """Deletes objects; see `Place`."""
     store = self.kvstore()
-    for name in names:
 
-      def ask(name: str = name) -> Any:
+    def delete(name: str) -> None:
+      def ask() -> Any:
         counts.requests += 1
         return store.write(name, None).result(REQUEST_TIMEOUT_S)
 
       self._persist("delete", name, ask)
+
+    names = list(names)
+    if names:
+      with futures.ThreadPoolExecutor(min(_TOGETHER, len(names))) as pool:
+        list(pool.map(delete, names))
 
   def kvstore(self) -> Any:
     """Returns TensorStore's view of the prefix; see `Place`."""

@@ -62,6 +62,25 @@ def test_beam_gives_the_bytes_of_processes(corpus, lines, tmp_path, workers):
 
 
 @needs_beam
+def test_beam_leaves_out_the_duplicates_that_processes_do(lines, tmp_path):
+  plain, _ = make(tmp_path / "all", lines)
+  wanted, _ = make(tmp_path / "pool", lines, duplicates="drop", workers=2)
+  with open(lines, "a") as file:
+    file.writelines(lines.read_text().splitlines(keepends=True)[10:500])
+  store, _ = make(tmp_path / "beam", lines, engine="beam", duplicates="drop")
+  assert store.hash == wanted.hash
+  assert 0 < store.num_documents <= plain.num_documents
+  counted = [
+    own.manifest.prepared["skipped"]["reasons"]["duplicate"]
+    if own.manifest.prepared["skipped"]["reasons"]
+    else 0
+    for own in (wanted, store)
+  ]
+  # Texts of nothing are no duplicates.
+  assert counted[1] - counted[0] == sum(i % 40 > 0 for i in range(10, 500))
+
+
+@needs_beam
 def test_an_error_in_a_worker_of_beam_names_the_line(lines, tmp_path):
   with open(lines, "a") as file:
     file.write('{"txt": "no text"}\n')

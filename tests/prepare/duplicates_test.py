@@ -154,15 +154,15 @@ def test_a_run_goes_on_with_the_hashes_that_it_has(
   read = []
   complete = duplicates._complete
 
-  def record(path):
-    found = complete(path)
+  def record(directory, name):
+    found = complete(directory, name)
     if found is None:
-      read.append(path)
+      read.append(name)
     return found
 
   monkeypatch.setattr(duplicates, "_complete", record)
   prepare(corpus, **options)
-  assert read == [hashes[1]]
+  assert read == [hashes[1].name]
   assert digest(tmp_path / "out") == digest(tmp_path / "clean")
 
 

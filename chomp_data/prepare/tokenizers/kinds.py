@@ -11,6 +11,8 @@ from chomp_data.prepare.tokenizers import byte_tokenizer
 from chomp_data.prepare.tokenizers import huggingface
 from chomp_data.prepare.tokenizers import sentence_piece
 from chomp_data.prepare.tokenizers import tiktoken_ranks
+from chomp_data.stores import object_files
+from chomp_data.stores import places
 
 BYTE = "byte"
 
@@ -57,7 +59,11 @@ def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
     )
     return byte_tokenizer.ByteTokenizer()
   try:
-    file = pathlib.Path(spec.source).read_bytes()
+    if places.is_url(spec.source):
+      place, name = object_files.place_of(spec.source)
+      file = place.read(name)
+    else:
+      file = pathlib.Path(spec.source).read_bytes()
   except OSError as error:
     raise errors.PrepareError(
       "`--tokenizer` must be 'byte' or the path of a readable file, got"

@@ -6,6 +6,7 @@ import hashlib
 import os
 import pathlib
 from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 import zstandard
@@ -113,11 +114,13 @@ class ShardWriter:
     stored_bytes: Bytes of each as it is stored, without its own crc32c.
   """
 
-  def __init__(self, path: pathlib.Path, layout: array_layout.ArrayLayout):
+  def __init__(
+    self, file: pathlib.Path | BinaryIO, layout: array_layout.ArrayLayout
+  ):
     """Creates the file.
 
     Args:
-      path: Must not exist.
+      file: Must not exist; or an empty one that is open, which is left so.
       layout: Of the array; its size does not matter.
     """
     self.crc32c: list[int] = []
@@ -128,8 +131,11 @@ class ShardWriter:
     self._compressor: zstandard.ZstdCompressor | None = None
     if layout.compression == "zstd":
       self._compressor = zstandard.ZstdCompressor(level=array_layout.ZSTD_LEVEL)
-    path.parent.mkdir(exist_ok=True)
-    self._file = open(path, "xb")  # noqa: SIM115
+    self._owned = isinstance(file, pathlib.Path)
+    if isinstance(file, pathlib.Path):
+      file.parent.mkdir(exist_ok=True)
+      file = open(file, "xb")  # noqa: SIM115
+    self._file: BinaryIO = file
 
   def append(self, values: np.ndarray) -> None:
     """Appends values of the array's dtype, as many as there is room for."""
@@ -148,7 +154,7 @@ class ShardWriter:
         self._put_chunk(self._buffer)
 
   def finish(self) -> int:
-    """Writes what is left; the file is then on disk. Returns its bytes."""
+    """Writes what is left; a new file is then on disk. Returns its bytes."""
     if self._filled:
       self._buffer[self._filled :] = 0
       self._put_chunk(self._buffer, self._filled)
@@ -156,14 +162,16 @@ class ShardWriter:
     slots = self._layout.chunks_per_shard
     self._file.write(array_layout.index_of(self.stored_bytes, slots))
     self._file.flush()
-    os.fsync(self._file.fileno())
     size = self._file.tell()
-    self._file.close()
+    if self._owned:
+      os.fsync(self._file.fileno())
+      self._file.close()
     return size
 
   def close(self) -> None:
-    """Closes the file as it is."""
-    self._file.close()
+    """Closes a new file as it is."""
+    if self._owned:
+      self._file.close()
 
   def _put_chunk(self, values: np.ndarray, used: int | None = None) -> None:
     """Writes a chunk, of which all but the first `used` values are padding."""

@@ -112,7 +112,7 @@ class Destination:
     )
     names.remove(manifest_lib.FILE)
     with futures.ThreadPoolExecutor(_TOGETHER) as pool:
-      sent = [pool.submit(self._send, staged, name) for name in names]
+      sent = [pool.submit(self._send_file, staged, name) for name in names]
       try:
         for future in futures.as_completed(sent):
           future.result()
@@ -124,9 +124,24 @@ class Destination:
     if not self._place.create(manifest_lib.FILE, manifest):
       raise self._taken()
 
-  def _send(self, staged: pathlib.Path, name: str) -> None:
+  def clear(self) -> None:
+    """Makes room for a store in a bucket, in the place of one that is here.
+
+    Raises:
+      StoreError: If something else is here.
+    """
+    self._remove()
+
+  def _send_file(self, staged: pathlib.Path, name: str) -> None:
+    self.send(name, (staged / name).read_bytes())
+
+  def send(self, name: str, data: bytes) -> None:
+    """Puts an object of a store into a bucket, before its manifest.
+
+    Raises:
+      StoreError: If one with other bytes is there.
+    """
     assert self._place is not None
-    data = (staged / name).read_bytes()
     if self._place.create(name, data):
       return
     # What a run that was killed has sent is as it should be.
