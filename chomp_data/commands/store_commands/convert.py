@@ -5,7 +5,6 @@ does the hash of a store of ours that becomes one.
 """
 
 import argparse
-import pathlib
 
 from chomp_data import stores
 from chomp_data.commands.store_commands import shared
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     with shared.bar(store.num_tokens, "tokens") as progress:
       record_writer.write(
         store,
-        pathlib.Path(args.output),
+        args.output,
         overwrite=args.overwrite,
         progress=progress.update,
       )

@@ -35,7 +35,7 @@ _OPTIONS = "group_size:1,zstd:1"
 
 def write(
   store: base.Store,
-  path: pathlib.Path,
+  path: str | os.PathLike[str],
   *,
   file_bytes: int = DEFAULT_FILE_BYTES,
   overwrite: bool = False,
@@ -56,6 +56,9 @@ def write(
     StoreError: If the store has labels or is damaged, or there is something at
       the path.
   """
+  # Before it is a `Path`, which takes a URL for a name of a directory here.
+  publish.check_local(path)
+  path = pathlib.Path(path)
   check_destination(path, overwrite)
   with copying.staging(path) as staging:
     write_files(store, staging, file_bytes=file_bytes, progress=progress)

@@ -1,0 +1,128 @@
+"""The command `chomp-stores` on URLs: what comes in and what goes out."""
+
+import json
+
+import numpy as np
+import pytest
+
+from chomp_data import stores
+from chomp_data.commands import stores as command
+from chomp_data.stores import places
+from chomp_data.testing import stores as testing_stores
+from tests.remote import reading_test
+
+
+@pytest.fixture(autouse=True)
+def staging(tmp_path, monkeypatch):
+  monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
+
+
+@pytest.fixture
+def call(capsys):
+  """Runs a subcommand: its status and what it printed."""
+
+  def run(*arguments):
+    with pytest.raises(SystemExit) as exit_:
+      command.main([str(own) for own in arguments])
+    done = capsys.readouterr()
+    code = exit_.value.code
+    if isinstance(code, str):
+      return 1, done.out, code
+    return code or 0, done.out, done.err
+
+  return run
+
+
+@pytest.fixture
+def local(tmp_path):
+  rng = np.random.default_rng(0)
+  documents = [rng.integers(0, 250, n) for n in rng.integers(0, 90, 40)]
+  ids = [f"a/{i}" for i in range(40)]
+  testing_stores.make_store(tmp_path / "a", documents, ids=ids)
+  return tmp_path / "a"
+
+
+@pytest.fixture
+def url(bucket, local):
+  return reading_test.upload(local, f"{bucket.root}/a")
+
+
+def held(path):
+  own = stores.open_store(path)
+  return [
+    (own.document_id(i), own.read_document(i).tolist())
+    for i in range(own.num_documents)
+  ]
+
+
+def test_what_is_told_of_a_store_is_what_is_told_of_it_on_a_disk(
+  call, url, local
+):
+  for words in (["info", "--format=json"], ["head", "--ids"]):
+    status, found, err = call(*words, url)
+    assert status == 0, err
+    _, expected, _ = call(*words, local)
+    assert found == expected.replace(json.dumps(str(local)), json.dumps(url))
+  assert call("verify", url)[0] == 0
+
+
+def test_a_store_that_was_changed_is_told_by_verify(call, url):
+  name = "tokens/c/0"
+  data = bytearray(places.at(url).read(name))
+  data[3] ^= 1
+  places.at(url).write(name, bytes(data))
+  status, _, err = call("verify", url)
+  assert status == 1
+  assert f"{url}/tokens" in err
+
+
+@pytest.mark.slow
+def test_new_stores_are_made_of_and_in_buckets(call, url, local, bucket):
+  root = bucket.root
+  for words, expected in (
+    (["merge", url, local, f"--output={root}/both"], held(local) * 2),
+    (["convert", url, "--to=zstd", f"--output={root}/both"], held(local)),
+  ):
+    status, _, err = call(*words, *["--overwrite"] * (words[0] == "convert"))
+    assert status == 0, err
+    assert held(f"{root}/both") == expected
+  assert stores.open_store(f"{root}/both").hash == stores.open_store(url).hash
+  status, _, err = call("convert", url, "--to=none", f"--output={root}/both")
+  assert status == 1
+  assert f"{root}/both/manifest.json must not exist" in err
+  status, _, err = call(
+    *("split", url, f"--output={root}/train", f"--held_out={root}/eval"),
+    "--fraction=0.3",
+  )
+  assert status == 0, err
+  assert sorted(held(f"{root}/train") + held(f"{root}/eval")) == sorted(
+    held(local)
+  )
+  # One of two stores is there already: neither is made.
+  status, _, err = call(
+    *("split", url, f"--output={root}/new", f"--held_out={root}/eval"),
+  )
+  assert status == 1
+  assert f"{root}/eval/manifest.json must not exist" in err
+  assert not places.at(f"{root}/new").names()
+
+
+def test_records_are_made_of_a_store_in_a_bucket_on_a_disk(
+  call, url, local, tmp_path, monkeypatch
+):
+  out = tmp_path / "records"
+  status, _, err = call("convert", url, "--to=array_record", f"--output={out}")
+  assert status == 0, err
+  assert [own for _, own in held(out)] == [own for _, own in held(local)]
+  monkeypatch.chdir(tmp_path)
+  there = f"{url}-records"
+  status, _, err = call("convert", url, "--to=array_record", "--output", there)
+  assert status == 1
+  assert f"must be a local directory, got '{there}'" in err
+  assert not list(tmp_path.glob("*:"))
+
+
+def test_what_others_wrote_is_adopted_on_disks_only(call, bucket):
+  status, _, err = call("adopt", f"{bucket.root}/corpus")
+  assert status == 1
+  assert f"must be a local directory, got '{bucket.root}/corpus'" in err
