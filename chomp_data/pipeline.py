@@ -288,6 +288,21 @@ class Pipeline:
       )
     return found
 
+  def sample_numbers(self, step: int) -> np.ndarray:
+    """Returns the numbers in their store of the samples of a step of arrays.
+
+    Args:
+      step: The step.
+
+    Returns:
+      int64[batch_size]; -1 is filler.
+
+    Raises:
+      IndexError: If the step is not of the run.
+      TypeError: If samples are no arrays.
+    """
+    return self._plan.sample_numbers(step)
+
   def batch(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
     """Returns a step's batch on the host, in the batch format.
 

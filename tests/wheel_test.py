@@ -12,7 +12,7 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 COMMANDS = {
   "chomp-prepare", "chomp-prepare-images", "chomp-inspect", "chomp-stores",
-  "chomp-simulate", "chomp-train",
+  "chomp-simulate", "chomp-trace", "chomp-train",
 }  # fmt: skip
 
 

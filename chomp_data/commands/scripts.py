@@ -27,6 +27,11 @@ def simulate() -> None:
   _run("simulate")
 
 
+def trace() -> None:
+  """Says which documents are in a step, and in which steps a document is."""
+  _run("trace")
+
+
 def stores() -> None:
   """Looks at stores and makes new ones of them."""
   importlib.import_module("chomp_data.commands.stores").main()

@@ -210,6 +210,17 @@ class BatchesPlan(plan_lib.Plan):
     """Returns the documents, or the samples, of a dataset; see `Plan`."""
     return self.datasets[source].num_documents
 
+  def sample_numbers(self, step: int) -> np.ndarray:
+    """Returns the numbers of a step's samples in their store; see `Plan`."""
+    planned = self.planned(step)
+    samples = planned.samples
+    assert samples is not None
+    out = np.full(len(samples), -1, np.int64)
+    real = samples >= 0
+    own = self._numbered[planned.dataset]
+    out[real] = own.numbers_of(planned.bucket, samples[real])
+    return out
+
   def trail(self, source: str, document: int) -> trails.Trail:
     """Returns where a document, or a sample, comes in the run; see `Plan`."""
     return trails.BatchesTrail(

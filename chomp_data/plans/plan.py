@@ -208,6 +208,23 @@ class Plan(abc.ABC):
     """
     return self.sources[source].store.num_documents
 
+  def sample_numbers(self, step: int) -> np.ndarray:
+    """Returns the numbers in their store of a step's samples of arrays.
+
+    Args:
+      step: The step.
+
+    Returns:
+      int64[R], -1 for filler.
+
+    Raises:
+      TypeError: If samples are no arrays.
+    """
+    raise TypeError(
+      f"samples of step {step} must be arrays to have numbers, got text. Ask"
+      " for `plan(step)`."
+    )
+
   @abc.abstractmethod
   def trail(self, source: str, document: int) -> trails.Trail:
     """Returns where a document comes in the run.

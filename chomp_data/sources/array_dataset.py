@@ -113,8 +113,8 @@ class ArrayDataset(dataset.Dataset):
       found.append(np.arange(at, at + here))
     return found
 
-  def store_samples(self, bucket: int, samples: np.ndarray) -> np.ndarray:
-    """Returns the numbers in the store of samples int64[N] of a bucket."""
+  def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns the numbers in the store of samples; see `Dataset`."""
     return self._order[self._starts[bucket] + samples].astype(np.int64)
 
   def read(
@@ -138,7 +138,7 @@ class ArrayDataset(dataset.Dataset):
     del spans
     height, width = self._shapes[bucket]
     real = np.flatnonzero(samples >= 0)
-    own = self.store_samples(bucket, samples[real])
+    own = self.numbers_of(bucket, samples[real])
     if len(real):
       found = self.store.read(own, self._metadata)
     else:

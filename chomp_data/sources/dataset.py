@@ -48,6 +48,16 @@ class Dataset(abc.ABC):
       int64[N] for each bucket, ascending.
     """
 
+  def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns the numbers in the store of samples int64[N] of arrays.
+
+    Args:
+      bucket: The bucket's number.
+      samples: Samples of it.
+    """
+    del bucket, samples
+    raise TypeError(f"{self.name!r} must hold arrays, got text.")
+
   def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
     """Returns int64[N], the tokens of samples of text; reads none of them.
 

@@ -63,6 +63,10 @@ class RowTracing:
     del document
     return ranges([(0, self._source.epoch_rows(epoch))])
 
+  def documents(self) -> np.ndarray | None:
+    """Returns int64[N], the documents that are ever read; None is all."""
+    return None
+
   def never(self, document: int) -> bool:
     """Returns whether no epoch after the ramp can hold any of a document."""
     del document

@@ -358,6 +358,11 @@ class _SpliceTracing(row_tracing.RowTracing):
       return row_tracing.ranges([])
     return row_tracing.ranges([self._schedule.rows_of(slot, epoch)])
 
+  def documents(self) -> np.ndarray:
+    """Returns the selected documents that have rows; see `RowTracing`."""
+    last = self._source.ramp_epochs
+    return np.sort(self._documents[self._schedule.quotas(last) > 0])
+
   def never(self, document: int) -> bool:
     """Returns whether a document has no quota; see `RowTracing`."""
     return not len(self.rows_of(document, self._source.ramp_epochs))

@@ -1,0 +1,117 @@
+"""What is in steps, span by span, and when a document comes: as JSON values."""
+
+from collections.abc import Iterator
+import itertools
+from typing import Any
+
+import numpy as np
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.audit import visits
+
+
+def check_step(pipe: pipeline.Pipeline, step: int, flag: str) -> None:
+  """Raises ConfigError unless a step is of the run, or its end.
+
+  Args:
+    pipe: The run.
+    step: The step.
+    flag: Where it was given.
+  """
+  if pipe.num_steps is not None and step > pipe.num_steps:
+    raise schema.ConfigError(
+      [
+        f"`{flag}` must be at most the run's {pipe.num_steps} steps, got"
+        f" {step}. Lower it, or raise the run's epochs."
+      ]
+    )
+
+
+def step_records(
+  pipe: pipeline.Pipeline, first: int, last: int
+) -> Iterator[dict[str, Any]]:
+  """Yields one object a span of steps first .. last - 1, in order.
+
+  A sample of arrays has a number as its `document`, and no span.
+  """
+  for step in range(first, last):
+    about = {"step": step, "data_step": pipe.steps.data_step(step)}
+    if not pipe.holds_text:
+      name, _ = pipe.bucket_of(step)
+      assert name is not None
+      numbers = pipe.sample_numbers(step)
+      for row, sample in enumerate(numbers.tolist()):
+        if sample >= 0:
+          yield {**about, "row": row, **_sample(name, sample)}
+      continue
+    spans = pipe.plan(step)
+    ids = np.empty(len(spans), object)
+    for number, source in enumerate(pipe.sources.values()):
+      pick = np.flatnonzero(spans.source == number)
+      ids[pick] = source.store.document_ids(spans.document[pick])
+    for row, source, document, own, start, length, column in zip(
+      spans.row.tolist(),
+      spans.source.tolist(),
+      spans.document.tolist(),
+      ids.tolist(),
+      spans.start.tolist(),
+      spans.length.tolist(),
+      spans.column.tolist(),
+      strict=True,
+    ):
+      yield {
+        **about,
+        "row": row,
+        "source": pipe.source_names[source],
+        "document": document,
+        "id": own,
+        "start": start,
+        "length": length,
+        "column": column,
+      }
+
+
+def visit_records(
+  pipe: pipeline.Pipeline,
+  source: str,
+  document: int,
+  from_step: int,
+  count: int,
+) -> Iterator[dict[str, Any]]:
+  """Yields one object a visit of a document, from a step on.
+
+  Args:
+    pipe: The run.
+    source: The source's name.
+    document: Its number.
+    from_step: The first step that is looked at.
+    count: How many visits, at most.
+  """
+  found = visits.Visits(pipe, source, document).ahead(from_step)
+  about = _sample(source, document)
+  if source in pipe.sources:
+    about["id"] = pipe.sources[source].store.document_id(document)
+  for own in itertools.islice(found, count):
+    yield {
+      "step": own.step,
+      "data_step": own.data_step,
+      "row": own.row,
+      **about,
+      "start": own.start,
+      "length": own.length,
+      "column": own.column,
+      "exposure": own.exposure,
+    }
+
+
+def _sample(source: str, number: int) -> dict[str, Any]:
+  """Returns what there is to tell of a sample of arrays."""
+  return {
+    "source": source,
+    "document": number,
+    "id": None,
+    "start": None,
+    "length": None,
+    "column": None,
+  }

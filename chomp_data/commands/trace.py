@@ -1,0 +1,238 @@
+"""Says which documents are in a step, and in which steps a document is.
+
+    %s --config=packed --step=1200:1210
+    %s --config=packed --document=stdlib/#42 --from_step=1200
+    %s --overlap pretrain_mix data/held_out
+
+The plan is inverted, not replayed, and no token is read: a document is found
+in under a second wherever the run is. A document is named by source and id
+(`web/part-3.jsonl:17`) or number (`web/#42`); its `exposure` is 1 + the spans
+of it that the run has handed out before.
+
+--overlap compares two configs, or a config and a store: it prints the documents
+that both hold, by id or by their tokens, and exits with 1 if there are any.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import itertools
+import json
+import os
+import sys
+from typing import Any
+
+from absl import app
+from absl import flags
+import numpy as np
+import rich.console
+import rich.table
+
+from chomp_data import cli
+from chomp_data import errors
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.audit import job
+from chomp_data.audit import naming
+from chomp_data.audit import overlap as overlap_lib
+from chomp_data.audit import tracing
+from chomp_data.audit import visits as visits_lib
+from chomp_data.config import files
+
+_CONFIG = cli.define_config()
+_STEP = flags.DEFINE_string(
+  "step", None, "A step, or steps A:B, from A to B - 1: what is in them."
+)
+_DOCUMENT = flags.DEFINE_string(
+  "document", None, "NAME/ID or NAME/#NUMBER: the steps that a document is in."
+)
+_FROM_STEP = flags.DEFINE_integer(
+  "from_step", None, "The first step that --document looks at; 0.", 0
+)
+_COUNT = flags.DEFINE_integer(
+  "count", 10, "How many visits --document shows, at most.", 1
+)
+_CHECKPOINT = flags.DEFINE_string(
+  "checkpoint", None, "A job's work directory: --from_step is where it is."
+)
+_OVERLAP = flags.DEFINE_bool(
+  "overlap", False, "Compare two configs, or a config and a store."
+)
+_BY = flags.DEFINE_enum(
+  "by",
+  "any",
+  overlap_lib.WAYS,
+  "What tells --overlap a document: its id, its tokens, or any of them.",
+)
+_FORMAT = flags.DEFINE_enum(
+  "format", "terminal", ["terminal", "json"], "How it is printed."
+)
+_DATASET_MIX = cli.define_dataset_mix()
+
+# Documents in a table of --overlap.
+_SHOWN = 20
+
+
+def steps_of(text: str) -> range:
+  """Returns the steps that a flag names: 7 is 7, 7:9 is 7 and 8.
+
+  Raises:
+    UsageError: If it is neither.
+  """
+  first, colon, last = text.partition(":")
+  if not first.isdecimal() or (colon and not last.isdecimal()):
+    raise app.UsageError(f"--step must be a step or A:B, got {text!r}.")
+  steps = range(int(first), int(last) if colon else int(first) + 1)
+  if not steps:
+    raise app.UsageError(f"--step must be A:B with A below B, got {text!r}.")
+  return steps
+
+
+def _print(
+  records: Iterable[Mapping[str, Any]], title: str, columns: Sequence[str]
+) -> None:
+  """Prints objects: a line each in JSON, else a table of some fields."""
+  if _FORMAT.value == "json":
+    for record in records:
+      print(json.dumps(record))
+    return
+  table = rich.table.Table(title=title, title_justify="left")
+  for name in columns:
+    table.add_column(name, overflow="fold")
+  for record in records:
+    table.add_row(*("-" if record[n] is None else str(record[n])
+                    for n in columns))  # fmt: skip
+  # As wide as it must be where nobody looks at it.
+  console = rich.console.Console()
+  if not console.is_terminal:
+    console = rich.console.Console(width=200)
+  console.print(table, highlight=False, markup=False)
+
+
+def _show_steps(pipe: pipeline.Pipeline) -> None:
+  steps = steps_of(_STEP.value or "")
+  tracing.check_step(pipe, steps.stop, "--step")
+  _print(
+    tracing.step_records(pipe, steps.start, steps.stop),
+    f"steps {steps.start}..{steps.stop - 1}",
+    (
+      "step", "data_step", "row", "source", "document", "id", "start",
+      "length", "column",
+    ),
+  )  # fmt: skip
+
+
+def _show_document(pipe: pipeline.Pipeline) -> None:
+  name = _DOCUMENT.value or ""
+  source, document = naming.find_document(pipe, name)
+  step = _FROM_STEP.value
+  if step is None and _CHECKPOINT.value:
+    found = job.read(_CHECKPOINT.value)
+    step = None if found is None else found.step
+  step = step or 0
+  tracing.check_step(pipe, step, "--from_step")
+  title = ""
+  if _FORMAT.value != "json":
+    own = visits_lib.Visits(pipe, source, document)
+    count = own.before(step)
+    last = next(own.back(step), None) if count else None
+    title = f"{name}: document {document} of {source}"
+    if source in pipe.sources:
+      store = pipe.sources[source].store
+      length = int(store.bounds(np.asarray([document]))[1][0])
+      title += f", {store.document_id(document)!r}, {length} tokens"
+    title += f"\n{count} spans before step {step}"
+    if last is not None:
+      title += f", the last in step {last.step}"
+    title += f"; from step {step} on:"
+  _print(
+    tracing.visit_records(pipe, source, document, step, _COUNT.value),
+    title,
+    ("step", "data_step", "row", "start", "length", "column", "exposure"),
+  )
+
+
+def _side(name: str) -> dict[str, overlap_lib.Held]:
+  """Returns the documents that a config or a store holds, by source."""
+  if os.path.isdir(name) or "://" in name:
+    return {name: overlap_lib.Held(stores.open_store(name))}
+  config = files.load_config(name, flags.FLAGS["config_set"].value or ())
+  return overlap_lib.held_by(pipeline.build(config.get("data")))
+
+
+def _show_overlap(one: str, other: str) -> bool:
+  """Prints what two sides share; returns whether they share anything."""
+  found = overlap_lib.overlap(_side(one), _side(other), _BY.value)
+  if _FORMAT.value == "json":
+    count = 0
+    for own in found:
+      print(json.dumps(dataclasses.asdict(own)))
+      count += 1
+    return bool(count)
+  listed = list(itertools.islice(found, _SHOWN))
+  count = len(listed) + sum(1 for _ in found)
+  if not count:
+    print(f"{one} and {other} share no document")
+    return False
+  _print(
+    map(dataclasses.asdict, listed),
+    f"{count} documents are in {one} and in {other}"
+    + f" (the first {_SHOWN}):" * (count > _SHOWN),
+    (
+      "by", "source", "document", "id", "other_source", "other_document",
+      "other_id",
+    ),
+  )  # fmt: skip
+  return True
+
+
+def main(argv: Sequence[str]) -> int | None:
+  """Prints what was asked for.
+
+  Args:
+    argv: The program, and with --overlap the two sides.
+
+  Returns:
+    1 where --overlap found a document.
+  """
+  sides = argv[1:]
+  asked = [
+    flag
+    for flag, given in (
+      ("--step", _STEP.value is not None),
+      ("--document", _DOCUMENT.value is not None),
+      ("--overlap", _OVERLAP.value),
+    )
+    if given
+  ]
+  if len(asked) != 1:
+    given = " and ".join(asked) or "none"
+    raise app.UsageError(
+      f"One of --step, --document and --overlap must be given, got {given}."
+    )
+  if len(sides) != (2 if _OVERLAP.value else 0):
+    if _OVERLAP.value:
+      raise app.UsageError(
+        "--overlap must be given two configs, or a config and a store, got"
+        f" {' '.join(sides) or 'none'}."
+      )
+    raise app.UsageError(f"Unexpected arguments: {' '.join(sides)}")
+  try:
+    if _OVERLAP.value:
+      return int(_show_overlap(*sides))
+    pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
+    if _STEP.value is not None:
+      _show_steps(pipe)
+    else:
+      _show_document(pipe)
+  except (
+    schema.ConfigError,
+    stores.StoreError,
+    errors.StateError,
+    ModuleNotFoundError,
+    OSError,
+  ) as error:
+    sys.exit(f"error: {error}")
+  return None

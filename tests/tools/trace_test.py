@@ -1,0 +1,184 @@
+"""tools/trace.py: steps, documents, and what two sides share."""
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.config import files
+from chomp_data.stores import samples_array_record
+from chomp_data.testing import stores as testing_stores
+from tests import in_process
+
+CONFIG = """
+import ml_collections
+def get_config(arg=None):
+  config = ml_collections.ConfigDict()
+  config.data = ml_collections.ConfigDict({
+    "seq_len": 16, "global_batch_size": 3, "epochs": 4, "sources": SOURCES,
+  })
+  return config
+"""
+
+
+def trace(*arguments, status=0):
+  done = in_process.run_tool("trace", *map(str, arguments))
+  assert done.returncode == status, done.stderr
+  return done
+
+
+def records(*arguments, status=0):
+  done = trace(*arguments, "--format=json", status=status)
+  return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def write_config(path, sources):
+  path.write_text(CONFIG.replace("SOURCES", repr(sources)))
+  return str(path)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+  root = tmp_path_factory.mktemp("traced")
+  rng = np.random.default_rng(0)
+  texts = [rng.integers(2, 250, n) for n in (20, 7, 33, 5, 0, 12, 40)]
+  testing_stores.make_store(
+    root / "web", texts, ids=[f"w/{i}" for i in range(7)]
+  )
+  testing_stores.make_store(
+    root / "books", texts[::-1][2:], ids=[f"b/{i}" for i in range(5)]
+  )
+  others = [rng.integers(2, 250, n) for n in (9, 0, 8)]
+  testing_stores.make_store(root / "apart", others, ids=["x", "y", "z"])
+  testing_stores.make_store(
+    root / "reused", [others[0], others[0]], ids=["w/3", "q"]
+  )
+  rows = {"kind": "sequential"}
+  for name, own in (("web", ("web", "apart")), ("other", ("books",))):
+    sources = {n: {"store": str(root / n), "rows": rows} for n in own}
+    write_config(root / f"{name}.py", sources)
+  return root
+
+
+def test_steps_are_told_span_by_span(root):
+  config = root / "web.py"
+  pipe = pipeline.build(files.load_config(str(config)).data)
+  found = records(f"--config={config}", "--step=2:5")
+  expected = []
+  for step in (2, 3, 4):
+    spans = pipe.plan(step)
+    for i in range(len(spans)):
+      name = pipe.source_names[spans.source[i]]
+      document = int(spans.document[i])
+      expected.append(
+        {
+          "step": step, "data_step": step, "row": int(spans.row[i]),
+          "source": name, "document": document,
+          "id": pipe.sources[name].store.document_id(document),
+          "start": int(spans.start[i]), "length": int(spans.length[i]),
+          "column": int(spans.column[i]),
+        }
+      )  # fmt: skip
+  assert found == expected
+  assert records(f"--config={config}", "--step=4") == [
+    own for own in expected if own["step"] == 4
+  ]
+  assert "w/2" in trace(f"--config={config}", "--step=0:5").stdout
+
+
+@pytest.mark.parametrize("name", ["web/w/2", "web/#2"])
+def test_a_document_is_told_visit_by_visit(root, name):
+  config = f"--config={root / 'web.py'}"
+  pipe = pipeline.build(files.load_config(str(root / "web.py")).data)
+  whole = [
+    own
+    for own in records(config, f"--step=0:{pipe.num_steps}")
+    if (own["source"], own["document"]) == ("web", 2)
+  ]
+  numbered = [{**own, "exposure": i} for i, own in enumerate(whole, 1)]
+  found = records(config, f"--document={name}", "--count=1000")
+  assert found == numbered
+  later = [own for own in numbered if own["step"] >= 5]
+  found = records(config, f"--document={name}", "--from_step=5", "--count=2")
+  assert found == later[:2]
+  done = trace(config, f"--document={name}", "--from_step=5")
+  before = [own for own in numbered if own["step"] < 5]
+  last = before[-1]["step"]
+  assert f"{len(before)} spans before step 5, the last in step {last}" in (
+    done.stdout
+  )
+
+
+def test_samples_of_arrays_are_told_by_number(tmp_path):
+  samples = [
+    ({"pixels": np.zeros((4, 4), np.uint8)}, {"height": 4, "width": 4})
+  ] * 9
+  samples_array_record.write_samples(tmp_path / "photos", samples)
+  path = tmp_path / "photos.py"
+  path.write_text(
+    CONFIG.replace('"seq_len": 16, ', "").replace(
+      '"sources"',
+      '"buckets": {"kind": "resolution", "fields": ("pixels",)}, "sources"',
+    )
+  )
+  sources = {"photos": {"store": str(tmp_path / "photos")}}
+  path.write_text(path.read_text().replace("SOURCES", repr(sources)))
+  whole = records(f"--config={path}", "--step=0:12")
+  assert sorted(own["document"] for own in whole[:9]) == list(range(9))
+  found = records(f"--config={path}", "--document=photos/#4", "--from_step=3")
+  later = [o for o in whole if o["document"] == 4 and o["step"] >= 3]
+  assert found == [{**o, "exposure": i} for i, o in enumerate(later, 2)]
+
+
+def test_overlap_is_empty_or_says_where(root):
+  """By id, by tokens whatever the ids, and of selected documents only."""
+  config, other = root / "web.py", root / "other.py"
+  found = records("--overlap", config, other, status=1)
+  assert [
+    (own["by"], own["source"], own["id"], own["other_source"], own["other_id"])
+    for own in found
+  ] == [
+    # The empty document of both is none.
+    ("content", "web", f"w/{i}", "books", f"b/{j}")
+    for i, j in ((3, 1), (2, 2), (1, 3), (0, 4))
+  ]
+  assert not records("--overlap", config, other, "--by=id")
+  assert not records("--overlap", root / "reused", other)
+  found = records("--overlap", config, root / "reused", status=1)
+  assert [(own["by"], own["id"], own["other_id"]) for own in found] == [
+    ("id", "w/3", "w/3"),
+    ("content", "x", "w/3"),
+    ("content", "x", "q"),
+  ]
+  done = trace("--overlap", other, root / "apart")
+  assert "share no document" in done.stdout
+  splices = {"kind": "multi_splice", "num_docs": 1, "content_length": 8}
+  path = write_config(
+    root / "few.py", {"web": {"store": str(root / "web"), "rows": splices}}
+  )
+  found = records("--overlap", path, root / "web", status=1)
+  assert [own["id"] for own in found] == ["w/6"]
+  done = trace("--overlap", path, root / "web", status=1)
+  assert "1 documents are in" in done.stdout
+
+
+@pytest.mark.parametrize(
+  ("flags", "message"),
+  [
+    (("--step=5:99999",), r"at most the run's .* got 99999"),
+    (("--step=3:3",), "A below B"),
+    (("--step=x",), "must be a step or A:B, got 'x'"),
+    (("--document=web/none",), "none of its 7 documents"),
+    (("--document=web/#1", "--from_step=99999"), "`--from_step` must be at"),
+    (("--document=web/#1", "--step=1"), "got --step and --document"),
+    ((), "must be given, got none"),
+    (("--overlap",), "two configs, or a config and a store, got none"),
+    (("--overlap", "a", "nowhere"), "got a, which is none"),
+  ],
+)
+def test_what_cannot_be_answered_is_one_line(root, flags, message):
+  done = in_process.run_tool("trace", f"--config={root / 'web.py'}", *flags)
+  assert done.returncode == 1
+  assert re.search(message, done.stderr), done.stderr

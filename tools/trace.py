@@ -1,0 +1,6 @@
+"""Says which documents are in a step: chomp-trace, from a checkout."""
+
+from chomp_data.commands import scripts
+
+if __name__ == "__main__":
+  scripts.trace()
