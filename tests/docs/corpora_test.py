@@ -35,7 +35,7 @@ def root(tmp_path, monkeypatch):
   """A directory with all that the page's commands name."""
   parquet = pytest.importorskip("pyarrow.parquet")
   arrow = pytest.importorskip("pyarrow")
-  texts = ["a long text " * 20, "short", "a long text " * 20]
+  texts = ["a long text " * 50, "short", "a long text " * 50]
   (tmp_path / "crawl").mkdir()
   table = {"id": ["a", "b", "c"], "text": texts, "score": [0.9, 0.8, 0.1]}
   parquet.write_table(arrow.table(table), tmp_path / "crawl" / "0.parquet")
@@ -67,13 +67,18 @@ def root(tmp_path, monkeypatch):
   filters.load.cache_clear()
 
 
+def prepare(root, words):
+  """Runs a command of the page in a directory."""
+  own = [
+    re.sub(r"^(--(?:input|output)=)", rf"\1{root}/", word) for word in words
+  ]
+  in_process.run_tool("prepare", *own, check=True)
+
+
 def test_every_command_of_the_page_makes_its_store(root):
   found = {}
   for words in commands():
-    own = [
-      re.sub(r"^(--(?:input|output)=)", rf"\1{root}/", word) for word in words
-    ]
-    in_process.run_tool("prepare", *own, check=True)
+    prepare(root, words)
     (output,) = (w.removeprefix("--output=") for w in words if "output=" in w)
     store = stores.open_store(root / output)
     ids = store.document_ids(range(store.num_documents))
@@ -86,3 +91,15 @@ def test_every_command_of_the_page_makes_its_store(root):
     "data/dolma": (["d0", "d1", "d2"], None),
     "data/datatrove": (["t0", "t2", "t0", "t2"], {"no text": 2}),
   }
+
+
+@pytest.mark.slow
+def test_the_script_of_the_page_gets_a_batch_of_the_first_command(
+  root, monkeypatch
+):
+  monkeypatch.chdir(root)
+  prepare(root, next(commands()))
+  _, script = blocks("python")
+  names = {}
+  exec(script, names)
+  assert names["batch"]["tokens"].sharding == names["rows"]
