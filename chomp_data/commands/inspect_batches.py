@@ -249,6 +249,7 @@ def json_rows(
   for row in range(spans.num_rows):
     record = {
       "step": step,
+      **_data_step(pipe, step),
       "row": row,
       "source": None if source[row] < 0 else pipe.source_names[source[row]],
       **in_bucket,
@@ -258,6 +259,11 @@ def json_rows(
       {name: batch[name][row].tolist() for name in _FIELDS if name in batch}
     )
     yield record
+
+
+def _data_step(pipe: pipeline.Pipeline, step: int) -> dict[str, int]:
+  """Returns which data step a step reads, where some are skipped."""
+  return {"data_step": pipe.steps.data_step(step)} if pipe.steps.skip else {}
 
 
 def print_step(
@@ -273,6 +279,9 @@ def print_step(
   seq_len = pipe.row_length(step)
   real = row_layout.real_tokens(spans, seq_len)
   decoders = {} if plan_only else decoders_of(pipe)
+  called = f"step {step}"
+  if pipe.steps.skip:
+    called += f" (data step {pipe.steps.data_step(step)})"
   source = spans.row_source()
   num_shown = min(num_rows, spans.num_rows)
   named = _single_spans(pipe, spans.rows(0, num_shown))
@@ -289,7 +298,8 @@ def print_step(
       body.append(
         f"columns {column}..{column + last} <- document {document}"
         f" {identity!r} tokens {start}..{last_token}"
-        f"{''.join(f' + {name}' for name in added)}\n",
+        f"{''.join(f' + {name}' for name in added)}"
+        f"{' (gone)' if 'gone' in span else ''}\n",
         style="bold",
       )
     if batch and name != "filler":
@@ -299,14 +309,14 @@ def print_step(
     console.print(
       rich.panel.Panel(
         body,
-        title=f"step {step} row {row} of {spans.num_rows}: {name}",
+        title=f"{called} row {row} of {spans.num_rows}: {name}",
         subtitle=f"padding {1 - real[row].mean():.1%}",
         title_align="left",
         subtitle_align="right",
       )
     )
   totals = [
-    f"step {step}: {spans.num_rows} rows of {seq_len}, {len(spans)} spans",
+    f"{called}: {spans.num_rows} rows of {seq_len}, {len(spans)} spans",
     f"padding {1 - real.mean():.2%}",
   ]
   if batch:
@@ -341,6 +351,7 @@ def _single_spans(
   rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
   names = ("row", "source", "document", "start", "length", "column")
   columns = [getattr(spans, name).tolist() for name in names]
+  gone = getattr(spans, "gone", None)
   for i, (row, source, document, *values) in enumerate(
     zip(*columns, strict=True)
   ):
@@ -355,6 +366,8 @@ def _single_spans(
       where = getattr(spans, added)
       if where is not None and where[i]:
         span[added] = 1
+    if gone is not None and gone[i]:
+      span["gone"] = True
     rows[row].append(span)
   return rows
 

@@ -53,6 +53,7 @@ const documents = run.documents && {
 class Step {
   constructor(own) {
     this.step = own.step;
+    this.dataStep = own.data_step; // where steps were skipped before it
     this.rows = own.rows;
     this.length = own.length;
     this.bucket = own.bucket;

@@ -71,6 +71,7 @@ def gathered(
     values["steps"].append(
       {
         "step": step,
+        **_data_step(pipe, step),
         "rows": spans.num_rows,
         "length": pipe.row_length(step),
         "bucket": pipe.bucket_of(step)[1] if pipe.in_buckets else None,
@@ -83,6 +84,11 @@ def gathered(
   values["table_of"] = table_of
   values["history"] = _history(pipe, steps, history)
   return values
+
+
+def _data_step(pipe: pipeline.Pipeline, step: int) -> dict[str, int]:
+  """Returns which data step it is, where some were skipped."""
+  return {"data_step": pipe.steps.data_step(step)} if pipe.steps.skip else {}
 
 
 def _planned(

@@ -133,7 +133,7 @@ function nextTheme() {
 }
 
 function themed() {
-  byId("theme").textContent = { system: "Auto", light: "Light", dark: "Dark" }[themeName];
+  byId("theme").textContent = `Theme: ${{ system: "auto", light: "light", dark: "dark" }[themeName]}`;
   theme.refresh();
   if (run.kind === "text") { charts(); legend(); changed(); }
 }
@@ -254,8 +254,10 @@ function start() {
   byId("keys-button").addEventListener("click", toggleKeys);
   document.addEventListener("keydown", onKey);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", themed);
+  const skipped = steps.find((step) => step.dataStep !== undefined);
+  const data = skipped && steps.length === 1 ? `reads data step ${count(skipped.dataStep)}, ` : "";
   const of = run.run.num_steps === null ? "an endless run" : `a run of ${plural(run.run.num_steps, "step")}`;
-  byId("subtitle").textContent = `of ${of}, fingerprint ${run.run.fingerprint}`;
+  byId("subtitle").textContent = `${data}of ${of}, fingerprint ${run.run.fingerprint}`;
   if (run.kind !== "text") { samples(); themed(); return; }
   byId("work").hidden = false;
   const rows = steps.reduce((sum, step) => sum + step.rows, 0);

@@ -9,8 +9,8 @@ function samples() {
     step.samples.forEach((sample, i) => {
       const figure = make("figure", { class: "sample", tabindex: "0" });
       if (step.pictures) figure.append(pictureOf(unpack(step.pictures[i]), step.width, step.height));
-      const facts = Object.entries(sample).map(([name, value]) => `${name} ${value}`);
-      figure.append(make("figcaption", {}, step.filler[i] ? "filler" : visible(facts.join(", ")) || `sample ${i}`));
+      const facts = Object.entries(sample).map(([name, value]) => make("div", {}, visible(`${name} ${value}`)));
+      figure.append(make("figcaption", {}, ...(step.filler[i] ? ["filler"] : facts)));
       grid.append(figure);
     });
     section.append(grid);

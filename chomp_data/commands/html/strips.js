@@ -134,7 +134,8 @@ const strips = {
     context.font = "600 12px system-ui, sans-serif";
     context.textAlign = "left";
     const bucket = step.bucket ? `, bucket ${step.bucket}` : "";
-    context.fillText(`step ${count(step.step)}${bucket}: ${plural(step.rows, "row")} of ${count(step.length)}`, 2, y + HEADING / 2 + 2);
+    const data = step.dataStep === undefined ? "" : ` (data step ${count(step.dataStep)})`;
+    context.fillText(`step ${count(step.step)}${data}${bucket}: ${plural(step.rows, "row")} of ${count(step.length)}`, 2, y + HEADING / 2 + 2);
     context.font = "11px system-ui, sans-serif";
   },
 
