@@ -21,6 +21,7 @@ segments, with ids, offsets and text under the pointer and by keyboard.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import itertools
@@ -43,6 +44,8 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import job
+from chomp_data.audit import naming
+from chomp_data.audit import visits
 from chomp_data.commands import pictures
 from chomp_data.commands.html import gathering
 from chomp_data.commands.html import page
@@ -71,6 +74,12 @@ _PLAN_ONLY = flags.DEFINE_bool(
 _DATASET_MIX = cli.define_dataset_mix()
 _OUTPUT = flags.DEFINE_string(
   "output", None, "A PNG file that the steps of buckets are drawn to."
+)
+_DOCUMENT = flags.DEFINE_string(
+  "document",
+  None,
+  "A document as NAME/ID, or by number as NAME/#42: only rows that hold it are"
+  " shown, and when the run comes to it next.",
 )
 _HTML = flags.DEFINE_string(
   "html", None, "A file that gets the steps as one page for a browser."
@@ -200,7 +209,7 @@ def print_pictures(
   console: rich.console.Console,
   pipe: pipeline.Pipeline,
   step: int,
-  num_rows: int,
+  rows: Sequence[int],
 ) -> None:
   """Prints a step of arrays for a person.
 
@@ -209,11 +218,13 @@ def print_pictures(
   """
   source, bucket = pipe.bucket_of(step)
   # Without colours all blocks are the same.
-  if console.is_terminal and _drawable(pipe.batch(step)) is not None:
-    shown = drawn(pipe, step, num_rows)
+  whole = rows == range(len(rows))
+  if console.is_terminal and whole and _drawable(pipe.batch(step)) is not None:
+    shown = drawn(pipe, step, len(rows))
     console.print(pictures.half_blocks(shown, console.width))
-  records = itertools.islice(json_samples(pipe, step), num_rows)
-  for record in records:
+  for record in json_samples(pipe, step):
+    if record["row"] not in rows:
+      continue
     shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
     console.print(shown, highlight=False, markup=False, soft_wrap=True)
   count = len(pipe.samples(step))
@@ -270,7 +281,7 @@ def print_step(
   console: rich.console.Console,
   pipe: pipeline.Pipeline,
   step: int,
-  num_rows: int,
+  rows: Sequence[int],
   plan_only: bool,
 ) -> None:
   """Prints a step for a person: a panel a row, and totals."""
@@ -283,12 +294,11 @@ def print_step(
   if pipe.steps.skip:
     called += f" (data step {pipe.steps.data_step(step)})"
   source = spans.row_source()
-  num_shown = min(num_rows, spans.num_rows)
-  named = _single_spans(pipe, spans.rows(0, num_shown))
-  for row in range(num_shown):
+  for row in rows:
     name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
     body = rich.text.Text()
-    for span in named[row]:
+    (named,) = _single_spans(pipe, spans.rows(row, row + 1))
+    for span in named:
       document, column, start, identity = (
         span[k] for k in ("document", "column", "start", "id")
       )
@@ -408,15 +418,20 @@ def _write_page(
 ) -> None:
   """Writes steps as a page."""
   _refuse_beside("html", ("output", "format"), "a page is written")
-  decoders = None if _PLAN_ONLY.value else decoders_of(pipe)
+  document = None
+  if _DOCUMENT.value is not None:
+    document = naming.find_document(pipe, _DOCUMENT.value)
   values = gathering.gathered(
     pipe,
     steps,
     num_rows=_ROWS.value,
     history=_HISTORY.value,
     plan_only=_PLAN_ONLY.value,
-    decoders=decoders,
+    decoders=None if _PLAN_ONLY.value else decoders_of(pipe),
+    document=document,
   )
+  if document is not None and values["lit"] is None:
+    print(f"{_DOCUMENT.value} is in no row that is shown", file=sys.stderr)
   title = f"Step {steps.start}"
   if len(steps) > 1:
     title = f"Steps {steps.start} to {steps.stop - 1}"
@@ -449,7 +464,9 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
           f" got {_OUTPUT.value}. Leave it out: rows are printed."
         ]
       )
-    _refuse_beside("output", ("plan_only", "format"), "a picture is drawn")
+    _refuse_beside(
+      "output", ("plan_only", "format", "document"), "a picture is drawn"
+    )
     shown = sheet(pipe, steps, _ROWS.value or _PNG_ROWS)
     pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
     print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
@@ -459,36 +476,91 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
     console.print(
       pipe.describe(), highlight=False, markup=False, soft_wrap=True
     )
-  _print_steps(console, pipe, steps)
+  if _DOCUMENT.value is None:
+    _print_steps(console, pipe, steps)
+  else:
+    _print_document(console, pipe, steps, _DOCUMENT.value)
   if _FORMAT.value != "json" and not _PLAN_ONLY.value:
     for line in reads_lib.lines(pipe.reads):
       console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_steps(
-  console: rich.console.Console, pipe: pipeline.Pipeline, steps: range
+  console: rich.console.Console,
+  pipe: pipeline.Pipeline,
+  steps: range,
+  found: Mapping[int, Sequence[int]] | None = None,
 ) -> None:
-  """Prints steps, as the flags say."""
+  """Prints steps, as the flags say; of those in `found` these rows alone."""
+  as_json = _FORMAT.value == "json"
   for step in steps:
-    if _FORMAT.value == "json":
+    num_rows = len(pipe.samples(step)) if pipe.in_buckets else None
+    if num_rows is None:
+      num_rows = pipe.plan(step).num_rows
+    most = _ROWS.value or (num_rows if as_json else 4)
+    rows: Sequence[int] = range(min(most, num_rows))
+    if found is not None:
+      rows = found.get(step, [])[:most]
+      if not rows:
+        continue
+    if as_json:
       rows_of = json_rows if pipe.holds_text else json_samples
       for record in rows_of(pipe, step, _PLAN_ONLY.value):
-        if _ROWS.value is None or record["row"] < _ROWS.value:
+        if record["row"] in rows:
           print(json.dumps(record), flush=_FOLLOW.value is not None)
-      continue
-    if pipe.holds_text:
-      print_step(console, pipe, step, _ROWS.value or 4, _PLAN_ONLY.value)
+    elif pipe.holds_text:
+      print_step(console, pipe, step, rows, _PLAN_ONLY.value)
     elif _PLAN_ONLY.value:
       source, bucket = pipe.bucket_of(step)
       console.print(f"step {step}: {source}, bucket {bucket}", highlight=False)
     else:
-      print_pictures(console, pipe, step, _ROWS.value or 4)
+      print_pictures(console, pipe, step, rows)
+
+
+def _print_document(
+  console: rich.console.Console,
+  pipe: pipeline.Pipeline,
+  steps: range,
+  name: str,
+) -> None:
+  """Prints rows of steps that hold a document, and when it comes next."""
+  source, document = naming.find_document(pipe, name)
+  trail = visits.Visits(pipe, source, document)
+  found: dict[int, list[int]] = {}
+  following = None
+  for visit in trail.ahead(steps.start):
+    if visit.step >= steps.stop:
+      following = visit.step
+      break
+    rows = found.setdefault(visit.step, [])
+    if visit.row not in rows:
+      rows.append(visit.row)
+  _print_steps(console, pipe, steps, found)
+  told: dict[str, Any] = {"source": source, "document": document}
+  if pipe.holds_text:
+    told["id"] = pipe.sources[source].store.document_id(document)
+  told["before"] = trail.before(steps.start)
+  told["next_step"] = following
+  if _FORMAT.value == "json":
+    print(json.dumps(told))
+    return
+  shown = sum(map(len, found.values()))
+  then = "never again" if following is None else f"next at step {following}"
+  console.print(
+    f"{source}/#{document}{f' ({own})' if (own := told.get('id')) else ''}: in"
+    f" {shown} rows of these steps, {told['before']} times before, {then}",
+    highlight=False,
+    markup=False,
+    soft_wrap=True,
+  )
 
 
 def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
   """Shows the steps that a job is at, until it ends."""
   _refuse_beside(
-    "follow", ("step", "count", "output", "html"), "the job's step is shown"
+    "follow",
+    ("step", "count", "document", "output", "html"),
+    "the job's step is shown",
   )
   console = rich.console.Console()
   shown, warned = None, False

@@ -290,6 +290,17 @@ def test_a_document_is_lit_wherever_it_is(chromium, store, tmp_path):
   assert document in chromium.evaluate(lit)
   assert re.match(r"\d documents?, \d+ spans?", text_of(chromium, "#found"))
   assert chromium.errors == []
+  # A page that is made for one document begins with it.
+  name = chromium.evaluate(
+    f"inspection.run.sources[inspection.documents.source[{document}]]"
+  )
+  small(path, store, "--count=9", f"--document={name}/#{number}")
+  chromium.open(path)
+  assert f"{name} #{number} of" in text_of(chromium, "#detail")
+  assert chromium.evaluate("[...inspection.view.marked].length") == 1
+  told = text_of(chromium, "#detail")
+  assert re.search(r"In the run never before; next at step \d+\.", told)
+  assert chromium.errors == []
 
 
 @needs_chromium

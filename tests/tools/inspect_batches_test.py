@@ -156,6 +156,12 @@ def test_batches_of_arrays_are_drawn_in_the_terminal_and_told(tmp_path):
     tmp_path, "--format=json", "--plan_only", "--rows=1"
   ).stdout.splitlines()
   assert "number" in json.loads(plan)
+  source = json.loads(plan)["source"]
+  found = inspect_pictures(
+    tmp_path, "--format=json", "--plan_only", f"--document={source}/#7",
+    "--count=12",
+  ).stdout.splitlines()  # fmt: skip
+  assert json.loads(found[-1])["document"] == 7
   lines = inspect_pictures(tmp_path, "--format=json", "--count=3").stdout
   records = [json.loads(line) for line in lines.splitlines()]
   assert {record["step"] for record in records} == {0, 1, 2}
@@ -295,6 +301,40 @@ def test_stores_without_a_tokenizer_are_shown_as_token_ids(tmp_path):
   (span, other) = json.loads(row)["spans"]
   assert span["id"].endswith(":0")
   assert other["id"].endswith(":1")
+
+
+def test_a_document_is_looked_up_by_id_and_by_number(data, stdlib_store):
+  pipe = pipeline.build(data)
+  steps = [pipe.plan(step) for step in range(40)]
+  document = int(steps[4].document[3])
+  holds = [np.flatnonzero(own.document == document) for own in steps]
+  name = stores.open_store(stdlib_store).document_id(document)
+  shown = [
+    (step, row) for step in (3, 4, 5) for row in steps[step].row[holds[step]]
+  ]
+  for named in (name, f"#{document}"):
+    args = [
+      f"--config.data.sources.stdlib.store={stdlib_store}",
+      f"--document=stdlib/{named}",
+      "--step=3",
+      "--count=3",
+    ]
+    out = inspect(*args, "--format=json", "--plan_only").stdout
+    *rows, last = [json.loads(line) for line in out.splitlines()]
+    assert [(own["step"], own["row"]) for own in rows] == shown
+    assert last == {
+      "source": "stdlib",
+      "document": document,
+      "id": name,
+      "before": sum(map(len, holds[:3])),
+      "next_step": next(i for i in range(6, 40) if len(holds[i])),
+    }
+  told = inspect(*args, "--rows=99").stdout
+  assert told.count("step 4 row") == len(holds[4])
+  assert f"stdlib/#{document} ({name}): in {len(shown)} rows of th" in told
+  assert f"next at step {last['next_step']}" in told
+  ran = inspect(*args[:1], "--document=stdlib/none.py", check=False)
+  assert "error: `document` must be the id of a document" in ran.stderr
 
 
 def follow(workdir, stdlib_store, *args):

@@ -144,9 +144,11 @@ function placesList(number, i, document) {
     }
   }
   const found = [heading, list];
-  const elsewhere = run.visits && run.visits[document];
+  const elsewhere = run.visits[document];
   if (elsewhere) {
-    found.push(make("p", { class: "quiet" }, `Elsewhere in the run: ${elsewhere}`));
+    const before = elsewhere.before ? `${plural(elsewhere.before, "time")} before, last at step ${count(elsewhere.last)}` : "never before";
+    const after = elsewhere.next === null ? "never after" : `next at step ${count(elsewhere.next)}`;
+    found.push(make("p", { class: "quiet" }, `In the run ${before}; ${after}.`));
   }
   return found;
 }

@@ -5,12 +5,14 @@ token is read.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.audit import visits
 from chomp_data.commands import pictures
 from chomp_data.commands.html import packing
 from chomp_data.commands.html import texts as texts_lib
@@ -21,6 +23,10 @@ from chomp_data.ops import spans as spans_lib
 MOST_POSITIONS = 1 << 23
 # Pictures of a step.
 MOST_PICTURES = 64
+# Where a page has more documents they are not looked for in the whole run,
+# nor those of which that takes long.
+_MOST_TRACED = 64
+_MOST_TRACE_S = 0.05
 _FLAGS = {"bos": 1, "eos": 2, "gone": 4}
 
 
@@ -32,6 +38,7 @@ def gathered(
   history: int = 0,
   plan_only: bool = False,
   decoders: Mapping[str, Any] | None = None,
+  document: tuple[str, int] | None = None,
 ) -> dict[str, Any]:
   """Returns all that a page shows.
 
@@ -42,6 +49,7 @@ def gathered(
     history: Steps before whose shares of sources are shown too.
     plan_only: Whether to read no token.
     decoders: The sources' tokenizers by name; None where a store has none.
+    document: A source and a document's number that is lit at first, or None.
 
   Raises:
     ConfigError: If the page would be too large.
@@ -56,6 +64,7 @@ def gathered(
     "sources": pipe.source_names,
     "plan_only": plan_only,
     "kind": "text" if pipe.holds_text else "arrays",
+    "lit": None,
   }
   if not pipe.holds_text:
     values["steps"] = [
@@ -83,6 +92,9 @@ def gathered(
   values["tables"] = [table.table() for table in tables]
   values["table_of"] = table_of
   values["history"] = _history(pipe, steps, history)
+  values["visits"] = _visits(pipe, steps, documents.pairs, document)
+  if document in documents.pairs:
+    values["lit"] = documents.pairs.index(document)
   return values
 
 
@@ -120,6 +132,7 @@ class _Documents:
   """The documents of a page, each with a number of its own."""
 
   def __init__(self, pipe: pipeline.Pipeline):
+    self._names = pipe.source_names
     self._stores = [source.store for source in pipe.sources.values()]
     self._numbers: dict[tuple[int, int], int] = {}
 
@@ -130,6 +143,11 @@ class _Documents:
     return np.asarray(
       [known.setdefault(pair, len(known)) for pair in pairs], np.int64
     )
+
+  @property
+  def pairs(self) -> list[tuple[str, int]]:
+    """The source and the number in it of each."""
+    return [(self._names[own], number) for own, number in self._numbers]
 
   def values(self) -> dict[str, Any]:
     """Returns source, number, id and length of each."""
@@ -233,6 +251,31 @@ def _history(
     lengths = np.where(_gone(spans), 0, spans.length)
     np.add.at(tokens[i], spans.source, lengths)
   return {"first": first, "tokens": packing.packed(tokens)}
+
+
+def _visits(
+  pipe: pipeline.Pipeline,
+  steps: range,
+  documents: Sequence[tuple[str, int]],
+  lit: tuple[str, int] | None,
+) -> dict[int, dict[str, int | None]]:
+  """Returns when documents come before and after what is shown, by number."""
+  end = pipe.steps.data_step(steps.stop - 1) + 1
+  found = {}
+  for number, own in enumerate(documents):
+    if own != lit and len(documents) > _MOST_TRACED:
+      continue
+    if own != lit and pipe.trail(*own).cost(end) > _MOST_TRACE_S:
+      continue
+    trail = visits.Visits(pipe, *own)
+    before = next(trail.back(steps.start), None)
+    after = next(trail.ahead(steps.stop), None)
+    found[number] = {
+      "before": before.exposure if before else 0,
+      "last": before.step if before else None,
+      "next": after.step if after else None,
+    }
+  return found
 
 
 def _pictures(

@@ -278,6 +278,11 @@ function start() {
   listen();
   strips.layout();
   themed();
+  if (run.lit !== null) {
+    view.focus = placesOf.get(run.lit)[0];
+    pin();
+    strips.reveal(...view.focus);
+  }
 }
 
 // For people at a console, and for tests.
