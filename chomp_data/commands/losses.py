@@ -17,7 +17,6 @@ import sys
 
 from absl import app
 from absl import flags
-from etils import epath
 import numpy as np
 import rich.console
 import rich.markup
@@ -29,6 +28,7 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.reference import loss_history
 from chomp_data.reference import train_options
+from chomp_data.stores import places
 from chomp_data.stores import publish
 
 _CONFIG = cli.define_config()
@@ -116,7 +116,7 @@ def main(argv: Sequence[str]) -> None:
     publish.check_local(_WORKDIR.value)
     pipe = chomp_data.build(config.get("data"))
     records = loss_history.documents(
-      pipe, epath.Path(_WORKDIR.value), first, last
+      pipe, places.at(_WORKDIR.value), first, last
     )
     if _REPLAY.value:
       _replay(pipe, first, last, _REPLAY.value)

@@ -52,6 +52,7 @@ from chomp_data.reference import span_losses
 from chomp_data.reference import train_options
 from chomp_data.reference import training
 from chomp_data.reference import workdir as workdir_lib
+from chomp_data.stores import places
 from chomp_data.testing import batch_hashes
 
 _CONFIG = cli.define_config()
@@ -121,7 +122,9 @@ class Run:
       os.fspath(self.workdir) if writes else None
     )
     self.span_losses: span_losses.Writer = span_losses.Writer(
-      self.pipe, self.workdir, writes and options.train.span_losses
+      self.pipe,
+      places.at(os.fspath(self.workdir)),
+      writes and options.train.span_losses,
     )
     self.evaluation: evaluating.Evaluation = evaluating.Evaluation(
       self.pipe, options.evaluation, self.trainer.batch_sharding

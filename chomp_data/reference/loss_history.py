@@ -8,11 +8,11 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 
-from etils import epath
 import numpy as np
 
 from chomp_data import pipeline
 from chomp_data.reference import span_losses
+from chomp_data.stores import places
 
 # Steps that are planned at once.
 _BLOCK_STEPS = 2_048
@@ -81,7 +81,7 @@ def _usual(found: span_losses.Logged, own: np.ndarray) -> np.ndarray:
 
 
 def documents(
-  pipe: pipeline.Pipeline, workdir: epath.Path, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
 ) -> list[dict[str, Any]]:
   """Returns the documents of steps first .. last - 1, the worst first.
 
@@ -138,7 +138,7 @@ def documents(
 
 
 def _within(
-  pipe: pipeline.Pipeline, workdir: epath.Path, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
 ) -> Mapping[str, _Sums]:
   """Returns sums over a range of steps, of the documents trained on in it."""
   seen: dict[str, list[np.ndarray]] = {name: [] for name in pipe.source_names}
@@ -156,7 +156,7 @@ def _within(
 
 def _add(
   pipe: pipeline.Pipeline,
-  workdir: epath.Path,
+  workdir: places.Place,
   first: int,
   last: int,
   sums: Mapping[str, _Sums],
@@ -169,7 +169,7 @@ def _add(
 
 
 def _read(
-  pipe: pipeline.Pipeline, workdir: epath.Path, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
 ) -> Iterator[span_losses.Logged]:
   for begin in range(first, last, _BLOCK_STEPS):
     end = min(begin + _BLOCK_STEPS, last)

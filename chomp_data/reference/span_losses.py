@@ -14,18 +14,18 @@ import io
 import re
 from typing import Any
 
-from etils import epath
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.ops import spans as spans_lib
+from chomp_data.stores import places
 
 DIRECTORY = "span_losses"
 
 # As they lie in a file: 8 bytes a span, 4 a step.
 _LOSS, _TOKENS = np.dtype("<f4"), np.dtype("<u4")
-_FILE = re.compile(r"(\d{12})-(\d{12})\.npz")
+_FILE = re.compile(rf"{DIRECTORY}/(\d{{12}})-(\d{{12}})\.npz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Writer:
   """Keeps the losses of a run's spans until a checkpoint, then writes them."""
 
   def __init__(
-    self, pipe: pipeline.Pipeline, workdir: epath.Path, writes: bool
+    self, pipe: pipeline.Pipeline, workdir: places.Place, writes: bool
   ):
     """Writes nothing yet.
 
@@ -94,7 +94,7 @@ class Writer:
       writes: Whether this process writes; others only go along.
     """
     self._pipe = pipe
-    self._directory = workdir / DIRECTORY
+    self._workdir = workdir
     self._writes = writes
     self._first = 0
     self._steps: list[Sums] = []
@@ -104,15 +104,15 @@ class Writer:
     self._first, self._steps = step, []
     if not self._writes:
       return
-    for first, last, path in _files(self._directory):
+    for first, last, name in _files(self._workdir):
       if last > step:
         if first < step:
           raise errors.StateError(
-            f"{path} must end at a checkpoint's step, got steps {first} .."
-            f" {last - 1} where the run goes on from step {step}. Move the"
-            " file away, or resume from another checkpoint."
+            f"{self._workdir.file(name)} must end at a checkpoint's step, got"
+            f" steps {first} .. {last - 1} where the run goes on from step"
+            f" {step}. Move the file away, or resume from another checkpoint."
           )
-        path.unlink()
+        self._workdir.delete([name])
 
   def add(self, metrics: Mapping[str, np.ndarray] | None) -> None:
     """Adds the next step.
@@ -141,13 +141,10 @@ class Writer:
         _TOKENS
       ),
     }
-    self._directory.mkdir(parents=True, exist_ok=True)
     buffer = io.BytesIO()
     np.savez(buffer, **values)
-    path = self._directory / f"{self._first:012d}-{last:012d}.npz"
-    part = path.with_name(path.name + ".part")
-    part.write_bytes(buffer.getvalue())
-    part.replace(path)
+    name = f"{DIRECTORY}/{self._first:012d}-{last:012d}.npz"
+    self._workdir.write(name, buffer.getvalue())
     self._first, self._steps = last, []
 
 
@@ -171,7 +168,7 @@ class Logged:
 
 
 def read(
-  pipe: pipeline.Pipeline, workdir: epath.Path, first: int, last: int
+  pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
 ) -> Iterator[Logged]:
   """Yields what was written of steps first .. last - 1, a file at a time.
 
@@ -185,12 +182,12 @@ def read(
     StateError: If a step was not written, or a file is not of this run.
   """
   at = first
-  for begin, end, path in _files(workdir / DIRECTORY):
+  for begin, end, name in _files(workdir):
     if end <= at or begin >= last:
       continue
     if begin > at:
       break
-    values = _loaded(path)
+    values = _loaded(workdir, name)
     ends = np.concatenate([[0], np.cumsum(values["spans"], dtype=np.int64)])
     stop = min(end, last)
     cut = slice(int(ends[at - begin]), int(ends[stop - begin]))
@@ -198,9 +195,9 @@ def read(
     count = values["spans"][at - begin : stop - begin].astype(np.int64)
     if len(spans) != count.sum():
       raise errors.StateError(
-        f"{path} must hold a loss for each span of steps {at} .. {stop - 1},"
-        f" got {count.sum()} for {len(spans)} planned ones. Give the config"
-        " that wrote it."
+        f"{workdir.file(name)} must hold a loss for each span of steps {at} .."
+        f" {stop - 1}, got {count.sum()} for {len(spans)} planned ones. Give"
+        " the config that wrote it."
       )
     yield Logged(
       first_step=at,
@@ -212,19 +209,19 @@ def read(
     at = stop
   if at < last:
     raise errors.StateError(
-      f"{workdir / DIRECTORY} must hold steps {first} .. {last - 1}, got none"
-      f" of step {at}. Train with config.train.span_losses=True, or ask for"
-      " other steps."
+      f"{workdir.file(DIRECTORY)} must hold steps {first} .. {last - 1}, got"
+      f" none of step {at}. Train with config.train.span_losses=True, or ask"
+      " for other steps."
     )
 
 
-def steps_written(workdir: epath.Path) -> tuple[int, int]:
+def steps_written(workdir: places.Place) -> tuple[int, int]:
   """Returns the first step written, and the one after the last; 0, 0 is none.
 
   Args:
-    workdir: A run's directory.
+    workdir: A run's directory, on a disk or in a bucket.
   """
-  files = _files(workdir / DIRECTORY)
+  files = _files(workdir)
   if not files:
     return 0, 0
   first = last = files[0][0]
@@ -235,23 +232,22 @@ def steps_written(workdir: epath.Path) -> tuple[int, int]:
   return first, last
 
 
-def _files(directory: epath.Path) -> list[tuple[int, int, epath.Path]]:
-  """Returns (first step, step after the last, file), in order."""
-  if not directory.exists():
-    return []
+def _files(workdir: places.Place) -> list[tuple[int, int, str]]:
+  """Returns (first step, step after the last, name), in order."""
   found = []
-  for path in directory.iterdir():
-    if match := _FILE.fullmatch(path.name):
-      found.append((int(match[1]), int(match[2]), path))
-  return sorted(found, key=lambda own: own[:2])
+  for name in workdir.names(f"{DIRECTORY}/"):
+    if match := _FILE.fullmatch(name):
+      found.append((int(match[1]), int(match[2]), name))
+  return sorted(found)
 
 
-def _loaded(path: epath.Path) -> dict[str, Any]:
+def _loaded(workdir: places.Place, name: str) -> dict[str, Any]:
   try:
-    with np.load(io.BytesIO(path.read_bytes())) as file:
+    with np.load(io.BytesIO(workdir.read(name))) as file:
       return {name: file[name] for name in ("spans", "loss", "tokens")}
   except (OSError, ValueError, KeyError, EOFError) as error:
     raise errors.StateError(
-      f"{path} must be a file of losses by span, got one that cannot be read"
-      f" ({error}). Remove it: its steps are lost to `losses`, not to the run."
+      f"{workdir.file(name)} must be a file of losses by span, got one that"
+      f" cannot be read ({error}). Remove it: its steps are lost to `losses`,"
+      " not to the run."
     ) from error

@@ -292,7 +292,8 @@ class LocalPlace(Place):
   def names(self, prefix: str = "") -> list[str]:
     """Returns the files below a prefix; see `Place`."""
     found = []
-    for folder, _, files in os.walk(self.path):
+    below = os.path.join(self.path, prefix.rpartition("/")[0])
+    for folder, _, files in os.walk(below):
       for file in files:
         name = pathlib.Path(folder, file).relative_to(self.path).as_posix()
         if name.startswith(prefix):

@@ -1,6 +1,5 @@
 """Losses by span: sums, files between checkpoints, documents that stand out."""
 
-from etils import epath
 import numpy as np
 import pytest
 
@@ -9,6 +8,7 @@ from chomp_data import errors
 from chomp_data.ops import spans as spans_lib
 from chomp_data.reference import loss_history
 from chomp_data.reference import span_losses
+from chomp_data.stores import places
 from chomp_data.testing import stores as testing_stores
 
 _SEQ_LEN = 16
@@ -104,8 +104,8 @@ def test_a_resumed_run_has_the_files_of_an_unbroken_one(pipe, tmp_path):
       for own in span_losses.read(pipe, workdir, 2, 11)
     ]
 
-  whole = run(epath.Path(tmp_path / "whole"), (4, 8, 12))
-  resumed = run(epath.Path(tmp_path / "resumed"), (4, 8, 12), kill=9)
+  whole = run(places.at(tmp_path / "whole"), (4, 8, 12))
+  resumed = run(places.at(tmp_path / "resumed"), (4, 8, 12), kill=9)
   assert len(whole) == len(resumed) == 3
   for one, other in zip(whole, resumed, strict=True):
     for mine, yours in zip(one, other, strict=True):
@@ -113,7 +113,7 @@ def test_a_resumed_run_has_the_files_of_an_unbroken_one(pipe, tmp_path):
 
 
 def test_steps_that_were_not_written_are_named(pipe, tmp_path):
-  workdir = epath.Path(tmp_path / "run")
+  workdir = places.at(tmp_path / "run")
   with pytest.raises(errors.StateError, match=r"none of step 0.*span_losses"):
     list(span_losses.read(pipe, workdir, 0, 1))
   writer = span_losses.Writer(pipe, workdir, writes=True)
@@ -122,27 +122,27 @@ def test_steps_that_were_not_written_are_named(pipe, tmp_path):
   assert span_losses.steps_written(workdir) == (0, 1)
   with pytest.raises(errors.StateError, match=r"steps 0 \.\. 1.*of step 1"):
     list(span_losses.read(pipe, workdir, 0, 2))
-  (file,) = (workdir / span_losses.DIRECTORY).iterdir()
+  (file,) = (tmp_path / "run" / span_losses.DIRECTORY).iterdir()
   file.write_bytes(b"no zip file")
   with pytest.raises(errors.StateError, match=r"cannot be read"):
     list(span_losses.read(pipe, workdir, 0, 1))
 
 
 def test_8_bytes_a_span(pipe, tmp_path):
-  workdir = epath.Path(tmp_path / "run")
+  workdir = places.at(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   for step in range(100):
     writer.add(metrics_of(pipe, step, np.random.default_rng(step)))
   writer.flush()
-  (file,) = (workdir / span_losses.DIRECTORY).iterdir()
+  (file,) = (tmp_path / "run" / span_losses.DIRECTORY).iterdir()
   spans = len(pipe.plan(0, 100))
   # 4 bytes a step beside them, and the file's own head.
-  assert file.stat().length <= 8 * spans + 4 * 100 + 1_000
+  assert file.stat().st_size <= 8 * spans + 4 * 100 + 1_000
 
 
 def test_a_document_that_gets_worse_comes_first(pipe, tmp_path):
   """Losses fall as the run goes on; one document's rise at the end."""
-  workdir = epath.Path(tmp_path / "run")
+  workdir = places.at(tmp_path / "run")
   writer = span_losses.Writer(pipe, workdir, writes=True)
   steps = 160
 
