@@ -68,13 +68,7 @@ def define_config(default: str | None = None) -> flags.FlagHolder:
 
   from chomp_data.config import files
 
-  flags.DEFINE_multi_string(
-    _SET,
-    [],
-    "An option of the experiment and its value, path=value; written"
-    " --config.<path>=<value>. docs/options.md lists all of them, and a wrong"
-    " path is told which there are.",
-  )
+  define_options()
   return config_flags.DEFINE_config_file(
     "config",
     default,
@@ -83,6 +77,17 @@ def define_config(default: str | None = None) -> flags.FlagHolder:
     " takes seconds.",
     # Options are not left to it: it knows only those that a file lists.
     sys_argv=[],
+  )
+
+
+def define_options() -> flags.FlagHolder:
+  """Defines --config.<path>=<value>: its value is a list of path=value."""
+  return flags.DEFINE_multi_string(
+    _SET,
+    [],
+    "An option of the experiment and its value, path=value; written"
+    " --config.<path>=<value>. docs/options.md lists all of them, and a wrong"
+    " path is told which there are.",
   )
 
 

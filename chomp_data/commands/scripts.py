@@ -22,6 +22,18 @@ def inspect_batches() -> None:
   _run("inspect_batches")
 
 
+def diff() -> None:
+  """Compares what two runs hand out."""
+  try:
+    _run("diff")
+  except SystemExit as ended:
+    # 1 says that they differ, as of other programs of the name.
+    if not isinstance(ended.code, str):
+      raise
+    print(ended.code, file=sys.stderr)
+    sys.exit(2)
+
+
 def simulate() -> None:
   """Says what a run will consume."""
   _run("simulate")

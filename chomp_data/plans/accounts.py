@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
 
@@ -117,6 +119,21 @@ class Accounts:
     None: it never ends, or not in this run.
     """
     return self._plan.ends(source)
+
+  def documents(self, source: str, step: int) -> np.ndarray:
+    """Returns which documents a source has given before a step.
+
+    Rows are planned until all documents were seen, or the step comes.
+
+    Args:
+      source: Its name.
+      step: At most the steps of the run.
+
+    Returns:
+      bool[num_documents], of which a token was in a batch; of arrays samples,
+      by bucket.
+    """
+    return self._plan.documents(source, step)
 
   def record(self, step: int) -> dict[str, Any]:
     """Returns what a checkpoint keeps, as JSON values.

@@ -4,11 +4,13 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
 
 from chomp_data.index import steps as steps_lib
+from chomp_data.index.bucket import bucket_lists
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
@@ -75,6 +77,8 @@ class BatchesPlan(plan_lib.Plan):
     self._bucket_stages = bucket_stages
     self._fingerprints = fingerprints
     self._by_tokens = by_tokens
+    # By number and unit.
+    self._totals: dict[tuple[int, str], bucket_lists.Totals] = {}
     self._path = path
     self._samples = {n: sum(d.counts.values()) for n, d in datasets.items()}
     own = mix_lib.BatchMix(
@@ -229,6 +233,24 @@ class BatchesPlan(plan_lib.Plan):
       self.datasets[source].samples_of(document),
     )
 
+  def documents(self, source: str, step: int) -> np.ndarray:
+    """Returns which documents a dataset has given; see `Plan`."""
+    number, own = self.source_names.index(source), self.datasets[source]
+    seen = np.zeros(self.num_documents(source), np.bool_)
+    # Samples of arrays are numbered by bucket.
+    counts = [own.counts.get(bucket.name, 0) for bucket in self.buckets]
+    first = np.cumsum([0, *counts])
+    most = plan_lib.documents_to_see(own.text) if own.text else len(seen)
+    for bucket, samples in self.schedule.given(number, self._place(step)):
+      spans = own.spans(bucket, samples)
+      if spans is None:
+        seen[first[bucket] + samples] = True
+      else:
+        seen[spans.document[spans.stored()[0] > 0]] = True
+      if np.count_nonzero(seen) == most:
+        break
+    return seen
+
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by dataset, None for arrays; see `Plan`."""
     if not self.sources:
@@ -236,8 +258,17 @@ class BatchesPlan(plan_lib.Plan):
     return token_sums.StepSums(
       {name: own.store for name, own in self.sources.items()},
       self.spans,
+      self._by_epoch,
       self._units if self._by_tokens else None,
     )
+
+  def _by_epoch(self, step: int, number: int, unit: str) -> int:
+    """Returns what a dataset consumed before a step, from its epochs."""
+    totals = self._totals.get((number, unit))
+    if totals is None:
+      own = functools.partial(_sample_units, self._numbered[number], unit)
+      totals = self._totals[number, unit] = bucket_lists.Totals(own)
+    return self.schedule.units_before(number, self._place(step), totals)
 
   def _units(self, step: int) -> np.ndarray:
     """Returns the units of datasets before a step, int64[num_datasets]."""
@@ -304,6 +335,16 @@ class BatchesPlan(plan_lib.Plan):
       }
       for name, own in self.taken(step).items()
     }
+
+
+def _sample_units(
+  dataset: dataset_lib.Dataset, unit: str, bucket: int, samples: np.ndarray
+) -> np.ndarray:
+  """Returns int64[N], what samples of text consume."""
+  spans = dataset.spans(bucket, samples)
+  assert spans is not None
+  assert dataset.text is not None
+  return token_sums.sample_units(spans, unit, dataset.text.store)
 
 
 def _as_json(stages: mix_lib.Stages) -> dict[str, dict[str, str]]:

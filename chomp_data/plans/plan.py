@@ -235,6 +235,21 @@ class Plan(abc.ABC):
     """
 
   @abc.abstractmethod
+  def documents(self, source: str, step: int) -> np.ndarray:
+    """Returns which documents a source has given before a step.
+
+    Rows are planned until all documents were seen, or the step comes.
+
+    Args:
+      source: Its name.
+      step: At most the steps of the run.
+
+    Returns:
+      bool[num_documents], of which a token was in a batch; of arrays samples,
+      by bucket.
+    """
+
+  @abc.abstractmethod
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by source, or None where samples are arrays."""
 
@@ -291,3 +306,10 @@ class Plan(abc.ABC):
   def stages(self) -> list[tuple[int, str]]:
     """Returns where each stage of a curriculum begins, and what it weighs."""
     return []
+
+
+def documents_to_see(source: row_source.RowSource) -> int:
+  """Returns how many documents of a source have a token."""
+  return sum(
+    int(np.count_nonzero(own)) for _, own in source.store.iter_lengths()
+  )

@@ -29,6 +29,9 @@ from chomp_data.sources import source_trail
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
 
+# Rows whose documents are looked at together.
+_BLOCK_ROWS = 65_536
+
 
 class RunRows(Protocol):
   """The rows of a run: of one source in its order, or of a mix."""
@@ -307,6 +310,19 @@ class RowsPlan(plan_lib.Plan):
       mix=self._mix,
       name=source,
     )
+
+  def documents(self, source: str, step: int) -> np.ndarray:
+    """Returns which documents a source has given; see `Plan`."""
+    rows = self.ordered[source]
+    seen = np.zeros(rows.store.num_documents, np.bool_)
+    most = plan_lib.documents_to_see(rows)
+    first, last = (sum(self.taken(own)[source].values()) for own in (0, step))
+    for low in range(first, last, _BLOCK_ROWS):
+      spans = rows.plan(np.arange(low, min(low + _BLOCK_ROWS, last)))
+      seen[spans.document[spans.stored()[0] > 0]] = True
+      if np.count_nonzero(seen) == most:
+        break
+    return seen
 
   def token_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""

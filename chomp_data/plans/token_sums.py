@@ -24,6 +24,9 @@ _BLOCK = 4_096
 _STEPS = 256
 _SUMS_KEPT = 8
 
+# Steps that are planned one by one; further ones are summed by epochs.
+_NEAR = 4_096
+
 # By source, then by unit; None is not known.
 Sums = Mapping[str, Mapping[str, int | None]]
 
@@ -158,6 +161,7 @@ class StepSums(TokenSums):
     self,
     by_name: Mapping[str, stores.Store],
     plan: Callable[[int, int], spans_lib.Spans],
+    by_epoch: Callable[[int, int, str], int],
     consumed: Callable[[int], np.ndarray] | None,
   ):
     """Sums nothing yet.
@@ -165,6 +169,8 @@ class StepSums(TokenSums):
     Args:
       by_name: The store of each source, in the order of their numbers.
       plan: Returns the spans of (first step, number of steps).
+      by_epoch: Returns the sum of (step, source, unit), from whole epochs and
+        the one under way.
       consumed: Returns int64[num_sources], tokens before a step, where they
         follow from it.
     """
@@ -173,6 +179,7 @@ class StepSums(TokenSums):
       i: own for i, own in enumerate(by_name.values()) if not own.trains_on_all
     }
     self._plan = plan
+    self._by_epoch = by_epoch
     self._consumed = consumed
     # Step, tokens and trained tokens by source before it: the latest.
     self._sums = (0, np.zeros((len(UNITS), len(by_name)), np.int64))
@@ -207,6 +214,11 @@ class StepSums(TokenSums):
     if done > step:
       done, sums = 0, np.zeros_like(sums)
     count = sums.shape[1]
+    if step - done > _NEAR:
+      found = [
+        [self._by_epoch(step, i, unit) for i in range(count)] for unit in UNITS
+      ]
+      done, sums = step, np.asarray(found, np.int64)
     for first in range(done, step, _STEPS):
       spans = self._plan(first, min(_STEPS, step - first))
       own = spans.length, self._trained(spans)
@@ -222,5 +234,22 @@ class StepSums(TokenSums):
     for number, store in self._labelled.items():
       pick = np.flatnonzero(spans.source == number)
       own = spans.take(pick, spans.row[pick], spans.num_rows)
-      trained[pick] = row_labels.trained_targets(own, store)
+      trained[pick] = sample_units(own, "loss_tokens", store)
     return trained
+
+
+def sample_units(
+  spans: spans_lib.Spans, unit: str, store: stores.Store
+) -> np.ndarray:
+  """Returns int64[N], what rows of one span each consume.
+
+  Args:
+    spans: The plan, of one source.
+    unit: Of `UNITS`.
+    store: The source's.
+  """
+  if unit == "tokens":
+    return spans.length
+  if store.trains_on_all:
+    return spans.length - 1
+  return row_labels.trained_targets(spans, store)

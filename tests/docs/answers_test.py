@@ -1,5 +1,6 @@
 """The commands of docs/answers.md run, on stores of the names they give."""
 
+import dataclasses
 import json
 import pathlib
 import re
@@ -7,6 +8,7 @@ import shlex
 
 import pytest
 
+from chomp_data.audit import difference
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
 
@@ -29,8 +31,19 @@ def test_a_command_of_the_page_runs(words, stdlib_store, tmp_path):
     command.removeprefix("chomp-"),
     *flags,
     f"--config.data.sources.stdlib.store={stdlib_store}",
-    check=True,
   )
+  assert done.returncode == ("packed:runlocal" in words)
   if "--format=json" in flags:
     for line in done.stdout.splitlines():
       assert all(f"`{name}`" in PAGE for name in json.loads(line))
+
+
+def test_the_record_of_a_difference_has_the_fields_of_the_page():
+  (block,) = re.findall(r"```json\n(.*?)```", PAGE, flags=re.DOTALL)
+  shown = json.loads(block)
+  fields = [own.name for own in dataclasses.fields(difference.Difference)]
+  assert list(shown) == fields
+  for own in shown["sources"]["notes"].values():
+    assert list(own) == [
+      field.name for field in dataclasses.fields(difference.Given)
+    ]

@@ -14,6 +14,7 @@ all the same unless samples of their own units are left out. NumPy only.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Sequence
 
 import numpy as np
@@ -39,6 +40,33 @@ _GROUP_BATCHES = 4_096
 
 # Samples looked up at once.
 _BLOCK = 2**20
+
+
+class Totals:
+  """What samples consume, in some unit, and all samples of a bucket together.
+
+  Attributes:
+    of: (bucket, samples int64[N]) -> int64[N].
+  """
+
+  def __init__(self, of: SampleUnits):
+    """Sums nothing yet."""
+    self.of = of
+    self._whole: dict[int, int] = {}
+
+  def whole(self, bucket: int, count: int) -> int:
+    """Returns the units of all samples of a bucket, summed once.
+
+    Args:
+      bucket: Its number.
+      count: Its samples.
+    """
+    if bucket not in self._whole:
+      self._whole[bucket] = sum(
+        int(self.of(bucket, np.arange(low, min(low + _BLOCK, count))).sum())
+        for low in range(0, count, _BLOCK)
+      )
+    return self._whole[bucket]
 
 
 class BatchList:
@@ -95,6 +123,7 @@ class BatchList:
     real = self._batches * self._sizes
     real[self._partial] -= self._lack
     self._sample_units = sample_units
+    self._totals = None if sample_units is None else Totals(sample_units)
     # Short epochs are summed several at a time.
     self._group = max(1, _GROUP_BATCHES // max(self.num_batches, 1))
     # Units of a group where all consume the same, and those before each.
@@ -148,6 +177,69 @@ class BatchList:
     samples = np.full(len(rows), -1, np.int64)
     samples[real] = self._permuted(bucket, epoch, place[real])
     return samples
+
+  def given(self, first: int, last: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (bucket, samples int64[M]) of the batches at places, in no order.
+
+    Args:
+      first: The first place.
+      last: The place after the last.
+    """
+    while first < last:
+      epoch, low = divmod(first, self.num_batches)
+      high = min(self.num_batches, low + last - first)
+      number = np.arange(self.num_batches)
+      if high - low < self.num_batches:
+        number = self._numbers(np.arange(low, high), np.asarray([epoch]))
+      for bucket in np.flatnonzero(self._batches).tolist():
+        batch = number - self._first[bucket]
+        batch = batch[(batch >= 0) & (batch < self._batches[bucket])]
+        size, most = int(self._sizes[bucket]), int(self._counts[bucket])
+        step = max(1, _BLOCK // size)
+        for some in range(0, len(batch), step):
+          place = batch[some : some + step, None] * size + np.arange(size)
+          place = place.reshape(-1)
+          # Each call is of other places: a table of them all is no help.
+          yield bucket, self._permuted(bucket, epoch, place[place < most])
+      first += high - low
+
+  def units_before(self, place: int, totals: Totals) -> int:
+    """Returns what the samples before a place consume, in other units.
+
+    Args:
+      place: The place.
+      totals: Of the units.
+    """
+    epochs, rest = divmod(place, self.num_batches)
+    units = self._epochs_units(np.arange(epochs), totals)
+    for bucket, samples in self.given(place - rest, place):
+      units += int(totals.of(bucket, samples).sum())
+    return units
+
+  def _epochs_units(self, epochs: np.ndarray, totals: Totals) -> int:
+    """Returns what whole epochs consume: all samples but those left out."""
+    units = 0
+    for bucket in np.flatnonzero(self._batches).tolist():
+      count, kept = int(self._counts[bucket]), self._kept(bucket)
+      units += len(epochs) * totals.whole(bucket, count)
+      if kept == count:
+        continue
+      step = max(1, _BLOCK // (count - kept))
+      for low in range(0, len(epochs), step):
+        samples = self._in_epochs(bucket, epochs[low : low + step], kept, count)
+        units -= int(totals.of(bucket, samples).sum())
+    return units
+
+  def _in_epochs(
+    self, bucket: int, epochs: np.ndarray, first: int, last: int
+  ) -> np.ndarray:
+    """Returns int64[E * (last - first)], samples at places of many epochs."""
+    keys = hashing.fold(self._group_keys[bucket], epochs)
+    return permutation.permute(
+      np.tile(np.arange(first, last), len(epochs)),
+      int(self._counts[bucket]),
+      np.repeat(keys, last - first),
+    )
 
   def _permuted(
     self, bucket: int, epoch: int, places: np.ndarray
@@ -288,11 +380,14 @@ class BatchList:
 
   def _group_units(self, group: int) -> int:
     """Returns what the batches of a group of epochs consume together."""
-    if not self._alike:
-      return int(self._sums(group)[-1])
-    if self._total is None:
-      self._total = int(self._sums(group)[-1])
-    return self._total
+    if self._total is not None:
+      return self._total
+    assert self._totals is not None
+    epochs = group * self._group + np.arange(self._group)
+    units = self._epochs_units(epochs, self._totals)
+    if self._alike:
+      self._total = units
+    return units
 
   def batches_before(self, place: int) -> np.ndarray:
     """Returns int64[num_buckets], the batches before a place of the list."""
@@ -383,12 +478,7 @@ class BatchList:
     """Returns int64[E, M], the same of several short epochs at once."""
     assert self._sample_units is not None
     size, kept = int(self._sizes[bucket]), self._kept(bucket)
-    keys = hashing.fold(self._group_keys[bucket], epochs)
-    samples = permutation.permute(
-      np.tile(np.arange(kept), len(epochs)),
-      int(self._counts[bucket]),
-      np.repeat(keys, kept),
-    )
+    samples = self._in_epochs(bucket, epochs, 0, kept)
     units = self._sample_units(bucket, samples).reshape(len(epochs), kept)
     return np.add.reduceat(units, np.arange(0, kept, size), axis=1)
 

@@ -305,6 +305,33 @@ class BucketSchedule:
       ]
     )
 
+  def given(self, dataset: int, step: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (bucket, samples int64[M]) before a step, in no order.
+
+    A sample comes once for each time it was given.
+
+    Args:
+      dataset: Its number.
+      step: At most `num_steps`.
+    """
+    place = int(self._merge.consumed(step)[0][dataset])
+    yield from self._lists[dataset].given(0, place)
+
+  def units_before(
+    self, dataset: int, step: int, totals: bucket_lists.Totals
+  ) -> int:
+    """Returns what a dataset's samples before a step consume.
+
+    Samples of the epoch under way are looked at, one by one.
+
+    Args:
+      dataset: Its number.
+      step: At most `num_steps`.
+      totals: Of the unit.
+    """
+    place = int(self._merge.consumed(step)[0][dataset])
+    return self._lists[dataset].units_before(place, totals)
+
   def epoch_begins(self, dataset: str, epoch: int) -> int | None:
     """Returns the first step after a dataset's `epoch` epochs that holds it.
 

@@ -11,6 +11,7 @@ stage, so the dataset keeps its own. Stages are told by places of the list; the
 schedule finds out where a step of the run falls. NumPy only.
 """
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
@@ -108,6 +109,20 @@ class StagedList:
   def places_at(self, bucket: int, rows: np.ndarray) -> np.ndarray:
     """Returns the places of those of `of_bucket`; see `BatchList`."""
     return self._merge.positions_of(self._names[bucket], rows)
+
+  def given(self, first: int, last: int) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields (bucket, samples) of places; see `BatchList`."""
+    begins, ends = (
+      self._merge.consumed(place)[0].tolist() for place in (first, last)
+    )
+    for number, begin, end in zip(self._lists, begins, ends, strict=True):
+      yield from self._lists[number].given(begin, end)
+
+  def units_before(self, place: int, totals: bucket_lists.Totals) -> int:
+    """Returns what the samples before a place consume; see `BatchList`."""
+    rows = self._merge.consumed(place)[0].tolist()
+    parts = zip(self._lists.values(), rows, strict=True)
+    return sum(own.units_before(row, totals) for own, row in parts)
 
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""

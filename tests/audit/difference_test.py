@@ -1,0 +1,277 @@
+"""diff: where two runs first differ is where their batches do."""
+
+import copy
+import json
+from typing import NamedTuple
+from unittest import mock
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.audit import difference as difference_lib
+from chomp_data.testing import stores as testing_stores
+from tests import in_process
+from tests import laws
+from tests.audit import small_runs
+
+MOST = 30  # steps compared slowly
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+  return small_runs.make_stores(tmp_path_factory.mktemp("difference"))
+
+
+def edited(draw, data, paths):
+  """Returns a config of about the same run."""
+  data = copy.deepcopy(data)
+  name = draw(st.sampled_from(sorted(data["sources"])))
+  edits = ["none", "seed", "epochs", "store", "format"]
+  if "buckets" in data:
+    edits += ["weights", "add_eos"]
+    edits += ["buckets"] * ("stages" in data["buckets"])
+  else:
+    edits += ["batch", "rows", "shuffle"]
+    edits += ["weights", "stage", "mix"] * ("mix" in data)
+  edit = draw(st.sampled_from(edits))
+  source, mix = data["sources"][name], data.get("mix", {})
+  if edit == "seed":
+    data["seed"] += 1
+  elif edit == "epochs":
+    data["epochs"] = draw(st.sampled_from((1, 2, None)))
+  elif edit == "store":
+    source["store"] = paths["other"]
+  elif edit == "format":
+    data["lookahead"] = True
+  elif edit == "add_eos":
+    source["rows"]["add_eos"] = not source["rows"]["add_eos"]
+  elif edit == "batch":
+    data["global_batch_size"] += 1
+  elif edit == "rows":
+    source["rows"] = small_runs.ROWS[draw(st.sampled_from(("ffd", "windows")))]
+  elif edit == "shuffle":
+    source["shuffle"] = {"kind": draw(st.sampled_from(("none", "full")))}
+  elif edit == "mix":
+    mix["unit"] = draw(st.sampled_from(("tokens", "rows")))
+  elif edit == "buckets":
+    data["buckets"]["stages"][1] = (
+      draw(st.integers(1, 20)),
+      {"8": 1, "16": 1, "32": draw(st.integers(1, 3))},
+    )
+  elif edit == "weights":
+    weights = mix["weights"] if "weights" in mix else mix["stages"][-1][1]
+    key = draw(st.sampled_from(sorted(weights)))
+    weights[key] += draw(st.sampled_from((0, 1, weights[key])))
+  elif edit == "stage":
+    last, weights = mix["stages"][-1]
+    mix["stages"].append((last + draw(st.integers(1, 20)), {name: 1}))
+  return data
+
+
+@st.composite
+def pairs(draw, paths):
+  data = draw(small_runs.of_any(paths))
+  return data, edited(draw, data, paths)
+
+
+class Span(NamedTuple):
+  """What a batch holds of a document, whatever its number."""
+
+  row: int
+  column: int
+  name: str
+  identity: str
+  start: int
+  length: int
+  stored: int
+
+
+def handed_out(pipe, step):
+  """The rows of a step, and its spans."""
+  spans = pipe.plan(step)
+  return spans.num_rows, [
+    Span(
+      int(spans.row[i]),
+      int(spans.column[i]),
+      name := pipe.source_names[spans.source[i]],
+      pipe.sources[name].store.document_id(int(spans.document[i])),
+      int(spans.start[i]),
+      int(spans.length[i]),
+      int(stored),
+    )
+    for i, stored in enumerate(spans.stored()[0])
+  ]
+
+
+@pytest.fixture(scope="module")
+def stores(paths, tmp_path_factory):
+  """The stores, and one with some of the documents of 'web', and others."""
+  rng = np.random.default_rng(0)
+  lengths = rng.integers(0, 40, 30)
+  documents = [rng.integers(3, 250, size=n) for n in lengths]
+  path = tmp_path_factory.mktemp("difference") / "other"
+  ids = [str(i) for i in range(20)] + [f"new {i}" for i in range(10)]
+  testing_stores.make_store(path, documents, ids=ids)
+  return {**paths, "other": str(path)}
+
+
+@laws.examples(120, suppress_health_check=list(hypothesis.HealthCheck))
+@hypothesis.given(st.data())
+def test_the_first_step_is_that_of_a_brute_force(stores, data):
+  both = data.draw(pairs(stores))
+  try:
+    a, b = (pipeline.build(own) for own in both)
+  except schema.ConfigError:
+    hypothesis.reject()
+  ends = [own.num_steps or MOST for own in (a, b)]
+  steps = min(MOST, max(ends))
+  with mock.patch.object(
+    difference_lib, "_BLOCK_ROWS", data.draw(st.sampled_from((12, 65_536)))
+  ):
+    found = difference_lib.difference(a, b, steps)
+  by_step = [
+    [handed_out(run, step) for step in range(min(end, steps))]
+    for run, end in zip((a, b), ends, strict=True)
+  ]
+  first = next(
+    (i for i in range(steps) if by_step[0][i : i + 1] != by_step[1][i : i + 1]),
+    None,
+  )
+  hypothesis.event(f"{min(first, 2) if first is not None else None}")
+  assert found.first_step == first
+  if first is None:
+    assert not found.sources
+    # The same spans of other tokens, or with other labels.
+    told = [own.split(":")[0].split(".")[-1] for own in found.fields]
+    assert found.is_empty or set(told) <= {"lookahead", "store"}
+    return
+  assert found.fields
+  for name in {*a.source_names, *b.source_names}:
+    given = [
+      [span for _, spans in own for span in spans if span.name == name]
+      for own in by_step
+    ]
+    ids = [{own.identity for own in spans if own.stored} for spans in given]
+    counts = [sum(own.length for own in spans) for spans in given]
+    if name not in found.sources:
+      assert counts[0] == counts[1]
+      assert ids[0] == ids[1]
+      continue
+    for i, (side, run) in enumerate(zip("ab", (a, b), strict=True)):
+      told = found.sources[name][side]
+      if name not in run.source_names:
+        assert told is None
+        continue
+      only = ids[i] - ids[1 - i]
+      assert (told.tokens, told.documents, told.only_here) == (
+        counts[i], len(ids[i]), len(only),
+      )  # fmt: skip
+      assert set(told.ids) <= only
+      assert len(told.ids) == min(len(only), 10)
+
+
+@pytest.fixture
+def flags(paths):
+  return [
+    *(
+      f"--config.data.sources.{name}.store={paths[own]}"
+      for name, own in zip(
+        ("stdlib", "packages", "notes"), small_runs.NAMES, strict=True
+      )
+    ),
+    "--config.data.seq_len=16",
+  ]
+
+
+def diff(*args):
+  return in_process.run_tool("diff", *args)
+
+
+MIX = "configs/pretrain_mix.py:runlocal"
+
+
+def test_a_run_equals_itself_and_nothing_is_printed(flags):
+  with mock.patch.object(pipeline.Pipeline, "plan") as planned:
+    done = diff(MIX, "pretrain_mix:runlocal", *flags, "--steps=1000000")
+  assert (done.returncode, done.stdout) == (0, "")
+  planned.assert_not_called()
+
+
+CHANGED = """
+from configs import pretrain_mix
+
+
+def get_config(arg):
+  config = pretrain_mix.get_config("runlocal")
+  config.data.mix.stages = (
+    *config.data.mix.stages, (int(arg), (("stdlib", 0.9), ("notes", 0.1))),
+  )
+  return config
+"""
+
+
+def test_a_stage_more_differs_where_it_begins_and_nowhere_before(
+  flags, tmp_path
+):
+  (tmp_path / "changed.py").write_text(CHANGED)
+  changed = f"{tmp_path / 'changed.py'}:40"
+  done = diff(MIX, changed, *flags, "--steps=60", "--format=json")
+  assert done.returncode == 1
+  found = json.loads(done.stdout)
+  # The order of a stage with other weights may be the same for a batch.
+  assert 40 <= found["first_step"] <= 42
+  (line,) = found["fields"]
+  assert line.startswith("mix.stages.40: A has '(absent)', B has notes")
+  notes = found["sources"]["notes"]
+  assert notes["a"]["tokens"] > notes["b"]["tokens"]
+  shown = diff(MIX, changed, *flags, "--steps=60").stdout
+  assert f"step {found['first_step']} is the first that differs\n" in shown
+  assert line in shown
+  assert diff(MIX, changed, *flags, "--steps=40").returncode == 0
+
+
+@pytest.mark.slow
+def test_a_checkpoint_is_compared_by_what_it_says(flags, tmp_path):
+  (tmp_path / "changed.py").write_text(CHANGED)
+  changed = f"{tmp_path / 'changed.py'}:40"
+  work = str(tmp_path / "job")
+  in_process.run_tool(
+    "train", f"--config={MIX}", f"--workdir={work}", *flags, check=True
+  )
+  newest = f"{work}/checkpoints/6"
+  for own in (work, newest, f"{newest}/input"):
+    assert diff(own, MIX, *flags, "--steps=1000").returncode == 0
+  assert diff(newest, f"{work}/checkpoints/3").returncode == 0
+  done = diff(newest, changed, *flags, "--steps=60", "--format=json")
+  assert done.returncode == 1
+  asked = diff(MIX, changed, *flags, "--steps=60", "--format=json")
+  assert json.loads(done.stdout) == json.loads(asked.stdout)
+  other = diff(newest, MIX, *flags, "--config.data.seed=5", "--steps=9")
+  assert other.returncode == 2
+  assert "seed: checkpoint has 0, config has 5" in other.stderr
+
+
+@pytest.mark.parametrize(
+  ("args", "problem"),
+  [
+    ([MIX], "two configs or checkpoints must be given"),
+    ([MIX, MIX], "`--steps` must be given where a run has no end"),
+    (
+      [MIX, MIX, "--config.data.epochs=1", "--steps=100000"],
+      "`--steps` must be at most the",
+    ),
+    ([MIX, "no_such", "--steps=9"], "which is none"),
+    ([MIX, "configs", "--steps=9"], "must be a config, or hold a checkpoint"),
+    ([MIX, MIX, "--steps=9", "--config.data.seed=x"], "config.data.seed`"),
+    ([MIX, MIX, "--stpes=9"], "stpes"),
+  ],
+)
+def test_what_cannot_be_compared_is_one_clear_error(flags, args, problem):
+  done = diff(*args, *flags)
+  assert (done.returncode, done.stdout) == (2, "")
+  assert problem in done.stderr
+  assert "Traceback" not in done.stderr

@@ -1,0 +1,6 @@
+"""Compares what two runs hand out: chomp-diff, from a checkout."""
+
+from chomp_data.commands import scripts
+
+if __name__ == "__main__":
+  scripts.diff()
