@@ -177,7 +177,10 @@ class RowSource(abc.ABC):
 
     Returns whether it helps to plan further ahead; see `Store.prefetch`.
     """
-    return self.store.prefetch(spans.offset, spans.stored()[0])
+    stored = spans.stored()[0]
+    if self.store.has_labels or self.store.has_document_weights:
+      self.store.prefetch_labels(spans.offset, stored, spans.document)
+    return self.store.prefetch(spans.offset, stored)
 
   @final
   def read(

@@ -485,6 +485,17 @@ class Store(abc.ABC, Generic[OpenedT]):
     span_reads.check_spans(positions, positions * 0, self.num_tokens)
     return positions.copy()
 
+  def prefetch_labels(
+    self, starts: np.ndarray, lengths: np.ndarray, documents: np.ndarray
+  ) -> None:
+    """Asks an object store for labels and weights; see `prefetch`.
+
+    Args:
+      starts: int64[N], absolute token positions.
+      lengths: int64[N], in tokens, 0 or more.
+      documents: int64[M], whose weights will be read.
+    """
+
   def document_weights(self, documents: np.ndarray) -> np.ndarray:
     """Returns what multiplies the levels of documents' tokens.
 

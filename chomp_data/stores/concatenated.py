@@ -158,6 +158,20 @@ class ConcatenatedStore(base.Store["_Opened"]):
       out[pick] = before[number] + own
     return out
 
+  def prefetch_labels(
+    self, starts: np.ndarray, lengths: np.ndarray, documents: np.ndarray
+  ) -> None:
+    """Asks object stores for labels and weights; see `base.Store`."""
+    none = np.zeros(0, np.int64)
+    part, first, length, _ = span_reads.split_at(
+      self._opened.token_starts, starts, lengths, starts
+    )
+    for member in np.unique(part).tolist():
+      pick = part == member
+      self.members[member].prefetch_labels(first[pick], length[pick], none)
+    for member, _, local in self._opened.documents.apart(documents):
+      self.members[member].prefetch_labels(none, none, local)
+
   def document_weights(self, documents: np.ndarray) -> np.ndarray:
     """Returns what multiplies the levels of documents' tokens."""
     documents = self._existing(documents)
@@ -333,11 +347,15 @@ class _Tokens:
     ):
       store.copy_tokens(first, length, out, position)
 
-  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads ahead; see `base.Store.prefetch`."""
     span_reads.check_spans(starts, lengths, int(self._starts[-1]))
-    for store, first, length, _ in self._apart(starts, lengths, starts):
+    more = [
       store.prefetch(first, length)
+      for store, first, length, _ in self._apart(starts, lengths, starts)
+    ]
+    # Local stores never ask for more, and need not hold others back.
+    return any(more)
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Shares the bytes by tokens; see `base.Store.set_cache_bytes`."""

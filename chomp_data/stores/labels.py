@@ -9,6 +9,7 @@ not trained on, level 1 weighs 1, others what the store says. Positions are
 those of the store's tokens.
 """
 
+from typing import Any
 from typing import Protocol
 
 import numpy as np
@@ -43,6 +44,10 @@ class Values(Protocol):
     """Returns fresh values at positions int64[N], all in range."""
     ...
 
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray, /) -> Any:
+    """Asks for what will be gathered of ranges, int64[N] each."""
+    ...
+
 
 class Held:
   """An array in memory, as `Values`."""
@@ -54,6 +59,9 @@ class Held:
   def gather(self, positions: np.ndarray) -> np.ndarray:
     """Returns values at positions; see `Values`."""
     return self._values[positions]
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Does nothing: they are there."""
 
 
 class LabelRuns:
@@ -115,6 +123,19 @@ class LabelRuns:
     stop[ends - 1] = lengths[some]
     span_reads.check_rising(stop - begin, f"{self._path}/label_starts")
     return span, begin, stop, self._levels_of(run)
+
+  def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> None:
+    """Asks for the runs of spans, and of the token after each."""
+    if self._stride == 1 or len(self._fence) == 1:
+      return  # They are in memory, or nobody knows where they are.
+    full = np.flatnonzero(lengths)
+    first = np.searchsorted(self._fence, starts[full], "right") - 1
+    after = np.minimum(starts[full] + lengths[full], self._num_tokens - 1)
+    last = np.searchsorted(self._fence, after, "right")
+    low = first * self._stride
+    high = np.minimum(last * self._stride, self._num_runs)
+    self._starts.prefetch(low, high - low)
+    self._levels.prefetch(low, high - low)
 
   def before(self, positions: np.ndarray) -> np.ndarray:
     """Returns the trained tokens below positions; see `Store`."""

@@ -3,13 +3,17 @@
 Chunks are counted where they are asked for: at the object store.
 """
 
+import collections
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import feed
+from chomp_data.stores import labels as labels_lib
+from chomp_data.stores.zarr import remote_array
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 from tests.remote import reading_test
@@ -193,3 +197,55 @@ def test_side_indexes_stay_here_where_one_may_not_write(
   pipeline.build(config(url, ROWS["packed"])).canonical(3)
   assert list(pathlib.Path(tmp_path).rglob("header.json"))
   assert not list(pathlib.Path.cwd().glob("*:"))
+
+
+@pytest.mark.slow
+def test_labels_and_weights_are_asked_for_ahead_as_tokens_are(
+  s3_bucket, tmp_path, monkeypatch
+):
+  # Of as many runs as would not be kept in memory.
+  monkeypatch.setattr(labels_lib, "_HELD", 8)
+  rng = np.random.default_rng(0)
+  documents = [rng.integers(3, 250, 400) for _ in range(40)]
+  testing_stores.make_store(
+    tmp_path / "store",
+    documents,
+    chunk=128,
+    chunks_per_shard=4,
+    levels=(0.0, 1.0),
+    label_levels=[rng.integers(0, 2, 400) for _ in documents],
+    weights=rng.random(len(documents)).tolist(),
+  )
+  shutil.copytree(tmp_path / "store", tmp_path / "other")
+  late = collections.Counter()
+  fetched = remote_array.RemoteArray._fetched
+
+  def counted(array, chunks):
+    with array._lock:
+      there = {*array._cache, *array._coming}
+    late[array._name] += len(set(chunks) - there)
+    return fetched(array, chunks)
+
+  monkeypatch.setattr(remote_array.RemoteArray, "_fetched", counted)
+  for names in (("store",), ("store", "other")):
+    data = config("")
+    for name in names:
+      reading_test.upload(tmp_path / name, f"{s3_bucket.root}/{name}")
+    both = [
+      [f"{root}/{name}" for name in names]
+      for root in (s3_bucket.root, tmp_path)
+    ]
+    pipes = []
+    for paths in both:
+      data["sources"]["text"]["store"] = tuple(paths)
+      pipes.append(pipeline.build(data))
+    pipe, expected = pipes
+    source = pipe.batch_source()
+    source[0]  # It reads some of all starts, once.
+    late.clear()
+    for step in range(1, pipe.num_steps):
+      wanted = expected.canonical(step)
+      for name, value in source[step].items():
+        np.testing.assert_array_equal(value, wanted[name])
+    for name in ("label_starts", "label_levels", "document_weights"):
+      assert late[name] == 0, late

@@ -78,6 +78,17 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
       return super().trained_before(positions)
     return self._opened.labels.before(positions)
 
+  def prefetch_labels(
+    self, starts: np.ndarray, lengths: np.ndarray, documents: np.ndarray
+  ) -> None:
+    """Asks an object store for labels and weights; see `base.Store`."""
+    if not places.is_url(self._path):
+      return
+    if self.has_labels:
+      self._opened.labels.prefetch(starts, lengths)
+    if self.has_document_weights:
+      self._opened.weights.prefetch(documents, np.ones_like(documents))
+
   def document_weights(self, documents: np.ndarray) -> np.ndarray:
     """Returns what multiplies the levels of documents' tokens."""
     if not self.has_document_weights:
