@@ -17,6 +17,7 @@ import pytest
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare import engines
+from chomp_data.prepare import part_files
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
 from chomp_data.stores import places
@@ -78,10 +79,19 @@ def contents(path):
   return {**found, "manifest.json": manifest}
 
 
-@pytest.mark.parametrize("duplicates", ["keep", "drop"])
+@pytest.mark.parametrize(
+  ("engine", "duplicates"),
+  [
+    ("far", "drop"),
+    pytest.param("beam", "keep", marks=beam_test.needs_beam),
+    pytest.param("beam", "drop", marks=beam_test.needs_beam),
+  ],
+  indirect=["engine"],
+)
 def test_without_a_shared_disk_the_store_is_the_same(
-  gs_bucket, engine, tmp_path, staging, duplicates
+  gs_bucket, engine, tmp_path, staging, duplicates, monkeypatch
 ):
+  monkeypatch.setattr(part_files, "BLOCK", 2**9)  # Parts of several objects.
   there, here = corpus(f"{gs_bucket.root}/in", tmp_path)
   url = f"{gs_bucket.root}/out"
   changes = {"duplicates": duplicates}
@@ -97,6 +107,22 @@ def test_without_a_shared_disk_the_store_is_the_same(
   assert {name.partition("/")[0] for name in names} == {"in", "out"}
   assert not list(staging.rglob("*"))
   assert not make(there, url, engine=engine, **changes)[1]
+
+
+def test_an_error_in_a_worker_names_the_line(gs_bucket, tmp_path, engine):
+  url = f"{gs_bucket.root}/in"
+  there, here = corpus(url, tmp_path)
+  places.at(url).write("x.jsonl", here.read_bytes() + b'{"txt": "none"}\n')
+  with pytest.raises(errors.PrepareError, match=f"{url}/x.jsonl:901 must have"):
+    make(there, f"{gs_bucket.root}/out", engine=engine)
+  # It goes on where it was, on whatever machine.
+  before = set(places.at(f"{gs_bucket.root}/out.partial/parts").names())
+  assert before
+  store, _ = make(
+    there, f"{gs_bucket.root}/out", engine=engine, on_error="skip"
+  )
+  plain, _ = make(here, tmp_path / "pool")
+  assert store.hash == plain.hash
 
 
 def test_a_tokenizer_goes_where_the_workers_are(gs_bucket, tmp_path, engine):
@@ -128,9 +154,9 @@ def test_another_store_is_replaced_on_request_only(
   first, _ = make(there, url)
   with pytest.raises(errors.StoreError, match="differs in chunk"):
     make(there, url, engine="far", chunk=2**9)
-  assert stores.verify_store(url).hash == first.hash
+  assert stores.open_store(url).hash == first.hash
   make(there, url, engine="far", chunk=2**9, overwrite=True)
-  assert stores.verify_store(url).num_documents == first.num_documents
+  assert stores.open_store(url).num_documents == first.num_documents
 
 
 _RUN = """

@@ -69,7 +69,19 @@ def contents(path):
   return {**found, "manifest.json": manifest}
 
 
-@pytest.mark.parametrize("kind", KINDS)
+# What a kind asks of a place is the same for both schemes.
+@pytest.mark.parametrize(
+  ("bucket", "kind"),
+  [
+    pytest.param(scheme, kind, marks=[pytest.mark.slow] if slow else [])
+    for kind in KINDS
+    for scheme, slow in (
+      ("s3", kind not in ("jsonl", "array_record")),
+      ("gs", kind in ("jsonl", "array_record")),
+    )
+  ],
+  indirect=["bucket"],
+)
 def test_the_store_is_that_of_local_copies(bucket, kind, tmp_path, monkeypatch):
   monkeypatch.setattr(places, "RETRY_DELAYS_S", (0.01, 0.02, 0.04, 0.08))
   source = tmp_path / "source"
