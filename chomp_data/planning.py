@@ -96,7 +96,9 @@ def row_sources(
   for name in joining:
     path = f"{PATH}.sources.{name}"
     with opened.source(path):
-      own = out[name] = _ordered(name, run.sources[name], options, max(room, 0))
+      own = out[name] = _ordered(
+        name, run.sources[name], options, max(room, 0), run.mix is not None
+      )
       if own.windows is not None:
         room -= own.windows.window_bytes
   opened.check()
@@ -109,7 +111,11 @@ def row_sources(
 
 
 def _ordered(
-  name: str, source: options_lib.SourceOptions, options: Any, cache_bytes: int
+  name: str,
+  source: options_lib.SourceOptions,
+  options: Any,
+  cache_bytes: int,
+  mixed: bool,
 ) -> Ordered:
   """Returns the rows of a source in their order, one phase or several."""
   path = f"{PATH}.sources.{name}"
@@ -129,6 +135,7 @@ def _ordered(
       cache_bytes=cache_bytes,
       path=f"{path}.shuffle",
       batch_size=options.global_batch_size,
+      mixed=mixed,
     )
     for epoch in epochs
   ]

@@ -116,6 +116,15 @@ class GrowingSource(row_source.RowSource):
     """Returns (first epoch, the source from there on), epochs rising."""
     return list(zip(self._epochs.tolist(), self.phases, strict=True))
 
+  @property
+  def lanes(self) -> int:
+    """Lanes of the order; 1 is none."""
+    return self.phases[0].lanes
+
+  def lane_of(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the lanes of rows; see `ShuffledSource`."""
+    return self.phases[0].lane_of(rows + self._shift[self._phase_of(rows)])
+
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     rows = row_source.checked_rows(rows)

@@ -2,7 +2,8 @@
 
 Position n of the mix is a (source, row) by `index/mix/interleave.py`; each
 source gives its own rows in its own order. The rows of a global batch are
-permuted, so that no process always gets rows of the same source.
+permuted, so that no process always gets rows of the same source; rows of
+sources with lanes then go to the parts of the batch that their lanes are for.
 """
 
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from collections.abc import Collection
 from collections.abc import Mapping
 import dataclasses
 import fractions
+import itertools
 from typing import Any
 
 from absl import logging
@@ -20,15 +22,23 @@ from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index import steps as steps_lib
 from chomp_data.index.mix import interleave
+from chomp_data.index.mix import placing
 from chomp_data.ops import spans as spans_lib
+from chomp_data.sources import growing
 from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
 from chomp_data.sources import resuming
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
+from chomp_data.sources import shuffled
 from chomp_data.sources import source_units
 from chomp_data.sources.mix_options import MixOptions
+
+# Rows of batches that are placed at once.
+_PLACED_ROWS = 2**17
+
+_Laned = shuffled.ShuffledSource | growing.GrowingSource
 
 # Where a run has no end, rows up to here have numbers.
 _ENDLESS = 2**62
@@ -90,6 +100,8 @@ class MixtureSource:
     )
     names = mix_options.in_order_of_joining(parts, self.stages)
     self._parts = {name: parts[name] for name in names}
+    self._laned = self._with_lanes()
+    self._batch_parts = max((own for _, own in self._laned.values()), default=1)
     self._layout = self._parts[names[0]].layout
     self.document_slots: int = max(p.document_slots for p in parts.values())
     self._one_layout = all(
@@ -289,6 +301,8 @@ class MixtureSource:
       int64[M], in the same order; M < N where rows from one on never come.
     """
     positions = self._merge.positions_of(name, rows)
+    if self._laned:
+      return self._placed(positions, back=True)
     return self._permuted(positions, permutation.inverse)
 
   def is_long(self, rows: int) -> bool:
@@ -364,6 +378,24 @@ class MixtureSource:
       [*lines, *(own.describe() for own in self._parts.values())]
     )
 
+  def _with_lanes(self) -> dict[int, tuple[_Laned, int]]:
+    """Returns the sources that have lanes, and how many, by number."""
+    found = {
+      number: (own, own.lanes)
+      for number, own in enumerate(self._parts.values())
+      if isinstance(own, _Laned) and own.lanes > 1
+    }
+    if len({lanes for _, lanes in found.values()}) > 1:
+      names = list(self._parts)
+      shown = ", ".join(f"{names[i]} {own}" for i, (_, own) in found.items())
+      raise schema.ConfigError(
+        [
+          f"`{self._path}` must be of sources with the same shuffle.lanes, got"
+          f" parts of a batch: {shown}. Set the same, or None."
+        ]
+      )
+    return found
+
   def _check_trained(self) -> None:
     """Refuses to balance trained tokens of which a source has none."""
     unit = self.options.balanced_unit
@@ -381,7 +413,66 @@ class MixtureSource:
 
   def _positions(self, rows: np.ndarray) -> np.ndarray:
     """Returns the merge's positions of rows: permuted within each batch."""
+    if self._laned:
+      return self._placed(rows)
     return self._permuted(rows, permutation.permute)
+
+  def _placed(self, rows: np.ndarray, back: bool = False) -> np.ndarray:
+    """Returns rows permuted in batches whose parts have lanes of their own.
+
+    What the merge gives a step is not touched: only the slots of a batch are
+    chosen, by the lanes of all of its rows. Every second source has its lanes
+    the other way round: where one of two sources has a row more in some parts,
+    the other has one less in the same.
+
+    Args:
+      rows: int64[N], of the run; positions of the merge if `back`.
+      back: Whether rows are asked for, not positions.
+    """
+    out = np.empty_like(rows)
+    steps, which = np.unique(
+      self._steps.steps_of_rows(rows), return_inverse=True
+    )
+    order = np.argsort(which, kind="stable")
+    sizes = self._steps.sizes_of(steps)
+    chunks = np.cumsum(sizes) // _PLACED_ROWS
+    for low, high in itertools.pairwise(
+      [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(steps)]
+    ):
+      first, last = np.searchsorted(which[order], [low, high])
+      own = order[first:last]
+      if len(own):
+        out[own] = self._placed_in(
+          steps[low:high], which[own] - low, rows[own], back
+        )
+    return out
+
+  def _placed_in(
+    self, steps: np.ndarray, which: np.ndarray, rows: np.ndarray, back: bool
+  ) -> np.ndarray:
+    """Returns `_placed` of rows in steps, which of these each is of."""
+    first, size = self._steps.first_rows(steps), self._steps.sizes_of(steps)
+    if self._end is not None:
+      size = np.minimum(size, self._end - first)
+    begin = np.cumsum(size) - size
+    batch = np.repeat(np.arange(len(steps)), size)
+    shift = first - begin
+    position = self._permuted(
+      np.arange(len(batch)) + shift[batch], permutation.permute
+    )
+    number, own = self._merge.locate(position)
+    wanted = np.full(len(batch), -1)
+    for source, (part, parts) in self._laned.items():
+      pick = np.flatnonzero(number == source)
+      lane = part.lane_of(own[pick])
+      wanted[pick] = parts - 1 - lane if source % 2 else lane
+    slot = placing.slots(batch, size, wanted, self._batch_parts)
+    standing = np.empty_like(position)
+    if back:
+      standing[position - shift[batch]] = first[batch] + slot
+    else:
+      standing[begin[batch] + slot] = position
+    return standing[rows - shift[which]]
 
   def _permuted(
     self, rows: np.ndarray, permute: Callable[..., np.ndarray]

@@ -36,7 +36,7 @@ class ShuffleOptions:
       processes and workers does not.
     lane_rows: Rows of a lane that follow each other, where there are to be
       `lanes` lanes and no more; None makes one for each of `lanes` parts of a
-      batch in each of `lanes` steps.
+      batch in each of `lanes` steps; in a mix, for each part.
     seed: Seed of this order; None derives one from the run's seed.
   """
 
@@ -81,17 +81,21 @@ class ShuffleOptions:
       )
     return found
 
-  def dealt(self, batch_size: int | None) -> "Dealt":
+  def dealt(self, batch_size: int | None, mixed: bool = False) -> "Dealt":
     """Returns the lanes that these options make.
 
     Args:
       batch_size: Rows of a batch, or None where nobody knows.
+      mixed: Whether a mix decides which rows a step has, so that there are
+        lanes for parts of a batch only.
     """
     lanes = self.lanes or 1
     if self.lane_rows is not None or batch_size is None:
       rows = self.lane_rows or 1
       return Dealt(lanes, rows, min(lanes, -(-(batch_size or 1) // rows)))
     parts = math.gcd(lanes, batch_size)
+    if mixed:
+      return Dealt(parts, 1, parts)
     return Dealt(parts * lanes, batch_size // parts, parts)
 
 

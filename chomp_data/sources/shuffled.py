@@ -9,7 +9,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.index.order import lanes
+from chomp_data.index.order import lanes as lanes_lib
 from chomp_data.index.order import orders
 from chomp_data.index.order import unequal_blocks
 from chomp_data.ops import row_layout
@@ -43,6 +43,7 @@ class ShuffledSource(row_source.RowSource):
     cache_bytes: int = DEFAULT_BUDGET,
     path: str = "shuffle",
     batch_size: int | None = None,
+    mixed: bool = False,
   ):
     """Wraps a source.
 
@@ -53,6 +54,7 @@ class ShuffledSource(row_source.RowSource):
       cache_bytes: Most bytes of the windows of a block shuffle.
       path: Dotted path of the options, for messages.
       batch_size: Rows of a batch over all processes, for lanes.
+      mixed: Whether a mix places the rows of lanes in batches.
 
     Raises:
       ConfigError: If the options contradict each other or the source.
@@ -63,6 +65,11 @@ class ShuffledSource(row_source.RowSource):
       problems.append(
         f"`{path}.kind` must be 'none' for a source without an end, got"
         f" {options.kind!r}. A shuffle needs epochs: give the source a length."
+      )
+    if mixed and options.lane_rows is not None:
+      problems.append(
+        f"`{path}.lane_rows` must be None in a mix, which places the rows of"
+        f" lanes, got {options.lane_rows}. Unset it."
       )
     if problems:
       raise schema.ConfigError(problems)
@@ -78,7 +85,7 @@ class ShuffledSource(row_source.RowSource):
     self._block_size: int | None = None
     self._lanes: shuffle_options.Dealt | None = None
     if options.lanes is not None:
-      self._lanes = options.dealt(batch_size)
+      self._lanes = options.dealt(batch_size, mixed)
     key = orders.order_key(seed, rows.name, options.seed)
     self._order = self._make_order(key, own_blocks, cache_bytes, path)
 
@@ -147,6 +154,20 @@ class ShuffledSource(row_source.RowSource):
         ends = np.append(begins[1:], len(first)) - 1
         return np.stack([first[begins], last[ends]], axis=1)
     return np.asarray([[0, size]])
+
+  @property
+  def lanes(self) -> int:
+    """Lanes of the order; 1 is none."""
+    return (self._lanes or _ONE_LANE).lanes
+
+  def lane_of(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the lanes of rows, int64[N].
+
+    Args:
+      rows: int64[N], positions through all epochs.
+    """
+    lanes = self._lanes or _ONE_LANE
+    return rows // lanes.lane_rows % lanes.lanes
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
@@ -300,7 +321,7 @@ class ShuffledSource(row_source.RowSource):
       )
     if self._lanes is None:
       return blocks
-    return lanes.LaneOrder(
+    return lanes_lib.LaneOrder(
       blocks=blocks,
       lanes=dealt.lanes,
       lane_rows=dealt.lane_rows,

@@ -208,6 +208,98 @@ def test_one_reader_of_packed_lanes_fetches_each_chunk_once(texts, name):
   assert fetched <= 1.05 * chunks
 
 
+def mixed(path, store, lanes=4, later=None, weights=(0.7, 0.3), **options):
+  sources = {
+    "text": {"store": str(store), "rows": {"kind": "sequential"}},
+    "bins": {
+      "store": str(path),
+      "rows": {"kind": "bin", "packing_buffer_docs": 64, "pad_token_id": 0},
+    },
+  }
+  stages = {0: dict(zip(sources, weights, strict=True)), **(later or {})}
+  for name, source in sources.items():
+    own = lanes.get(name) if isinstance(lanes, dict) else lanes
+    source["shuffle"] = {"kind": "block", "window_blocks": 2, "lanes": own}
+  return pipeline.build(
+    {
+      "seq_len": SEQ_LEN,
+      "global_batch_size": 8 * BATCH,
+      "seed": 1,
+      "mix": {
+        "stages": list(stages.items()),
+        **options,
+      },
+      "sources": sources,
+    }
+  )
+
+
+def read_by_parts(pipe, processes, steps):
+  """Returns the chunks that processes fetch of a mix, by source."""
+  found, columns = {}, 8 * BATCH // processes
+  for process in range(processes):
+    rows = np.arange(process * columns, (process + 1) * columns)
+    source = pipe.batch_source(rows)
+    for step in range(steps):
+      source[step]
+    for name, own in source.reads.by_source().items():
+      found[name] = found.get(name, 0) + own.chunks_fetched
+  return found
+
+
+# Groups of 64 steps of a quarter of a batch are fetched whole.
+def test_processes_share_few_chunks_of_a_mix(texts, store):
+  pipe = mixed(texts[0], store)
+  alone, all_of_them = (read_by_parts(pipe, count, 64) for count in (1, 4))
+  for name, chunks in alone.items():
+    assert all_of_them[name] <= 1.3 * chunks, name
+  without = mixed(texts[0], store, lanes=None)
+  assert read_by_parts(without, 4, 64)["text"] > 2 * alone["text"]
+
+
+@pytest.mark.parametrize("lanes", [4, {"text": 4}])
+def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
+  pipe = mixed(texts[0], store, lanes)
+  mix = pipe._plan.mix
+  size = 8 * BATCH
+  for step in (0, 7, 31):
+    rows = np.arange(step * size, (step + 1) * size)
+    positions = mix._positions(rows)
+    assert sorted(positions.tolist()) == rows.tolist()
+    assert mix._placed(positions, back=True).tolist() == rows.tolist()
+    own = np.arange(64, 128)
+    np.testing.assert_array_equal(
+      pipe.batch_source(own)[step]["tokens"],
+      pipe.canonical(step)["tokens"][own],
+    )
+  several = np.random.default_rng(0).integers(0, 40 * size, 500)
+  assert mix._positions(several).tolist() == [
+    int(mix._positions(np.asarray([row]))[0]) for row in several
+  ]
+  taken = mix.taken(9 * size)["text"]
+  found = mix.rows_of("text", np.arange(taken))
+  assert len(found) == taken
+  assert (found < 9 * size).all()
+
+
+def test_a_stage_that_is_appended_moves_no_row_of_a_mix_with_lanes(
+  texts, store
+):
+  first = mixed(texts[0], store, later={3: {"text": 1}})
+  then = mixed(
+    texts[0], store, later={3: {"text": 1}, 6: {"text": 1, "bins": 2}}
+  )
+  for step in range(6):
+    np.testing.assert_array_equal(
+      first.canonical(step)["tokens"], then.canonical(step)["tokens"]
+    )
+
+
+def test_sources_of_a_mix_have_the_same_lanes(texts, store):
+  with pytest.raises(schema.ConfigError, match="same shuffle.lanes, got"):
+    mixed(texts[0], store, {"text": 4, "bins": 8})
+
+
 def test_rows_of_lanes_without_lanes_are_refused(store):
   with pytest.raises(schema.ConfigError, match="where there are no lanes"):
     build(store, lane_rows=4)
