@@ -296,7 +296,7 @@ def test_a_stage_that_is_appended_moves_no_row_of_a_mix_with_lanes(
 
 
 def test_sources_of_a_mix_have_the_same_lanes(texts, store):
-  with pytest.raises(schema.ConfigError, match="same shuffle.lanes, got"):
+  with pytest.raises(schema.ConfigError, match="with the same shuffle"):
     mixed(texts[0], store, {"text": 4, "bins": 8})
 
 
