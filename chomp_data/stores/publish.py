@@ -27,7 +27,8 @@ def check_local(path: str | os.PathLike[str]) -> None:
     raise errors.StoreError(
       f"`path` must be a local directory, got {os.fspath(path)!r}. Copy it to"
       " a local disk; in object stores (s3:// and gs://) stores of"
-      " tools/prepare.py are read and written."
+      " tools/prepare.py are read and written, and `chomp-stores convert` makes"
+      " such a store of Megatron, Levanter and ArrayRecord data."
     )
   try:
     os.stat(path)

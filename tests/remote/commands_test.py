@@ -1,15 +1,21 @@
 """The command `chomp-stores` on URLs: what comes in and what goes out."""
 
 import json
+import pathlib
+import shutil
 
 import numpy as np
 import pytest
 
+from chomp_data import errors
 from chomp_data import stores
 from chomp_data.commands import stores as command
+from chomp_data.stores import kinds
 from chomp_data.stores import places
 from chomp_data.testing import stores as testing_stores
 from tests.remote import reading_test
+
+FIXTURES = pathlib.Path(__file__).parents[1] / "stores" / "fixtures"
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +54,10 @@ def url(bucket, local):
 
 
 def held(path):
-  own = stores.open_store(path)
+  return held_by(stores.open_store(path))
+
+
+def held_by(own):
   return [
     (own.document_id(i), own.read_document(i).tolist())
     for i in range(own.num_documents)
@@ -126,3 +135,31 @@ def test_what_others_wrote_is_adopted_on_disks_only(call, bucket):
   status, _, err = call("adopt", f"{bucket.root}/corpus")
   assert status == 1
   assert f"must be a local directory, got '{bucket.root}/corpus'" in err
+
+
+@pytest.mark.parametrize("kind", ["megatron", "levanter", "array_record"])
+def test_data_of_other_tools_in_a_bucket_is_refused_with_what_helps(kind):
+  options = {"vocab_size": 9}
+  if kind == "array_record":
+    options["token_dtype"] = "uint16"
+  own = kinds.STORE_KINDS[kind].options(**options)
+  with pytest.raises(errors.StoreError, match=r"s3://bucket/x.*stores convert"):
+    stores.open_store("s3://bucket/x", **{kind: own})
+
+
+def test_a_megatron_corpus_becomes_a_store_in_a_bucket(
+  call, s3_bucket, tmp_path
+):
+  for suffix in (".bin", ".idx"):
+    shutil.copy(FIXTURES / "megatron" / f"int32_document{suffix}", tmp_path)
+  path, out = tmp_path / "int32_document", f"{s3_bucket.root}/web"
+  told = "{'vocab_size': 100_000, 'eos_id': 0, 'adds_eos': True}"
+  status, _, err = call(
+    *("convert", path, "--to=zstd", f"--megatron={told}", f"--output={out}")
+  )
+  assert status == 0, err
+  options = kinds.STORE_KINDS["megatron"].options(
+    vocab_size=100_000, eos_id=0, adds_eos=True
+  )
+  corpus = stores.open_store(path, megatron=options)
+  assert held(out) == held_by(corpus)
