@@ -58,6 +58,7 @@ class Visits:
     self._source = source
     self._document = document
     self._trail = pipe.trail(source, document)
+    self._counted: dict[int, int] = {}
 
   def before(self, step: int) -> int:
     """Returns how many spans (samples) the steps before one hand out.
@@ -67,6 +68,11 @@ class Visits:
     Args:
       step: At most the steps of the run.
     """
+    if step not in self._counted:
+      self._counted[step] = self._count(step)
+    return self._counted[step]
+
+  def _count(self, step: int) -> int:
     steps = self._pipe.steps
     end = steps.data_step(step)
     cost = self._trail.cost(end)

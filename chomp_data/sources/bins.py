@@ -172,10 +172,30 @@ class BinSource(row_source.RowSource):
       row = permutation.inverse(row, num_rows, key)
     return int(self.row_starts(epoch)[window]) + row
 
+  def epoch_cost(self) -> float:
+    """Returns about how many seconds counting a document in an epoch takes."""
+    if not self.options.orders_differ:
+      return 0.0
+    if self.options.packing_algorithm == "ffd":
+      # All of it is packed, to know where the next epoch begins.
+      return self.store.num_documents / _PACKING_RATE
+    window = self._documents.order.window_docs / _PACKING_RATE / 2
+    full = self.options.shuffle_documents == "full"
+    rows = self.store.num_documents / 2e7 if full else 0.0
+    return self._documents.order_cost() * (not full) + window + rows
+
   def num_pieces(self, document: int, epoch: int) -> int:
     """Returns the pieces of a document in an epoch."""
+    whole = -(-self.num_kept(document) // self.seq_len)
     if self.options.packing_algorithm == "ffd":
-      return -(-self.num_kept(document) // self.seq_len)
+      return whole
+    order = self._order_epoch(epoch)
+    _, contents, entry = self._documents.found(document, order)
+    pieces = packing.cut_pieces(contents.kept, self.seq_len)
+    # Only its last piece may be cut to fill gaps.
+    last = int(np.searchsorted(pieces.slot, entry, side="right")) - 1
+    if packing.fits_exactly(pieces, self.seq_len, last):
+      return whole
     return len(self._pieces_of(document, self._order_epoch(epoch))[1])
 
   def _pieces_of(
@@ -471,6 +491,10 @@ class _BinTracing(row_tracing.RowTracing):
     if self.never(document):
       return 0
     return self._bins.num_pieces(document, epoch)
+
+  def cost(self, epochs: int) -> float:
+    """Returns how long epochs take to count; see `RowTracing`."""
+    return epochs * self._bins.epoch_cost()
 
   def never(self, document: int) -> bool:
     """Returns whether a document has no token; see `RowTracing`."""

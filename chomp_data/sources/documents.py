@@ -18,6 +18,7 @@ import numpy as np
 import tqdm
 
 from chomp_data import stores
+from chomp_data.index import memo
 from chomp_data.index.pack import document_order
 from chomp_data.index.pack import packing
 from chomp_data.ops import spans as spans_lib
@@ -26,8 +27,12 @@ from chomp_data.stores import side_index
 # Below this a pass over all lengths takes a few milliseconds.
 _KEPT_ON_DISK = 1 << 18
 _PASS_DOCUMENTS = 1 << 20
+# Lengths of so many are kept where orders need them again and again: 64 MiB.
+_IN_MEMORY = 1 << 24
 # Documents of one pass a second, on the slow side; for messages only.
 _FULL_PASS_RATE = 5e6
+# Places permuted and looked up a second, likewise.
+_PERMUTED_RATE = 2e7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,6 +116,7 @@ class Documents:
     self._bos, self._eos = int(add_bos), int(add_eos)
     self._long = long_documents
     self._window_tokens: tuple[int, np.ndarray] | None = None
+    self._memory = memo.Memo(1)
     arrays = self._sums()
     self._blocks = arrays["blocks"]
     self.totals: Totals = Totals(*(int(v) for v in arrays["totals"]))
@@ -144,10 +150,59 @@ class Documents:
         first, stored, kept = first[some], stored[some], kept[some]
     return Contents(window, document, first, stored, kept)
 
+  def order_cost(self) -> float:
+    """Returns about how many seconds finding a document in an order takes."""
+    if self.order.kind == "full":
+      return 1e-3 + self.order.num_documents / 4 / _PERMUTED_RATE
+    return 1e-3 + self.order.num_blocks / _PERMUTED_RATE
+
   def num_kept(self, document: int) -> int:
     """Returns the tokens of a document that are packed, added ones included."""
     _, stored = self.store.bounds(np.asarray([document]))
     return int(self._kept(stored)[0])
+
+  def tokens_before(self, document: int, epoch: int) -> int:
+    """Returns the tokens packed before a document in an epoch's order.
+
+    Args:
+      document: One of some tokens.
+      epoch: The epoch whose order is meant.
+    """
+    if self.order.kind != "full":
+      window, contents, entry = self.found(document, epoch)
+      before = int(self.window_tokens(epoch)[:window].sum())
+      return before + int(contents.kept[:entry].sum())
+    # No sums help: the documents on the shorter side are gathered.
+    place, total = (
+      self.order.position(document, epoch),
+      self.order.num_documents,
+    )
+    if place <= total // 2:
+      return self._gathered(0, place, epoch)
+    return self.totals.tokens - self._gathered(place, total, epoch)
+
+  def _gathered(self, first: int, last: int, epoch: int) -> int:
+    """Returns the tokens at places of a full permutation."""
+    total, lengths = 0, self._lengths()
+    for low in range(first, last, _PASS_DOCUMENTS):
+      own = self.order.at(
+        np.arange(low, min(low + _PASS_DOCUMENTS, last)), epoch
+      )
+      total += int(lengths(own).sum())
+    return total
+
+  def _lengths(self) -> Callable[[np.ndarray], np.ndarray]:
+    """Returns what looks kept tokens of documents up, in memory if few."""
+    if self.order.num_documents > _IN_MEMORY:
+      return lambda own: self._kept(self.store.bounds(own)[1])
+
+    def read() -> np.ndarray:
+      parts = [self._kept(own) for _, own in self.store.iter_lengths()]
+      whole = np.concatenate(parts)
+      return whole.astype(np.int32) if whole.max() < 2**31 else whole
+
+    whole = self._memory.get("lengths", read)
+    return lambda own: whole[own].astype(np.int64)
 
   def found(self, document: int, epoch: int) -> tuple[int, Contents, int]:
     """Returns where a document of some tokens stands in the order.
@@ -310,16 +365,14 @@ class Documents:
   def _pass_in_order(self, epoch: int) -> np.ndarray:
     """Returns tokens by window of a full permutation: all lengths, gathered."""
     began = time.monotonic()
-    sums = np.zeros(self.order.num_windows, np.int64)
+    sums, lengths = np.zeros(self.order.num_windows, np.int64), self._lengths()
     with progress(
       self.order.num_documents, f"{self.name}: order of epoch {epoch}"
     ) as bar:
       for windows in self._window_groups():
-        _, stored = self.store.bounds(self.order.documents(windows, epoch))
+        kept = lengths(self.order.documents(windows, epoch))
         sizes = self.order.window_sizes(windows)
-        sums[windows] = np.add.reduceat(
-          self._kept(stored), np.cumsum(sizes) - sizes
-        )
+        sums[windows] = np.add.reduceat(kept, np.cumsum(sizes) - sizes)
         bar.update(int(sizes.sum()))
     if self.order.num_documents >= _KEPT_ON_DISK:
       logging.info(

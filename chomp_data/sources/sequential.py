@@ -137,11 +137,13 @@ class SequentialSource(row_source.RowSource):
     if not kept:
       return 0, 0
     order = epoch if self.options.orders_differ else 0
-    window, contents, entry = self._documents.found(document, order)
-    begin = int(self._window_starts(order)[window])
-    begin += int(contents.kept[:entry].sum())
+    begin = self._documents.tokens_before(document, order)
     last = (begin + kept - 1) // self.seq_len + 1
     return begin // self.seq_len, min(last, len(self))
+
+  def order_cost(self) -> float:
+    """Returns about how many seconds finding a document in an order takes."""
+    return self._documents.order_cost()
 
   def never(self, document: int) -> bool:
     """Returns whether a document has no token to pack."""
@@ -345,6 +347,10 @@ class _StreamTracing(row_tracing.RowTracing):
   def rows_of(self, document: int, epoch: int) -> np.ndarray:
     """Returns the rows that a document lies in; see `RowTracing`."""
     return row_tracing.ranges([self._stream.rows_of(document, epoch)])
+
+  def cost(self, epochs: int) -> float:
+    """Returns how long epochs take to count; see `RowTracing`."""
+    return 0.0 if self.repeats else epochs * self._stream.order_cost()
 
   def never(self, document: int) -> bool:
     """Returns whether a document has no token; see `RowTracing`."""

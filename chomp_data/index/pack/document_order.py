@@ -69,8 +69,7 @@ class DocumentOrder:
     if self.kind == "none":
       return first + local
     if self.kind == "full":
-      key = int(hashing.fold(self._key, np.asarray(epoch))[0])
-      return permutation.permute(first + local, self.num_documents, key)
+      return self.at(first + local, epoch)
     keys = hashing.fold(hashing.fold(self._key, np.asarray(epoch)), windows)
     local = permutation.permute(
       local, np.repeat(sizes, sizes), np.repeat(keys, sizes)
@@ -78,6 +77,11 @@ class DocumentOrder:
     position = first + local
     block, within = np.divmod(position, self.block_docs)
     return self.blocks(epoch)[block] * self.block_docs + within
+
+  def at(self, places: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the documents at places int64[N] of a full permutation."""
+    key = int(hashing.fold(self._key, np.asarray(epoch))[0])
+    return permutation.permute(places, self.num_documents, key)
 
   def position(self, document: int, epoch: int) -> int:
     """Returns where a document stands in an epoch: `documents` back."""
