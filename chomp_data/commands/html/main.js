@@ -110,7 +110,8 @@ function onKey(event) {
     if (event.key === "Escape") { event.target.value = ""; letGo(); byId("strips").focus(); }
     return;
   }
-  const inStrips = event.target === byId("strips") || event.target === document.body;
+  // Before anything is in focus, keys that scroll scroll the page.
+  const inStrips = event.target === byId("strips") || (event.target === document.body && view.focus);
   const act = (inStrips && run.kind === "text" && KEYS[event.key]) || (event.key === "Escape" && letGo) || GLOBAL_KEYS[event.key];
   if (!act || (run.kind !== "text" && !["t", "?"].includes(event.key))) return;
   event.preventDefault();

@@ -33,7 +33,7 @@ const strips = {
     for (const name of Object.keys(layers)) if (layers[name]) row += size[name] + 1;
     this.items = [];
     const tops = [];
-    let y = AXIS;
+    let y = AXIS + 3;
     steps.forEach((step, number) => {
       if (steps.length > 1) {
         this.items.push({ step: number, row: -1 });
@@ -226,11 +226,12 @@ const strips = {
   outlines(context, step, row, y, left, chosen, width) {
     context.strokeStyle = theme.colours.lit;
     context.lineWidth = width;
-    const inset = width / 2;
+    // The focus is drawn around its span: thin strips keep their colour.
+    const inset = width > 1 ? -width / 2 : width / 2;
     for (let i = step.first[row]; i < step.first[row + 1]; i++) {
       if (!chosen(i)) continue;
       const begin = left + step.column[i] * this.scale, wide = Math.max(step.size[i] * this.scale - 1, 2);
-      context.strokeRect(begin + inset, y + inset, Math.max(wide - width, 1), SIZES[view.size].strip - width);
+      context.strokeRect(begin + inset, y + inset, Math.max(wide - 2 * inset, 1), SIZES[view.size].strip - 2 * inset);
     }
   },
 
