@@ -1,10 +1,12 @@
 """How far a running job is: what a trainer writes, and others read.
 
 `job.json` in the work directory says at which step the trainer is, and whether
-it still runs. A job without such a file is as far as its newest checkpoint.
+it still runs. A job without such a file is as far as its newest checkpoint, and
+so is one whose work directory is in a bucket.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -13,10 +15,9 @@ import time
 from typing import Any
 from typing import Self
 
-from etils import epath
-
 from chomp_data import errors
 from chomp_data.loading import state as state_lib
+from chomp_data.stores import places
 
 RUNNING = "running"
 
@@ -26,6 +27,8 @@ _EVERY_S = 1.0
 # Where an input's state lies in a work directory: <step>/<item>/input.json, in
 # it or in a directory of checkpoints.
 _STATES = ("*/*/input.json", "*/*/*/input.json")
+# The last object of a checkpoint in a bucket.
+_COMPLETE = "/complete.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,8 +109,11 @@ def read(workdir: str) -> JobState | None:
 
   Raises:
     StateError: If there is no such directory, or its files are damaged.
+    StoreError: If the bucket cannot be read.
   """
-  place = epath.Path(workdir)
+  if places.is_url(workdir):
+    return _newest_in_bucket(workdir)
+  place = pathlib.Path(workdir)
   if not place.is_dir():
     raise errors.StateError(
       f"the work directory of a job must exist, got {workdir}. Give the"
@@ -123,7 +129,7 @@ def read(workdir: str) -> JobState | None:
   return JobState(step, told.status, saved and saved.fingerprint)
 
 
-def _told(path: epath.Path) -> JobState | None:
+def _told(path: pathlib.Path) -> JobState | None:
   if not path.exists():
     return None
   try:
@@ -149,9 +155,9 @@ def _lives(pid: int) -> bool:
   return True
 
 
-def _newest_state(place: epath.Path) -> JobState | None:
+def _newest_state(place: pathlib.Path) -> JobState | None:
   """Returns the step and fingerprint of the newest checkpoint."""
-  found: list[tuple[int, epath.Path]] = []
+  found: list[tuple[int, pathlib.Path]] = []
   for pattern in _STATES:
     for path in place.glob(pattern):
       number = path.parent.parent.name.rpartition("_")[2]
@@ -165,3 +171,26 @@ def _newest_state(place: epath.Path) -> JobState | None:
       continue  # It was removed meanwhile: there is a newer one.
     return JobState(record["step"], None, record["fingerprint"])
   return None
+
+
+def _newest_in_bucket(url: str) -> JobState | None:
+  names = places.at(url).names()
+  whole = [
+    name.removesuffix(_COMPLETE) for name in names if name.endswith(_COMPLETE)
+  ]
+  steps = {int(own.rpartition("/")[2]): own for own in whole}
+  if not steps:
+    return None
+  newest = f"{steps[max(steps)]}/"
+  found = [
+    name
+    for name in names
+    if name.startswith(newest) and name.endswith("/input.json")
+  ]
+  return _state_in_bucket(url, found[0]) if found else None
+
+
+@functools.lru_cache(maxsize=1)
+def _state_in_bucket(url: str, name: str) -> JobState:
+  record = state_lib.decode(places.at(url).read(name))
+  return JobState(record["step"], None, record["fingerprint"])

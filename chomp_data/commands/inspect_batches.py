@@ -54,6 +54,7 @@ from chomp_data.loading import state as state_lib
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.prepare import tokenizers
+from chomp_data.stores import places
 
 _CONFIG = cli.define_config()
 _STEP = flags.DEFINE_integer("step", 0, "The first step shown.", 0)
@@ -97,7 +98,8 @@ _FOLLOW = flags.DEFINE_string(
 )
 
 _PNG_ROWS = 64
-_LOOK_S = 0.5  # seconds between two looks at a job
+# Seconds between two looks at a job, and at one in a bucket.
+_LOOK_S, _LOOK_FAR_S = 0.5, 10.0
 _FIELDS = ("tokens", "segment_ids", "positions", "loss_mask", "loss_weight")
 # Control characters of a document must not reach the terminal.
 _VISIBLE = {
@@ -585,7 +587,7 @@ def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
     elif not warned:
       warned = True
       print(f"waiting for the first word of {workdir}", file=sys.stderr)
-    time.sleep(_LOOK_S)
+    time.sleep(_LOOK_FAR_S if places.is_url(workdir) else _LOOK_S)
 
 
 def main(argv: Sequence[str]) -> None:

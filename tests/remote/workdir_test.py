@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 from chomp_data import errors
+from chomp_data.audit import job
+from chomp_data.loading import state as state_lib
 from chomp_data.reference import mirror
 from chomp_data.stores import places
 from chomp_data.testing import stores as testing_stores
@@ -77,6 +79,21 @@ def test_what_is_sent_comes_back_and_old_steps_go(bucket, tmp_path):
     assert found == content(step)
   assert steps_at(url) == [10, 11]
   assert fetched(kept, 10, tmp_path / "before") == content(10)
+
+
+def test_a_job_in_a_bucket_is_as_far_as_its_newest_whole_checkpoint(
+  s3_bucket, tmp_path
+):
+  assert job.read(s3_bucket.root) is None
+  kept = mirror.Mirror(f"{s3_bucket.root}/checkpoints", keep=2)
+  for step in (3, 20):
+    directory = tmp_path / str(step)
+    (directory / "input").mkdir(parents=True)
+    (directory / "input" / "input.json").write_bytes(
+      state_lib.encode(step, {"seed": 1}, {})
+    )
+    kept.send(step, directory)
+    assert job.read(s3_bucket.root) == job.JobState(step, None, {"seed": 1})
 
 
 @pytest.mark.usefixtures("small_blocks")
