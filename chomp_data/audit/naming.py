@@ -3,8 +3,11 @@
 The source comes before the first slash; ids may hold slashes themselves.
 """
 
+import numpy as np
+
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.ops import spans as spans_lib
 
 # Ids that are shown of a source where one is unknown.
 _SHOWN = 3
@@ -87,3 +90,17 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
       ]
     )
   return source, found[0]
+
+
+def ids_of(pipe: pipeline.Pipeline, spans: spans_lib.Spans) -> np.ndarray:
+  """Returns the ids of the documents of spans, object[N].
+
+  Args:
+    pipe: The run.
+    spans: Of its plan.
+  """
+  ids = np.empty(len(spans), object)
+  for number, source in enumerate(pipe.sources.values()):
+    own = np.flatnonzero(spans.source == number)
+    ids[own] = source.store.document_ids(spans.document[own])
+  return ids

@@ -4,10 +4,9 @@ from collections.abc import Iterator
 import itertools
 from typing import Any
 
-import numpy as np
-
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.audit import naming
 from chomp_data.audit import visits
 
 
@@ -46,10 +45,7 @@ def step_records(
           yield {**about, "row": row, **_sample(name, sample)}
       continue
     spans = pipe.plan(step)
-    ids = np.empty(len(spans), object)
-    for number, source in enumerate(pipe.sources.values()):
-      pick = np.flatnonzero(spans.source == number)
-      ids[pick] = source.store.document_ids(spans.document[pick])
+    ids = naming.ids_of(pipe, spans)
     for row, source, document, own, start, length, column in zip(
       spans.row.tolist(),
       spans.source.tolist(),

@@ -356,10 +356,7 @@ def _single_spans(
   pipe: pipeline.Pipeline, spans: spans_lib.Spans
 ) -> list[list[dict[str, Any]]]:
   """Returns the spans of each row as plain values, with documents' ids."""
-  ids = np.empty(len(spans), object)
-  for number, source in enumerate(pipe.sources.values()):
-    own = np.flatnonzero(spans.source == number)
-    ids[own] = source.store.document_ids(spans.document[own])
+  ids = naming.ids_of(pipe, spans)
   rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
   names = ("row", "source", "document", "start", "length", "column")
   columns = [getattr(spans, name).tolist() for name in names]
