@@ -100,6 +100,7 @@ class MixtureSource:
     )
     names = mix_options.in_order_of_joining(parts, self.stages)
     self._parts = {name: parts[name] for name in names}
+    self._names = names
     self._laned = self._with_lanes()
     self._batch_parts = max((own for _, own in self._laned.values()), default=1)
     self._layout = self._parts[names[0]].layout
@@ -386,8 +387,9 @@ class MixtureSource:
       if isinstance(own, _Laned) and own.lanes > 1
     }
     if len({lanes for _, lanes in found.values()}) > 1:
-      names = list(self._parts)
-      shown = ", ".join(f"{names[i]} {own}" for i, (_, own) in found.items())
+      shown = ", ".join(
+        f"{self._names[i]} {own}" for i, (_, own) in found.items()
+      )
       raise schema.ConfigError(
         [
           f"`{self._path}` must be of sources with the same shuffle.lanes, got"
@@ -466,7 +468,10 @@ class MixtureSource:
       pick = np.flatnonzero(number == source)
       lane = part.lane_of(own[pick])
       wanted[pick] = parts - 1 - lane if source % 2 else lane
-    slot = placing.slots(batch, size, wanted, self._batch_parts)
+    # Rows without room are of the sources with the least weight, so that the
+    # chunks of others have one reader.
+    late = self._by_weight(steps)[batch, number]
+    slot = placing.slots(batch, size, wanted, self._batch_parts, late)
     standing = np.empty_like(position)
     if back:
       standing[position - shift[batch]] = first[batch] + slot
@@ -494,6 +499,19 @@ class MixtureSource:
       return permuted
     stage = np.searchsorted(steps, step, side="right") - 1
     return np.where(alone[stage], rows, permuted)
+
+  def _by_weight(self, steps: np.ndarray) -> np.ndarray:
+    """Returns int64[M, S], the place of each source by its weight at steps."""
+    starts = [at for at, _ in self.stages]
+    stage = np.searchsorted(starts, steps, side="right") - 1
+    places = np.empty((len(starts), len(self._parts)), np.int64)
+    for own, (_, weights) in zip(places, self.stages, strict=True):
+      order = sorted(
+        range(len(own)),
+        key=lambda i, own=weights: (-own.get(self._names[i], 0), i),
+      )
+      own[order] = np.arange(len(own))
+    return places[stage]
 
   def _position_of(self, step: int) -> int:
     position = self._steps.first_row(self._steps.data_step(step))

@@ -11,7 +11,11 @@ import numpy as np
 
 
 def slots(
-  batch: np.ndarray, sizes: np.ndarray, wanted: np.ndarray, parts: int
+  batch: np.ndarray,
+  sizes: np.ndarray,
+  wanted: np.ndarray,
+  parts: int,
+  late: np.ndarray | int = 0,
 ) -> np.ndarray:
   """Returns the slot of each row in its batch, int64[N].
 
@@ -24,11 +28,12 @@ def slots(
     sizes: int64[M], rows of the batches.
     wanted: int64[N], 0 .. parts - 1, or -1 for any.
     parts: Into how many parts batches are cut, as nearly alike as can be.
+    late: int64[N], rows of a lower one come first.
   """
   begin = np.cumsum(sizes) - sizes
   edges = -(-np.arange(parts + 1) * sizes[:, None] // parts)
   group = batch * (parts + 1) + np.where(wanted < 0, parts, wanted)
-  order = np.argsort(group, kind="stable")
+  order = np.lexsort((np.broadcast_to(late, group.shape), group))
   counts = np.bincount(group, minlength=len(sizes) * (parts + 1))
   rank = np.empty_like(group)
   rank[order] = (

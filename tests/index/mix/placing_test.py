@@ -43,3 +43,10 @@ def test_who_comes_too_late_fills_what_is_left():
   wanted = np.asarray([1, 0, 1, 1, -1, 0, 1])
   found = placing.slots(np.zeros(7, np.int64), np.asarray([7]), wanted, 2)
   assert found.tolist() == [4, 0, 5, 6, 2, 1, 3]
+
+
+def test_who_is_late_finds_no_room():
+  wanted, late = np.zeros(4, np.int64), np.asarray([1, 0, 1, 0])
+  batch, sizes = np.zeros(4, np.int64), np.asarray([4])
+  found = placing.slots(batch, sizes, wanted, 2, late)
+  assert found.tolist() == [2, 0, 3, 1]
