@@ -216,8 +216,8 @@ def test_the_page_shows_a_step_by_pointer_and_by_keyboard(
   assert len(found) == 8
   assert all(colour != paper for colour in found)
   # The pointer tells what JSON tells.
-  for row in (0, 5):
-    span = records[row]["spans"][-1]
+  for row, which in ((0, 0), (0, -1), (5, 0)):
+    span = records[row]["spans"][which]
     column = span["column"] + 5
     chromium.move(*chromium.evaluate(where(row, column)))
     told = text_of(chromium, "#tip")
@@ -329,6 +329,20 @@ def test_dark_light_and_layers_are_drawn(chromium, store, tmp_path):
     chromium.key(key)
     assert chromium.evaluate(pixels) != before, key
   assert "weight: 0 to 1" in text_of(chromium, "#legend")
+  # Each has its track below a row's strip, here at the end of a long span.
+  paper, *tracks = chromium.evaluate(
+    "(() => { const s = inspection.strips, own = inspection.steps[0];"
+    " const i = own.size.indexOf(Math.max(...own.size)), c ="
+    " document.getElementById('strips'), w = c.width, d ="
+    " c.getContext('2d').getImageData(0, 0, w, c.height).data;"
+    " const x = Math.round(s.x(own.column[i] + own.size[i] - 4));"
+    " const at = (x, y) => d.slice(4 * (w * y + x), 4 * (w * y + x) + 3)"
+    ".join(); const top = s.top[own.row[i]];"
+    " return [at(1, 1), at(x, top + 27 + 1), at(x, top + 32 + 13),"
+    " at(x, top + 49 + 13)]; })()"
+  )
+  assert len({paper, *tracks}) == 3  # what is trained on and weighs, is ink
+  assert tracks[0] == tracks[2] != paper
   assert chromium.errors == []
 
 
@@ -429,6 +443,7 @@ def test_a_page_that_would_be_too_large_is_an_error(
     f"--dataset_mix={store}",
     f"--html={tmp_path / 'x.html'}",
     "--config.data.global_batch_size=16",
+    "--plan_only",
   ]
   in_process.run_tool(*flags, check=True)
   (tmp_path / "x.html").unlink()
