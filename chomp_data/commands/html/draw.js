@@ -40,8 +40,8 @@ const theme = {
       const hue = parts(value(`--s${i}`)), card = parts(this.colours.card);
       this.hues.push(TINTS.map((tint) => mixed(hue, card, tint)));
     }
-    this.filler = pattern(this.colours.filler, this.colours.hatch, 6, 1);
-    this.gone = pattern("transparent", this.colours.ink, 5, 1.6);
+    this.filler = pattern(this.colours.filler, this.colours.hatch, 6, 1, 1);
+    this.gone = pattern("transparent", this.colours.ink, 6, 1, -1);
   },
 };
 
@@ -55,8 +55,8 @@ function mixed(from, to, share) {
   return `rgb(${own.join(" ")})`;
 }
 
-// Diagonal lines, as many device pixels wide on every screen.
-function pattern(ground, line, size, width) {
+// Diagonal lines, rising (1) or falling (-1), as wide on every screen.
+function pattern(ground, line, size, width, rising) {
   const ratio = window.devicePixelRatio || 1;
   const side = Math.round(size * ratio);
   const canvas = make("canvas", { width: side, height: side });
@@ -64,6 +64,7 @@ function pattern(ground, line, size, width) {
   if (ground !== "transparent") { context.fillStyle = ground; context.fillRect(0, 0, side, side); }
   context.strokeStyle = line;
   context.lineWidth = width * ratio;
+  if (rising < 0) { context.translate(side, 0); context.scale(-1, 1); }
   context.beginPath();
   for (const shift of [-side, 0, side]) { context.moveTo(shift - 1, side + 1); context.lineTo(shift + side + 1, -1); }
   context.stroke();

@@ -198,8 +198,8 @@ function legend() {
   add(drawnSwatch((context, w, h) => { context.fillStyle = theme.filler; context.fillRect(0, 0, w, h); }), "filler");
   if (steps.some((step) => step.flags.some((own) => own & FLAG.gone))) {
     add(drawnSwatch((context, w, h) => {
-      context.fillStyle = theme.colours.filler; context.fillRect(0, 0, w, h);
-      context.fillStyle = theme.gone; context.fillRect(0, 0, w, h);
+      context.globalAlpha = 0.3; context.fillStyle = theme.hues[0][0]; context.fillRect(0, 0, w, h);
+      context.globalAlpha = 1; context.fillStyle = theme.gone; context.fillRect(0, 0, w, h);
     }), "gone");
   }
   if (view.layers.loss) add(drawnSwatch((context, w, h) => {

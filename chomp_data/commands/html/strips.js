@@ -181,14 +181,14 @@ const strips = {
       // A line between spans, where there is room for one.
       const gap = wide > 3 ? 1 : 0;
       context.fillRect(begin, y, wide, size.strip);
-      context.globalAlpha = lit ? 1 : 0.22;
+      const gone = step.flags[i] & FLAG.gone, drawn = Math.max(wide - gap, 0.75);
+      context.globalAlpha = (lit ? 1 : 0.22) * (gone ? 0.3 : 1);
       context.fillStyle = spanColour(step, i);
-      context.fillRect(begin, y, Math.max(wide - gap, 0.75), size.strip);
-      if (step.flags[i] & FLAG.gone) {
-        context.fillStyle = theme.colours.filler;
-        context.fillRect(begin, y, Math.max(wide - gap, 0.75), size.strip);
+      context.fillRect(begin, y, drawn, size.strip);
+      if (gone) {
+        context.globalAlpha = lit ? 1 : 0.22;
         context.fillStyle = theme.gone;
-        context.fillRect(begin, y, Math.max(wide - gap, 0.75), size.strip);
+        context.fillRect(begin, y, drawn, size.strip);
       }
       context.globalAlpha = 1;
     }
