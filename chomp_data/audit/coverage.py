@@ -13,6 +13,8 @@ from chomp_data import pipeline
 
 # Rows planned at once.
 _BLOCK_ROWS = 65_536
+# Spans that wait to be counted together, at least.
+_LEAST_WAITING = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +117,11 @@ def report(
 
 
 class _Totals:
-  """Running counts of one source."""
+  """Running counts of one source.
+
+  What comes is kept as it is until there is as much of it as was counted
+  before, so that counting takes time in proportion to what was read.
+  """
 
   def __init__(self):
     self._document = np.empty(0, np.int64)
@@ -124,18 +130,33 @@ class _Totals:
     # Merged intervals, sorted by (document, begin).
     self._intervals = np.empty((3, 0), np.int64)
     self._columns = np.empty((2, 0), np.int64)
+    # (document, start, length, column, whether it is the first of its row).
+    self._waiting: list[tuple[np.ndarray, ...]] = []
+    self._num_waiting = 0
 
   def add(self, row, document, start, length, column) -> None:
     """Adds spans of rows that were not added before."""
+    first = np.ones(len(row), np.bool_)
+    first[1:] = (row[1:] != row[:-1]) | (document[1:] != document[:-1])
+    self._waiting.append((document, start, length, column, first))
+    self._num_waiting += len(row)
+    counted = self._intervals.shape[1] + self._columns.shape[1]
+    if self._num_waiting > max(counted, _LEAST_WAITING):
+      self._count()
+
+  def _count(self) -> None:
+    if not self._waiting:
+      return
+    document, start, length, column, first = (
+      np.concatenate(own) for own in zip(*self._waiting, strict=True)
+    )
+    self._waiting, self._num_waiting = [], 0
     seen, where = np.unique(
       np.concatenate([self._document, document]), return_inverse=True
     )
     old, new = where[: len(self._document)], where[len(self._document) :]
-    rows = np.zeros(len(seen), np.int64)
-    rows[old] = self._rows
-    first = np.ones(len(row), np.bool_)
-    first[1:] = (row[1:] != row[:-1]) | (document[1:] != document[:-1])
-    np.add.at(rows, new[first], 1)
+    rows = np.bincount(new[first], minlength=len(seen))
+    rows[old] += self._rows
     tokens = np.zeros(len(seen), np.int64)
     tokens[old] = self._tokens
     np.add.at(tokens, new, length)
@@ -146,14 +167,16 @@ class _Totals:
         axis=1,
       )
     )
-    self._columns = np.unique(
-      np.concatenate(
-        [self._columns, np.stack([document[first], column[first]])], axis=1
-      ),
-      axis=1,
-    )
+    # One number for a document and a column.
+    known = np.searchsorted(seen, self._columns[0])
+    pairs = np.concatenate([[known, self._columns[1]],
+                            [new[first], column[first]]], axis=1)  # fmt: skip
+    width = int(pairs[1].max(initial=0)) + 1
+    number, column = np.divmod(np.unique(pairs[0] * width + pairs[1]), width)
+    self._columns = np.stack([seen[number], column])
 
   def finish(self, name: str, store) -> Coverage:
+    self._count()
     document, begin, end = self._intervals
     distinct = np.zeros(len(self._document), np.int64)
     np.add.at(distinct, np.searchsorted(self._document, document), end - begin)
