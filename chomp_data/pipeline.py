@@ -240,6 +240,28 @@ class Pipeline:
     """
     return self._plan.trail(source, document)
 
+  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
+    """Returns the spans of each document that steps hand out.
+
+    Of arrays, how often each sample comes. What every epoch holds alike is
+    counted once.
+
+    Args:
+      source: The source's name.
+      first: The first step.
+      last: The step after the last, at most those of the run.
+
+    Returns:
+      int64[num_documents].
+    """
+    steps, plan = self.steps, self._plan
+    ends = [steps.data_step(first), steps.data_step(last)]
+    out = plan.exposures(source, *ends)
+    for low, high in steps.skipped(last):
+      if low >= ends[0]:
+        out -= plan.exposures(source, low, high)
+    return out
+
   def planned(
     self, step: int, rows: np.ndarray | None = None
   ) -> plan_lib.Planned:

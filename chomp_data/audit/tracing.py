@@ -4,10 +4,15 @@ from collections.abc import Iterator
 import itertools
 from typing import Any
 
+import numpy as np
+
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import naming
 from chomp_data.audit import visits
+
+# Documents whose ids are looked up together.
+_DOCUMENTS = 1 << 16
 
 
 def check_step(pipe: pipeline.Pipeline, step: int, flag: str) -> None:
@@ -99,6 +104,33 @@ def visit_records(
       "column": own.column,
       "exposure": own.exposure,
     }
+
+
+def exposure_records(
+  pipe: pipeline.Pipeline, source: str, counts: np.ndarray
+) -> Iterator[dict[str, Any]]:
+  """Yields one object a document that comes at all.
+
+  Args:
+    pipe: The run.
+    source: The source's name.
+    counts: int64[num_documents], of `Pipeline.exposures`.
+  """
+  seen = np.flatnonzero(counts)
+  for low in range(0, len(seen), _DOCUMENTS):
+    own = seen[low : low + _DOCUMENTS]
+    ids: list[str | None] = [None] * len(own)
+    if source in pipe.sources:
+      ids = list(pipe.sources[source].store.document_ids(own))
+    for document, identity, count in zip(
+      own.tolist(), ids, counts[own].tolist(), strict=True
+    ):
+      yield {
+        "source": source,
+        "document": document,
+        "id": identity,
+        "exposures": count,
+      }
 
 
 def _sample(source: str, number: int) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
     %s --config=packed --step=1200:1210
     %s --config=packed --document=stdlib/#42 --from_step=1200
+    %s --config=packed --exposures --step=0:100000
     %s --overlap pretrain_mix data/held_out
 
 The plan is inverted, not replayed, and no token is read: a document is found
@@ -47,6 +48,9 @@ _STEP = flags.DEFINE_string(
 )
 _DOCUMENT = flags.DEFINE_string(
   "document", None, "NAME/ID or NAME/#NUMBER: the steps that a document is in."
+)
+_EXPOSURES = flags.DEFINE_bool(
+  "exposures", False, "How often each document is in the steps of --step."
 )
 _FROM_STEP = flags.DEFINE_integer(
   "from_step", None, "The first step that --document looks at; 0.", 0
@@ -122,6 +126,27 @@ def _show_steps(pipe: pipeline.Pipeline) -> None:
       "length", "column",
     ),
   )  # fmt: skip
+
+
+def _show_exposures(pipe: pipeline.Pipeline) -> None:
+  steps = steps_of(_STEP.value or "")
+  tracing.check_step(pipe, steps.stop, "--step")
+  for name in pipe.source_names:
+    counts = pipe.exposures(name, steps.start, steps.stop)
+    if _FORMAT.value == "json":
+      for record in tracing.exposure_records(pipe, name, counts):
+        print(json.dumps(record))
+      continue
+    values, documents = np.unique(counts, return_counts=True)
+    _print(
+      (
+        {"exposures": n, "documents": count}
+        for n, count in zip(values.tolist(), documents.tolist(), strict=True)
+      ),
+      f"{name}: {int(counts.sum())} spans in steps"
+      f" {steps.start}..{steps.stop - 1}",
+      ("exposures", "documents"),
+    )
 
 
 def _show_document(pipe: pipeline.Pipeline) -> None:
@@ -212,6 +237,8 @@ def main(argv: Sequence[str]) -> int | None:
     raise app.UsageError(
       f"One of --step, --document and --overlap must be given, got {given}."
     )
+  if _EXPOSURES.value and asked != ["--step"]:
+    raise app.UsageError(f"--exposures must come with --step, got {asked[0]}.")
   if len(sides) != (2 if _OVERLAP.value else 0):
     if _OVERLAP.value:
       raise app.UsageError(
@@ -223,7 +250,9 @@ def main(argv: Sequence[str]) -> int | None:
     if _OVERLAP.value:
       return int(_show_overlap(*sides))
     pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
-    if _STEP.value is not None:
+    if _EXPOSURES.value:
+      _show_exposures(pipe)
+    elif _STEP.value is not None:
       _show_steps(pipe)
     else:
       _show_document(pipe)

@@ -251,6 +251,19 @@ class BatchesPlan(plan_lib.Plan):
         break
     return seen
 
+  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
+    """Returns how often documents, or samples, come; see `Plan`."""
+    number = self.source_names.index(source)
+    own, batches = self.datasets[source], self.schedule.list_of(number)
+    places = [self.schedule.place_at(number, step) for step in (first, last)]
+    out = np.zeros(own.num_documents, np.int64)
+    for bucket, count in enumerate(own.counts.values()):
+      if count:
+        low, high = (batches.row_at(bucket, place) for place in places)
+        counts = batches.of_bucket(bucket).counts(bucket, low, high)
+        np.add.at(out, own.numbers_of(bucket, np.arange(count)), counts)
+    return out
+
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by dataset, None for arrays; see `Plan`."""
     if not self.sources:

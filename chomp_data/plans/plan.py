@@ -250,6 +250,19 @@ class Plan(abc.ABC):
     """
 
   @abc.abstractmethod
+  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
+    """Returns the spans of each document, or how often each sample comes.
+
+    Args:
+      source: The source's name.
+      first: The first data step.
+      last: The data step after the last, at most those of the run.
+
+    Returns:
+      int64[num_documents].
+    """
+
+  @abc.abstractmethod
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by source, or None where samples are arrays."""
 

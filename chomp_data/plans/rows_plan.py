@@ -24,6 +24,7 @@ from chomp_data.plans import trails
 from chomp_data.sources import mixture
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffled
+from chomp_data.sources import source_counts
 from chomp_data.sources import source_trail
 
 # Row numbers stay inside int64 with room for several batches.
@@ -240,15 +241,18 @@ class RowsPlan(plan_lib.Plan):
         f"step must be in 0 .. {self.step_limit}, got {step}. Ask before"
         " a step of the run, or at its end."
       )
-    first = self.steps.first_row(self.steps.data_step(step))
+    name = self.buckets[0].name
+    taken = self._taken_at(self.steps.data_step(step))
+    return {n: {name: count} for n, count in taken.items()}
+
+  def _taken_at(self, data_step: int) -> dict[str, int]:
+    """Returns the rows of sources before a data step."""
+    first = self.steps.first_row(data_step)
     if self.num_rows is not None:
       first = min(first, self.num_rows)
     if self._mix is None:
-      taken = dict.fromkeys(self.ordered, first)
-    else:
-      taken = self._mix.taken(first)
-    name = self.buckets[0].name
-    return {n: {name: count} for n, count in taken.items()}
+      return dict.fromkeys(self.ordered, first)
+    return self._mix.taken(first)
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows before a step, filler included; see `Plan`."""
@@ -323,6 +327,11 @@ class RowsPlan(plan_lib.Plan):
       if np.count_nonzero(seen) == most:
         break
     return seen
+
+  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
+    """Returns the spans of each document; see `Plan`."""
+    rows = [self._taken_at(step)[source] for step in (first, last)]
+    return source_counts.counts(self.ordered[source], *rows)
 
   def token_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""

@@ -48,15 +48,14 @@ class Dataset(abc.ABC):
       int64[N] for each bucket, ascending.
     """
 
+  @abc.abstractmethod
   def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
-    """Returns the numbers in the store of samples int64[N] of arrays.
+    """Returns the documents, or the numbers in the store, of samples.
 
     Args:
       bucket: The bucket's number.
-      samples: Samples of it.
+      samples: int64[N], samples of it.
     """
-    del bucket, samples
-    raise TypeError(f"{self.name!r} must hold arrays, got text.")
 
   def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
     """Returns int64[N], the tokens of samples of text; reads none of them.

@@ -202,6 +202,10 @@ class DocumentDataset(dataset.Dataset):
     """Documents of the store; see `Dataset`."""
     return self.text.store.num_documents
 
+  def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns the documents of pieces; see `Dataset`."""
+    return self._index.get(bucket, samples)[0]
+
   def samples_of(self, document: int) -> list[np.ndarray]:
     """Returns the pieces of a document by bucket; see `Dataset`."""
     return self._index.of_document(document)

@@ -212,12 +212,15 @@ def check(pipe, middle):
   expected = every_visit(pipe, steps)
   middle = min(middle, steps)
   for name in pipe.source_names:
+    counted = [pipe.exposures(name, low, steps) for low in (0, middle)]
     for document in range(middle % 4, pipe.num_documents(name), 4):
       wanted = expected.get((name, document), [])
       own = visits_lib.Visits(pipe, name, document)
       past = [v for v in wanted if v[0] < middle]
       coming = wanted[len(past) :]
       where = f"{name}/#{document}"
+      found = [own[document] for own in counted]
+      assert found == [len(wanted), len(coming)], where
       assert own.before(middle) == len(past), where
       assert own.before(steps) == len(wanted), where
       found = list(

@@ -1,5 +1,6 @@
 """tools/trace.py: steps, documents, and what two sides share."""
 
+import collections
 import json
 import re
 
@@ -111,6 +112,20 @@ def test_a_document_is_told_visit_by_visit(root, name):
   )
 
 
+def test_exposures_are_counted_by_document(root):
+  config = f"--config={root / 'web.py'}"
+  spans = records(config, "--step=2:9")
+  counted = collections.Counter((o["source"], o["document"]) for o in spans)
+  found = records(config, "--step=2:9", "--exposures")
+  assert {
+    (o["source"], o["document"]): o["exposures"] for o in found
+  } == counted
+  assert {o["id"] for o in found} == {o["id"] for o in spans}
+  done = trace(config, "--step=2:9", "--exposures")
+  total = sum(n for (name, _), n in counted.items() if name == "web")
+  assert f"web: {total} spans in steps 2..8" in done.stdout
+
+
 def test_samples_of_arrays_are_told_by_number(tmp_path):
   samples = [
     ({"pixels": np.zeros((4, 4), np.uint8)}, {"height": 4, "width": 4})
@@ -173,6 +188,7 @@ def test_overlap_is_empty_or_says_where(root):
     (("--document=web/none",), "none of its 7 documents"),
     (("--document=web/#1", "--from_step=99999"), "`--from_step` must be at"),
     (("--document=web/#1", "--step=1"), "got --step and --document"),
+    (("--exposures", "--document=web/#1"), "must come with --step, got --doc"),
     ((), "must be given, got none"),
     (("--overlap",), "two configs, or a config and a store, got none"),
     (("--overlap", "a", "nowhere"), "got a, which is none"),

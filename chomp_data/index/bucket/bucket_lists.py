@@ -329,6 +329,47 @@ class BatchList:
       total += int(np.sum(places < place))
     return total
 
+  def counts(self, bucket: int, first: int, last: int) -> np.ndarray:
+    """Returns how often each sample of a bucket stands at places of the list.
+
+    Args:
+      bucket: Its number.
+      first: The first place.
+      last: The place after the last.
+
+    Returns:
+      int64[samples of the bucket].
+    """
+    samples = np.arange(int(self._counts[bucket]))
+    out = np.zeros(len(samples), np.int64)
+    epoch, end = first // self.num_batches, -(-last // self.num_batches)
+    while epoch < end:
+      whole = last // self.num_batches - epoch
+      begins = epoch * self.num_batches >= first
+      if begins and whole > 0 and self._kept(bucket) == len(samples):
+        # No epoch leaves any out.
+        out += whole
+        epoch += whole
+        continue
+      places, numbers = self._standing(bucket, samples, epoch)
+      out[numbers[(places >= first) & (places < last)]] += 1
+      epoch += 1
+    return out
+
+  def _standing(
+    self, bucket: int, samples: np.ndarray, epoch: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns places of an epoch, and the samples that stand at each."""
+    keys = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
+    place = permutation.inverse(samples, len(samples), keys)
+    batch = place // int(self._sizes[bucket])
+    kept = np.flatnonzero(batch < self._batches[bucket])
+    key = hashing.fold(self._list_key, np.asarray([epoch]))
+    number = permutation.inverse(
+      self._first[bucket] + batch[kept], self.num_batches, key
+    )
+    return epoch * self.num_batches + number, samples[kept]
+
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""
     if self._each is not None:
