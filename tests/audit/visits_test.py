@@ -107,9 +107,7 @@ SHUFFLES = st.one_of(
 def sources(draw, root, name):
   """Returns a source of rows; its later stores may join at an epoch."""
   rows, shuffle = draw(ROWS), dict(draw(SHUFFLES))
-  if rows["kind"] == "bin" and shuffle.get("lanes"):
-    del shuffle["lanes"]
-  elif rows["kind"] != "bin" and shuffle["kind"] == "block":
+  if rows["kind"] != "bin" and shuffle["kind"] == "block":
     shuffle["io_block_size"] = draw(one_of(1, 4))
   own = {"rows": rows, "shuffle": shuffle, "store": str(root / name)}
   if "curriculum_every" not in rows and draw(st.booleans()):
