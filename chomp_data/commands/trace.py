@@ -102,7 +102,7 @@ def _print(
     for record in records:
       print(json.dumps(record))
     return
-  table = rich.table.Table(title=title, title_justify="left")
+  table = rich.table.Table()
   for name in columns:
     table.add_column(name, overflow="fold")
   for record in records:
@@ -112,6 +112,7 @@ def _print(
   console = rich.console.Console()
   if not console.is_terminal:
     console = rich.console.Console(width=200)
+  console.print(title, highlight=False, markup=False, soft_wrap=True)
   console.print(table, highlight=False, markup=False)
 
 
