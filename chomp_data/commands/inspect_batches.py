@@ -429,7 +429,8 @@ def _write_page(
     decoders=None if _PLAN_ONLY.value else decoders_of(pipe),
     document=document,
   )
-  if document is not None and values["lit"] is None:
+  in_samples = any(any(own.get("lit", ())) for own in values["steps"])
+  if document is not None and values["lit"] is None and not in_samples:
     print(f"{_DOCUMENT.value} is in no row that is shown", file=sys.stderr)
   title = f"Step {steps.start}"
   if len(steps) > 1:

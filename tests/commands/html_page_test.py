@@ -427,6 +427,14 @@ def test_pictures_of_arrays_are_shown(chromium, tmp_path):
   for caption, record in zip(captions, records, strict=True):
     assert f"sample_id {record['sample_id']}" in caption
   shape = records[0]["pixels"]["shape"]
+  own = records[1]
+  named = f"--document={own['source']}/#{own['sample_id']}"
+  in_process.run_tool(*flags, f"--html={path}", named, check=True)
+  chromium.open(path)
+  lit = "[...document.querySelectorAll('figure')].map(e => e.matches('.lit'))"
+  assert chromium.evaluate(lit) == [
+    other["sample_id"] == own["sample_id"] for other in records
+  ]
   assert chromium.evaluate(
     "(() => { const c = document.querySelector('figure canvas'); return"
     " [c.height, c.width]; })()"

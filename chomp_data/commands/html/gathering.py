@@ -49,7 +49,8 @@ def gathered(
     history: Steps before whose shares of sources are shown too.
     plan_only: Whether to read no token.
     decoders: The sources' tokenizers by name; None where a store has none.
-    document: A source and a document's number that is lit at first, or None.
+    document: A source and the number of a document, or of a sample, that is
+      lit at first; None is none.
 
   Raises:
     ConfigError: If the page would be too large.
@@ -68,7 +69,7 @@ def gathered(
   }
   if not pipe.holds_text:
     values["steps"] = [
-      _pictures(pipe, step, num_rows or MOST_PICTURES, plan_only)
+      _pictures(pipe, step, num_rows or MOST_PICTURES, plan_only, document)
       for step in steps
     ]
     return values
@@ -279,7 +280,11 @@ def _visits(
 
 
 def _pictures(
-  pipe: pipeline.Pipeline, step: int, num_rows: int, plan_only: bool
+  pipe: pipeline.Pipeline,
+  step: int,
+  num_rows: int,
+  plan_only: bool,
+  lit: tuple[str, int] | None,
 ) -> dict[str, Any]:
   """Returns the samples of a step of arrays, and their pictures."""
   source, bucket = pipe.bucket_of(step)
@@ -299,6 +304,10 @@ def _pictures(
     "rows": len(pipe.samples(step)),
     "samples": rows,
     "filler": [sample < 0 for sample in samples.tolist()],
+    "lit": [
+      (source, number) == lit
+      for number in pipe.sample_numbers(step)[:num_rows].tolist()
+    ],
   }
   value = next((own for own in batch.values() if own.ndim > 1), None)
   if value is not None:

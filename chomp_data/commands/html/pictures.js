@@ -7,7 +7,7 @@ function samples() {
     section.append(make("h2", {}, `Step ${count(step.step)}: ${visible(step.source)}, bucket ${visible(step.bucket)}, ${plural(step.rows, "sample")}`));
     const grid = make("div", { class: "samples" });
     step.samples.forEach((sample, i) => {
-      const figure = make("figure", { class: "sample", tabindex: "0" });
+      const figure = make("figure", { class: step.lit[i] ? "sample lit" : "sample", tabindex: "0" });
       if (step.pictures) figure.append(pictureOf(unpack(step.pictures[i]), step.width, step.height));
       const facts = Object.entries(sample).map(([name, value]) => make("div", {}, visible(`${name} ${value}`)));
       figure.append(make("figcaption", {}, ...(step.filler[i] ? ["filler"] : facts)));
