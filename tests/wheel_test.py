@@ -82,6 +82,9 @@ def test_commands_of_the_wheel_run_in_an_empty_directory(wheel, tmp_path):
   shown = run("chomp-inspect", "--config=packed:runlocal", "--format=json")
   assert shown.returncode == 0, shown.stderr
   assert '"source": "stdlib"' in shown.stdout
+  shown = run("chomp-inspect", "--config=packed:runlocal", "--html=page.html")
+  assert shown.returncode == 0, shown.stderr
+  assert (empty / "page.html").read_text().startswith("<!doctype html>")
   helped = run("chomp-train", "--help")
   assert "chomp-train --config=splice_multi" in helped.stdout
   assert "block_shuffle, length_buckets" in helped.stdout

@@ -36,9 +36,13 @@ const theme = {
       this.colours[name] = value(`--${name}`);
     }
     this.hues = [];
-    for (let i = 0; i < HUES; i++) {
-      const hue = parts(value(`--s${i}`)), card = parts(this.colours.card);
-      this.hues.push(TINTS.map((tint) => mixed(hue, card, tint)));
+    // The ninth source on has the hue of the first again, nearer to the ink.
+    const card = parts(this.colours.card), ink = parts(this.colours.ink);
+    for (const share of [0, 0.45]) {
+      for (let i = 0; i < HUES; i++) {
+        const hue = blended(parts(value(`--s${i}`)), ink, share);
+        this.hues.push(TINTS.map((tint) => mixed(hue, card, tint)));
+      }
     }
     this.filler = pattern(this.colours.filler, this.colours.hatch, 6, 1, 1);
     this.gone = pattern("transparent", this.colours.ink, 6, 1, -1);
@@ -50,10 +54,8 @@ function parts(colour) {
   return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
-function mixed(from, to, share) {
-  const own = from.map((value, i) => Math.round(value + (to[i] - value) * share));
-  return `rgb(${own.join(" ")})`;
-}
+const blended = (from, to, share) => from.map((value, i) => Math.round(value + (to[i] - value) * share));
+const mixed = (from, to, share) => `rgb(${blended(from, to, share).join(" ")})`;
 
 // Diagonal lines, rising (1) or falling (-1), as wide on every screen.
 function pattern(ground, line, size, width, rising) {
@@ -73,7 +75,7 @@ function pattern(ground, line, size, width, rising) {
   return made;
 }
 
-const sourceColour = (source) => theme.hues[source % HUES][0];
+const sourceColour = (source) => theme.hues[source % (2 * HUES)][0];
 
 function swatch(colour) {
   const element = make("i", { class: "swatch" });

@@ -352,6 +352,6 @@ function greatestWeight() {
 
 function spanColour(step, span) {
   const document = step.document[span];
-  if (view.colour === "source") return theme.hues[step.source[span] % HUES][document % TINTS.length];
+  if (view.colour === "source") return theme.hues[step.source[span] % (2 * HUES)][document % TINTS.length];
   return theme.hues[document % HUES][Math.floor(document / HUES) % TINTS.length];
 }
