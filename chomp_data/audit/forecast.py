@@ -9,6 +9,8 @@ from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
+import numpy as np
+
 from chomp_data import pipeline
 from chomp_data import schema
 
@@ -84,6 +86,39 @@ class Forecast:
   def record(self) -> dict[str, Any]:
     """Returns it as JSON values."""
     return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class History:
+  """Rows of sources along the steps.
+
+  Attributes:
+    names: Of the sources.
+    steps: int64[P + 1], rising from 0.
+    rows: int64[P + 1, len(names)], taken before each.
+  """
+
+  names: list[str]
+  steps: np.ndarray
+  rows: np.ndarray
+
+  def shares(self) -> np.ndarray:
+    """Returns float64[P, len(names)], shares of rows from point to point."""
+    taken = np.diff(self.rows, axis=0)
+    return taken / np.maximum(taken.sum(axis=1, keepdims=True), 1)
+
+
+def history(pipe: pipeline.Pipeline, steps: int, points: int = 60) -> History:
+  """Returns how many rows sources have given along the steps.
+
+  Args:
+    pipe: The run.
+    steps: How many, at most its own.
+    points: Most stretches of steps that are told apart.
+  """
+  at = np.unique(np.linspace(0, steps, points + 1).astype(np.int64))
+  rows = [list(pipe.accounts.rows(step).values()) for step in at.tolist()]
+  return History(pipe.source_names, at, np.asarray(rows, np.int64))
 
 
 def num_steps(

@@ -5,11 +5,16 @@
 
 Rows, tokens, trained tokens, padding and epochs by source are what the trainer
 will log at that step, exactly. Also told: when a source begins again or has
-ended, and where stages begin.
+ended, where stages begin, and what one reader fetches from each store, with
+--price_per_request and --price_per_gb what that costs. --plot draws the shares
+of sources (matplotlib: the extra `plots`).
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import json
+import pathlib
 import sys
 
 from absl import app
@@ -22,6 +27,8 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import forecast as forecast_lib
+from chomp_data.audit import reading
+from chomp_data.commands import forecast_plot
 
 _CONFIG = cli.define_config()
 _STEPS = flags.DEFINE_integer(
@@ -29,6 +36,18 @@ _STEPS = flags.DEFINE_integer(
 )
 _FORMAT = flags.DEFINE_enum(
   "format", "terminal", ["terminal", "json"], "How it is printed."
+)
+_READS = flags.DEFINE_bool(
+  "reads", True, "Also tell what is fetched from stores."
+)
+_PRICE_PER_REQUEST = flags.DEFINE_float(
+  "price_per_request", None, "Of one request to a store, in any currency.", 0.0
+)
+_PRICE_PER_GB = flags.DEFINE_float(
+  "price_per_gb", None, "Of 10**9 bytes that come from a store.", 0.0
+)
+_PLOT = flags.DEFINE_string(
+  "plot", None, "A PNG or SVG file that shares of sources are drawn to."
 )
 _DATASET_MIX = cli.define_dataset_mix()
 
@@ -58,6 +77,38 @@ def table(found: forecast_lib.Forecast) -> rich.table.Table:
   return out
 
 
+def reads_table(reads: Mapping[str, reading.Fetched]) -> rich.table.Table:
+  """Returns what one reader fetches of each store."""
+  out = rich.table.Table(
+    title="fetched by one reader, cold", title_justify="left"
+  )
+  out.add_column("source", overflow="fold")
+  for name in ("chunks", "requests", "bytes"):
+    out.add_column(name, justify="right")
+  out.add_column("known from", overflow="fold")
+  for name, own in reads.items():
+    how = "all rows"
+    if own.how != "counted":
+      how = f"a sample of {own.looked_at:.2%}"
+    out.add_row(
+      name, f"{own.chunks:,}", f"{own.requests:,}", f"{own.bytes:,}", how
+    )
+  return out
+
+
+def price(reads: Mapping[str, reading.Fetched]) -> dict[str, float] | None:
+  """Returns what that costs, at the prices that were given."""
+  if _PRICE_PER_REQUEST.value is None and _PRICE_PER_GB.value is None:
+    return None
+  requests = sum(own.requests for own in reads.values())
+  size = sum(own.bytes for own in reads.values())
+  found = {
+    "requests": requests * (_PRICE_PER_REQUEST.value or 0.0),
+    "bytes": size / 1e9 * (_PRICE_PER_GB.value or 0.0),
+  }
+  return {**found, "total": sum(found.values())}
+
+
 def lines(found: forecast_lib.Forecast) -> list[str]:
   """Returns what happens when, a line each."""
   out = []
@@ -81,25 +132,59 @@ def _count(value: int | None) -> str:
   return "-" if value is None else f"{value:,}"
 
 
+def _check_plot(path: str | None) -> None:
+  """Raises ConfigError for a file that cannot be drawn."""
+  if path is not None and pathlib.Path(path).suffix not in (".png", ".svg"):
+    raise schema.ConfigError(
+      [f"`--plot` must end in .png or .svg, got {path}. Name it so."]
+    )
+
+
 def main(argv: Sequence[str]) -> None:
   """Prints the forecast."""
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   try:
+    _check_plot(_PLOT.value)
     pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
     steps = forecast_lib.num_steps(pipe, _STEPS.value)
     found = forecast_lib.forecast(pipe, steps)
+    reads = reading.fetched(pipe, steps) if _READS.value else {}
+    history = None
+    if _PLOT.value or (_FORMAT.value == "terminal" and len(found.sources) > 1):
+      history = forecast_lib.history(pipe, steps)
+    if _PLOT.value and history is not None:
+      forecast_plot.write(_PLOT.value, found, history)
   except (
     schema.ConfigError,
     stores.StoreError,
-    ModuleNotFoundError,
     OSError,
   ) as error:
     sys.exit(f"error: {error}")
+  except ModuleNotFoundError as error:
+    if error.name != "matplotlib":
+      raise
+    sys.exit(
+      "error: matplotlib must be installed for --plot, got none. Install"
+      " chomp_data with the extra `plots`."
+    )
   if _FORMAT.value == "json":
-    print(json.dumps(found.record()))
+    record = found.record()
+    record["reads"] = {n: dataclasses.asdict(own) for n, own in reads.items()}
+    record["price"] = price(reads)
+    print(json.dumps(record))
     return
   console = rich.console.Console()
   console.print(table(found))
-  for line in lines(found):
+  if reads:
+    console.print(reads_table(reads))
+  cost = price(reads)
+  if cost is not None:
+    console.print(
+      f"price {cost['total']:,.2f}: requests {cost['requests']:,.2f}, bytes"
+      f" {cost['bytes']:,.2f}",
+      highlight=False,
+    )
+  shown = [] if history is None else forecast_plot.sketch(history)
+  for line in [*lines(found), *shown]:
     console.print(line, highlight=False, markup=False, soft_wrap=True)

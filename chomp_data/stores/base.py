@@ -236,6 +236,18 @@ class Store(abc.ABC, Generic[OpenedT]):
     """What was read of the tokens in this process."""
     return self._opened.tokens.counters
 
+  @property
+  def stored_bytes(self) -> int:
+    """Bytes of the tokens as they are stored."""
+    return self.num_tokens * self.token_dtype.itemsize
+
+  @property
+  def cache_bytes(self) -> int:
+    """Most bytes of decoded chunks of tokens that are kept."""
+    if self._token_cache_bytes is None:
+      return self._cache_bytes
+    return self._token_cache_bytes
+
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Bounds the decoded chunks of tokens that are kept, here and pickled.
 

@@ -52,6 +52,11 @@ class ConcatenatedStore(base.Store["_Opened"]):
     return self.members[0].chunk_tokens
 
   @property
+  def stored_bytes(self) -> int:
+    """Bytes of the tokens of all stores; see `base.Store`."""
+    return sum(own.stored_bytes for own in self.members)
+
+  @property
   def has_meta(self) -> bool:
     """Whether each document has a string besides its id."""
     return all(own.has_meta for own in self.members)

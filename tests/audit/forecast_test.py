@@ -129,6 +129,33 @@ def test_what_is_printed_says_stages_epochs_and_ends(flags):
   # Its last rows fill no batch.
   assert ends["notes"] is None
   assert f"padding {found['padding']:,} positions" in done.stdout
+  # The sketch: notes come from step 3 on, alone after the others' ends.
+  (line,) = [own for own in done.stdout.splitlines() if "| 100% at" in own]
+  assert line.startswith("notes    |   ")
+
+
+def test_prices_are_of_what_is_fetched(flags):
+  asked = [*flags, "--steps=40", "--format=json"]
+  assert json.loads(simulate(*asked).stdout)["price"] is None
+  done = simulate(*asked, "--price_per_request=2", "--price_per_gb=1e9")
+  found = json.loads(done.stdout)
+  reads = found["reads"].values()
+  assert found["price"] == {
+    "requests": 2.0 * sum(own["requests"] for own in reads),
+    "bytes": pytest.approx(sum(own["bytes"] for own in reads)),
+    "total": pytest.approx(
+      sum(2 * own["requests"] + own["bytes"] for own in reads)
+    ),
+  }
+  assert all(own["bytes"] > 0 for own in reads)
+
+
+@pytest.mark.parametrize("ending", ["png", "svg"])
+def test_a_plot_is_drawn(flags, tmp_path, ending):
+  path = tmp_path / f"shares.{ending}"
+  simulate(*flags, "--config.data.epochs=3", f"--plot={path}")
+  begin = {"png": b"\x89PNG", "svg": b"<?xml"}[ending]
+  assert path.read_bytes().startswith(begin)
 
 
 def test_arrays_have_rows_and_no_tokens(tmp_path):
@@ -160,6 +187,7 @@ def test_arrays_have_rows_and_no_tokens(tmp_path):
     (["--steps=0"], "--steps"),
     (["--config.data.epochs=None"], "`--steps` must be given for a run"),
     (["--steps=1000000"], "`--steps` must be at most the run's"),
+    (["--plot=shares.txt"], "`--plot` must end in .png or .svg"),
     (["more"], "Unexpected arguments: more"),
   ],
 )

@@ -39,6 +39,11 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
     return self.manifest.arrays["tokens"].layout.chunk
 
   @property
+  def stored_bytes(self) -> int:
+    """Bytes of the tokens' files."""
+    return self.manifest.arrays["tokens"].num_bytes
+
+  @property
   def has_meta(self) -> bool:
     """Whether each document has a string besides its id."""
     return "meta_offsets" in self.manifest.arrays

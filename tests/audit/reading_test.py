@@ -1,0 +1,100 @@
+"""What is said to be fetched is what a reader fetches."""
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.audit import reading
+from chomp_data.testing import stores as testing_stores
+from tests.audit import small_runs
+
+CHUNK = 64  # tokens
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+  """Two compressed stores: a chunk is read where it is not in the cache."""
+  directory = tmp_path_factory.mktemp("reading")
+  rng = np.random.default_rng(0)
+  out = {}
+  for name in ("web", "books"):
+    documents = [rng.integers(3, 250, n) for n in rng.integers(0, 90, 400)]
+    testing_stores.make_store(
+      directory / name, documents, chunk=CHUNK, compression="zstd"
+    )
+    out[name] = str(directory / name)
+  return out
+
+
+def run(paths, rows, shuffle, **fields):
+  own = dict(small_runs.SHUFFLES[shuffle])
+  if shuffle == "block" and rows not in ("ffd", "exact"):
+    own["io_block_size"] = 4
+  return {
+    "seq_len": 16,
+    "global_batch_size": 4,
+    "epochs": 3,
+    "sources": {
+      name: {"store": path, "rows": small_runs.ROWS[rows], "shuffle": own}
+      for name, path in paths.items()
+    },
+    **fields,
+  }
+
+
+def read(pipe, steps, group_steps):
+  """Chunks that a reader fetched for some steps, by source."""
+  source = pipe.batch_source(group_steps=group_steps)
+  for step in range(steps):
+    source[step]
+  return {n: own.chunks_fetched for n, own in source.reads.by_source().items()}
+
+
+def build(data, room):
+  pipe = pipeline.build(data)
+  for own in pipe.sources.values():
+    size = own.store.token_dtype.itemsize
+    own.store.set_cache_bytes(room * CHUNK * size)
+  return pipe
+
+
+@pytest.mark.parametrize("shuffle", small_runs.SHUFFLES)
+@pytest.mark.parametrize("rows", ["sequential", "ffd", "multi_splice"])
+@pytest.mark.parametrize("room", [60, 1_000])
+def test_a_count_is_about_what_a_reader_fetches(
+  paths, rows, shuffle, room, monkeypatch
+):
+  monkeypatch.setattr(reading, "_GROUP_ROWS", 16)
+  pipe = build(run({"web": paths["web"]}, rows, shuffle), room)
+  steps = pipe.num_steps
+  (found,) = reading.fetched(pipe, steps).values()
+  (fetched,) = read(pipe, steps, 4).values()
+  assert found.how == "counted"
+  # What goes first of a cache that is too small is decided otherwise.
+  few = found.chunks if room > 500 else pytest.approx(fetched, rel=0.05)
+  assert few == fetched
+  assert 0 < found.requests <= found.chunks
+
+
+def test_the_chunks_of_a_mix_are_told_by_source(paths):
+  data = run(paths, "ffd", "block", mix={"weights": {"web": 1, "books": 2}})
+  pipe = build(data, 1_000)
+  found = reading.fetched(pipe, 52)
+  assert {n: own.chunks for n, own in found.items()} == read(pipe, 52, 4)
+
+
+@pytest.mark.parametrize("shuffle", ["none", "block", "full"])
+def test_a_sample_is_close_to_a_count(paths, shuffle, monkeypatch):
+  data = run({"web": paths["web"]}, "sequential", shuffle, epochs=40)
+  pipe = build(data, 40)
+  monkeypatch.setattr(reading, "_GROUP_ROWS", 64)
+  counted = reading.fetched(pipe, pipe.num_steps)["web"]
+  assert counted.how == "counted"
+  monkeypatch.setattr(reading, "_MOST_ROWS", 100)
+  monkeypatch.setattr(reading, "_STRETCH_ROWS", 256)
+  monkeypatch.setattr(reading, "_MOST_WINDOW", 512)
+  sampled = reading.fetched(pipe, pipe.num_steps)["web"]
+  assert sampled.how == "sampled"
+  for name in ("chunks", "requests", "bytes"):
+    own, whole = getattr(sampled, name), getattr(counted, name)
+    assert own == pytest.approx(whole, rel=0.1), name
