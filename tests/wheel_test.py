@@ -12,7 +12,8 @@ import pytest
 ROOT = pathlib.Path(__file__).parents[1]
 COMMANDS = {
   "chomp-prepare", "chomp-prepare-images", "chomp-diff", "chomp-inspect",
-  "chomp-stores", "chomp-simulate", "chomp-trace", "chomp-train",
+  "chomp-losses", "chomp-stores", "chomp-simulate", "chomp-trace",
+  "chomp-train",
 }  # fmt: skip
 
 
