@@ -20,11 +20,9 @@ segments, with ids, offsets and text under the pointer and by keyboard.
 --follow shows the steps that a running job is at, until it ends or Ctrl-C.
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
-import itertools
 import json
 import pathlib
 import sys
@@ -33,11 +31,7 @@ from typing import Any
 
 from absl import app
 from absl import flags
-import numpy as np
 import rich.console
-import rich.markup
-import rich.panel
-import rich.text
 
 from chomp_data import cli
 from chomp_data import pipeline
@@ -49,11 +43,10 @@ from chomp_data.audit import visits
 from chomp_data.commands import pictures
 from chomp_data.commands.html import gathering
 from chomp_data.commands.html import page
+from chomp_data.commands.inspecting import records
+from chomp_data.commands.inspecting import terminal
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
-from chomp_data.ops import row_layout
-from chomp_data.ops import spans as spans_lib
-from chomp_data.prepare import tokenizers
 from chomp_data.stores import places
 
 _CONFIG = cli.define_config()
@@ -100,316 +93,6 @@ _FOLLOW = flags.DEFINE_string(
 _PNG_ROWS = 64
 # Seconds between two looks at a job, and at one in a bucket.
 _LOOK_S, _LOOK_FAR_S = 0.5, 10.0
-_FIELDS = ("tokens", "segment_ids", "positions", "loss_mask", "loss_weight")
-# Control characters of a document must not reach the terminal.
-_VISIBLE = {
-  code: "\N{REPLACEMENT CHARACTER}"
-  for code in (*range(0x20), *range(0x7F, 0xA0))
-  if chr(code) not in "\n\t"
-}
-# By whether trained text weighs less than 1, 1 or more.
-_WEIGHT_STYLES = {-1: "italic ", 0: "", 1: "bold "}
-_SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
-
-
-def json_samples(
-  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
-) -> Iterator[dict[str, Any]]:
-  """Yields one JSON object for each row of a step of arrays.
-
-  Args:
-    pipe: A run in buckets of sizes.
-    step: The step.
-    plan_only: Whether to read no array: samples then have a `number` within
-      their dataset and bucket, in place of `sample_id`.
-  """
-  source, bucket = pipe.bucket_of(step)
-  samples = pipe.samples(step)
-  batch = {} if plan_only else pipe.batch(step)
-  for row, sample in enumerate(samples.tolist()):
-    record: dict[str, Any] = {
-      "step": step,
-      "row": row,
-      "source": None if sample < 0 else source,
-      "bucket": bucket,
-    }
-    if plan_only:
-      record["number"] = sample
-    for name, value in batch.items():
-      if value.ndim == 1:
-        record[name] = _json_number(value[row])
-      else:
-        own = value[row].astype(np.float64)
-        record[name] = {
-          "dtype": str(value.dtype),
-          "shape": list(value.shape[1:]),
-          "min": _json_number(own.min()) if own.size else None,
-          "max": _json_number(own.max()) if own.size else None,
-          "mean": _json_number(own.mean()) if own.size else None,
-        }
-    yield record
-
-
-def _json_number(value: Any) -> Any:
-  """Returns a number of NumPy, None where JSON has no word for it."""
-  return value.item() if np.isfinite(value) else None
-
-
-def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
-  """Returns a step of a bucketed run as a picture, without its title.
-
-  Args:
-    pipe: The run.
-    step: The step.
-    num_rows: Rows shown, at most.
-
-  Raises:
-    ConfigError: If samples have no array, only numbers.
-  """
-  if pipe.holds_text:
-    real = row_layout.real_tokens(pipe.plan(step), pipe.row_length(step))
-    mask = pipe.canonical(step)["loss_mask"]
-    return pictures.of_text(real[:num_rows], mask[:num_rows])
-  batch = pipe.batch(step)
-  value = _drawable(batch)
-  if value is None:
-    raise schema.ConfigError(
-      [
-        "`config.data.buckets.fields` must name an array of one axis or more"
-        f" to be drawn, got numbers only ({', '.join(batch)}). Use"
-        " --format=json."
-      ]
-    )
-  value = value[:num_rows]
-  columns = int(np.ceil(np.sqrt(len(value))))
-  size = int(batch["height"][0]), int(batch["width"][0])
-  return pictures.grid([pictures.picture(own, size) for own in value], columns)
-
-
-def sheet(pipe: pipeline.Pipeline, steps: range, num_rows: int) -> np.ndarray:
-  """Returns steps below each other, each with its title; a legend of text.
-
-  Args:
-    pipe: The run.
-    steps: The steps.
-    num_rows: Rows shown of each step, at most.
-  """
-  parts = [pictures.legend()] if pipe.holds_text else []
-  for step in steps:
-    source, bucket = pipe.bucket_of(step)
-    parts.append(pictures.title(f"step {step}: {source}, bucket {bucket}"))
-    parts.append(drawn(pipe, step, num_rows))
-  return pictures.stacked(parts)
-
-
-def _drawable(batch: dict[str, np.ndarray]) -> np.ndarray | None:
-  """Returns the first field of more than a number a sample, or None."""
-  return next((own for own in batch.values() if own.ndim > 1), None)
-
-
-def print_pictures(
-  console: rich.console.Console,
-  pipe: pipeline.Pipeline,
-  step: int,
-  rows: Sequence[int],
-) -> None:
-  """Prints a step of arrays for a person.
-
-  Its pictures, where the console has colours, and a line for each: numbers,
-  and of arrays their dtype, shape, least and greatest value.
-  """
-  source, bucket = pipe.bucket_of(step)
-  # Without colours all blocks are the same.
-  whole = rows == range(len(rows))
-  if console.is_terminal and whole and _drawable(pipe.batch(step)) is not None:
-    shown = drawn(pipe, step, len(rows))
-    console.print(pictures.half_blocks(shown, console.width))
-  for record in json_samples(pipe, step):
-    if record["row"] not in rows:
-      continue
-    shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
-    console.print(shown, highlight=False, markup=False, soft_wrap=True)
-  count = len(pipe.samples(step))
-  console.print(
-    f"step {step}: {count} samples of {source}, bucket {bucket}",
-    highlight=False,
-  )
-
-
-def _brief(value: Any) -> str:
-  """Returns a value of `json_samples` for a line of text."""
-  if not isinstance(value, dict):
-    return str(value)
-  shape = ", ".join(map(str, value["shape"]))
-  return f"{value['dtype']}[{shape}] {value['min']}..{value['max']}"
-
-
-def json_rows(
-  pipe: pipeline.Pipeline, step: int, plan_only: bool = False
-) -> Iterator[dict[str, Any]]:
-  """Yields one JSON object for each row of a step.
-
-  Args:
-    pipe: The run.
-    step: The step.
-    plan_only: Whether to leave the arrays out and read no token.
-  """
-  spans = pipe.plan(step)
-  batch = {} if plan_only else pipe.canonical(step)
-  source = spans.row_source()
-  in_bucket = {"bucket": pipe.bucket_of(step)[1]} if pipe.in_buckets else {}
-  named = _single_spans(pipe, spans)
-  for row in range(spans.num_rows):
-    record = {
-      "step": step,
-      **_data_step(pipe, step),
-      "row": row,
-      "source": None if source[row] < 0 else pipe.source_names[source[row]],
-      **in_bucket,
-      "spans": named[row],
-    }
-    record.update(
-      {name: batch[name][row].tolist() for name in _FIELDS if name in batch}
-    )
-    yield record
-
-
-def _data_step(pipe: pipeline.Pipeline, step: int) -> dict[str, int]:
-  """Returns which data step a step reads, where some are skipped."""
-  return {"data_step": pipe.steps.data_step(step)} if pipe.steps.skip else {}
-
-
-def print_step(
-  console: rich.console.Console,
-  pipe: pipeline.Pipeline,
-  step: int,
-  rows: Sequence[int],
-  plan_only: bool,
-) -> None:
-  """Prints a step for a person: a panel a row, and totals."""
-  spans = pipe.plan(step)
-  batch = {} if plan_only else pipe.canonical(step)
-  seq_len = pipe.row_length(step)
-  real = row_layout.real_tokens(spans, seq_len)
-  decoders = {} if plan_only else decoders_of(pipe)
-  called = f"step {step}"
-  if pipe.steps.skip:
-    called += f" (data step {pipe.steps.data_step(step)})"
-  source = spans.row_source()
-  for row in rows:
-    name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
-    body = rich.text.Text()
-    (named,) = _single_spans(pipe, spans.rows(row, row + 1))
-    for span in named:
-      document, column, start, identity = (
-        span[k] for k in ("document", "column", "start", "id")
-      )
-      last = span["length"] - 1
-      added = [name.upper() for name in ("bos", "eos") if span.get(name)]
-      last_token = start + last - len(added)
-      body.append(
-        f"columns {column}..{column + last} <- document {document}"
-        f" {identity!r} tokens {start}..{last_token}"
-        f"{''.join(f' + {name}' for name in added)}"
-        f"{' (gone)' if 'gone' in span else ''}\n",
-        style="bold",
-      )
-    if batch and name != "filler":
-      fields = {name: batch[name][row] for name in _FIELDS if name in batch}
-      body.append_text(_row_text(fields, real[row], decoders[name]))
-    body.rstrip()
-    console.print(
-      rich.panel.Panel(
-        body,
-        title=f"{called} row {row} of {spans.num_rows}: {name}",
-        subtitle=f"padding {1 - real[row].mean():.1%}",
-        title_align="left",
-        subtitle_align="right",
-      )
-    )
-  totals = [
-    f"{called}: {spans.num_rows} rows of {seq_len}, {len(spans)} spans",
-    f"padding {1 - real.mean():.2%}",
-  ]
-  if batch:
-    totals.append(f"trained positions {batch['loss_mask'].mean():.2%}")
-  if "loss_weight" in batch and batch["loss_mask"].any():
-    weights = batch["loss_weight"][batch["loss_mask"]]
-    totals.append(
-      f"weights {weights.min():g} .. {weights.max():g}, mean"
-      f" {weights.mean():.3g}"
-    )
-  console.print(", ".join(totals), highlight=False)
-
-
-def decoders_of(pipe: pipeline.Pipeline) -> dict[str, Any]:
-  """Returns the tokenizers of a run's sources; None where a store has none."""
-  found: dict[str, Any] = dict.fromkeys(pipe.sources)
-  for name, source in pipe.sources.items():
-    # Stores of other tools have token ids and no more.
-    if source.store.tokenizer_info.kind != "custom":
-      found[name] = tokenizers.load_tokenizer(source.store)
-  return found
-
-
-def _single_spans(
-  pipe: pipeline.Pipeline, spans: spans_lib.Spans
-) -> list[list[dict[str, Any]]]:
-  """Returns the spans of each row as plain values, with documents' ids."""
-  ids = naming.ids_of(pipe, spans)
-  rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
-  names = ("row", "source", "document", "start", "length", "column")
-  columns = [getattr(spans, name).tolist() for name in names]
-  gone = getattr(spans, "gone", None)
-  for i, (row, source, document, *values) in enumerate(
-    zip(*columns, strict=True)
-  ):
-    span = {
-      "source": pipe.source_names[source],
-      "document": document,
-      "id": ids[i],
-      **dict(zip(names[3:], values, strict=True)),
-    }
-    # Tokens that the store lacks, counted in `length`.
-    for added in ("bos", "eos"):
-      where = getattr(spans, added)
-      if where is not None and where[i]:
-        span[added] = 1
-    if gone is not None and gone[i]:
-      span["gone"] = True
-    rows[row].append(span)
-  return rows
-
-
-def _row_text(
-  fields: dict[str, np.ndarray], real: np.ndarray, tokenizer: Any
-) -> rich.text.Text:
-  """Returns a row's text: a colour a segment, dim where it is not trained."""
-  segment, trained = fields["segment_ids"], fields["loss_mask"]
-  # The target of a trained position is the next one, so that is what is lit.
-  target = np.zeros_like(trained)
-  target[1:] = trained[:-1]
-  weight = np.ones(len(trained))
-  if "loss_weight" in fields:
-    weight[1:] = np.where(trained, fields["loss_weight"], 1)[:-1]
-  compared = np.sign(weight - 1).astype(int)
-  key = np.stack([real, np.where(real, segment, 0), real & target, compared])
-  change = np.flatnonzero(np.any(key[:, 1:] != key[:, :-1], axis=0)) + 1
-  edges = [0, *change.tolist(), len(segment)]
-  out = rich.text.Text()
-  for low, high in itertools.pairwise(edges):
-    if not real[low]:
-      out.append(f"<filler x {high - low}>", style="dim italic")
-      continue
-    style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
-    ids = fields["tokens"][low:high]
-    if tokenizer is None:
-      text = " ".join(map(str, ids.tolist())) + " "
-    else:
-      text = tokenizer.decode(ids)
-    how = _WEIGHT_STYLES[int(compared[low])] if target[low] else "dim "
-    out.append(text.translate(_VISIBLE), style=how + style)
-  return out
 
 
 def _write_page(
@@ -426,7 +109,7 @@ def _write_page(
     num_rows=_ROWS.value,
     history=_HISTORY.value,
     plan_only=_PLAN_ONLY.value,
-    decoders=None if _PLAN_ONLY.value else decoders_of(pipe),
+    decoders=None if _PLAN_ONLY.value else terminal.decoders_of(pipe),
     document=document,
   )
   in_samples = any(any(own.get("lit", ())) for own in values["steps"])
@@ -467,7 +150,7 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
     _refuse_beside(
       "output", ("plan_only", "format", "document"), "a picture is drawn"
     )
-    shown = sheet(pipe, steps, _ROWS.value or _PNG_ROWS)
+    shown = terminal.sheet(pipe, steps, _ROWS.value or _PNG_ROWS)
     pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
     print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
     return
@@ -504,17 +187,17 @@ def _print_steps(
       if not rows:
         continue
     if as_json:
-      rows_of = json_rows if pipe.holds_text else json_samples
+      rows_of = records.json_rows if pipe.holds_text else records.json_samples
       for record in rows_of(pipe, step, _PLAN_ONLY.value):
         if record["row"] in rows:
           print(json.dumps(record), flush=_FOLLOW.value is not None)
     elif pipe.holds_text:
-      print_step(console, pipe, step, rows, _PLAN_ONLY.value)
+      terminal.print_step(console, pipe, step, rows, _PLAN_ONLY.value)
     elif _PLAN_ONLY.value:
       source, bucket = pipe.bucket_of(step)
       console.print(f"step {step}: {source}, bucket {bucket}", highlight=False)
     else:
-      print_pictures(console, pipe, step, rows)
+      terminal.print_pictures(console, pipe, step, rows)
 
 
 def _print_document(

@@ -16,6 +16,7 @@ from chomp_data.audit import visits
 from chomp_data.commands import pictures
 from chomp_data.commands.html import packing
 from chomp_data.commands.html import texts as texts_lib
+from chomp_data.commands.inspecting import records
 from chomp_data.loading import state as state_lib
 from chomp_data.ops import spans as spans_lib
 
@@ -81,7 +82,7 @@ def gathered(
     values["steps"].append(
       {
         "step": step,
-        **_data_step(pipe, step),
+        **records.data_step(pipe, step),
         "rows": spans.num_rows,
         "length": pipe.row_length(step),
         "bucket": pipe.bucket_of(step)[1] if pipe.in_buckets else None,
@@ -97,11 +98,6 @@ def gathered(
   if document in documents.pairs:
     values["lit"] = documents.pairs.index(document)
   return values
-
-
-def _data_step(pipe: pipeline.Pipeline, step: int) -> dict[str, int]:
-  """Returns which data step it is, where some were skipped."""
-  return {"data_step": pipe.steps.data_step(step)} if pipe.steps.skip else {}
 
 
 def _planned(

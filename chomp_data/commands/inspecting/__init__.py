@@ -1,0 +1,1 @@
+"""What inspect_batches says of steps, for people and for programs."""

@@ -1,0 +1,222 @@
+"""Rows and samples of steps for people: text, and pictures of arrays."""
+
+from collections.abc import Sequence
+import itertools
+from typing import Any
+
+import numpy as np
+import rich.console
+import rich.panel
+import rich.text
+
+from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.commands import pictures
+from chomp_data.commands.inspecting import records
+from chomp_data.ops import row_layout
+from chomp_data.prepare import tokenizers
+
+# Control characters of a document must not reach the terminal.
+_VISIBLE = {
+  code: "\N{REPLACEMENT CHARACTER}"
+  for code in (*range(0x20), *range(0x7F, 0xA0))
+  if chr(code) not in "\n\t"
+}
+# By whether trained text weighs less than 1, 1 or more.
+_WEIGHT_STYLES = {-1: "italic ", 0: "", 1: "bold "}
+_SEGMENT_STYLES = ("green", "cyan", "yellow", "magenta", "blue", "red")
+
+
+def print_step(
+  console: rich.console.Console,
+  pipe: pipeline.Pipeline,
+  step: int,
+  rows: Sequence[int],
+  plan_only: bool,
+) -> None:
+  """Prints a step for a person: a panel a row, and totals."""
+  spans = pipe.plan(step)
+  batch = {} if plan_only else pipe.canonical(step)
+  seq_len = pipe.row_length(step)
+  real = row_layout.real_tokens(spans, seq_len)
+  decoders = {} if plan_only else decoders_of(pipe)
+  called = f"step {step}"
+  if pipe.steps.skip:
+    called += f" (data step {pipe.steps.data_step(step)})"
+  source = spans.row_source()
+  for row in rows:
+    name = "filler" if source[row] < 0 else pipe.source_names[source[row]]
+    body = rich.text.Text()
+    (named,) = records.spans_by_row(pipe, spans.rows(row, row + 1))
+    for span in named:
+      document, column, start, identity = (
+        span[k] for k in ("document", "column", "start", "id")
+      )
+      last = span["length"] - 1
+      added = [name.upper() for name in ("bos", "eos") if span.get(name)]
+      last_token = start + last - len(added)
+      body.append(
+        f"columns {column}..{column + last} <- document {document}"
+        f" {identity!r} tokens {start}..{last_token}"
+        f"{''.join(f' + {name}' for name in added)}"
+        f"{' (gone)' if 'gone' in span else ''}\n",
+        style="bold",
+      )
+    if batch and name != "filler":
+      fields = {
+        name: batch[name][row] for name in records.FIELDS if name in batch
+      }
+      body.append_text(_row_text(fields, real[row], decoders[name]))
+    body.rstrip()
+    console.print(
+      rich.panel.Panel(
+        body,
+        title=f"{called} row {row} of {spans.num_rows}: {name}",
+        subtitle=f"padding {1 - real[row].mean():.1%}",
+        title_align="left",
+        subtitle_align="right",
+      )
+    )
+  totals = [
+    f"{called}: {spans.num_rows} rows of {seq_len}, {len(spans)} spans",
+    f"padding {1 - real.mean():.2%}",
+  ]
+  if batch:
+    totals.append(f"trained positions {batch['loss_mask'].mean():.2%}")
+  if "loss_weight" in batch and batch["loss_mask"].any():
+    weights = batch["loss_weight"][batch["loss_mask"]]
+    totals.append(
+      f"weights {weights.min():g} .. {weights.max():g}, mean"
+      f" {weights.mean():.3g}"
+    )
+  console.print(", ".join(totals), highlight=False)
+
+
+def decoders_of(pipe: pipeline.Pipeline) -> dict[str, Any]:
+  """Returns the tokenizers of a run's sources; None where a store has none."""
+  found: dict[str, Any] = dict.fromkeys(pipe.sources)
+  for name, source in pipe.sources.items():
+    # Stores of other tools have token ids and no more.
+    if source.store.tokenizer_info.kind != "custom":
+      found[name] = tokenizers.load_tokenizer(source.store)
+  return found
+
+
+def _row_text(
+  fields: dict[str, np.ndarray], real: np.ndarray, tokenizer: Any
+) -> rich.text.Text:
+  """Returns a row's text: a colour a segment, dim where it is not trained."""
+  segment, trained = fields["segment_ids"], fields["loss_mask"]
+  # The target of a trained position is the next one, so that is what is lit.
+  target = np.zeros_like(trained)
+  target[1:] = trained[:-1]
+  weight = np.ones(len(trained))
+  if "loss_weight" in fields:
+    weight[1:] = np.where(trained, fields["loss_weight"], 1)[:-1]
+  compared = np.sign(weight - 1).astype(int)
+  key = np.stack([real, np.where(real, segment, 0), real & target, compared])
+  change = np.flatnonzero(np.any(key[:, 1:] != key[:, :-1], axis=0)) + 1
+  edges = [0, *change.tolist(), len(segment)]
+  out = rich.text.Text()
+  for low, high in itertools.pairwise(edges):
+    if not real[low]:
+      out.append(f"<filler x {high - low}>", style="dim italic")
+      continue
+    style = _SEGMENT_STYLES[(int(segment[low]) - 1) % len(_SEGMENT_STYLES)]
+    ids = fields["tokens"][low:high]
+    if tokenizer is None:
+      text = " ".join(map(str, ids.tolist())) + " "
+    else:
+      text = tokenizer.decode(ids)
+    how = _WEIGHT_STYLES[int(compared[low])] if target[low] else "dim "
+    out.append(text.translate(_VISIBLE), style=how + style)
+  return out
+
+
+def print_pictures(
+  console: rich.console.Console,
+  pipe: pipeline.Pipeline,
+  step: int,
+  rows: Sequence[int],
+) -> None:
+  """Prints a step of arrays for a person.
+
+  Its pictures, where the console has colours, and a line for each: numbers,
+  and of arrays their dtype, shape, least and greatest value.
+  """
+  source, bucket = pipe.bucket_of(step)
+  # Without colours all blocks are the same.
+  whole = rows == range(len(rows))
+  if console.is_terminal and whole and _drawable(pipe.batch(step)) is not None:
+    shown = drawn(pipe, step, len(rows))
+    console.print(pictures.half_blocks(shown, console.width))
+  for record in records.json_samples(pipe, step):
+    if record["row"] not in rows:
+      continue
+    shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
+    console.print(shown, highlight=False, markup=False, soft_wrap=True)
+  count = len(pipe.samples(step))
+  console.print(
+    f"step {step}: {count} samples of {source}, bucket {bucket}",
+    highlight=False,
+  )
+
+
+def _brief(value: Any) -> str:
+  """Returns a value of `json_samples` for a line of text."""
+  if not isinstance(value, dict):
+    return str(value)
+  shape = ", ".join(map(str, value["shape"]))
+  return f"{value['dtype']}[{shape}] {value['min']}..{value['max']}"
+
+
+def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
+  """Returns a step of a bucketed run as a picture, without its title.
+
+  Args:
+    pipe: The run.
+    step: The step.
+    num_rows: Rows shown, at most.
+
+  Raises:
+    ConfigError: If samples have no array, only numbers.
+  """
+  if pipe.holds_text:
+    real = row_layout.real_tokens(pipe.plan(step), pipe.row_length(step))
+    mask = pipe.canonical(step)["loss_mask"]
+    return pictures.of_text(real[:num_rows], mask[:num_rows])
+  batch = pipe.batch(step)
+  value = _drawable(batch)
+  if value is None:
+    raise schema.ConfigError(
+      [
+        "`config.data.buckets.fields` must name an array of one axis or more"
+        f" to be drawn, got numbers only ({', '.join(batch)}). Use"
+        " --format=json."
+      ]
+    )
+  value = value[:num_rows]
+  columns = int(np.ceil(np.sqrt(len(value))))
+  size = int(batch["height"][0]), int(batch["width"][0])
+  return pictures.grid([pictures.picture(own, size) for own in value], columns)
+
+
+def sheet(pipe: pipeline.Pipeline, steps: range, num_rows: int) -> np.ndarray:
+  """Returns steps below each other, each with its title; a legend of text.
+
+  Args:
+    pipe: The run.
+    steps: The steps.
+    num_rows: Rows shown of each step, at most.
+  """
+  parts = [pictures.legend()] if pipe.holds_text else []
+  for step in steps:
+    source, bucket = pipe.bucket_of(step)
+    parts.append(pictures.title(f"step {step}: {source}, bucket {bucket}"))
+    parts.append(drawn(pipe, step, num_rows))
+  return pictures.stacked(parts)
+
+
+def _drawable(batch: dict[str, np.ndarray]) -> np.ndarray | None:
+  """Returns the first field of more than a number a sample, or None."""
+  return next((own for own in batch.values() if own.ndim > 1), None)
