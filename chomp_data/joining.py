@@ -1,9 +1,14 @@
-"""Stores that are appended to a run: at which epochs they join.
+"""How a state continues a run: what it tells that a config need not say.
 
-A config names the stores of a source, `store=('a', 'b')`. A run that resumes
-from a state of fewer of them goes on as it was to the end of the source's
-epoch, and reads all of them from the next one on. The state tells it, so the
-same config continues the run; `joined` says it in a config.
+Stores are appended: at which epochs do they join? A config names the stores of
+a source, `store=('a', 'b')`. A run that resumes from a state of fewer of them
+goes on as it was to the end of the source's epoch, and reads all of them from
+the next one on. The state tells it, so the same config continues the run;
+`joined` says it in a config.
+
+Steps get another number of rows: at which step? A config with another
+`global_batch_size` goes on at the same row, where that is allowed, and the
+state tells it from then on; `batch_size_schedule` says it in a config.
 """
 
 from collections.abc import Mapping
@@ -16,7 +21,9 @@ import numpy as np
 
 from chomp_data import planning
 from chomp_data import stores
+from chomp_data.config import edits
 from chomp_data.config import options as options_lib
+from chomp_data.index import steps as steps_lib
 from chomp_data.plans import rows_plan
 from chomp_data.stores import concatenated
 
@@ -25,7 +32,10 @@ _Phases = list[tuple[int, int]]
 
 
 def continued(
-  run: options_lib.RunOptions, fingerprint: Mapping[str, Any], step: int
+  run: options_lib.RunOptions,
+  fingerprint: Mapping[str, Any],
+  step: int,
+  resize: bool = False,
 ) -> options_lib.RunOptions:
   """Returns a run as a state continues it.
 
@@ -33,14 +43,16 @@ def continued(
     run: As its config says.
     fingerprint: Of the state.
     step: The next step of the state.
+    resize: Whether steps may get another number of rows from there on.
 
   Returns:
-    The run, with the epochs at which stores of its sources join, where the
-    state tells and the config does not.
+    The run, with the schedule of its batch sizes and the epochs at which
+    stores of its sources join, where the state tells and the config does not.
 
   Raises:
     StoreError: If a store cannot be opened.
   """
+  run = _resized(run, fingerprint, step, resize)
   found = {
     name: phases
     for name, source in run.sources.items()
@@ -65,6 +77,34 @@ def continued(
       sources[name] = dataclasses.replace(source, joined=joined)
       logging.info("config.data.sources.%s.joined = %s", name, joined)
   return dataclasses.replace(run, sources=sources)
+
+
+def _resized(
+  run: options_lib.RunOptions,
+  fingerprint: Mapping[str, Any],
+  step: int,
+  resize: bool,
+) -> options_lib.RunOptions:
+  """Returns a run with the batch sizes of a state, and its own from there."""
+  if run.kind != "rows" or run.data.batch_size_schedule is not None:
+    return run
+  size, saved = run.data.global_batch_size, edits.steps_of(fingerprint).sizes
+  if saved[-1][1] == size:
+    sizes = saved
+  else:
+    # The step that comes next is the first that may change.
+    own = steps_lib.Steps(skip=run.data.skip).data_step(step)
+    begun = [entry for entry in saved if entry[0] < own]
+    if begun and begun[-1][1] != size and not resize:
+      return run
+    sizes = steps_lib.Steps([*begun, (own, size)]).sizes
+  if len(sizes) == 1:
+    return run
+  logging.info("config.data.batch_size_schedule = %s", sizes)
+  data = dataclasses.replace(
+    run.data, global_batch_size=None, batch_size_schedule=sizes
+  )
+  return dataclasses.replace(run, data=data)
 
 
 def next_epoch(plan: rows_plan.RowsPlan, name: str, step: int) -> int:

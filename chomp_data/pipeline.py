@@ -8,6 +8,7 @@
 them all by dotted path.
 """
 
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -123,8 +124,12 @@ class Pipeline:
 
   @property
   def global_batch_size(self) -> int:
-    """Rows of a step of the longest rows, over all processes."""
-    return self._text_bucket().batch_size
+    """Rows of a step of the longest rows, over all processes.
+
+    With a schedule those of its last steps.
+    """
+    longest = self._text_bucket().batch_size
+    return longest if self.in_buckets else self.steps.last_size
 
   @property
   def vocab_size(self) -> int:
@@ -176,6 +181,7 @@ class Pipeline:
       **self.options.fingerprint(),
       **({} if section is None else section.fingerprint()),
       **self._plan.fingerprint,
+      **self._plan.gone.fingerprint_field,
     }
 
   def fingerprint_with(
@@ -439,6 +445,10 @@ class Pipeline:
       f" remainder {self.options.remainder}"
     )
     entries = [f"  dataset_mix: {own}" for own in self.options.mix_entries]
+    if self.steps.skip:
+      skipped = ", ".join(f"{low} .. {high}" for low, high in self.steps.skip)
+      entries.append(f"  skip: data steps {skipped}")
+    entries += self._plan.gone.describe()
     return "\n".join([head, *entries, *lines])
 
   def _become(self, other: "Pipeline") -> None:
@@ -550,20 +560,11 @@ def _iterator(
 ) -> "feed.InputIterator":
   """Returns this process's iterator, whatever the others do."""
   from chomp_data.loading import feed
-  from chomp_data.loading import placement
 
   pipe = data if isinstance(data, Pipeline) else build(data)
   fingerprint = pipe.fingerprint_with(operations)
-  held, batch_bytes = placement.process_batches(
-    pipe, sharding, operations, device_rows
-  )
-  rows = {
-    bucket.name: placement.of_run(held[bucket.name], bucket)
-    for bucket in pipe.buckets
-  }
   return feed.InputIterator(
-    pipe.batch_source(rows, fingerprint),
-    placement.Placer(sharding, held, pipe.buckets, device_rows),
+    _local(pipe, sharding, operations, device_rows),
     fingerprint=fingerprint,
     seed=pipe.options.seed,
     operations=[*pipe.operations(), *operations],
@@ -572,27 +573,69 @@ def _iterator(
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
     on_peer_failure=pipe.options.on_peer_failure,
-    batch_bytes=batch_bytes,
     step=step,
-    resumed=functools.partial(_resumed, pipe, rows, operations),
+    resumed=functools.partial(
+      _resumed, pipe, sharding, operations, device_rows
+    ),
+  )
+
+
+def _local(
+  pipe: Pipeline,
+  sharding: "placement.ShardingTree",
+  operations: Sequence[grain.transforms.Map],
+  device_rows: int | None,
+  needed: Collection[str] | None = None,
+) -> "feed.Local":
+  """Returns what this process reads of a run.
+
+  Args:
+    pipe: The run.
+    sharding: As in `make_iterator`.
+    operations: As in `make_iterator`.
+    device_rows: As in `padded_iterator`.
+    needed: As in `placement.process_batches`.
+  """
+  from chomp_data.loading import feed
+  from chomp_data.loading import placement
+
+  held, batch_bytes = placement.process_batches(
+    pipe, sharding, operations, device_rows, needed
+  )
+  rows = {
+    bucket.name: placement.of_run(held[bucket.name], bucket)
+    for bucket in pipe.buckets
+    if bucket.name in held
+  }
+  return feed.Local(
+    pipe.batch_source(rows, pipe.fingerprint_with(operations)),
+    placement.Placer(sharding, held, pipe.buckets, device_rows),
+    batch_bytes,
   )
 
 
 def _resumed(
   pipe: Pipeline,
-  rows: Rows,
+  sharding: "placement.ShardingTree",
   operations: Sequence[grain.transforms.Map],
+  device_rows: int | None,
   saved: Mapping[str, Any],
   step: int,
+  resize: bool,
 ) -> "feed.Resumed":
   """Returns a run as a state continues it; see `joining`."""
   from chomp_data.loading import feed
 
-  run = joining.continued(pipe._run, saved, step)
+  run = joining.continued(pipe._run, saved, step, resize)
   again = pipe if run is pipe._run else Pipeline(run)
   fingerprint = again.fingerprint_with(operations)
+  local = None
+  if again is not pipe:
+    # Batches of a size that is past need not divide over what there is now.
+    needed = again._plan.buckets_from(step)
+    local = _local(again, sharding, operations, device_rows, needed)
   return feed.Resumed(
-    None if again is pipe else again.batch_source(rows, fingerprint),
+    local,
     fingerprint,
     again.accounts,
     joining.begun(again._plan, saved, step),

@@ -24,6 +24,7 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
+from chomp_data.plans import tombstones
 from chomp_data.sources import array_dataset
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import document_pieces
@@ -56,7 +57,15 @@ def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     StoreError: If stores cannot be opened, or do not fit the fields; one line
       names each.
   """
-  return _PLANS[run.kind](run)
+  plan = _PLANS[run.kind](run)
+  if plan.num_steps == 0:
+    raise schema.ConfigError(
+      [
+        f"`{PATH}.skip` must leave a step of the run, got {run.data.skip}."
+        " Skip fewer."
+      ]
+    )
+  return plan
 
 
 def _open(source: options_lib.SourceOptions) -> stores.Store:
@@ -134,7 +143,8 @@ def _ordered(
       options.seed,
       cache_bytes=cache_bytes,
       path=f"{path}.shuffle",
-      batch_size=options.global_batch_size,
+      # Later sizes must not move a row.
+      batch_size=options.sizes[0][1],
       mixed=mixed,
     )
     for epoch in epochs
@@ -171,7 +181,7 @@ def _row_source(
 def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
   """Returns the plan of a run of rows."""
   options, mix = run.data, None
-  steps = steps_lib.Steps(((0, options.global_batch_size),))
+  steps = steps_lib.Steps(options.sizes, options.skip)
   if run.mix is None:
     ordered = row_sources(run, list(run.sources))
   else:
@@ -202,6 +212,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     document_id=options.document_id,
     extra=options.extra_fields([own.store for own in ordered.values()]),
     mix=mix,
+    gone=_tombstones(run, {name: own.store for name, own in ordered.items()}),
   )
   if options.document_id and any(
     source.store.num_documents > _MAX_INT32 for source in plan.sources.values()
@@ -212,11 +223,11 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
         f" {_MAX_INT32} documents, got True. Unset it."
       ]
     )
-  if plan.num_steps == 0:
+  if plan.num_rows is not None and not plan.data_steps_of(plan.num_rows):
     raise schema.ConfigError(
       [
-        "`config.data.global_batch_size` must be at most the run's rows, got"
-        f" {options.global_batch_size} with {plan.num_rows} rows."
+        f"`{options.sizes_field(PATH)}` must be at most the run's rows, got"
+        f" {plan.steps.size(0)} with {plan.num_rows} rows."
         " Lower it, raise epochs, or set remainder to 'pad'."
       ]
     )
@@ -269,7 +280,7 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     datasets,
     buckets,
     schedule,
-    steps=steps_lib.Steps(),
+    steps=steps_lib.Steps(run.data.sizes, run.data.skip),
     stages=stages,
     bucket_stages=bucket_stages,
     fingerprints={
@@ -281,8 +292,24 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       },
     },
     by_tokens=by_tokens,
+    gone=_tombstones(
+      run,
+      {
+        name: own.text.store
+        for name, own in datasets.items()
+        if own.text is not None
+      },
+    ),
     path=PATH,
   )
+
+
+def _tombstones(
+  run: options_lib.RunOptions, by_name: Mapping[str, stores.Store]
+) -> tombstones.Tombstones:
+  """Reads which documents of stores, in the order of numbers, are gone."""
+  files = getattr(run.data, "tombstones", ())
+  return tombstones.Tombstones(files, by_name, f"{PATH}.tombstones")
 
 
 def _located(problem: str) -> str:

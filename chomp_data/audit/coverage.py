@@ -63,7 +63,7 @@ def coverage(
   block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
   for step in range(first_step, first_step + num_steps, block):
     count = min(block, first_step + num_steps - step)
-    spans = pipe.plan(step, count)
+    spans = pipe.plan(step, count).live()
     length, column = spans.stored()
     for number, total in enumerate(totals):
       # A span of an added token alone holds nothing of its document.

@@ -63,6 +63,12 @@ _BATCH_HASHES = flags.DEFINE_string(
   "batch_hashes", None, "A file that gets one JSON line {step, sha256} a step."
 )
 _DATASET_MIX = cli.define_dataset_mix()
+_ALLOW_INPUT_CHANGE = flags.DEFINE_multi_string(
+  "allow_input_change",
+  [],
+  "A field of config.data that may be another than in the checkpoint; with"
+  " global_batch_size the run goes on at the same row.",
+)
 _DISTRIBUTED = flags.DEFINE_bool(
   "distributed", False, "Several processes; addresses from the cluster."
 )
@@ -157,7 +163,9 @@ class Run:
         step,
         args=ocp.args.Composite(
           run=ocp.args.JsonRestore(),
-          input=checkpoint.InputRestore(self.input, step=step),
+          input=checkpoint.InputRestore(
+            self.input, tuple(_ALLOW_INPUT_CHANGE.value), step=step
+          ),
         ),
       )
     except KeyError as error:

@@ -22,6 +22,8 @@ from chomp_data import sources as sources_lib
 from chomp_data import stores
 from chomp_data.config import bucket_sections
 from chomp_data.config import dataset_mix as mix_lines
+from chomp_data.config import edits
+from chomp_data.index import steps as steps_lib
 from chomp_data.sources import array_dataset
 from chomp_data.sources import document_pieces
 from chomp_data.sources import fillers
@@ -41,6 +43,8 @@ _MAX_SIDE = bucket_sections.MAX_SIDE
 _MAX_POSITIONS = 2**34
 _SEED = schema.integer(0, 2**63 - 1)
 _SECTIONS = ("buckets", "mix", "sources")
+_SCHEDULE, _TOMBSTONES = "batch_size_schedule", "tombstones"
+_ROWS = schema.integer(1, _MAX_SIDE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -62,6 +66,9 @@ class RunFields:
       `default`, which is a template and no part of the run unless an entry
       names it; where none is called so, of the declared sources, which must
       then have the same.
+    skip: Steps that are left out, pairs (first, last) of data steps, both
+      included: a run goes on with the one after them. Their rows count as
+      taken.
     prefetch: How many batches are kept ready on devices.
     timeout_s: Longest wait for one batch, in seconds, until the run ends in an
       error; packing an epoch and the like do not count.
@@ -74,6 +81,7 @@ class RunFields:
   remainder: str = schema.option("drop", schema.choice(("drop", "pad")))
   worker_count: int = schema.option(0, schema.integer(0, 1024))
   dataset_mix: str | None = schema.option(None, schema.optional(schema.text()))
+  skip: tuple[tuple[int, int], ...] = schema.option((), edits.SKIP)
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
   on_peer_failure: str = schema.option("exit", schema.choice(("exit", "raise")))
@@ -83,10 +91,14 @@ class RunFields:
     """The sources of `dataset_mix`; none where it is not set."""
     return mix_lines.parse(self.dataset_mix) if self.dataset_mix else []
 
+  @property
+  def sizes(self) -> steps_lib.Sizes:
+    """(from data step, rows of a step); in buckets each step counts as one."""
+    return ((0, 1),)
+
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
-    del path
-    return []
+    return edits.skip_problems(f"{path}.skip", self.skip)
 
   def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
     """Returns the optional batch fields that these options need.
@@ -117,6 +129,7 @@ class RunFields:
       "seed": self.seed,
       "epochs": self.epochs,
       "remainder": self.remainder,
+      **edits.fingerprint(steps_lib.Steps(self.sizes, self.skip)),
     }
 
 
@@ -132,22 +145,28 @@ class TextFields(RunFields):
       document goes on there, so that the last column has a label too.
     document_id: Whether batches hold `document_id`, which names the documents
       of each row.
+    tombstones: Documents and spans that are gone from some data steps on,
+      pairs (from_step, file of JSON lines); docs/edits.md says which lines.
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
   train_on_eos: bool = schema.option(True, schema.boolean())
   lookahead: bool = schema.option(False, schema.boolean())
   document_id: bool = schema.option(False, schema.boolean())
+  tombstones: tuple[tuple[int, str], ...] = schema.option((), edits.TOMBSTONES)
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
+    found = super().problems(path)
+    found += edits.rising_problems(f"{path}.tombstones", self.tombstones)
     if not self.lookahead or formats.FORMATS[self.batch_format].lookahead:
-      return []
+      return found
     able = [name for name, form in formats.FORMATS.items() if form.lookahead]
     return [
+      *found,
       f"`{path}.lookahead` must be False for batch_format"
       f" {self.batch_format!r}, which has no label after the last column, got"
-      f" True. Unset it, or use one of {', '.join(able)}."
+      f" True. Unset it, or use one of {', '.join(able)}.",
     ]
 
   def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
@@ -199,7 +218,11 @@ class RowFields(TextFields):
 
   Attributes:
     seq_len: Length of a row in tokens.
-    global_batch_size: Rows of a step over all processes.
+    global_batch_size: Rows of a step over all processes; None where
+      `batch_size_schedule` says them.
+    batch_size_schedule: Rows of a step from some steps on, pairs (from_step,
+      rows) that begin at data step 0, in place of `global_batch_size`. Each
+      size is a static shape of its own.
     mask_boundary_loss: Whether a document's last token is kept from being
       trained to predict the first token of the next document in its row.
     shuffle_cache_bytes: Most bytes that block shuffles keep in memory, over
@@ -207,20 +230,50 @@ class RowFields(TextFields):
   """
 
   seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
-  global_batch_size: int = schema.required(schema.integer(1, _MAX_SIDE))
+  global_batch_size: int | None = schema.option(None, schema.optional(_ROWS))
+  batch_size_schedule: tuple[tuple[int, int], ...] | None = schema.option(
+    None, schema.optional(edits.SCHEDULE)
+  )
   mask_boundary_loss: bool = schema.option(True, schema.boolean())
   shuffle_cache_bytes: int = schema.option(2 * 2**30, schema.integer(1, 2**62))
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
     found = super().problems(path)
-    if self.seq_len * self.global_batch_size > _MAX_POSITIONS:
+    both = (self.global_batch_size, self.batch_size_schedule)
+    if both == (None, None):
+      return found  # `read` tells it, whatever else is wrong.
+    if None not in both:
       found.append(
-        f"`{path}.global_batch_size` times seq_len must be at most"
-        f" {_MAX_POSITIONS} positions, got {self.global_batch_size} *"
-        f" {self.seq_len}. Lower one of them."
+        f"`{path}.global_batch_size` must be None beside batch_size_schedule,"
+        f" got {self.global_batch_size}. Unset one of them."
       )
+    else:
+      found += edits.schedule_problems(
+        f"{path}.batch_size_schedule", self.sizes
+      )
+      most = max(size for _, size in self.sizes)
+      if self.seq_len * most > _MAX_POSITIONS:
+        found.append(
+          f"`{self.sizes_field(path)}` times seq_len must be at most"
+          f" {_MAX_POSITIONS} positions, got {most} * {self.seq_len}. Lower one"
+          " of them."
+        )
     return found
+
+  @property
+  def sizes(self) -> steps_lib.Sizes:
+    """(from data step, rows of a step); see `RunFields`."""
+    if self.batch_size_schedule is not None:
+      return self.batch_size_schedule
+    assert self.global_batch_size is not None
+    return ((0, self.global_batch_size),)
+
+  def sizes_field(self, path: str) -> str:
+    """Returns the field that says the rows of steps, by its dotted path."""
+    if self.batch_size_schedule is not None:
+      return f"{path}.batch_size_schedule"
+    return f"{path}.global_batch_size"
 
   def extra_fields(self, opened: Collection[stores.Store]) -> tuple[str, ...]:
     """Returns the optional batch fields; see `RunFields`."""
@@ -245,7 +298,7 @@ class RowFields(TextFields):
     return {
       **super().fingerprint(),
       "seq_len": self.seq_len,
-      "global_batch_size": self.global_batch_size,
+      "global_batch_size": self.sizes[0][1],
       "mask_boundary_loss": self.mask_boundary_loss,
     }
 
@@ -259,7 +312,7 @@ class ArrayFields(RunFields):
       `buckets.batch_sizes` does not name.
   """
 
-  global_batch_size: int = schema.required(schema.integer(1, _MAX_SIDE))
+  global_batch_size: int = schema.required(_ROWS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -516,7 +569,16 @@ def read(data: Any) -> RunOptions:
     )
   name, section = _kind_of(data.get("buckets"))
   kind = KINDS[name]
-  fields, problems = schema.read(kind.fields, data, PATH, elsewhere=_SECTIONS)
+  problems = _size_problems(name, data)
+  if not kind.of_documents and data.get(_TOMBSTONES):
+    problems.append(
+      f"`{PATH}.{_TOMBSTONES}` must be None for samples that are arrays, got"
+      f" {data[_TOMBSTONES]!r}. Leave it out: skip steps, or begin anew."
+    )
+  fields, found = schema.read(
+    kind.fields, data, PATH, elsewhere=(*_SECTIONS, _SCHEDULE, _TOMBSTONES)
+  )
+  problems += found
   problems += fields.problems(PATH) if fields else []
   buckets = None
   if kind.section is not None:
@@ -541,6 +603,22 @@ def read(data: Any) -> RunOptions:
   if mix is not None:
     fields = dataclasses.replace(fields, epochs=mix.passes(fields.epochs))
   return RunOptions(name, fields, buckets, sources, mix)
+
+
+def _size_problems(kind: str, data: Mapping[str, Any]) -> list[str]:
+  """Returns what is wrong with how many rows a step has, before its values."""
+  schedule = data.get(_SCHEDULE) is not None
+  if kind != "rows" and schedule:
+    return [
+      f"`{PATH}.{_SCHEDULE}` must be None with `{PATH}.buckets`, which say the"
+      f" samples of a step, got {data[_SCHEDULE]!r}. Leave it out."
+    ]
+  if kind == "rows" and not schedule and data.get("global_batch_size") is None:
+    return [
+      f"`{PATH}.global_batch_size` must be set, to {_ROWS.text}; or"
+      f" {_SCHEDULE}, to several."
+    ]
+  return []
 
 
 def known(data: Any) -> schema.Section:

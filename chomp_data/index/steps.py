@@ -74,17 +74,6 @@ class Steps:
     k = bisect.bisect_right(self._run, run_step) - 1
     return self._data[k] + run_step - self._run[k]
 
-  def place(self, run_step: int, end: int | None) -> int:
-    """Returns the data steps before a run step, of a run of `end` of them.
-
-    What is skipped just before it counts. The run's last step has all of them
-    behind it; one beyond it stays beyond the end.
-    """
-    step = self.data_step(run_step)
-    if end is None or step <= end or run_step > self.before(end):
-      return step
-    return end
-
   def before(self, data_step: int) -> int:
     """Returns how many run steps read an earlier data step than this one."""
     k = bisect.bisect_right(self._data, data_step) - 1

@@ -13,7 +13,9 @@ from absl import logging
 import grain
 import numpy as np
 
+from chomp_data import schema
 from chomp_data.index import hashing
+from chomp_data.index import steps as steps_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
 from chomp_data.ops import spans as spans_lib
@@ -82,12 +84,7 @@ class BatchSource(workers.SentToWorkers):
     self._plan = plan
     self._rows = None if rows is None else dict(rows)
     self._fingerprint = fingerprint
-    # Where batches have several shapes, groups are of one step.
-    bucket = plan.buckets[-1]
-    self._local = bucket.batch_size if rows is None else len(rows[bucket.name])
-    self._group_steps = group_steps or max(
-      1, _PLANNED_ROWS // max(self._local, 1)
-    )
+    self._group_steps = group_steps
     self._groups: collections.deque[_Group] = collections.deque(
       maxlen=_GROUPS_KEPT
     )
@@ -108,6 +105,11 @@ class BatchSource(workers.SentToWorkers):
   def sources(self) -> dict[str, row_source.RowSource]:
     """The sources that this reader reads through, by name."""
     return self._plan.sources
+
+  @property
+  def steps(self) -> steps_lib.Steps:
+    """Which data step each step is."""
+    return self._plan.steps
 
   def __len__(self) -> int:
     return self._plan.step_limit
@@ -158,8 +160,9 @@ class BatchSource(workers.SentToWorkers):
     if len(steps) == 1:
       self._ready[step] = batch
       return
+    size = self._local(planned.bucket)
     for i, own in enumerate(steps):
-      rows = slice(i * self._local, (i + 1) * self._local)
+      rows = slice(i * size, (i + 1) * size)
       self._ready[own] = {name: value[rows] for name, value in batch.items()}
 
   def _following(
@@ -169,7 +172,7 @@ class BatchSource(workers.SentToWorkers):
     planned, spans = group.planned, group.planned.spans
     if len(group.steps) == 1 or spans is None:
       return [step], planned
-    size, count = self._local, 1
+    size, count = self._local(planned.bucket), 1
     every, rest = divmod(self._stride, group.steps.step)
     if step - self._step == self._stride and every > 0 and not rest:
       left = -(-(group.steps.stop - step) // self._stride)
@@ -207,10 +210,27 @@ class BatchSource(workers.SentToWorkers):
           break
     return group
 
+  def _local(self, bucket: int) -> int:
+    """Returns the rows of a batch of a bucket that this process holds."""
+    own = self._plan.buckets[bucket]
+    if self._rows is None:
+      return own.batch_size
+    if own.name not in self._rows:
+      raise schema.ConfigError(
+        [
+          "`sharding` must divide batches of all steps that are read, got a"
+          f" step of {own.batch_size} rows, which it does not. Go on from a"
+          " later step, or use a smaller mesh."
+        ]
+      )
+    return len(self._rows[own.name])
+
   def _planned(self, step: int) -> _Group:
     stride = self._own_stride
     # From here on: what a run that was resumed has behind it is not fetched.
-    _, last = self._plan.group(step, self._group_steps * stride)
+    local = self._local(self._plan.at(step)[1])
+    most = self._group_steps or max(1, _PLANNED_ROWS // max(local, 1))
+    _, last = self._plan.group(step, most * stride)
     steps = range(step, last, stride)
     planned = self._plan.planned(step, len(steps), self._rows, stride)
     self.reads.add_group(planned.spans)
@@ -225,7 +245,13 @@ class BatchSource(workers.SentToWorkers):
 class StepSampler:
   """A Grain sampler that hands out steps in order, from any step on."""
 
-  def __init__(self, first_step: int, num_steps: int, seed: int | None = None):
+  def __init__(
+    self,
+    first_step: int,
+    num_steps: int,
+    seed: int | None = None,
+    steps: steps_lib.Steps | None = None,
+  ):
     """Covers the steps first_step .. num_steps - 1.
 
     Args:
@@ -233,10 +259,13 @@ class StepSampler:
       num_steps: Steps of the run.
       seed: Seeds each step's generator for random transforms, or None where
         there are none: making one costs more than planning a row.
+      steps: Which data step each step is: its generator is of that one. None
+        is the same.
     """
     self._first_step = first_step
     self._num_steps = num_steps
     self._seed = seed
+    self._steps = steps or steps_lib.Steps()
 
   def __len__(self) -> int:
     return max(self._num_steps - self._first_step, 0)
@@ -247,8 +276,9 @@ class StepSampler:
     step = self._first_step + index
     rng = None
     if self._seed is not None:
+      own = self._steps.data_step(step)
       rng = np.random.Generator(
-        np.random.Philox(key=hashing.fold_key(self._seed, "step", step))
+        np.random.Philox(key=hashing.fold_key(self._seed, "step", own))
       )
     return grain.RecordMetadata(index=index, record_key=step, rng=rng)
 

@@ -9,6 +9,7 @@ What is written is in `state_files`. Under Orbax's `v1` an iterator is a
 checkpointable as it is, and needs none of this.
 """
 
+from collections.abc import Collection
 import dataclasses
 from typing import Any
 
@@ -30,7 +31,7 @@ class InputHandler(ocp.CheckpointHandler):
     self, directory: epath.Path, args: "InputRestore"
   ) -> feed.InputIterator:
     """Sets the iterator to the saved step and begins to read ahead."""
-    state = state_files.read(directory, args.step, args.allow_changes)
+    state = state_files.read(directory, args.step, args.allow_changes is True)
     args.item.set_state(state, allow_changes=args.allow_changes)
     args.item.start_prefetch()
     return args.item
@@ -67,12 +68,13 @@ class InputRestore(ocp.args.CheckpointArgs):
   Attributes:
     item: The iterator to set.
     allow_changes: Accept the state of a run that differs, or of another
-      checkpoint; it is logged.
+      checkpoint; it is logged. Dotted paths accept these fields alone; see
+      `InputIterator.set_state`.
     step: The step that the iterator must be at, where the caller knows it.
       None takes any, saved in this checkpoint: a manager's steps may count
       something else.
   """
 
   item: feed.InputIterator
-  allow_changes: bool = False
+  allow_changes: bool | Collection[str] = False
   step: int | None = None

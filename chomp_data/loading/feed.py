@@ -7,6 +7,7 @@ batch handed out, never of one that was read ahead.
 import asyncio
 from collections.abc import Awaitable
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ import grain
 import jax
 
 from chomp_data import schema
+from chomp_data.index import steps as steps_lib
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
 from chomp_data.loading import in_flight
@@ -41,9 +43,13 @@ class Batches(Protocol):
 
   Attributes:
     reads: What reading through it has cost.
+    steps: Which data step each step is.
   """
 
   reads: reads_lib.Reads
+
+  @property
+  def steps(self) -> steps_lib.Steps: ...
 
   def __len__(self) -> int: ...
 
@@ -55,11 +61,26 @@ class Batches(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class Local:
+  """What a process reads, and where it goes.
+
+  Attributes:
+    source: This process's batches.
+    placer: Puts them on devices.
+    batch_bytes: Shared memory of the smallest batch, where workers read.
+  """
+
+  source: Batches
+  placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
+  batch_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
 class Resumed:
   """A run as a state continues it.
 
   Attributes:
-    source: This process's batches; None are those that there are.
+    local: What this process reads; None is as it was.
     fingerprint: What decides its rows.
     accounts: What it consumes.
     saved: The state's fingerprint up to its step.
@@ -67,7 +88,7 @@ class Resumed:
     commit: Called once it is taken.
   """
 
-  source: "Batches | None"
+  local: Local | None
   fingerprint: Mapping[str, Any]
   accounts: "Accounting | None"
   saved: Mapping[str, Any]
@@ -122,13 +143,23 @@ def data_loader(
   return grain.DataLoader(
     data_source=source,
     sampler=batches.StepSampler(
-      first_step, len(source), seed if random else None
+      first_step, len(source), seed if random else None, source.steps
     ),
     operations=[*operations, *last],
     worker_count=worker_count,
     shard_options=grain.sharding.NoSharding(),
     # Reads of a local store do not block: a thread only adds hand-overs.
     read_options=grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
+  )
+
+
+def _allowing(changes: bool | Collection[str]) -> Callable[[str], bool]:
+  """Returns whether a field, by its dotted path, may differ."""
+  if isinstance(changes, bool):
+    return lambda path: changes
+  names = set(changes)
+  return lambda path: any(
+    path == name or path.startswith(f"{name}.") for name in names
   )
 
 
@@ -149,8 +180,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def __init__(
     self,
-    source: Batches,
-    placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]],
+    local: Local,
     *,
     fingerprint: Mapping[str, Any],
     seed: int,
@@ -160,15 +190,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     timeout_s: float = 600.0,
     accounts: Accounting | None = None,
     on_peer_failure: str = "exit",
-    batch_bytes: int = 0,
     step: int = 0,
-    resumed: Callable[[Mapping[str, Any], int], Resumed] | None = None,
+    resumed: Callable[[Mapping[str, Any], int, bool], Resumed | None]
+    | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
     Args:
-      source: This process's batches.
-      placer: Puts them on devices.
+      local: What this process reads.
       fingerprint: What decides the run's rows, kept in every state.
       seed: Seeds random transforms.
       operations: Transforms over whole batches.
@@ -178,10 +207,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       accounts: What the run consumes, kept in every state.
       on_peer_failure: Whether this process should 'exit' where another one
         fails that shares its batches, or the next `next` should 'raise'.
-      batch_bytes: Shared memory of the smallest batch, where workers read.
       step: The step of the first batch.
-      resumed: Returns the run as a state continues it, of the state's
-        fingerprint and step; None is as it is.
+      resumed: Returns the run as a state continues it, or None as it is; of
+        the state's fingerprint and step, and whether steps may get another
+        number of rows from there on.
 
     Raises:
       IndexError: If the step is not of the run, nor its end.
@@ -189,11 +218,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._accounts = accounts
     self._resumed = resumed
     self._on_peer_failure = on_peer_failure
-    self._batch_bytes = batch_bytes
     self._peers: agreement.Peers | None = None
-    self._source = source
+    self._local = local
     self._check_step(step)
-    self._placer = placer
     self._fingerprint = fingerprint
     self._seed = seed
     self._operations = operations
@@ -215,7 +242,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   @property
   def reads(self) -> dict[str, reads_lib.SourceReads]:
     """What this process and its workers have read so far, by source."""
-    own = self._source.reads.by_source()
+    own = self._local.source.reads.by_source()
     told = [reads_lib.counts(own), *(each.counts() for each in self._boards)]
     sums = [sum(column) for column in zip(*told, strict=True)]
     return reads_lib.from_counts(own, sums)
@@ -232,10 +259,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def __repr__(self) -> str:
     # A run without an end has more steps than can be counted.
-    steps = len(self._source)
+    steps = len(self._local.source)
     of = f"of {steps}" if steps <= schema.MAX_COUNT else "of an endless run"
     return (
-      f"InputIterator(step {self._step} {of}, {self._placer},"
+      f"InputIterator(step {self._step} {of}, {self._local.placer},"
       f" {self._worker_count} workers,"
       f" fingerprint {state_lib.digest(self._fingerprint)[:16]})"
     )
@@ -244,7 +271,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """Returns what must be equal on all processes, as JSON values."""
     return {
       **self._fingerprint,
-      "num_steps": len(self._source),
+      "num_steps": len(self._local.source),
       "step": self._step,
     }
 
@@ -293,12 +320,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         # On CPUs JAX takes the memory that a batch came in for its own.
         alias = jax.default_backend() == "cpu"
         held = self._prefetch + 1 if alias else 0
-        in_flight.check(self._batch_bytes, self._worker_count, held)
-        told = len(reads_lib.counts(self._source.reads.by_source()))
+        in_flight.check(self._local.batch_bytes, self._worker_count, held)
+        told = len(reads_lib.counts(self._local.source.reads.by_source()))
         board = workers.Board(self._worker_count, told)
         self._boards.append(board)
       loader = data_loader(
-        self._source,
+        self._local.source,
         first_step=self._step,
         seed=self._seed,
         operations=self._operations,
@@ -306,7 +333,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         board=board,
       )
       self._reader = reader_lib.Reader(
-        loader, self._placer, self._prefetch, board
+        loader, self._local.placer, self._prefetch, board
       )
       # An iterator that is dropped takes its thread and workers with it.
       self._dropped = weakref.finalize(self, self._reader.stop)
@@ -324,49 +351,54 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       {} if self._accounts is None else self._accounts.record(self._step),
     )
 
-  def set_state(self, state: bytes, allow_changes: bool = False) -> None:
+  def set_state(
+    self, state: bytes, allow_changes: bool | Collection[str] = False
+  ) -> None:
     """Goes to the step of a state.
 
     Args:
       state: From `get_state`, of any number of processes and workers.
-      allow_changes: Accept the state of a run that differs; every difference
-        is logged.
+      allow_changes: Accept the state of a run that differs, in any field or in
+        those of these dotted paths; every difference is logged. With another
+        `global_batch_size` a run of rows goes on at the same row.
 
     Raises:
       StateError: If the state is damaged, or of another run: then every
         difference is named, with both values.
     """
     record = state_lib.decode(state)
-    step = record["step"]
-    again = Resumed(
-      None,
-      self._fingerprint,
-      self._accounts,
-      record["fingerprint"],
-      self._fingerprint,
-      lambda: None,
-    )
+    step, saved = record["step"], record["fingerprint"]
+    allows = _allowing(allow_changes)
+    again = None
     if self._resumed is not None:
-      again = self._resumed(record["fingerprint"], step)
-    source = self._source if again.source is None else again.source
-    changed = state_lib.differences(again.saved, again.current, step)
-    listed = "".join(f"\n  - {line}" for line in changed)
-    if changed and not allow_changes:
+      again = self._resumed(saved, step, allows("global_batch_size"))
+    local = (again and again.local) or self._local
+    accounts = self._accounts if again is None else again.accounts
+    old, new = (
+      (saved, self._fingerprint)
+      if again is None
+      else (again.saved, again.current)
+    )
+    found = state_lib.located(old, new, step)
+    refused = [line for path, line in found if not allows(path)]
+    listed = "".join(f"\n  - {line}" for line in refused)
+    if refused:
       raise state_lib.StateError(
         "input state must come from the same data and config, got"
-        f" {len(changed)} difference{'s' * (len(changed) > 1)} (fields of"
+        f" {len(refused)} difference{'s' * (len(refused) > 1)} (fields of"
         f" config.data):{listed}\nUse the config it was saved"
         " with, or start a new run."
       )
-    if changed:
+    if found:
+      listed = "".join(f"\n  - {line}" for _, line in found)
       logging.warning("Input state of another run accepted:%s", listed)
-    if step > len(source):
+    if step > len(local.source):
       raise state_lib.StateError(
-        f"input state's step must be at most {len(source)}, the run's"
+        f"input state's step must be at most {len(local.source)}, the run's"
         f" steps, got {step}. Use the config it was saved with."
       )
-    if again.accounts is not None and not changed:
-      wrong = again.accounts.restore(record, step)
+    if accounts is not None and not found:
+      wrong = accounts.restore(record, step)
       if wrong:
         listed = "".join(f"\n  - {line}" for line in wrong)
         raise state_lib.StateError(
@@ -374,9 +406,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
           f" got another count:{listed}\nUse the version of chomp_data and the"
           " store that it was saved with."
         )
-    again.commit()
-    self._source, self._accounts = source, again.accounts
-    self._fingerprint = again.fingerprint
+    if again is not None:
+      again.commit()
+      self._local, self._accounts = local, accounts
+      self._fingerprint = again.fingerprint
     self._go_to(step)
 
   def seek(self, step: int) -> None:
@@ -437,10 +470,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return done()
 
   def _check_step(self, step: int) -> None:
-    if not 0 <= step <= len(self._source):
+    if not 0 <= step <= len(self._local.source):
       raise IndexError(
-        f"`step` must be in 0 .. {len(self._source)}, the run's steps, got"
-        f" {step}. Begin at one of them."
+        f"`step` must be in 0 .. {len(self._local.source)}, the run's steps,"
+        f" got {step}. Begin at one of them."
       )
 
   def _go_to(self, step: int) -> None:

@@ -5,6 +5,7 @@ same rows load the same rows, and a process's rows need not be contiguous.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import math
@@ -86,6 +87,7 @@ def process_batches(
   sharding: ShardingTree,
   transforms: Sequence[grain.transforms.Map] = (),
   device_rows: int | None = None,
+  needed: Collection[str] | None = None,
 ) -> tuple[dict[str, np.ndarray], int]:
   """Returns the rows of each bucket's batches that this process holds.
 
@@ -94,6 +96,8 @@ def process_batches(
     sharding: As in `field_sharding`.
     transforms: More transforms over batches, after the pipeline's.
     device_rows: Rows of a batch on devices, at least the run's; None is those.
+    needed: Buckets that must divide; others that do not are left out. None is
+      all.
 
   Returns:
     By bucket, int64[R], ascending; and the shared memory of the smallest
@@ -113,7 +117,8 @@ def process_batches(
     }
     found = _uneven(pipe, bucket, shapes, sharding)
     if found:
-      problems += found
+      if needed is None or bucket.name in needed:
+        problems += found
       continue
     rows[bucket.name] = _held_rows(shapes, sharding)
     here = len(rows[bucket.name])
@@ -201,6 +206,8 @@ def _uneven_axes(
 
 def _rows_field(pipe: Run, bucket: buckets_lib.Bucket) -> str:
   """Returns the field of the config that says how many rows a bucket has."""
+  if getattr(pipe.options, "batch_size_schedule", None) is not None:
+    return "config.data.batch_size_schedule"
   if bucket.batch_size == getattr(pipe.options, "global_batch_size", None):
     return "config.data.global_batch_size"
   if len(bucket.shape) == 1:
@@ -356,12 +363,14 @@ class Placer:
     self._text = f"{shapes}, on devices by {' and '.join(kinds)}"
     known: dict[int, buckets_lib.Bucket] = {}
     for bucket in buckets:
+      if bucket.name not in rows:
+        continue
       own = rows[bucket.name]
       count = len(of_run(own, bucket))
       other = known.setdefault(count, bucket)
-      if other.batch_size != bucket.batch_size or not np.array_equal(
-        rows[other.name], own
-      ):
+      # With as many rows on devices, how many are of the run does not matter.
+      alike = device_rows or other.batch_size == bucket.batch_size
+      if not alike or not np.array_equal(rows[other.name], own):
         raise schema.ConfigError(
           [
             "`sharding` must give a process more rows of larger batches, got"

@@ -17,6 +17,7 @@ from typing import Any
 from typing import Self
 
 from chomp_data import errors
+from chomp_data.config import edits
 from chomp_data.loading import operations as operations_lib
 
 SCHEMA = 1
@@ -25,7 +26,12 @@ _MISSING = "(absent)"
 
 # Fields that not every fingerprint has, by dotted path, and what it means
 # without them. One that is new comes here, and changes no state's meaning.
-_DEFAULTS = {r"sources\..+\.max_epochs": None}
+_DEFAULTS: dict[str, Any] = {
+  r"sources\..+\.max_epochs": None,
+  "batch_size_schedule": {},
+  "skip": {},
+  "tombstones": {},
+}
 
 
 StateError = errors.StateError
@@ -180,8 +186,21 @@ def differences(
   Returns:
     One line a field, by dotted path; empty where they agree.
   """
+  return [line for _, line in located(saved, current, step)]
+
+
+def located(
+  saved: Mapping[str, Any],
+  current: Mapping[str, Any],
+  step: int | None = None,
+) -> list[tuple[str, str]]:
+  """Returns (dotted path, line) of what `differences` lists."""
   return [
-    f"{path}: state has {was}, config has {now}"
+    (
+      path,
+      f"{path}: state has {was}, config has {now}"
+      + edits.way_back(saved, path, step),
+    )
     for path, was, now in changes(saved, current, step)
   ]
 
@@ -239,6 +258,13 @@ def _as_mix(record: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
   """Returns a fingerprint less what only later steps depend on."""
+  # What is skipped from here on is no past either.
+  step = edits.steps_of(record).data_step(step - 1) + 1 if step else 0
+  for field in edits.FIELDS:
+    entries = record.get(field)
+    if isinstance(entries, dict):
+      begun = {at: own for at, own in entries.items() if int(at) < step}
+      record = {**record, field: begun}
   curriculum = record.get("buckets", {}).get("stages")
   if isinstance(curriculum, dict):
     begun = {at: own for at, own in curriculum.items() if int(at) < step}

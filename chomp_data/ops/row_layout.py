@@ -61,6 +61,7 @@ def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
     row, column = spans.row[first], spans.column[first]
     shifted = column > 0
     grid[row[shifted], column[shifted] - 1] = layout.token_before_document
+  spans = spans.live()
   if spans.bos is not None and layout.bos_id is not None:
     grid[spans.row[spans.bos], spans.column[spans.bos]] = layout.bos_id
   if spans.eos is not None and layout.eos_id is not None:
@@ -125,6 +126,10 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
   lengths = edges[1:] - edges[:-1]
   segments = np.zeros(2 * len(spans) + 1, np.int32)
   segments[1::2] = spans.segment
+  if spans.gone is not None:
+    segments[1::2][spans.gone] = 0
+    live = np.flatnonzero(~spans.gone)
+    begin, end = begin[live], end[live]
   columns = np.arange(seq_len, dtype=np.int32)
   if layout.positions == "segment" and len(spans):
     new_segment = _first_of_row(spans.row)
@@ -146,6 +151,7 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
 
 def real_tokens(spans: Spans, seq_len: int) -> np.ndarray:
   """Returns bool[num_rows, seq_len]: which positions are not padding."""
+  spans = spans.live()
   begin = spans.row * seq_len + spans.column
   mask = _covered(begin, begin + spans.length, spans.num_rows * seq_len)
   return mask.reshape(spans.num_rows, seq_len)

@@ -31,6 +31,8 @@ class Spans:
     eos: bool[N], the same of an EOS that comes last.
     following: int8[N], what follows the span in its document: nothing (0), a
       token of the store (1) or an added EOS (2); None where it is not known.
+    gone: bool[N], whether it is filler now, and not read; see `tombstones`.
+      None where nothing is.
   """
 
   num_rows: int
@@ -45,6 +47,7 @@ class Spans:
   bos: np.ndarray | None = None
   eos: np.ndarray | None = None
   following: np.ndarray | None = None
+  gone: np.ndarray | None = None
 
   def __len__(self) -> int:
     return len(self.row)
@@ -66,6 +69,7 @@ class Spans:
       bos=None if self.bos is None else self.bos[cut],
       eos=None if self.eos is None else self.eos[cut],
       following=None if self.following is None else self.following[cut],
+      gone=None if self.gone is None else self.gone[cut],
     )
 
   def take(self, pick: np.ndarray, row: np.ndarray, num_rows: int) -> "Spans":
@@ -81,6 +85,14 @@ class Spans:
       value = getattr(self, name)
       values[name] = None if value is None else value[pick]
     return Spans(num_rows=num_rows, row=row, **values)
+
+  def live(self) -> "Spans":
+    """Returns the spans that are not gone."""
+    if self.gone is None:
+      return self
+    pick = np.flatnonzero(~self.gone)
+    own = self.take(pick, self.row[pick], self.num_rows)
+    return dataclasses.replace(own, gone=None)
 
   def ends(self) -> np.ndarray:
     """Returns int64[N], the column right of each span."""
@@ -112,7 +124,10 @@ class Spans:
     return out
 
   def row_documents(self, num_slots: int) -> np.ndarray:
-    """Returns int64[num_rows, num_slots], documents in order; -1 = none."""
+    """Returns int64[num_rows, num_slots], documents in order; -1 = none.
+
+    One that is gone keeps its slot, which is -1.
+    """
     out = np.full((self.num_rows, num_slots), -1, np.int64)
     if not len(self):
       return out
@@ -120,11 +135,16 @@ class Spans:
     first_of_document[1:] = (self.row[1:] != self.row[:-1]) | (
       self.document[1:] != self.document[:-1]
     )
+    document = self.document[first_of_document]
+    if self.gone is not None:
+      number = np.cumsum(first_of_document) - 1
+      live = np.bincount(number, ~self.gone)
+      document = np.where(live > 0, document, -1)
     row = self.row[first_of_document]
     starts = np.searchsorted(row, row, side="left")
     slot = np.arange(len(row)) - starts
     fits = slot < num_slots
-    out[row[fits], slot[fits]] = self.document[first_of_document][fits]
+    out[row[fits], slot[fits]] = document[fits]
     return out
 
 

@@ -20,14 +20,16 @@ class Account:
   """One source's consumption.
 
   Attributes:
-    rows: Rows taken, in its own order from its first.
-    tokens: Positions of them that hold a token.
+    rows: Rows handed out: those taken in its own order from its first, less
+      what `config.data.skip` leaves out.
+    tokens: Positions of them that hold a token, which none does that is gone.
     loss_tokens: Positions of them whose next token is of the same document
       and row, and is trained on by the store's labels; before `train_on_eos`,
       and without the last column that `lookahead` adds. Both are None of
       arrays, and where they must be summed from plans and a run goes on from a
       state that does not tell them.
-    epochs: Passes over the source, the one under way as a fraction.
+    epochs: Passes over the source, the one under way as a fraction; skipped
+      rows are passed too.
   """
 
   rows: int
@@ -63,12 +65,12 @@ class Accounts:
     """
     return {
       name: Account(
-        rows=rows,
-        tokens=self._sum(step, name, rows, "tokens"),
-        loss_tokens=self._sum(step, name, rows, "loss_tokens"),
-        epochs=self._plan.passes(name, rows),
+        rows=place.given,
+        tokens=self._sum(step, name, place, "tokens"),
+        loss_tokens=self._sum(step, name, place, "loss_tokens"),
+        epochs=self._plan.passes(name, place.samples),
       )
-      for name, rows in self.rows(step).items()
+      for name, place in self._plan.places(step).items()
     }
 
   def rows(self, step: int) -> dict[str, int]:
@@ -80,7 +82,7 @@ class Accounts:
     Raises:
       IndexError: If the step lies beyond the run.
     """
-    return {n: sum(own.values()) for n, own in self._plan.taken(step).items()}
+    return {n: own.given for n, own in self._plan.places(step).items()}
 
   def histogram(self, step: int) -> dict[str, dict[str, int]]:
     """Returns samples by source and bucket before a step, filler left out.
@@ -90,7 +92,7 @@ class Accounts:
     """
     return {
       name: {bucket: count for bucket, count in own.items() if count}
-      for name, own in self._plan.taken(step).items()
+      for name, own in self._plan.given(step).items()
     }
 
   def rows_held(self, step: int) -> dict[str, int]:
@@ -143,8 +145,8 @@ class Accounts:
 
     Returns:
       What there is of `histogram` by source and bucket, `accounts` by source,
-      `resume_state` as `resume_state` returns it, and `dataset_mix` where the
-      run was given one.
+      what is `gone` of them, `resume_state` as `resume_state` returns it, and
+      `dataset_mix` where the run was given one.
 
     Raises:
       IndexError: If the step lies beyond the run.
@@ -157,6 +159,9 @@ class Accounts:
       found["accounts"] = {
         name: dataclasses.asdict(own) for name, own in accounts.items()
       }
+      gone = self._sums.gone(step)
+      if gone:
+        found["gone"] = gone
     if self._plan.foreign_offsets() is not None:
       found["resume_state"] = self.resume_state(step)
     if self._entries:
@@ -164,7 +169,7 @@ class Accounts:
     return found
 
   def resume_state(self, step: int) -> dict[str, Any]:
-    """Returns row and token offsets before a step.
+    """Returns row and token offsets before a step, skipped rows counted.
 
     Args:
       step: At most the steps of the run.
@@ -185,10 +190,10 @@ class Accounts:
         " step."
       )
     entries = []
-    for name, rows in self.rows(step).items():
-      tokens = self._sum(step, name, rows, "tokens")
+    for name, place in self._plan.places(step).items():
+      tokens = None if self._sums is None else self._sums.taken(name, place)
       known = {} if tokens is None else {"token_offset": tokens}
-      entries.append({"spec": name, "row_offset": rows, **known})
+      entries.append({"spec": name, "row_offset": place.samples, **known})
     return {"datasets": entries + foreign}
 
   def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
@@ -207,9 +212,10 @@ class Accounts:
     if self._sums is None or problems:
       return problems
     saved = record.get("accounts") or {}
-    rows, told = self.rows(step), {}
-    for name, count in rows.items():
-      own = saved.get(name)
+    places, told = self._plan.places(step), {}
+    compared: list[tuple[str, token_sums.Place, int | None]] = []
+    for name, place in places.items():
+      count, own = place.given, saved.get(name)
       if not saved:
         # An older state: summing everything again would take long.
         if count:
@@ -223,15 +229,18 @@ class Accounts:
           f"accounts.{name}.rows: state has {own['rows']}, plan {count}"
         )
       else:
-        planned = own["tokens"]
-        if self._sums.known(name):
-          planned = self._sum(step, name, count, "tokens")
-        if own["tokens"] != planned:
-          problems.append(
-            f"accounts.{name}.tokens: state has {own['tokens']}, plan {planned}"
-          )
+        compared.append((name, place, own["tokens"]))
         told[name] = own
-    self._sums.go_on(step, rows, told)
+    # What is gone is taken from the state: counting it again would take long.
+    self._sums.go_on(step, places, told, record.get("gone") or {})
+    for name, place, tokens in compared:
+      if not self._sums.known(name):
+        continue
+      planned = self._sum(step, name, place, "tokens")
+      if tokens != planned:
+        problems.append(
+          f"accounts.{name}.tokens: state has {tokens}, plan {planned}"
+        )
     return problems
 
   def _uneven(
@@ -249,7 +258,9 @@ class Accounts:
           )
     return problems
 
-  def _sum(self, step: int, name: str, rows: int, unit: str) -> int | None:
+  def _sum(
+    self, step: int, name: str, place: token_sums.Place, unit: str
+  ) -> int | None:
     if self._sums is None:
       return None
-    return self._sums.before(step, name, rows, unit)
+    return self._sums.before(step, name, place, unit)

@@ -1,5 +1,6 @@
 """Batches merged one by one: each is of one source and one static shape."""
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import summary
 from chomp_data.plans import token_sums
+from chomp_data.plans import tombstones
 from chomp_data.plans import trails
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import row_source
@@ -47,6 +49,7 @@ class BatchesPlan(plan_lib.Plan):
     bucket_stages: mix_lib.Stages | None,
     fingerprints: Mapping[str, Mapping[str, Any]],
     by_tokens: bool,
+    gone: tombstones.Tombstones,
     path: str,
   ):
     """Binds datasets to their schedule.
@@ -61,12 +64,14 @@ class BatchesPlan(plan_lib.Plan):
       fingerprints: Of the sections `buckets` and `mix`, and what orders each
         dataset by `sources`.
       by_tokens: Whether tokens of text are what datasets are balanced by.
+      gone: Documents and spans that are gone.
       path: Dotted path of `config.data`, for messages.
     """
     self.datasets: dict[str, dataset_lib.Dataset] = dict(datasets)
     self.buckets: tuple[buckets_lib.Bucket, ...] = tuple(buckets)
     self.schedule = schedule
     self.steps: steps_lib.Steps = steps
+    self.gone: tombstones.Tombstones = gone
     self.source_names: list[str] = list(self.datasets)
     self.sources: dict[str, row_source.RowSource] = {
       name: own.text
@@ -107,10 +112,23 @@ class BatchesPlan(plan_lib.Plan):
     self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
   ) -> spans_lib.Spans:
     """Plans consecutive steps without reading a token; see `Plan`."""
+    return self._spans(first_step, count, rows, self.gone)
+
+  def whole_spans(self, first_step: int, count: int) -> spans_lib.Spans:
+    """Plans steps as if nothing were gone; see `Plan`."""
+    return self._spans(first_step, count, None, tombstones.Tombstones())
+
+  def _spans(
+    self,
+    first_step: int,
+    count: int,
+    rows: plan_lib.Rows | None,
+    gone: tombstones.Tombstones,
+  ) -> spans_lib.Spans:
     self.check_steps(first_step, count)
     parts = []
     for step in range(first_step, first_step + count):
-      spans = self.planned(step, 1, rows).spans
+      spans = self._step(step, rows, gone).spans
       if spans is None:
         raise TypeError(
           f"steps must hold text to have spans, got arrays at step {step}. Ask"
@@ -133,11 +151,21 @@ class BatchesPlan(plan_lib.Plan):
         f"`count` must be 1, got {count}. Steps differ in their shapes."
       )
     self.check_steps(first_step)
-    step = self.steps.data_step(int(first_step))
+    return self._step(first_step, rows, self.gone)
+
+  def _step(
+    self, run_step: int, rows: plan_lib.Rows | None, gone: tombstones.Tombstones
+  ) -> plan_lib.Planned:
+    step = self.steps.data_step(int(run_step))
     dataset, bucket = self.schedule.at(step)
     own = None if rows is None else rows[self.buckets[bucket].name]
     samples = self.schedule.samples(step, own)
-    return self._planned(dataset, bucket, samples)
+    planned = self._planned(dataset, bucket, samples)
+    if planned.spans is None:
+      return planned
+    steps = np.full(planned.spans.num_rows, step)
+    spans = gone.without(planned.spans, steps)
+    return dataclasses.replace(planned, spans=spans)
 
   def _planned(
     self, dataset: int, bucket: int, samples: np.ndarray
@@ -168,9 +196,9 @@ class BatchesPlan(plan_lib.Plan):
       if own.counts.get(self.buckets[bucket].name):
         yield name, self._planned(number, bucket, np.zeros(1, np.int64))
 
-  def taken(self, step: int) -> dict[str, dict[str, int]]:
-    """Returns samples by dataset and bucket before a step; see `Plan`."""
-    counts = self.schedule.consumed(self._place(step)).tolist()
+  def in_data_steps(self, count: int) -> plan_lib.Counts:
+    """Returns samples of the first data steps; see `Plan`."""
+    counts = self.schedule.consumed(self._within(count)).tolist()
     names = [bucket.name for bucket in self.buckets]
     return {
       name: dict(zip(names, own, strict=True))
@@ -180,7 +208,7 @@ class BatchesPlan(plan_lib.Plan):
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows by bucket before a step, filler included; see `Plan`."""
     end = self.schedule.num_steps
-    batches = self._batches(self._place(step))
+    batches = self._batches(self._within(self.steps.data_step(step)))
     for begin, after in self.steps.skipped(step):
       last = after if end is None else min(after, end)
       batches -= self._batches(last) - self._batches(begin)
@@ -241,8 +269,7 @@ class BatchesPlan(plan_lib.Plan):
     counts = [own.counts.get(bucket.name, 0) for bucket in self.buckets]
     first = np.cumsum([0, *counts])
     most = plan_lib.documents_to_see(own.text) if own.text else len(seen)
-    for bucket, samples in self.schedule.given(number, self._place(step)):
-      spans = own.spans(bucket, samples)
+    for bucket, samples, spans in self._handed_out(number, step):
       if spans is None:
         seen[first[bucket] + samples] = True
       else:
@@ -264,13 +291,30 @@ class BatchesPlan(plan_lib.Plan):
         np.add.at(out, own.numbers_of(bucket, np.arange(count)), counts)
     return out
 
-  def token_sums(self) -> token_sums.TokenSums | None:
+  def _handed_out(
+    self, number: int, step: int
+  ) -> Iterator[tuple[int, np.ndarray, spans_lib.Spans | None]]:
+    """Yields bucket, samples and live spans of a dataset before a step."""
+    if not self.steps.skipped(step) and not self.is_gone_before(step):
+      given = self.schedule.given(number, self._within(step))
+      for bucket, samples in given:
+        yield bucket, samples, self._numbered[number].spans(bucket, samples)
+      return
+    for own in range(step):
+      planned = self._step(own, None, self.gone)
+      if planned.dataset == number:
+        assert planned.samples is not None
+        samples, spans = planned.samples, planned.spans
+        live = None if spans is None else spans.live()
+        yield planned.bucket, samples[samples >= 0], live
+
+  def whole_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by dataset, None for arrays; see `Plan`."""
     if not self.sources:
       return None
     return token_sums.StepSums(
       {name: own.store for name, own in self.sources.items()},
-      self.spans,
+      self.whole_spans,
       self._by_epoch,
       self._units if self._by_tokens else None,
     )
@@ -281,15 +325,25 @@ class BatchesPlan(plan_lib.Plan):
     if totals is None:
       own = functools.partial(_sample_units, self._numbered[number], unit)
       totals = self._totals[number, unit] = bucket_lists.Totals(own)
-    return self.schedule.units_before(number, self._place(step), totals)
+    return self._given(
+      step, lambda at: self.schedule.units_before(number, at, totals)
+    )
 
   def _units(self, step: int) -> np.ndarray:
-    """Returns the units of datasets before a step, int64[num_datasets]."""
-    return self.schedule.consumed_units(self._place(step))
+    """Returns the units that were handed out before a step, by dataset."""
+    return self._given(step, self.schedule.consumed_units)
 
-  def _place(self, step: int) -> int:
-    """Returns the data steps before a step, or all that there are."""
-    return self.steps.place(step, self.schedule.num_steps)
+  def _given(self, step: int, before: Callable[[int], Any]) -> Any:
+    """Returns what was handed out before a step, of sums by data step."""
+    total = before(self._within(self.steps.data_step(step)))
+    for first, last in self.steps.skipped(step):
+      total = total - (before(self._within(last)) - before(self._within(first)))
+    return total
+
+  def _within(self, count: int) -> int:
+    """Returns how many of the first data steps there are."""
+    end = self.schedule.num_steps
+    return count if end is None else min(count, end)
 
   @property
   def by_bucket(self) -> bool:
@@ -339,7 +393,7 @@ class BatchesPlan(plan_lib.Plan):
     ]
 
   def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
-    """Returns how often each bucket of each dataset was given before a step."""
+    """Returns how often each bucket of each dataset was passed; see `Plan`."""
     return {
       name: {
         bucket: count / self.datasets[name].counts[bucket]

@@ -70,7 +70,7 @@ class BatchMix:
     Args:
       step: At most the steps of the run.
     """
-    place = self._steps.place(step, self._schedule.num_steps)
+    place = self._within(self._steps.data_step(step))
     rows = self._schedule.consumed(place).sum(axis=1).tolist()
     units = self._schedule.consumed_units(place).tolist()
     return {
@@ -104,7 +104,12 @@ class BatchMix:
     Args:
       num_steps: Steps of the run.
     """
-    steps = self._steps.place(num_steps, self._schedule.num_steps)
+    steps = self._within(self._steps.data_step(num_steps))
     return mix_options.unserved_lines(
       self._path, self.stages, self._schedule.unserved(steps), steps
     )
+
+  def _within(self, count: int) -> int:
+    """Returns how many of the first data steps there are."""
+    end = self._schedule.num_steps
+    return count if end is None else min(count, end)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 from typing import Any
+from typing import final
 
 import numpy as np
 
@@ -19,9 +20,13 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import token_sums
+from chomp_data.plans import tombstones
 from chomp_data.plans import trails
 from chomp_data.sources import mix_options
 from chomp_data.sources import row_source
+
+# Samples by source and bucket.
+Counts = dict[str, dict[str, int]]
 
 # By bucket, int64[R], ascending rows of its global batch.
 Rows = Mapping[str, np.ndarray]
@@ -55,6 +60,7 @@ class Plan(abc.ABC):
       numbers; none where samples are arrays.
     mix: How sources share the run, or None for one alone.
     steps: Which data step each step is, and which rows it has.
+    gone: Documents and spans that are gone from some steps on.
     reader_name: How the Grain source of this plan calls itself: Grain's own
       states hold it.
   """
@@ -64,6 +70,7 @@ class Plan(abc.ABC):
   sources: dict[str, row_source.RowSource]
   mix: mix_lib.Mix | None
   steps: steps_lib.Steps
+  gone: tombstones.Tombstones
   reader_name: str
 
   @property
@@ -92,6 +99,11 @@ class Plan(abc.ABC):
       IndexError: If the step is not of the run.
     """
 
+  def buckets_from(self, step: int) -> list[str] | None:
+    """Returns the buckets of the batches from a step on; None is all."""
+    del step
+    return None
+
   @abc.abstractmethod
   def spans(
     self, first_step: int, count: int = 1, rows: Rows | None = None
@@ -110,6 +122,10 @@ class Plan(abc.ABC):
       IndexError: If a step is not of the run.
       TypeError: If samples are arrays, which have no spans.
     """
+
+  @abc.abstractmethod
+  def whole_spans(self, first_step: int, count: int) -> spans_lib.Spans:
+    """Returns `spans` of consecutive steps as if nothing were gone."""
 
   @abc.abstractmethod
   def planned(
@@ -161,8 +177,16 @@ class Plan(abc.ABC):
     """
 
   @abc.abstractmethod
-  def taken(self, step: int) -> dict[str, dict[str, int]]:
-    """Returns samples by source and bucket before a step, filler left out.
+  def in_data_steps(self, count: int) -> Counts:
+    """Returns samples of the first data steps, filler left out.
+
+    Args:
+      count: How many; those beyond the run have none.
+    """
+
+  @final
+  def taken(self, step: int) -> Counts:
+    """Returns samples before a step, filler left out, skipped ones not.
 
     Args:
       step: At most the steps of the run.
@@ -170,6 +194,39 @@ class Plan(abc.ABC):
     Raises:
       IndexError: If the step lies beyond the run.
     """
+    if not 0 <= step <= self.step_limit:
+      raise IndexError(
+        f"step must be in 0 .. {self.step_limit}, got {step}. Ask before"
+        " a step of the run, or at its end."
+      )
+    return self.in_data_steps(self.steps.data_step(step))
+
+  @final
+  def given(self, step: int) -> Counts:
+    """Returns the samples of `taken` that were handed out, none skipped."""
+    found = self.taken(step)
+    for first, last in self.steps.skipped(step):
+      low, high = self.in_data_steps(first), self.in_data_steps(last)
+      found = {
+        name: {b: n - (high[name][b] - low[name][b]) for b, n in own.items()}
+        for name, own in found.items()
+      }
+    return found
+
+  @final
+  def places(self, step: int) -> dict[str, token_sums.Place]:
+    """Returns where sources are before a step; see `taken`."""
+    taken = _by_source(self.taken(step))
+    skipped: dict[str, list[tuple[int, int]]] = {name: [] for name in taken}
+    for first, last in self.steps.skipped(step):
+      low, high = (_by_source(self.in_data_steps(at)) for at in (first, last))
+      for name, own in skipped.items():
+        if low[name] < high[name]:
+          own.append((low[name], high[name]))
+    return {
+      name: token_sums.Place(rows, tuple(skipped[name]))
+      for name, rows in taken.items()
+    }
 
   @abc.abstractmethod
   def rows_held(self, step: int) -> dict[str, int]:
@@ -263,8 +320,28 @@ class Plan(abc.ABC):
     """
 
   @abc.abstractmethod
+  def whole_sums(self) -> token_sums.TokenSums | None:
+    """Returns `token_sums` as if nothing were gone."""
+
+  @final
+  def is_gone_before(self, step: int) -> bool:
+    """Returns whether something may be gone in steps before one."""
+    first = self.gone.first_step
+    return first is not None and self.steps.before(first) < step
+
+  @final
   def token_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by source, or None where samples are arrays."""
+    found, first = self.whole_sums(), self.gone.first_step
+    if found is None or first is None:
+      return found
+    return token_sums.LiveSums(
+      found,
+      {name: own.store for name, own in self.sources.items()},
+      self.steps.before(first),
+      self.spans,
+      self.whole_spans,
+    )
 
   def foreign_offsets(self) -> list[dict[str, Any]] | None:
     """Returns entries of a `resume_state` that name no source of the run.
@@ -326,3 +403,7 @@ def documents_to_see(source: row_source.RowSource) -> int:
   return sum(
     int(np.count_nonzero(own)) for _, own in source.store.iter_lengths()
   )
+
+
+def _by_source(counts: Counts) -> dict[str, int]:
+  return {name: sum(own.values()) for name, own in counts.items()}

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import functools
+import itertools
 from typing import Any
 from typing import Protocol
 
@@ -20,6 +21,7 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
+from chomp_data.plans import tombstones
 from chomp_data.plans import trails
 from chomp_data.sources import mixture
 from chomp_data.sources import row_source
@@ -96,6 +98,7 @@ class RowsPlan(plan_lib.Plan):
     document_id: bool = False,
     extra: tuple[str, ...] = (),
     mix: mixture.MixtureSource | None = None,
+    gone: tombstones.Tombstones | None = None,
   ):
     """Binds rows to steps.
 
@@ -107,12 +110,14 @@ class RowsPlan(plan_lib.Plan):
       document_id: Whether batches carry `document_id`.
       extra: Optional fields that batches carry, of `OPTIONAL_FIELDS`.
       mix: Of the sources, or None for one alone.
+      gone: Documents and spans that are gone.
     """
     if mix is None:
       (self.rows,) = ordered.values()
     else:
       self.rows = mix
     self.steps: steps_lib.Steps = steps
+    self.gone: tombstones.Tombstones = gone or tombstones.Tombstones()
     self.mix: mix_lib.Mix | None = mix
     self._mix = mix
     self.ordered: dict[str, source_trail.Ordered] = dict(ordered)
@@ -121,9 +126,16 @@ class RowsPlan(plan_lib.Plan):
     }
     self.source_names: list[str] = list(self.sources)
     seq_len = self.rows.seq_len
-    self.buckets: tuple[buckets_lib.Bucket, ...] = (
-      buckets_lib.Bucket(str(seq_len), steps.last_size, (seq_len,)),
+    sizes = steps.distinct_sizes
+    self.buckets: tuple[buckets_lib.Bucket, ...] = tuple(
+      buckets_lib.Bucket(
+        f"{size}x{seq_len}" if len(sizes) > 1 else str(seq_len),
+        size,
+        (seq_len,),
+      )
+      for size in sizes
     )
+    self._numbers = {size: number for number, size in enumerate(sizes)}
     self._epochs = epochs
     self._remainder = remainder
     self._document_id = document_id
@@ -139,9 +151,9 @@ class RowsPlan(plan_lib.Plan):
     """Steps of the whole run, or None."""
     if self.num_rows is None:
       return None
-    return self.steps.before(self._data_steps(self.num_rows))
+    return self.steps.before(self.data_steps_of(self.num_rows))
 
-  def _data_steps(self, num_rows: int) -> int:
+  def data_steps_of(self, num_rows: int) -> int:
     """Returns the data steps that so many rows fill, or begin."""
     if self._remainder == "pad":
       return self.steps.first_step_at(num_rows)
@@ -154,9 +166,20 @@ class RowsPlan(plan_lib.Plan):
     return numbered if self.num_steps is None else min(self.num_steps, numbered)
 
   def at(self, step: int) -> tuple[int | None, int]:
-    """Returns (None, 0): rows of any source, in one shape; see `Plan`."""
+    """Returns (None, the size): rows are of any source; see `Plan`."""
     self.check_steps(step)
-    return None, 0
+    return None, self._number_of(self.steps.data_step(step))
+
+  def buckets_from(self, step: int) -> list[str]:
+    """Returns the sizes of the batches from a step on; see `Plan`."""
+    first = self.steps.data_step(step)
+    later = [size for at, size in self.steps.sizes if at > first]
+    sizes = {self.steps.size(first), *later}
+    return [own.name for own in self.buckets if own.batch_size in sizes]
+
+  def _number_of(self, data_step: int) -> int:
+    """Returns the bucket of a data step."""
+    return self._numbers[self.steps.size(data_step)]
 
   def spans(
     self,
@@ -167,17 +190,34 @@ class RowsPlan(plan_lib.Plan):
     """Plans consecutive steps without reading a token; see `Plan`."""
     return self._spans(range(first_step, first_step + count), rows)
 
+  def whole_spans(self, first_step: int, count: int) -> spans_lib.Spans:
+    """Plans steps as if nothing were gone; see `Plan`."""
+    return self._whole(range(first_step, first_step + count), None)[0]
+
   def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
+    return self.gone.without(*self._whole(steps, rows))
+
+  def _whole(
+    self, steps: range, rows: plan_lib.Rows | None
+  ) -> tuple[spans_lib.Spans, np.ndarray]:
+    """Returns spans as if nothing were gone, and each row's data step."""
     self.check_steps(steps[0], steps[-1] + 1 - steps[0])
-    first = self.steps.first_rows(self.steps.data_steps(np.asarray(steps)))
-    size = self.buckets[0].batch_size
-    local = np.arange(size) if rows is None else rows[self.buckets[0].name]
-    number = (first[:, None] + local).reshape(-1)
+    data_steps = self.steps.data_steps(np.asarray(steps))
+    first = self.steps.first_rows(data_steps)
+    sizes = self.steps.sizes_of(data_steps)
+    edges = [0, *(np.flatnonzero(np.diff(sizes)) + 1).tolist(), len(first)]
+    numbers, local_rows = [], np.empty(len(first), np.int64)
+    for low, high in itertools.pairwise(edges):
+      bucket = self.buckets[self._numbers[int(sizes[low])]]
+      local = np.arange(sizes[low]) if rows is None else rows[bucket.name]
+      numbers.append((first[low:high, None] + local).reshape(-1))
+      local_rows[low:high] = len(local)
+    number = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
     whole = len(number)
     if self.num_rows is not None:
       number = number[number < self.num_rows]
-    planned = self.rows.plan(number)
-    return dataclasses.replace(planned, num_rows=whole)
+    planned = dataclasses.replace(self.rows.plan(number), num_rows=whole)
+    return planned, np.repeat(data_steps, local_rows)
 
   def planned(
     self,
@@ -186,26 +226,30 @@ class RowsPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
     stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for steps in a row; see `Plan`."""
+    """Returns what `read` needs for steps of one size; see `Plan`."""
     steps = range(first_step, first_step + count * stride, stride)
-    return plan_lib.Planned(self._spans(steps, rows))
+    return plan_lib.Planned(self._spans(steps, rows), self.at(first_step)[1])
 
   def group(self, step: int, most: int) -> tuple[int, int]:
     """Returns the steps planned together with a step; see `Plan`.
 
     A shuffle window that is longer than a group is cut from its own begin on,
-    shorter ones go together: no window is split that need not be.
+    shorter ones go together: no window is split that need not be. All steps
+    of a group have as many rows, and between them none is skipped.
     """
+    begin, end = self.steps.alike(step)
+    limit = self.step_limit if end is None else min(end, self.step_limit)
     first, last = self._steps_of_window(step)
+    first = max(first, begin)
     if last - first > most:
       first += (step - first) // most * most
       last = min(last, first + most)
-    while last < self.step_limit:
+    while last < limit:
       _, end = self._steps_of_window(last)
       if end - first > most:
         break
       last = end
-    return first, min(last, self.step_limit)
+    return first, min(last, limit)
 
   def _steps_of_window(self, step: int) -> tuple[int, int]:
     """Returns the steps whose first row is of the same window."""
@@ -231,22 +275,29 @@ class RowsPlan(plan_lib.Plan):
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
     """Yields one row of the run: all have the same fields; see `Plan`."""
-    first = {self.buckets[bucket].name: np.zeros(1, np.int64)}
-    yield self.source_names[0], self.planned(0, 1, first)
+    first = {own.name: np.zeros(1, np.int64) for own in self.buckets}
+    planned = plan_lib.Planned(self._spans(range(1), first), bucket)
+    yield self.source_names[0], planned
 
-  def taken(self, step: int) -> dict[str, dict[str, int]]:
-    """Returns the rows of sources before a step; see `Plan`."""
-    if not 0 <= step <= self.step_limit:
-      raise IndexError(
-        f"step must be in 0 .. {self.step_limit}, got {step}. Ask before"
-        " a step of the run, or at its end."
-      )
-    name = self.buckets[0].name
-    taken = self._taken_at(self.steps.data_step(step))
-    return {n: {name: count} for n, count in taken.items()}
+  def in_data_steps(self, count: int) -> plan_lib.Counts:
+    """Returns the rows of sources by size; see `Plan`."""
+    found = {n: {b.name: 0 for b in self.buckets} for n in self.ordered}
+    begin = dict.fromkeys(self.ordered, 0)
+    for first, last in self._stretches(count):
+      end = self._rows_before(last)
+      name = self.buckets[self._number_of(first)].name
+      for source, own in found.items():
+        own[name] += end[source] - begin[source]
+      begin = end
+    return found
 
-  def _taken_at(self, data_step: int) -> dict[str, int]:
-    """Returns the rows of sources before a data step."""
+  def _stretches(self, count: int) -> Iterator[tuple[int, int]]:
+    """Returns (first, last + 1) of the first data steps, by their size."""
+    changes = [at for at, _ in self.steps.sizes[1:] if at < count]
+    return itertools.pairwise([0, *changes, count])
+
+  def _rows_before(self, data_step: int) -> dict[str, int]:
+    """Returns the rows that sources have given before a data step."""
     first = self.steps.first_row(data_step)
     if self.num_rows is not None:
       first = min(first, self.num_rows)
@@ -256,10 +307,19 @@ class RowsPlan(plan_lib.Plan):
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows before a step, filler included; see `Plan`."""
-    rows = self.steps.first_row
-    held = rows(self.steps.data_step(step))
-    held -= sum(rows(e) - rows(b) for b, e in self.steps.skipped(step))
-    return {self.buckets[0].name: held}
+    held = self._held(self.steps.data_step(step))
+    for first, last in self.steps.skipped(step):
+      held -= self._held(last) - self._held(first)
+    names = [bucket.name for bucket in self.buckets]
+    return dict(zip(names, held.tolist(), strict=True))
+
+  def _held(self, data_step: int) -> np.ndarray:
+    """Returns rows before a data step by bucket, int64[num_buckets]."""
+    held = np.zeros(len(self.buckets), np.int64)
+    for begin, last in self._stretches(data_step):
+      rows = self.steps.first_row(last) - self.steps.first_row(begin)
+      held[self._number_of(begin)] += rows
+    return held
 
   def epoch_begins(self, source: str, epoch: int) -> int | None:
     """Returns the step of an epoch's first row; see `Plan`."""
@@ -286,7 +346,9 @@ class RowsPlan(plan_lib.Plan):
       position = found
     # A batch is permuted in itself: its rows are the merge's.
     step = self.steps.step_of_row(position)
-    over = self.num_rows is not None and step >= self._data_steps(self.num_rows)
+    over = self.num_rows is not None and step >= self.data_steps_of(
+      self.num_rows
+    )
     return None if over else step
 
   def passes(self, source: str, samples: int) -> float:
@@ -304,7 +366,7 @@ class RowsPlan(plan_lib.Plan):
 
   def trail(self, source: str, document: int) -> trails.Trail:
     """Returns where a document comes in the run; see `Plan`."""
-    end = None if self.num_rows is None else self._data_steps(self.num_rows)
+    end = None if self.num_rows is None else self.data_steps_of(self.num_rows)
     return trails.RowsTrail(
       self.ordered[source],
       document,
@@ -320,9 +382,7 @@ class RowsPlan(plan_lib.Plan):
     rows = self.ordered[source]
     seen = np.zeros(rows.store.num_documents, np.bool_)
     most = plan_lib.documents_to_see(rows)
-    first, last = (sum(self.taken(own)[source].values()) for own in (0, step))
-    for low in range(first, last, _BLOCK_ROWS):
-      spans = rows.plan(np.arange(low, min(low + _BLOCK_ROWS, last)))
+    for spans in self._handed_out(source, step):
       seen[spans.document[spans.stored()[0] > 0]] = True
       if np.count_nonzero(seen) == most:
         break
@@ -330,10 +390,28 @@ class RowsPlan(plan_lib.Plan):
 
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
     """Returns the spans of each document; see `Plan`."""
-    rows = [self._taken_at(step)[source] for step in (first, last)]
+    rows = [self._rows_before(step)[source] for step in (first, last)]
     return source_counts.counts(self.ordered[source], *rows)
 
-  def token_sums(self) -> token_sums.TokenSums:
+  def _handed_out(self, source: str, step: int) -> Iterator[spans_lib.Spans]:
+    """Yields the live spans of a source in the steps before one."""
+    if self.is_gone_before(step):
+      number = self.source_names.index(source)
+      block = max(1, _BLOCK_ROWS // max(self.steps.distinct_sizes))
+      for first in range(0, step, block):
+        spans = self.spans(first, min(block, step - first)).live()
+        pick = np.flatnonzero(spans.source == number)
+        yield spans.take(pick, spans.row[pick], spans.num_rows)
+      return
+    place = self.places(step)[source]
+    first = sum(self.in_data_steps(0)[source].values())
+    for low, high in (*place.skipped, (place.samples, place.samples)):
+      for own in range(first, low, _BLOCK_ROWS):
+        rows = np.arange(own, min(own + _BLOCK_ROWS, low))
+        yield self.ordered[source].plan(rows)
+      first = high
+
+  def whole_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""
     return token_sums.RowSums(self.ordered)
 
@@ -357,9 +435,13 @@ class RowsPlan(plan_lib.Plan):
 
   def describe(self) -> list[str]:
     """Returns the summary for the log; see `Plan`."""
-    lines = [f"[{self.steps.last_size}, {self.rows.seq_len}]"]
+    sizes = self.steps.sizes
+    shapes = [f"[{size}, {self.rows.seq_len}]" for _, size in sizes]
+    later = zip(shapes[1:], sizes[1:], strict=True)
+    told = [shapes[0], *(f"{own} from step {at}" for own, (at, _) in later)]
+    lines = [", ".join(told)]
     if self.num_rows is not None and self._remainder == "drop":
-      end = self._data_steps(self.num_rows)
+      end = self.data_steps_of(self.num_rows)
       lost = self.num_rows - self.steps.first_row(end)
       lines.append(f"  remainder drop: {lost} rows at the end fill no step")
     return [*lines, self.rows.describe()]

@@ -7,6 +7,7 @@ plans, from what a checkpoint says or what was asked last.
 import abc
 from collections.abc import Callable
 from collections.abc import Mapping
+import dataclasses
 import functools
 
 import numpy as np
@@ -31,32 +32,76 @@ _NEAR = 4_096
 Sums = Mapping[str, Mapping[str, int | None]]
 
 
+@dataclasses.dataclass(frozen=True)
+class Place:
+  """Where a source is before a step.
+
+  Attributes:
+    samples: Those that were taken before it.
+    skipped: Which of them no step handed out, as (first, last + 1), rising.
+  """
+
+  samples: int
+  skipped: tuple[tuple[int, int], ...] = ()
+
+  @property
+  def given(self) -> int:
+    """Samples that were handed out."""
+    return self.samples - sum(last - first for first, last in self.skipped)
+
+
 class TokenSums(abc.ABC):
-  """Sums by source before a step. For one thread."""
+  """Sums of what was handed out by source before a step. For one thread."""
 
   @abc.abstractmethod
-  def before(self, step: int, name: str, samples: int, unit: str) -> int | None:
+  def before(self, step: int, name: str, place: Place, unit: str) -> int | None:
     """Returns a sum, or None where a state does not tell it.
 
     Args:
       step: The step.
       name: The source.
-      samples: What it has given before the step.
+      place: Where it is before the step.
       unit: Of `UNITS`.
     """
+
+  def taken(self, name: str, place: Place) -> int | None:
+    """Returns the tokens of all rows that were taken, skipped ones too.
+
+    Args:
+      name: The source.
+      place: Where it is.
+    """
+    del name, place
+    return None
+
+  def gone(self, step: int) -> dict[str, dict[str, int]]:
+    """Returns what of sums by source and unit is gone; none where nothing is.
+
+    Args:
+      step: The step.
+    """
+    del step
+    return {}
 
   @abc.abstractmethod
   def known(self, name: str) -> bool:
     """Returns whether tokens need no planning of whole epochs."""
 
   @abc.abstractmethod
-  def go_on(self, step: int, samples: Mapping[str, int], told: Sums) -> None:
+  def go_on(
+    self,
+    step: int,
+    places: Mapping[str, Place],
+    told: Sums,
+    gone: Mapping[str, Mapping[str, int]],
+  ) -> None:
     """Takes a checkpoint's word for sums at a step.
 
     Args:
       step: The step.
-      samples: What each source has given before it.
+      places: Where each source is before it.
       told: The sums of sources.
+      gone: What `gone` returned there.
     """
 
 
@@ -73,21 +118,31 @@ class RowSums(TokenSums):
     # As they are asked for: what is not asked for costs nothing.
     self._by_unit: dict[tuple[str, str], _SourceSums] = {}
 
-  def before(self, step: int, name: str, samples: int, unit: str) -> int | None:
+  def before(self, step: int, name: str, place: Place, unit: str) -> int | None:
     """Returns a sum; see `TokenSums`."""
     del step
-    return self._sums(name, unit).before(samples)
+    return self._sums(name, unit).before(place)
+
+  def taken(self, name: str, place: Place) -> int | None:
+    """Returns the tokens of all rows that were taken; see `TokenSums`."""
+    return self._sums(name, "tokens").taken(place)
 
   def known(self, name: str) -> bool:
     """Returns whether tokens are known; see `TokenSums`."""
     return self._sums(name, "tokens").known
 
-  def go_on(self, step: int, samples: Mapping[str, int], told: Sums) -> None:
+  def go_on(
+    self,
+    step: int,
+    places: Mapping[str, Place],
+    told: Sums,
+    gone: Mapping[str, Mapping[str, int]],
+  ) -> None:
     """Takes a checkpoint's word for sums; see `TokenSums`."""
-    del step
+    del step, gone
     for name, sums in told.items():
       for unit in UNITS:
-        self._sums(name, unit).restart(samples[name], sums[unit])
+        self._sums(name, unit).restart(places[name].samples, sums[unit])
 
   def _sums(self, name: str, unit: str) -> "_SourceSums":
     found = self._by_unit.get((name, unit))
@@ -108,6 +163,8 @@ class _SourceSums:
     self._unit = unit
     # Sums before some rows, ascending: the latest few.
     self._told: list[tuple[int, int | None]] = [(0, 0)]
+    # Sums of skipped rows.
+    self._skipped: dict[tuple[int, int], int] = {}
 
   @functools.cached_property
   def known(self) -> bool:
@@ -122,10 +179,11 @@ class _SourceSums:
     """Takes a checkpoint's word for a sum; None is not told."""
     self._told = [(rows, total)]
 
-  def before(self, rows: int) -> int | None:
-    """Returns the units before a row, None where they are not told."""
+  def before(self, place: Place) -> int | None:
+    """Returns the units handed out before a place, None if not told."""
+    rows = place.samples
     if self.known:
-      return self._by_prefix(rows)
+      return self._by_prefix(place)
     # Before what a checkpoint told, only a sum from the start on will do.
     earlier = [own for own in self._told if own[0] <= rows]
     done, total = earlier[-1] if earlier else (0, 0)
@@ -134,15 +192,40 @@ class _SourceSums:
     source = self._source
     epoch = source.epoch_rows(source.ramp_epochs)
     if rows - done > epoch and source.sums.epochs_repeat(self._unit):
-      total = self._by_prefix(rows)
+      total = self._by_prefix(place)
     else:
+      for first, last in place.skipped:
+        if last > done:
+          total += self._planned(done, first)
+          done = last
       total += self._planned(done, rows)
     if rows > self._told[-1][0]:
       self._told.append((rows, total))
       del self._told[:-_SUMS_KEPT]
     return total
 
-  def _by_prefix(self, rows: int) -> int:
+  def taken(self, place: Place) -> int | None:
+    """Returns the units of all rows before a place, None if not told."""
+    total = self.before(place)
+    for rows in place.skipped:
+      if total is None:
+        return None
+      if rows not in self._skipped:
+        self._skipped[rows] = (
+          self._rows_before(rows[1]) - self._rows_before(rows[0])
+          if self.known
+          else self._planned(*rows)
+        )
+      total += self._skipped[rows]
+    return total
+
+  def _by_prefix(self, place: Place) -> int:
+    return self._rows_before(place.samples) - sum(
+      self._rows_before(last) - self._rows_before(first)
+      for first, last in place.skipped
+    )
+
+  def _rows_before(self, rows: int) -> int:
     return int(self._prefix.before(np.asarray([rows]))[0])
 
   def _planned(self, first: int, last: int) -> int:
@@ -171,26 +254,24 @@ class StepSums(TokenSums):
       plan: Returns the spans of (first step, number of steps).
       by_epoch: Returns the sum of (step, source, unit), from whole epochs and
         the one under way.
-      consumed: Returns int64[num_sources], tokens before a step, where they
-        follow from it.
+      consumed: Returns int64[num_sources], tokens handed out before a step,
+        where they follow from it.
     """
     self._numbers = {name: i for i, name in enumerate(by_name)}
-    self._labelled = {
-      i: own for i, own in enumerate(by_name.values()) if not own.trains_on_all
-    }
+    self._labelled = _labelled(by_name)
     self._plan = plan
     self._by_epoch = by_epoch
     self._consumed = consumed
     # Step, tokens and trained tokens by source before it: the latest.
     self._sums = (0, np.zeros((len(UNITS), len(by_name)), np.int64))
 
-  def before(self, step: int, name: str, samples: int, unit: str) -> int:
+  def before(self, step: int, name: str, place: Place, unit: str) -> int:
     """Returns a sum; see `TokenSums`."""
     number = self._numbers[name]
     planned = unit == "loss_tokens" and number in self._labelled
     if self._consumed is not None and not planned:
       # Each row is one span, whose last token has no next one.
-      lost = samples if unit == "loss_tokens" else 0
+      lost = place.given if unit == "loss_tokens" else 0
       return int(self._consumed(step)[number]) - lost
     return int(self._planned(step)[UNITS.index(unit), number])
 
@@ -199,9 +280,15 @@ class StepSums(TokenSums):
     del name
     return self._consumed is not None
 
-  def go_on(self, step: int, samples: Mapping[str, int], told: Sums) -> None:
+  def go_on(
+    self,
+    step: int,
+    places: Mapping[str, Place],
+    told: Sums,
+    gone: Mapping[str, Mapping[str, int]],
+  ) -> None:
     """Takes a checkpoint's word for sums; see `TokenSums`."""
-    del samples
+    del places, gone
     found = [
       [told.get(name, {}).get(unit) for name in self._numbers] for unit in UNITS
     ]
@@ -221,21 +308,9 @@ class StepSums(TokenSums):
       done, sums = step, np.asarray(found, np.int64)
     for first in range(done, step, _STEPS):
       spans = self._plan(first, min(_STEPS, step - first))
-      own = spans.length, self._trained(spans)
-      # Sums of a block stay far below 2**53, where float64 is exact.
-      sums = sums + [np.bincount(spans.source, v, count) for v in own]
-      sums = sums.astype(np.int64)
+      sums = sums + _units(spans, count, self._labelled)
     self._sums = (step, sums)
     return sums
-
-  def _trained(self, spans: spans_lib.Spans) -> np.ndarray:
-    """Returns int64[N], the trained tokens of spans."""
-    trained = spans.length - 1
-    for number, store in self._labelled.items():
-      pick = np.flatnonzero(spans.source == number)
-      own = spans.take(pick, spans.row[pick], spans.num_rows)
-      trained[pick] = sample_units(own, "loss_tokens", store)
-    return trained
 
 
 def sample_units(
@@ -253,3 +328,125 @@ def sample_units(
   if store.trains_on_all:
     return spans.length - 1
   return row_labels.trained_targets(spans, store)
+
+
+class LiveSums(TokenSums):
+  """Sums less what is gone, which is counted in plans of steps."""
+
+  def __init__(
+    self,
+    whole: TokenSums,
+    by_name: Mapping[str, stores.Store],
+    first_step: int,
+    live_spans: Callable[[int, int], spans_lib.Spans],
+    whole_spans: Callable[[int, int], spans_lib.Spans],
+  ):
+    """Counts nothing yet.
+
+    Args:
+      whole: As if nothing were gone.
+      by_name: The store of each source, in the order of their numbers.
+      first_step: Nothing is gone in steps before it.
+      live_spans: Returns the spans of (first step, number of steps).
+      whole_spans: The same as if nothing were gone.
+    """
+    self._whole = whole
+    self._names = list(by_name)
+    self._labelled = _labelled(by_name)
+    self._first = first_step
+    self._live_spans, self._whole_spans = live_spans, whole_spans
+    # Step, and what is gone by unit and source before it: the latest.
+    self._gone = (first_step, self._nothing())
+
+  def before(self, step: int, name: str, place: Place, unit: str) -> int | None:
+    """Returns a sum; see `TokenSums`."""
+    total = self._whole.before(step, name, place, unit)
+    if total is None:
+      return None
+    gone = self._gone_before(step)[UNITS.index(unit)]
+    return total - int(gone[self._names.index(name)])
+
+  def taken(self, name: str, place: Place) -> int | None:
+    """Returns tokens of all rows, those that are gone too; see `TokenSums`."""
+    return self._whole.taken(name, place)
+
+  def gone(self, step: int) -> dict[str, dict[str, int]]:
+    """Returns what of sums is gone; see `TokenSums`."""
+    if step <= self._first:
+      return {}
+    found = self._gone_before(step).T.tolist()
+    return {
+      name: dict(zip(UNITS, own, strict=True))
+      for name, own in zip(self._names, found, strict=True)
+    }
+
+  def known(self, name: str) -> bool:
+    """Returns whether tokens are known; see `TokenSums`."""
+    return self._whole.known(name)
+
+  def go_on(
+    self,
+    step: int,
+    places: Mapping[str, Place],
+    told: Sums,
+    gone: Mapping[str, Mapping[str, int]],
+  ) -> None:
+    """Takes a checkpoint's word for sums; see `TokenSums`."""
+    sums = self._nothing()
+    for name, own in gone.items():
+      sums[:, self._names.index(name)] = [own[unit] for unit in UNITS]
+    self._gone = (max(step, self._first), sums)
+    whole: dict[str, dict[str, int | None]] = {}
+    for name, own in told.items():
+      whole[name] = {}
+      for unit, lost in zip(
+        UNITS, sums[:, self._names.index(name)].tolist(), strict=True
+      ):
+        value = own[unit]
+        whole[name][unit] = None if value is None else value + lost
+    self._whole.go_on(step, places, whole, {})
+
+  def _nothing(self) -> np.ndarray:
+    return np.zeros((len(UNITS), len(self._names)), np.int64)
+
+  def _gone_before(self, step: int) -> np.ndarray:
+    """Returns int64[2, num_sources], what is gone by unit before a step."""
+    done, sums = self._gone
+    if step <= self._first:
+      return self._nothing()
+    if done > step:
+      done, sums = self._first, self._nothing()
+    for first in range(done, step, _STEPS):
+      count = min(_STEPS, step - first)
+      live = self._live_spans(first, count)
+      if live.gone is not None:
+        whole = self._whole_spans(first, count)
+        sums = sums + (
+          _units(whole, len(self._names), self._labelled)
+          - _units(live.live(), len(self._names), self._labelled)
+        )
+    self._gone = (step, sums)
+    return sums
+
+
+def _labelled(by_name: Mapping[str, stores.Store]) -> dict[int, stores.Store]:
+  """Returns stores that do not train on all of their tokens, by number."""
+  return {
+    i: own for i, own in enumerate(by_name.values()) if not own.trains_on_all
+  }
+
+
+def _units(
+  spans: spans_lib.Spans, count: int, labelled: Mapping[int, stores.Store]
+) -> np.ndarray:
+  """Returns int64[2, count], tokens and trained tokens of spans by source."""
+  trained = spans.length - 1
+  for number, store in labelled.items():
+    pick = np.flatnonzero(spans.source == number)
+    own = spans.take(pick, spans.row[pick], spans.num_rows)
+    trained[pick] = row_labels.trained_targets(own, store)
+  # Sums of a block stay far below 2**53, where float64 is exact.
+  found = [
+    np.bincount(spans.source, own, count) for own in (spans.length, trained)
+  ]
+  return np.stack(found).astype(np.int64)

@@ -172,7 +172,7 @@ def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:
   found = dict.fromkeys(pipe.sources, nothing)
   block = max(1, _BLOCK_ROWS // pipe.global_batch_size)
   for step in range(0, num_steps, block):
-    spans = pipe.plan(step, min(block, num_steps - step))
+    spans = pipe.plan(step, min(block, num_steps - step)).live()
     for number, (name, seen) in enumerate(found.items()):
       own = spans.source == number
       found[name] = Trained(

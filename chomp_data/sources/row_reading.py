@@ -49,12 +49,15 @@ def read(
   """
   layout = next(iter(sources.values())).layout
   tokens = row_layout.token_grid(spans, layout)
+  fields = row_layout.span_fields(spans, layout)
+  # From here on nothing is known of what is gone.
+  spans = spans.live()
   length, column = spans.stored()
   position = spans.row * layout.seq_len + column
   for number, source in sources.items():
     pick = _of(number, spans, sources)
     _copy(source, tokens, spans.offset[pick], length[pick], position[pick])
-  batch = {"tokens": tokens, **row_layout.span_fields(spans, layout)}
+  batch = {"tokens": tokens, **fields}
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
   follows = None

@@ -177,6 +177,7 @@ class RowSource(abc.ABC):
 
     Returns whether it helps to plan further ahead; see `Store.prefetch`.
     """
+    spans = spans.live()
     stored = spans.stored()[0]
     if self.store.has_labels or self.store.has_document_weights:
       self.store.prefetch_labels(spans.offset, stored, spans.document)

@@ -3,7 +3,6 @@
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
-import pytest
 
 from chomp_data.index import steps as steps_lib
 from tests import laws
@@ -79,13 +78,3 @@ def test_what_changes_nothing_is_no_entry():
   assert steps.skip == ((1, 3), (7, 8))
   assert steps.distinct_sizes == (4, 2)
   assert steps.last_size == 2
-
-
-@pytest.mark.parametrize(
-  ("run_step", "end", "place"),
-  [(0, 10, 0), (2, 10, 6), (2, 5, 5), (3, 5, 7), (2, None, 6), (6, 10, 10)],
-)
-def test_the_last_step_has_all_data_steps_behind_it(run_step, end, place):
-  # Data steps 2 .. 5 are skipped: a run of 5 of them has the steps 0 and 1.
-  steps = steps_lib.Steps(skip=((2, 5),))
-  assert steps.place(run_step, end) == place

@@ -123,3 +123,40 @@ def refusal(data, mesh: dict[str, int], sharding: str) -> str | None:
   except ValueError as error:
     return f"{type(error).__name__}: {error}"
   return None
+
+
+def resized(data, before: int, after: int) -> list[str | int]:
+  """Resumes on two devices with another batch size than on one.
+
+  Args:
+    data: `config.data`, without a batch size.
+    before: Rows of its first two steps, read on one device.
+    after: Rows of the others.
+
+  Returns:
+    The rows of the next batch, and errors of what two devices cannot read.
+  """
+  with pipeline.make_iterator({**data, "global_batch_size": before}) as it:
+    for _ in range(2):
+      next(it)
+    state = it.get_state()
+  sharding = make_sharding("contiguous", 1)
+  found, errors = [], []
+  data = {**data, "global_batch_size": after}
+  with pipeline.make_iterator(data, sharding) as it:
+    it.set_state(state, ("global_batch_size",))
+    found.append(next(it)["tokens"].shape[0])
+    it.seek(0)
+    try:
+      next(it)
+    except ValueError as error:
+      errors.append(str(error))
+  data |= {
+    "global_batch_size": None,
+    "batch_size_schedule": ((0, before), (2, after)),
+  }
+  try:
+    pipeline.make_iterator(data, sharding)
+  except ValueError as error:
+    errors.append(str(error))
+  return [*found, *errors]

@@ -273,8 +273,9 @@ def test_a_failed_input_stays_failed(data):
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
   rows = placement.process_rows(pipe, sharding)
   it = feed.InputIterator(
-    pipe.batch_source(rows),
-    placement.Placer(sharding, rows, pipe.buckets),
+    feed.Local(
+      pipe.batch_source(rows), placement.Placer(sharding, rows, pipe.buckets)
+    ),
     fingerprint=pipe.fingerprint,
     seed=0,
     operations=[Broken()],

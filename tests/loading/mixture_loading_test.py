@@ -543,8 +543,8 @@ def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
   ):
     for step in range(9):
       next(it)
-      spans = it._source._plan.spans(step)
-      order = it._source._plan.sources
+      spans = it._local.source._plan.spans(step)
+      order = it._local.source._plan.sources
       for number, name in enumerate(order):
         own = spans.source == number
         rows[name] += len(np.unique(spans.row[own]))

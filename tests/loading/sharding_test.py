@@ -87,6 +87,25 @@ def test_a_checkpoint_restores_on_other_processes_and_workers(data, tmp_path):
   check(data, rest, 11, 26)
 
 
+def test_edited_steps_are_the_same_for_any_processes(data):
+  edited = {**data, "skip": ((1, 1), (5, 9)), "global_batch_size": None}
+  edited["batch_size_schedule"] = ((0, 4), (3, 12), (11, 8))
+  num_steps = pipeline.build(edited).num_steps
+  check(edited, run(edited, "interleaved", 2), 0, num_steps)
+
+
+def test_sizes_that_are_past_need_not_divide(data):
+  data = {n: own for n, own in data.items() if n != "global_batch_size"}
+  ((rows, seeking, making),) = processes.call(
+    "tests.loading.distributed_worker:resized",
+    [{"data": data, "before": 3, "after": 4}],
+  )
+  assert rows == 4
+  assert "`sharding` must divide batches of all steps" in seeking
+  assert "got a step of 3 rows" in seeking
+  assert "`config.data.batch_size_schedule` must give batches" in making
+
+
 def refused(data, mesh, sharding):
   """Returns the error of a run over 8 devices, as its class and text."""
   arguments = {"data": data, "mesh": mesh, "sharding": sharding}

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.index import steps as steps_lib
 from chomp_data.index.pack import packing
 from chomp_data.loading import feed
 from chomp_data.loading import reads
@@ -217,6 +218,7 @@ class Uneven:
   def __init__(self, num_steps, broken=None):
     self._num_steps, self._broken = num_steps, broken
     self.reads = reads.Reads({})
+    self.steps = steps_lib.Steps()
 
   def __len__(self):
     return self._num_steps
@@ -237,7 +239,7 @@ class Uneven:
 def test_a_worker_that_has_ended_is_not_a_dead_one(broken):
   """Another one may be long at what comes first."""
   with feed.InputIterator(
-    Uneven(3, broken), lambda batch: batch, fingerprint={}, seed=0,
+    feed.Local(Uneven(3, broken), lambda batch: batch), fingerprint={}, seed=0,
     worker_count=2,
   ) as it:  # fmt: skip
     steps = [int(next(it)["step"][0]) for _ in range(2)]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.plans import token_sums
 from chomp_data.sources import documents
 from chomp_data.sources import sequential
 from chomp_data.sources import shuffled
@@ -197,7 +198,7 @@ def test_offsets_plan_nothing_and_count_no_trained_token(path):
   assert [entry["row_offset"] for entry in found] == [FAR * BATCH]
   assert found[0]["token_offset"] == pipe.accounts._sums._sums(
     "text", "tokens"
-  ).before(FAR * BATCH)
+  ).before(token_sums.Place(FAR * BATCH))
   record = pipe.accounts.record(20)
   assert record["resume_state"] == pipe.accounts.resume_state(20)
 

@@ -1,0 +1,153 @@
+"""Edits of a running job's plan: steps that are skipped, other batch sizes.
+
+They count data steps; `index/steps.py` says what these are.
+"""
+
+from collections.abc import Sequence
+import itertools
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.config import bucket_sections
+from chomp_data.index import steps as steps_lib
+
+# Entries of a fingerprint by the data step that they begin at.
+FIELDS = ("batch_size_schedule", "skip", "tombstones")
+
+
+def _pairs(value: Any, second: schema.Rule) -> tuple[tuple[int, Any], ...]:
+  """Returns pairs of a data step and something else."""
+  if not isinstance(value, list | tuple):
+    raise TypeError
+  step, found = schema.integer(), []
+  for own in value:
+    if not isinstance(own, list | tuple) or len(own) != 2:
+      raise TypeError
+    found.append((step.convert(own[0]), second.convert(own[1])))
+  return tuple(found)
+
+
+def _some(found: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+  if not found:
+    raise ValueError
+  return found
+
+
+SKIP = schema.Rule(
+  "a list of (first, last), whole numbers of at least 0",
+  lambda value: _pairs(value, schema.integer()),
+)
+SCHEDULE = schema.Rule(
+  "a list of at least one (from_step, rows), whole numbers, rows of 1 .."
+  f" {bucket_sections.MAX_SIDE}",
+  lambda value: _some(
+    _pairs(value, schema.integer(1, bucket_sections.MAX_SIDE))
+  ),
+)
+TOMBSTONES = schema.Rule(
+  "a list of (from_step, path of a file), steps whole",
+  lambda value: _pairs(value, schema.text()),
+)
+
+
+def skip_problems(path: str, skip: Sequence[tuple[int, int]]) -> list[str]:
+  """Returns which ranges do not rise.
+
+  Args:
+    path: Dotted path of the ranges.
+    skip: (first, last) data steps.
+  """
+  found = [
+    f"`{path}` must have ranges of which none ends before it begins, got"
+    f" {own}. Write (first, last), both are left out."
+    for own in skip
+    if own[1] < own[0]
+  ]
+  for one, other in itertools.pairwise(skip):
+    if other[0] <= one[1]:
+      found.append(
+        f"`{path}` must have ranges that rise and do not overlap, got {one}"
+        f" before {other}. Put them in order, each step once."
+      )
+  return found
+
+
+def schedule_problems(path: str, sizes: Sequence[tuple[int, int]]) -> list[str]:
+  """Returns what is wrong between entries of a schedule.
+
+  Args:
+    path: Dotted path of the schedule.
+    sizes: (from data step, rows of a step).
+  """
+  if sizes[0][0]:
+    return [
+      f"`{path}` must begin at step 0, got {sizes[0][0]}. Say what the first"
+      " steps have."
+    ]
+  return rising_problems(path, sizes)
+
+
+def rising_problems(path: str, entries: Sequence[tuple[int, Any]]) -> list[str]:
+  """Returns which entries do not rise.
+
+  Args:
+    path: Dotted path of the entries.
+    entries: Of a data step each.
+  """
+  return [
+    f"`{path}` must have steps that rise, got {one} before {other}. Put entries"
+    " in order, each step once."
+    for (one, _), (other, _) in itertools.pairwise(entries)
+    if other <= one
+  ]
+
+
+def fingerprint(steps: steps_lib.Steps) -> dict[str, Any]:
+  """Returns what later sizes and skips decide, as JSON values.
+
+  A run that has none says nothing of them.
+  """
+  found: dict[str, Any] = {}
+  if steps.sizes[1:]:
+    found["batch_size_schedule"] = {
+      str(at): size for at, size in steps.sizes[1:]
+    }
+  if steps.skip:
+    found["skip"] = {str(first): last for first, last in steps.skip}
+  return found
+
+
+def way_back(fingerprint: Any, path: str, step: int | None) -> str:
+  """Returns where a run can take an edit that is of its past, for a message.
+
+  Args:
+    fingerprint: Of its state.
+    path: What differs: an entry of one of `FIELDS`, or another field.
+    step: Of the state, or None where it does not matter.
+  """
+  field, _, at = path.partition(".")
+  if step is None:
+    return ""
+  if field == "global_batch_size":
+    return (
+      ". Allow this change by name (--allow_input_change=global_batch_size) to"
+      " go on at the same row"
+    )
+  if field not in FIELDS or not at:
+    return ""
+  return (
+    f". It changes data step {at}: go back to a checkpoint of step"
+    f" {steps_of(fingerprint).before(int(at))} or before"
+  )
+
+
+def steps_of(fingerprint: Any) -> steps_lib.Steps:
+  """Returns the steps that a fingerprint tells of."""
+  sizes = {0: fingerprint.get("global_batch_size") or 1}
+  later = fingerprint.get("batch_size_schedule") or {}
+  sizes |= {int(at): size for at, size in later.items()}
+  skip = fingerprint.get("skip") or {}
+  return steps_lib.Steps(
+    sorted(sizes.items()),
+    sorted((int(first), last) for first, last in skip.items()),
+  )
