@@ -4,13 +4,22 @@ The reference marks positions one by one in batches of the run that nothing is
 gone of, by the text of the docs: it knows spans, and no intervals.
 """
 
+import itertools
 import json
 
+import grain
+import jax
 import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data import schema
+from chomp_data.audit import coverage
+from chomp_data.loading import state as state_lib
+from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import training
 from chomp_data.testing import stores as testing_stores
+from tests.plans import conftest
 from tests.sources import labelled
 
 SEQ_LEN = 16
@@ -161,7 +170,7 @@ def cells_of(pipe, spans, row):
 def marked(pipe, spans, batch, entries, filler):
   """Returns a batch with what is gone of it, position by position."""
   out = {name: np.array(value) for name, value in batch.items()}
-  lost_of = {}
+  lost_of, width = {}, out["tokens"].shape[1]
   for row in range(spans.num_rows):
     cells, own = cells_of(pipe, spans, row)
 
@@ -188,14 +197,14 @@ def marked(pipe, spans, batch, entries, filler):
       continue
     end = max(cells)
     follows_gone = False
-    if end == SEQ_LEN - 1 and own.following is not None:
+    if end == width - 1 and own.following is not None:
       _, document, _ = cells[end]
       last = int(own.start[-1] + own.stored()[0][-1])
       if own.following[-1] == 1:
         follows_gone = gone(document, last)
       elif own.following[-1] == 2:
         follows_gone = gone(document, last - 1 if document[2] else None)
-    for column in range(out["tokens"].shape[1]):
+    for column in range(width):
       if column in lost:
         out["tokens"][row, column] = filler
         out["segment_ids"][row, column] = 0
@@ -203,7 +212,7 @@ def marked(pipe, spans, batch, entries, filler):
       if column > end and end in lost:
         out["segment_ids"][row, column] = 0
       dead = column in lost or column + 1 in lost
-      if column == out["tokens"].shape[1] - 1:
+      if column == width - 1:
         dead |= follows_gone
       if dead:
         out["loss_mask"][row, column] = False
@@ -300,3 +309,273 @@ def check(corpora, tmp_path, rows, names, seed=0):
   for step in range(min(plain.num_steps, 14)):
     for name, value in source[step].items():
       assert np.array_equal(value, pipe.canonical(step)[name])
+
+
+def test_what_is_gone_of_buckets_is_filler(text, text_stores, tmp_path):
+  rng = np.random.default_rng(0)
+  # A format that has `attention_mask`.
+  text = {**text, "batch_format": "chomp"}
+  plain = pipeline.build(text)
+  files = [
+    (
+      at,
+      [
+        (name, *entry)
+        for name, (_, documents) in text_stores.items()
+        for entry in drawn(rng, [len(own) for own in documents])
+      ],
+    )
+    for at in (0, 5)
+  ]
+  text["tombstones"] = tuple(
+    (at, written(tmp_path / f"{at}.jsonl", own)) for at, own in files
+  )
+  assert_marked(pipeline.build(text), plain, files, 12)
+
+
+# Sums of the first are known, those of the second are planned.
+@pytest.mark.parametrize("rows", ["exact", "reshuffled"])
+def test_a_run_resumes_at_every_step_with_its_accounts(corpora, tmp_path, rows):
+  data = run_of(corpora, "exact", skip=((4, 4), (8, 9)))
+  if rows == "reshuffled":
+    own = data["sources"]["b"]
+    own["rows"] |= {"shuffle_documents": "block", "document_block": 7}
+    own["shuffle"] = {"kind": "block"}
+  rng = np.random.default_rng(3)
+  entries = [("b", *entry) for entry in drawn(rng, corpora["b"][1])]
+  data["tombstones"] = ((3, written(tmp_path / "a.jsonl", entries)),)
+  with pipeline.make_iterator(data) as it:
+    states, wanted = [], []
+    for batch in itertools.islice(it, 14):
+      states.append(it.get_state())
+      wanted.append(np.asarray(batch["tokens"]))
+  for workers, stride in ((0, 1), (2, 9)):
+    for step in range(0, len(states), stride):
+      again = pipeline.make_iterator({**data, "worker_count": workers})
+      again.set_state(states[step])
+      with again:
+        for own in wanted[step + 1 :][:2]:
+          assert np.array_equal(np.asarray(next(again)["tokens"]), own)
+      if again.step <= len(states):
+        told = json.loads(again.get_state())
+        known = json.loads(states[again.step - 1])
+        for name in ("accounts", "resume_state", "gone"):
+          assert told.get(name) == known.get(name)
+  assert known["gone"]["b"]["tokens"] > 0
+  record = json.loads(states[5])
+  record["accounts"]["b"]["tokens"] += rows == "exact"
+  record.pop("digest")
+  altered = state_lib.encode(
+    record.pop("step"),
+    record.pop("fingerprint"),
+    record.pop("topology"),
+    record,
+  )
+  if rows == "exact":
+    with pytest.raises(state_lib.StateError, match=r"accounts\.b\.tokens"):
+      pipeline.make_iterator(data).set_state(altered)
+
+
+class Masked(grain.transforms.Map):
+  """Takes documents out by hand, where a source has rows of one document."""
+
+  def __init__(self, documents):
+    self.documents = documents
+
+  def map(self, element):
+    out = dict(element)
+    lost = np.zeros(element["tokens"].shape, np.bool_)
+    for slot in range(element["document_id"].shape[1]):
+      own = np.isin(element["document_id"][:, slot], self.documents)
+      lost |= own[:, None] & (element["segment_ids"] == slot + 1)
+    out["tokens"] = np.where(lost, 0, element["tokens"])
+    out["segment_ids"] = np.where(lost, 0, element["segment_ids"])
+    out["loss_mask"] = element["loss_mask"] & ~lost
+    out["document_id"] = np.where(
+      np.isin(element["document_id"], self.documents),
+      -1,
+      element["document_id"],
+    )
+    return out
+
+
+@pytest.mark.slow
+def test_training_goes_on_as_if_tokens_were_masked_by_hand(corpora, tmp_path):
+  """From the checkpoint before: parameters are equal, bit for bit."""
+  documents, first, last = [3, 7, 11, 12, 20, 31], 4, 9
+  data = run_of(corpora, "ffd", lookahead=False, mask_boundary_loss=True)
+  trainer = training.Trainer(
+    decoder_lib.DecoderConfig(
+      vocab_size=256,
+      max_positions=SEQ_LEN,
+      d_model=8,
+      num_layers=1,
+      num_heads=2,
+      mlp_dim=16,
+    ),
+    training.OptimizerOptions(warmup_steps=2, learning_rate=1e-2),
+    num_steps=last,
+    mesh=jax.sharding.Mesh(np.asarray(jax.devices()[:1]), ("data",)),
+  )
+  entries = [("b", document, None, None) for document in documents]
+  file = written(tmp_path / "gone.jsonl", entries)
+  edited = {**data, "tombstones": ((first, file),)}
+
+  def trained(state, it, steps):
+    told = 0
+    for _ in range(steps):
+      state, metrics = trainer.step(state, next(it))
+      told += int(metrics["tokens"])
+    return state, told
+
+  it = pipeline.make_iterator(data, trainer.batch_sharding)
+  start, _ = trained(trainer.init(0), it, first)
+  # Steps take the memory of the state that they are given.
+  start, saved = jax.device_get(start), it.get_state()
+  ends = []
+  for config, operations in (
+    (edited, []),
+    (data, [Masked(documents)]),
+    (data, []),
+  ):
+    own = pipeline.make_iterator(
+      config, trainer.batch_sharding, operations=operations
+    )
+    own.set_state(saved, allow_changes=("operations",))
+    state = jax.device_put(
+      start, jax.tree.map(lambda x: x.sharding, trainer.init(0))
+    )
+    state, told = trained(state, own, last - first)
+    ends.append((jax.tree.leaves(jax.device_get(state)), told))
+    own.close()
+  it.close()
+  (gone, count), (masked, by_hand), (plain, _) = ends
+  assert count == by_hand
+  assert all(np.array_equal(a, b) for a, b in zip(gone, masked, strict=True))
+  assert not all(np.array_equal(a, b) for a, b in zip(gone, plain, strict=True))
+  # And the trainer's own count is that of the accounts.
+  accounts = pipeline.build(edited).accounts
+  trained_tokens = [accounts.at(at)["b"].loss_tokens for at in (first, last)]
+  assert trained_tokens[1] - trained_tokens[0] == count
+
+
+def test_coverage_leaves_out_what_is_gone(corpora, tmp_path):
+  data = run_of(corpora, "exact")
+  steps = pipeline.build(data).num_steps
+  entries = [("b", 3, None, None), ("b", 4, 0, 2)]
+  file = written(tmp_path / "gone.jsonl", entries)
+  (before,) = coverage.coverage(pipeline.build(data), steps)
+  data["tombstones"] = ((0, file),)
+  (after,) = coverage.coverage(pipeline.build(data), steps)
+  at = before.document.tolist().index(4)
+  assert 3 in before.document.tolist()
+  assert 3 not in after.document.tolist()
+  assert after.distinct[at - 1] == before.distinct[at] - 2
+
+
+def test_what_is_gone_is_told_by_content(corpora, tmp_path):
+  def state_of(step, *files):
+    it = pipeline.make_iterator(
+      run_of(corpora, "exact", tombstones=tuple(files))
+    )
+    it.seek(step)
+    return it.get_state(), it
+
+  ids = tmp_path / "ids.jsonl"
+  ids.write_text(
+    '{"source": "b", "document": "4", "start": 0, "length": 1}\n'
+    '{"source": "b", "document": 3}\n\n'
+  )
+  numbers = tmp_path / "numbers.jsonl"
+  numbers.write_text(
+    '{"source": "b", "document": 3}\n'
+    '{"source": "b", "document": 4, "length": 1}\n'
+  )
+  other = tmp_path / "other.jsonl"
+  other.write_text('{"source": "b", "document": 3}')
+  saved, _ = state_of(8, (5, str(ids)))
+  state_of(0, (5, str(numbers)))[1].set_state(saved)
+  for files in ([(5, str(other))], []):
+    with pytest.raises(
+      state_lib.StateError,
+      match=r"tombstones\.5: .* data step 5: go back to a checkpoint of step 5",
+    ):
+      state_of(0, *files)[1].set_state(saved)
+  early, _ = state_of(5)
+  state_of(0, (5, str(ids)))[1].set_state(early)
+  state_of(0, (5, str(ids)), (9, str(other)))[1].set_state(saved)
+
+
+LINES = [
+  ("{", "the line must be a JSON object"),
+  ("[1]", "the line must be a JSON object"),
+  ('{"source": "c", "document": 1}', "`source` must be one of 'b', got 'c'"),
+  ('{"document": 1}', "`source` must be one of"),
+  ('{"source": "b"}', "`document` must be an id in quotes or a whole"),
+  ('{"source": "b", "document": true}', "`document` must be an id"),
+  ('{"source": "b", "document": 40}', "must be of the 40 documents"),
+  ('{"source": "b", "document": "x"}', "must be of the 40 documents"),
+  ('{"source": "b", "document": -1}', "must be of the 40 documents"),
+  ('{"source": "b", "document": 1, "start": -1}', "`start` must be"),
+  ('{"source": "b", "document": 1, "length": 0}', "`length` must be"),
+  ('{"source": "b", "document": 1, "start": 99}', "must lie in the"),
+  ('{"source": "b", "document": 1, "length": 99}', "must lie in the"),
+  ('{"source": "b", "document": 1, "end": 5}', "`line.end` is not a known"),
+  ('{"source": "b", "document": 7}', "must not be gone twice"),
+  ('{"source": "b", "document": 7, "start": 1}', "must not be gone twice"),
+  ('{"source": "b", "document": 0}\n{"source": "b", "document": 0}', "twice"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "wrong"), LINES)
+def test_a_wrong_line_is_named_with_its_file(corpora, tmp_path, line, wrong):
+  file = tmp_path / "gone.jsonl"
+  file.write_text('{"source": "b", "document": 7, "length": 2}\n' + line)
+  data = run_of(corpora, "exact", tombstones=((2, str(file)),))
+  with pytest.raises(schema.ConfigError) as error:
+    pipeline.build(data)
+  (problem,) = error.value.problems
+  number = 2 + line.count("\n")
+  assert problem.startswith(f"{file}:{number}: ")
+  assert wrong in problem
+
+
+def test_an_id_of_two_documents_is_refused(tmp_path):
+  testing_stores.make_store(
+    tmp_path / "s", [[5, 6, 7]] * 4, ids=["x", "y", "x", "z"]
+  )
+  file = written(tmp_path / "gone.jsonl", [("s", 1, None, None)])
+  data = {
+    "seq_len": 4,
+    "global_batch_size": 1,
+    "sources": {
+      "s": {"store": str(tmp_path / "s"), "rows": {"kind": "sequential"}}
+    },
+    "tombstones": ((0, file),),
+  }
+  pipeline.build(data)
+  (tmp_path / "gone.jsonl").write_text('{"source": "s", "document": "x"}')
+  with pytest.raises(schema.ConfigError, match=r":1: .* 2 in 's': \[0, 2\]"):
+    pipeline.build(data)
+
+
+def test_other_wrong_tombstones_name_their_field(corpora, tmp_path, pictures):
+  def build(files):
+    pipeline.build(run_of(corpora, "exact", tombstones=files))
+
+  file = str(tmp_path / "gone.jsonl")
+  with pytest.raises(schema.ConfigError, match=r"tombstones\[0\]` must be a"):
+    build(((2, file),))
+  written(tmp_path / "gone.jsonl", [])
+  build(((2, file), (5, file)))
+  for wrong in (((2, file), (2, file)), ((5, file), (2, file))):
+    with pytest.raises(schema.ConfigError, match=r"tombstones` .* that rise"):
+      build(wrong)
+  for wrong in (file, ((file, 2),), ((-1, file),), ((1,),)):
+    with pytest.raises(
+      schema.ConfigError, match=r"data\.tombstones` must be a"
+    ):
+      build(wrong)
+  pictures = conftest.changed(pictures, tombstones=((2, file),))
+  with pytest.raises(schema.ConfigError, match="None for samples that are ar"):
+    pipeline.build(pictures)
