@@ -337,10 +337,10 @@ def test_what_is_gone_of_buckets_is_filler(text, text_stores, tmp_path):
 @pytest.mark.parametrize("rows", ["exact", "reshuffled"])
 def test_a_run_resumes_at_every_step_with_its_accounts(corpora, tmp_path, rows):
   data = run_of(corpora, "exact", skip=((4, 4), (8, 9)))
+  own = data["sources"]["b"]
+  own["shuffle"] = {"kind": "block"}
   if rows == "reshuffled":
-    own = data["sources"]["b"]
     own["rows"] |= {"shuffle_documents": "block", "document_block": 7}
-    own["shuffle"] = {"kind": "block"}
   rng = np.random.default_rng(3)
   entries = [("b", *entry) for entry in drawn(rng, corpora["b"][1])]
   data["tombstones"] = ((3, written(tmp_path / "a.jsonl", entries)),)
