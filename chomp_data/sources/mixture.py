@@ -266,8 +266,8 @@ class MixtureSource:
 
   def taken(self, row: int) -> dict[str, int]:
     """Returns how many rows each source has given before a row."""
-    rows, _ = self._merge.consumed(row)
-    return dict(zip(self._parts, rows.tolist(), strict=True))
+    rows = self._merge.rows_at(row).tolist()
+    return dict(zip(self._parts, rows, strict=True))
 
   def num_rows(self, source: str) -> int | None:
     """Returns the rows that a source offers, None where they have no end."""

@@ -254,7 +254,7 @@ class BucketSchedule:
       dataset: Its number.
       step: At most `num_steps`.
     """
-    return int(self._merge.consumed(step)[0][dataset])
+    return int(self._merge.rows_at(step)[dataset])
 
   def steps_of(self, dataset: int, places: np.ndarray) -> np.ndarray:
     """Returns the steps that have batches of a dataset: `locate` back.
@@ -280,7 +280,7 @@ class BucketSchedule:
     Raises:
       IndexError: If the step is negative or beyond the end.
     """
-    places = self._merge.consumed(step)[0].tolist()
+    places = self._merge.rows_at(step).tolist()
     return np.stack(
       [
         own.samples_before(place)
@@ -297,7 +297,7 @@ class BucketSchedule:
     Returns:
       int64[num_datasets, num_buckets].
     """
-    places = self._merge.consumed(step)[0].tolist()
+    places = self._merge.rows_at(step).tolist()
     return np.stack(
       [
         own.batches_before(place)
@@ -354,7 +354,7 @@ class BucketSchedule:
 
   def ended(self, step: int) -> np.ndarray:
     """Returns whether each dataset has no batch left, bool[num_datasets]."""
-    places = self._merge.consumed(step)[0].tolist()
+    places = self._merge.rows_at(step).tolist()
     limits = [own.num_rows for own in self._lists]
     return np.asarray(
       [

@@ -104,7 +104,7 @@ class StagedList:
   def row_at(self, bucket: int, place: int) -> int:
     """Returns the place of `of_bucket` at a place; see `BatchList`."""
     lane = list(self._lists).index(bucket)
-    return int(self._merge.consumed(place)[0][lane])
+    return int(self._merge.rows_at(place)[lane])
 
   def places_at(self, bucket: int, rows: np.ndarray) -> np.ndarray:
     """Returns the places of those of `of_bucket`; see `BatchList`."""

@@ -201,21 +201,31 @@ class Interleave:
     Raises:
       IndexError: If the position is negative or beyond the end.
     """
-    self._check(position, position)
-    begin = position - position % BLOCK
-    block = self._blocks.get(position // BLOCK)
-    if block is None:
-      rows = self._frontier(position).copy()
-    else:
-      given = block[0][: position - begin]
-      rows = self._frontier(begin) + np.bincount(
-        given, minlength=len(self._sequences)
-      )
+    rows = self.rows_at(position)
     sums = [
       sequence.before(rows[i : i + 1])
       for i, sequence in enumerate(self._sequences.values())
     ]
     return rows, np.concatenate(sums)
+
+  def rows_at(self, position: int) -> np.ndarray:
+    """Returns each source's next row at a position, int64[S].
+
+    Args:
+      position: At most `num_positions`.
+
+    Raises:
+      IndexError: If the position is negative or beyond the end.
+    """
+    self._check(position, position)
+    begin = position - position % BLOCK
+    block = self._blocks.get(position // BLOCK)
+    if block is None:
+      return self._frontier(position).copy()
+    given = block[0][: position - begin]
+    return self._frontier(begin) + np.bincount(
+      given, minlength=len(self._sequences)
+    )
 
   def position_of(self, source: str, row: int) -> int | None:
     """Returns where a row of a source stands, None where it never does.

@@ -133,8 +133,10 @@ class Merge:
 
     None where the count, or the units of another source, are beyond 2**62.
     """
-    level, tie, _ = self.key(source, row)
     count = row - self._first[source]
+    if len(self._sequences) == 1:
+      return count
+    level, tie, _ = self.key(source, row)
     for other, sequence in enumerate(self._sequences):
       if other == source:
         continue
@@ -167,6 +169,8 @@ class Merge:
     """
     if count == self.num_rows:
       return [limit or 0 for limit in self._limits]
+    if len(self._sequences) == 1:
+      return [self._first[0] + count]
     low: bracketed.Point = (0, 0, self._first)
     high = None
     if self._hint[0] <= count:
@@ -255,6 +259,12 @@ class Merge:
       left, and int64[S], each source's next row after them.
     """
     rows = np.array(rows, np.int64)
+    if len(self._sequences) == 1:
+      # A source alone gives its rows one after the other, whatever they hold.
+      first = int(rows[0])
+      last = self._clip(0, first + count)
+      own = np.arange(first, last)
+      return np.zeros(len(own), np.int32), own, np.asarray([last])
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
     while count > 0:
       upcoming = self._upcoming(rows.tolist(), count)
