@@ -2,11 +2,13 @@
 
 `python -m chomp_data.stores adopt PATH` keeps, beside the data in
 `<path>.adopted`, the size of every file and the crc32c of each of its pages of
-1 MiB. It stays when files change, which an index does not.
+1 MiB. It stays when files change, which an index does not. Copied to a bucket
+beside the files, it is obeyed there, too.
 """
 
 from collections.abc import Callable
 from collections.abc import Mapping
+from concurrent import futures
 import hashlib
 import json
 import os
@@ -18,12 +20,20 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import checksums
+from chomp_data.stores import places
 from chomp_data.stores import publish
 
 FILE = "adopted.json"
 PAGES = "pages.bin"
 PAGE_BYTES = 1 << 20
 _SCHEMA = 1
+
+# Of an object, pages of a request, and requests at once.
+_JOINED_PAGES = 8
+_TOGETHER = 16
+
+# A directory, a file, or the URL of one.
+_Path = pathlib.Path | str
 
 
 class Adopted:
@@ -36,7 +46,7 @@ class Adopted:
 
   def __init__(
     self,
-    directory: pathlib.Path,
+    directory: _Path,
     files: Mapping[str, tuple[int, int]],
     crc32c: np.ndarray,
   ):
@@ -50,12 +60,18 @@ class Adopted:
     first, size = self.files[name]
     return Pages(self, self._crc32c[first : first + num_pages(size)], size)
 
-  def check_names(self, root: pathlib.Path, names: tuple[str, ...]) -> None:
-    """Raises StoreError where files were added, removed, cut or grown."""
+  def check_names(self, root: _Path, names: tuple[str, ...]) -> None:
+    """Raises StoreError where files were added, removed, cut or grown.
+
+    Of objects the names only: their sizes would cost requests, and are checked
+    with their content.
+    """
     # A glob may take some of the files that were adopted.
     for name in names:
       if name not in self.files:
-        raise self.changed(root / name, "is new")
+        raise self.changed(places.join(str(root), name), "is new")
+    if isinstance(root, str):
+      return
     for name, (_, size) in self.files.items():
       try:
         found = os.stat(root / name).st_size
@@ -66,7 +82,7 @@ class Adopted:
 
   def check_content(
     self,
-    root: pathlib.Path,
+    root: _Path,
     progress: Callable[[int], object] = lambda num_bytes: None,
   ) -> None:
     """Reads all files; raises StoreError where a page is another.
@@ -76,9 +92,13 @@ class Adopted:
       progress: Told the bytes of each page.
     """
     for name in self.files:
-      self.pages(name).check_all(root / name, progress)
+      pages = self.pages(name)
+      if isinstance(root, str):
+        pages.check_object(places.at(root), name, progress)
+      else:
+        pages.check_all(root / name, progress)
 
-  def changed(self, path: pathlib.Path, what: str) -> errors.StoreError:
+  def changed(self, path: _Path, what: str) -> errors.StoreError:
     """Returns the error of a file that is not as it was."""
     return errors.StoreError(
       f"{path} must be as it was adopted, but {what}. Restore it from a copy;"
@@ -132,16 +152,44 @@ class Pages:
       if file.read(1):
         raise self._adopted.changed(path, f"is of more than {self._size} bytes")
 
+  def check_object(
+    self, place: places.Place, name: str, progress: Callable[[int], object]
+  ) -> None:
+    """As `check_all`, of an object."""
+    path, found = place.file(name), place.find(name)
+    if found is None:
+      raise self._adopted.changed(path, "is gone")
+    if found.size != self._size:
+      raise self._adopted.changed(
+        path, f"is of {found.size} bytes and not {self._size}"
+      )
+
+    def check(first: int) -> int:
+      begin = first * PAGE_BYTES
+      end = min(begin + _JOINED_PAGES * PAGE_BYTES, self._size)
+      data = place.read(name, begin, end)
+      for i, low in enumerate(range(0, len(data), PAGE_BYTES), first):
+        self._compare(path, i, data[low : low + PAGE_BYTES])
+      return len(data)
+
+    with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+      firsts = range(0, len(self._crc32c), _JOINED_PAGES)
+      for num_bytes in pool.map(check, firsts):
+        progress(num_bytes)
+
   def _check(self, path: pathlib.Path, file: Any, page: int) -> int:
     file.seek(page * PAGE_BYTES)
     data = file.read(PAGE_BYTES)
+    self._compare(path, page, data)
+    return len(data)
+
+  def _compare(self, path: _Path, page: int, data: bytes) -> None:
     found = checksums.crc32c(data)
     if found != self._crc32c[page]:
       raise self._adopted.changed(
         path, f"its bytes from {page * PAGE_BYTES} on are others"
       )
     self._checked[page] = True
-    return len(data)
 
 
 def num_pages(size: int) -> int:
@@ -231,7 +279,7 @@ def _write(
   publish.sync(path)
 
 
-def load(home: pathlib.Path) -> Adopted | None:
+def load(home: _Path) -> Adopted | None:
   """Returns the checksums of a corpus, or None where it was not adopted.
 
   Args:
@@ -240,12 +288,18 @@ def load(home: pathlib.Path) -> Adopted | None:
   Raises:
     StoreError: If they are damaged.
   """
-  directory = directory_of(home)
-  if not os.path.isdir(directory):
-    return None
+  if isinstance(home, str):
+    directory = f"{home}.adopted"
+    if places.at(directory).version(FILE) is None:
+      return None
+  else:
+    directory = directory_of(home)
+    if not os.path.isdir(directory):
+      return None
+  place = places.at(directory)
   try:
-    header = json.loads(publish.read_file(directory / FILE))
-    data = publish.read_file(directory / PAGES)
+    header = json.loads(place.read(FILE))
+    data = place.read(PAGES)
     if header["schema"] != _SCHEMA or header["page_bytes"] != PAGE_BYTES:
       raise ValueError(f"schema {header['schema']!r}")
     if hashlib.sha256(data).hexdigest() != header["pages_sha256"]:

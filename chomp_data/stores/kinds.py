@@ -169,7 +169,7 @@ def open_stores(
 
 def _tells_all(path: str | os.PathLike[str]) -> bool:
   if places.is_url(path):
-    return True
+    return places.at(path).version(manifest.FILE) is not None
   publish.check_local(path)
   place = pathlib.Path(path)
   return any(

@@ -382,6 +382,7 @@ class ObjectPlace(Place):
     end: int | None,
     patience_s: float | None = None,
     count: Requests | None = None,
+    version: int | str | None = None,
   ) -> bytes:
     """Returns bytes of an object, asked for twice where they are slow to come.
 
@@ -392,10 +393,11 @@ class ObjectPlace(Place):
       patience_s: After so many seconds a second request is sent, and the
         first answer taken; None sends none.
       count: Counted into, besides `counts`.
+      version: What `version` said of the object; None is any.
 
     Raises:
       FileNotFoundError: If there is no such object.
-      StoreError: If it cannot be read.
+      StoreError: If it cannot be read, or is of another version.
     """
     if begin == end:
       return b""
@@ -415,6 +417,12 @@ class ObjectPlace(Place):
       raise FileNotFoundError(errno.ENOENT, "no object", self.file(name))
     for own in (counts, count or Requests()):
       own.bytes_read += len(found.value)
+    if version is not None and self._version_of(found) != version:
+      raise errors.StoreError(
+        f"{self.file(name)} must be the object of version {version} that was"
+        f" opened, got {self._version_of(found)}: it was replaced meanwhile."
+        " Put it back, or start again."
+      )
     return found.value
 
   def find(self, name: str) -> Found | None:
@@ -437,6 +445,10 @@ class ObjectPlace(Place):
     )
     if found.state == "missing":
       return None
+    return self._version_of(found)
+
+  def _version_of(self, found: Any) -> str:
+    """Returns the version of the object that an answer is of."""
     # Behind a byte that says that there is an object.
     told = found.stamp.generation[1:]
     if self._scheme == "gs":

@@ -2,6 +2,10 @@
 
 import dataclasses
 
+import numpy as np
+
+from chomp_data import errors
+
 # The kinds of tokenizers, and the file by which a store keeps each, so that its
 # tokens can be decoded. Bytes need none; of 'custom' ones nothing is known.
 TOKENIZER_FILES: dict[str, str | None] = {
@@ -38,3 +42,26 @@ class TokenizerInfo:
   bos_id: int | None = None
   adds_bos: bool = False
   adds_eos: bool = False
+
+
+def check_ids(
+  path: object, values: np.ndarray, first: int, vocab_size: int
+) -> None:
+  """Raises StoreError naming the first of the wrong ids that is farthest off.
+
+  Args:
+    path: What they were read from.
+    values: Integers.
+    first: The number of the first of them there.
+    vocab_size: Ids are below it.
+  """
+  if not len(values):
+    return
+  low, high = int(values.min()), int(values.max())
+  if low < 0 or high >= vocab_size:
+    wrong = low if low < 0 else high
+    at = first + int((values == wrong).argmax())
+    raise errors.StoreError(
+      f"{path}: ids must be in 0 .. {vocab_size - 1}, got {wrong} at token"
+      f" {at}. Correct `vocab_size`, or restore the file."
+    )

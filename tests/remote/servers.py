@@ -3,8 +3,8 @@
 Between a store and its client stands a proxy that counts requests, makes them
 slow, and makes them fail. It also holds writes that must create their object
 to that: gcp-storage-emulator ignores such conditions, as it does bounds of
-listings, ranges from the end and beyond it, and empty objects, and moto has a
-race.
+listings, ranges from the end and beyond it, empty objects, and generations of
+what is read, and moto has a race.
 """
 
 import collections
@@ -72,6 +72,7 @@ class Proxy:
     self.bytes_out = 0
     self.keep = keep
     self._kept: dict[tuple[str, str | None], tuple] = {}
+    self._generations: dict[str, str] = {}
     self._upstream = upstream
     self._lock = threading.Lock()
     self._creating = threading.Lock()
@@ -154,7 +155,7 @@ class Proxy:
     if answer is None:
       answer = self._forward(handler, body)
       answer = _last_bytes(wanted, _within(handler.path, answer))
-      answer = _beyond(wanted, answer)
+      answer = _beyond(wanted, self._told(request, answer))
       if self.keep and handler.command == "GET" and answer[0] < 300:
         self._kept[key] = answer
     with self._lock:
@@ -176,6 +177,16 @@ class Proxy:
         if found[0] == 200:
           return 412, [], b"conditionNotMet"
       return self._ask(handler.command, handler.path, handler.headers, body)
+
+  def _told(self, request: Request, answer: tuple) -> tuple:
+    """Returns an answer of GCS with the generation of what is read."""
+    if request.target.startswith("/upload/") and answer[0] == 200:
+      written = json.loads(answer[2])
+      self._generations[written["name"]] = str(written["generation"])
+    generation = self._generations.get(request.name)
+    if "alt=media" not in request.target or generation is None:
+      return answer
+    return answer[0], [*answer[1], ("x-goog-generation", generation)], answer[2]
 
   def _ask(self, method: str, target: str, headers, body: bytes):
     connection = http.client.HTTPConnection("127.0.0.1", self._upstream)

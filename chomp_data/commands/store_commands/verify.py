@@ -1,7 +1,6 @@
 """Reads stores whole: is every byte as it was written, or adopted?"""
 
 import argparse
-import pathlib
 import sys
 
 from chomp_data import errors
@@ -38,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _verified(path: str, args: argparse.Namespace) -> str:
   """Returns what was verified."""
-  if places.is_url(path) or (pathlib.Path(path) / manifest.FILE).exists():
+  if places.at(path).version(manifest.FILE) is not None:
     own = zarr_store.open_zarr(path).manifest
     layouts = [entry.layout for entry in own.arrays.values()]
     total = sum(one.size * one.numpy_dtype.itemsize for one in layouts)
@@ -47,9 +46,10 @@ def _verified(path: str, args: argparse.Namespace) -> str:
     return (
       f"right: {found.num_documents:,} documents, {found.num_tokens:,} tokens"
     )
-  corpus = adopting.files_at(path)
-  kept = adopted.load(corpus.home)
-  if kept is not None:
+  # Of objects, what was adopted is compared where they are opened first.
+  corpus = None if places.is_url(path) else adopting.files_at(path)
+  kept = corpus and adopted.load(corpus.home)
+  if corpus is not None and kept is not None:
     kept.check_names(corpus.root, corpus.names)
     total = sum(size for _, size in kept.files.values())
     with shared.bar(total, "B") as progress:

@@ -11,15 +11,20 @@ import tqdm
 
 from chomp_data import errors
 from chomp_data.stores import adopted
+from chomp_data.stores import object_corpus
+from chomp_data.stores import places
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import record_files
+
+# On a disk, or in a bucket.
+Files = record_files.Corpus | object_corpus.ObjectCorpus
 
 # Below this a pass takes a second or less.
 _QUIET_BYTES = 256 << 20
 
 
 def load_or_build(
-  corpus: record_files.Corpus,
+  corpus: Files,
   name: str,
   key: Mapping[str, Any],
   index_dir: str | os.PathLike[str] | None,
@@ -43,7 +48,7 @@ def load_or_build(
   kept = adopted_of(corpus)
   home, files = corpus.home, corpus.key()
   if index_dir is not None:
-    home = pathlib.Path(index_dir) / home.absolute().name
+    home = pathlib.Path(index_dir) / pathlib.Path(home).absolute().name
 
   def parts() -> side_index.Parts:
     if kept is not None:
@@ -62,7 +67,7 @@ def load_or_build(
   return side_index.load_or_build(home, name, {**key, "files": files}, parts)
 
 
-def adopted_of(corpus: record_files.Corpus) -> adopted.Adopted | None:
+def adopted_of(corpus: Files) -> adopted.Adopted | None:
   """Returns what files were when they were adopted, if they were.
 
   Raises:
@@ -74,7 +79,11 @@ def adopted_of(corpus: record_files.Corpus) -> adopted.Adopted | None:
   return kept
 
 
-def progress(path: pathlib.Path, num_bytes: int) -> "tqdm.tqdm[NoReturn]":
+def progress(
+  path: str | os.PathLike[str], num_bytes: int
+) -> "tqdm.tqdm[NoReturn]":
   """Returns a bar of bytes that are indexed, silent where that is quick."""
   shown = num_bytes >= _QUIET_BYTES
-  return side_index.progress(num_bytes, f"indexing {path.name}", "B", shown)
+  return side_index.progress(
+    num_bytes, f"indexing {places.name_of(path)}", "B", shown
+  )

@@ -15,6 +15,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import span_reads
+from chomp_data.stores import vocabulary
 
 if TYPE_CHECKING:
   import tensorstore as ts
@@ -219,14 +220,7 @@ class ChunkedTokens:
         values = np.asarray(future.result())
       except (ValueError, OSError) as error:
         raise unreadable(own.path, error) from error
-      low, high = int(values.min()), int(values.max())
-      if low < 0 or high >= self._vocab_size:
-        wrong = low if low < 0 else high
-        at = first + int((values == wrong).argmax())
-        raise errors.StoreError(
-          f"{own.path}: ids must be in 0 .. {self._vocab_size - 1}, got"
-          f" {wrong} at token {at}. Correct `vocab_size`, or restore the file."
-        )
+      vocabulary.check_ids(own.path, values, first, self._vocab_size)
       self.counters.chunks_fetched += 1
       self.counters.bytes_fetched += values.nbytes
       out.append(values.astype(np.int32, copy=False))

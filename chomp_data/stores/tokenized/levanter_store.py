@@ -63,17 +63,15 @@ class LevanterStore(
       kept.check_content(corpus.root)
     arrays = [own.data for own in shards]
     sizes = [own.num_tokens for own in shards]
-    tokens = chunked_tokens.ChunkedTokens(
-      arrays, sizes, options.vocab_size, self._cache_bytes
-    )
     dtype = arrays[0].array.dtype.numpy_dtype if arrays else np.dtype(np.int32)
-    self._chunk = tokens.chunk
+    self._chunk = arrays[0].chunk if arrays else 1
     return offsets_index.OpenedCorpus(
       corpus,
       options,
-      tokens,
+      lambda _: chunked_tokens.ChunkedTokens(
+        arrays, sizes, options.vocab_size, self._cache_bytes
+      ),
       dtype=dtype,
-      num_tokens=sum(sizes),
       ends=lambda: _ends(shards),
       key={"field": options.field},
       build=self._expected_hash is None,

@@ -27,12 +27,14 @@ TNTIDX = b"TNTIDX\x00\x00"
 # Codes of dtypes in both formats; 6 and 7 are floats, which are no ids.
 DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 
+# As many bytes as tell the dtype; no file has fewer.
+DTYPE_BYTES = 24
 _PART = 1 << 20
 _RESTORE = "Restore the file from a copy, or write it again."
 
 
 class Index:
-  """An `.idx` file, mapped.
+  """The bytes of an `.idx` file.
 
   Attributes:
     dtype: Of the tokens in the `.bin`.
@@ -43,39 +45,34 @@ class Index:
   # The first dimension of each sequence; TNTIDX only.
   _dimensions: np.ndarray | None = None
 
-  def __init__(self, path: pathlib.Path):
-    """Maps a file and reads its header.
+  def __init__(self, path: object, data: np.ndarray):
+    """Reads the header.
+
+    Args:
+      path: Of the file, for messages.
+      data: uint8[N], its bytes, mapped.
 
     Raises:
       StoreError: If it is no such file, or not complete.
     """
     self._path = path
+    self._data = data
+    head = data[:64].tobytes()
     try:
-      with publish.open_file(path) as file:
-        head = file.read(64)
-      self._data = np.memmap(path, np.uint8, "r")
-    except (OSError, ValueError) as error:
-      raise errors.StoreError(
-        f"{path} must be a readable Megatron index, got {error}. {_RESTORE}"
-      ) from error
-    try:
+      self.dtype: np.dtype = dtype_of(path, head)
       if head.startswith(MMIDIDX):
         self._read_mmididx(head)
-      elif head.startswith(TNTIDX):
-        self._read_tntidx(head)
       else:
-        raise self._damaged("begin with MMIDIDX or TNTIDX", repr(head[:9]))
+        self._read_tntidx(head)
     except struct.error as error:
-      raise self._damaged("hold a header", f"{len(head)} bytes") from error
+      raise _damaged(path, "hold a header", f"{len(head)} bytes") from error
     self.num_tokens: int = 0
     if self.num_sequences:
       last = int(self._places[-1]) // self._unit
       self.num_tokens = last + int(self._lengths[-1])
 
   def _read_mmididx(self, head: bytes) -> None:
-    version, code, count, documents = struct.unpack_from("<QBQQ", head, 9)
-    self._check_version(version)
-    self._set_dtype(code)
+    count, documents = struct.unpack_from("<QQ", head, 18)
     self.num_sequences: int = count
     sizes = 34, 34 + 4 * count, 34 + 12 * count
     end = sizes[2] + 8 * documents
@@ -87,11 +84,7 @@ class Index:
     self._unit = self.dtype.itemsize
 
   def _read_tntidx(self, head: bytes) -> None:
-    version, code, width, count, sizes, documents = struct.unpack_from(
-      "<6Q", head, 8
-    )
-    self._check_version(version)
-    self._set_dtype(code)
+    width, count, sizes, documents = struct.unpack_from("<4Q", head, 24)
     if width != self.dtype.itemsize or sizes != count:
       raise self._damaged(
         f"hold {count} sequences of one dimension in {self.dtype.itemsize}"
@@ -165,18 +158,6 @@ class Index:
     out[within] = self._places[sequences[within]] // self._unit
     return out
 
-  def _check_version(self, version: int) -> None:
-    if version != 1:
-      raise self._damaged("be of version 1", f"version {version}")
-
-  def _set_dtype(self, code: int) -> None:
-    if code not in DTYPES:
-      raise self._damaged(
-        f"have a dtype code of integers ({', '.join(map(str, DTYPES))})",
-        f"code {code}",
-      )
-    self.dtype: np.dtype = np.dtype(DTYPES[code])
-
   def _check_size(self, size: int, allowed: set[int]) -> None:
     if len(self._data) not in allowed:
       raise self._damaged(
@@ -188,4 +169,51 @@ class Index:
     return np.frombuffer(self._data, dtype, count, start)
 
   def _damaged(self, rule: str, got: str) -> errors.StoreError:
-    return errors.StoreError(f"{self._path} must {rule}, got {got}. {_RESTORE}")
+    return _damaged(self._path, rule, got)
+
+
+def opened(path: pathlib.Path) -> Index:
+  """Maps a file; raises StoreError as `Index`, and where it cannot be read."""
+  try:
+    with publish.open_file(path):
+      pass
+    data = np.memmap(path, np.uint8, "r")
+  except (OSError, ValueError) as error:
+    raise errors.StoreError(
+      f"{path} must be a readable Megatron index, got {error}. {_RESTORE}"
+    ) from error
+  return Index(path, data)
+
+
+def dtype_of(path: object, head: bytes) -> np.dtype:
+  """Returns the dtype of the tokens in the `.bin`.
+
+  Args:
+    path: Of the `.idx`, for messages.
+    head: Its first `DTYPE_BYTES` and more, or all.
+
+  Raises:
+    StoreError: If it is no such file, of another version, or not of integers.
+  """
+  try:
+    if head.startswith(MMIDIDX):
+      version, code = struct.unpack_from("<QB", head, 9)
+    elif head.startswith(TNTIDX):
+      version, code = struct.unpack_from("<QQ", head, 8)
+    else:
+      raise _damaged(path, "begin with MMIDIDX or TNTIDX", repr(head[:9]))
+  except struct.error as error:
+    raise _damaged(path, "hold a header", f"{len(head)} bytes") from error
+  if version != 1:
+    raise _damaged(path, "be of version 1", f"version {version}")
+  if code not in DTYPES:
+    raise _damaged(
+      path,
+      f"have a dtype code of integers ({', '.join(map(str, DTYPES))})",
+      f"code {code}",
+    )
+  return np.dtype(DTYPES[code])
+
+
+def _damaged(path: object, rule: str, got: str) -> errors.StoreError:
+  return errors.StoreError(f"{path} must {rule}, got {got}. {_RESTORE}")

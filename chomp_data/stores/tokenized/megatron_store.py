@@ -4,14 +4,20 @@ A document is what the index calls one, all of its sequences; ids are
 '<name>:<number>', as the files have none.
 """
 
+from collections.abc import Iterator
 import dataclasses
 import os
 import pathlib
 from typing import ClassVar
 
+import numpy as np
+
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.stores import base
+from chomp_data.stores import disk_cache
+from chomp_data.stores import object_corpus
+from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import told
 from chomp_data.stores.array_record import files_index
@@ -21,6 +27,11 @@ from chomp_data.stores.tokenized import megatron_index
 from chomp_data.stores.tokenized import offsets_index
 
 _SUFFIXES = (".bin", ".idx")
+
+# To read some spans of a corpus in a bucket, here and there: tokens of a page,
+# and bytes of all that are kept.
+_SAMPLED_PAGE = 1 << 12
+_SAMPLED_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -49,24 +60,67 @@ class MegatronStore(
   """A Megatron corpus, read only. Made by `open_megatron`."""
 
   def _open(self) -> offsets_index.OpenedCorpus:
+    if places.is_url(self._path):
+      return self._open_objects()
     options, corpus = self.options, files_of(self._path)
     kept = files_index.adopted_of(corpus)
     data, index = (corpus.path(i) for i in range(2))
-    found = megatron_index.Index(index)
+    found = megatron_index.opened(index)
     pages = kept.pages(corpus.names[0]) if kept else None
-    tokens = mapped_tokens.MappedTokens(
-      data, found.dtype, found.num_tokens, options.vocab_size, pages
-    )
     return offsets_index.OpenedCorpus(
       corpus,
       options,
-      tokens,
+      lambda size: mapped_tokens.MappedTokens(
+        data, found.dtype, size, options.vocab_size, pages
+      ),
       dtype=found.dtype,
-      num_tokens=found.num_tokens,
       ends=lambda: found.ends(options.boundaries),
       key={"boundaries": options.boundaries},
       build=self._expected_hash is None,
     )
+
+  def _open_objects(self) -> offsets_index.OpenedCorpus:
+    """Opens objects: of the `.idx` only the header is read, once indexed."""
+    # Most corpora are on a disk, and do without zstd.
+    from chomp_data.stores.tokenized import remote_pages
+
+    options, corpus = self.options, objects_of(self._path)
+    head = corpus.read(1, 0, megatron_index.DTYPE_BYTES)
+    dtype = megatron_index.dtype_of(corpus.path(1), head)
+    disk = None
+    if self._cache_dir is not None:
+      disk = disk_cache.DiskCache(*self._cache_dir)
+
+    def pages(size: int, page: int, cache_bytes: int) -> base.Tokens:
+      return remote_pages.RemotePages(
+        corpus, 0, dtype, size, options.vocab_size, page, cache_bytes, disk
+      )
+
+    return offsets_index.OpenedCorpus(
+      corpus,
+      options,
+      # Of as many tokens as the blocks of a shuffle are made of.
+      lambda size: pages(size, self.chunk_tokens, self._cache_bytes),
+      dtype=dtype,
+      ends=lambda: _ends_of(corpus, options.boundaries),
+      key={"boundaries": options.boundaries},
+      build=self._expected_hash is None,
+      sampled=lambda size: pages(size, _SAMPLED_PAGE, _SAMPLED_BYTES),
+    )
+
+
+def _ends_of(
+  corpus: object_corpus.ObjectCorpus, boundaries: str
+) -> Iterator[np.ndarray]:
+  """Yields where documents end, by an `.idx` that is read whole."""
+  found = megatron_index.Index(corpus.path(1), corpus.brought(1))
+  wanted, size = found.num_tokens * found.dtype.itemsize, corpus.size(0)
+  if size != wanted:
+    raise errors.StoreError(
+      f"{corpus.path(0)} must be of {found.num_tokens} {found.dtype.name} ids"
+      f" in {wanted} bytes, got {size} bytes. {mapped_tokens.RESTORE}"
+    )
+  yield from found.ends(boundaries)
 
 
 def open_megatron(
@@ -89,9 +143,11 @@ def open_megatron(
   - Once it was adopted (`stores adopt`): any other byte.
 
   Args:
-    path: The common part of both files' names, or one of the two.
+    path: The common part of both files' names, or one of the two; or a URL
+      of that kind.
     options: What the files do not say of themselves.
-    cache_bytes: Unused: tokens are mapped.
+    cache_bytes: Most bytes of tokens that are kept of an object; files are
+      mapped.
 
   Returns:
     The store. Its document ids are '<name>:<number>'.
@@ -121,6 +177,25 @@ def files_of(path: str | os.PathLike[str]) -> record_files.Corpus:
         " Give the common part of the names of its .bin and .idx."
       )
   return record_files.Corpus(home.parent, names, home)
+
+
+def objects_of(url: str | os.PathLike[str]) -> object_corpus.ObjectCorpus:
+  """Returns the objects of a corpus in a bucket, `.bin` first.
+
+  Raises:
+    StoreError: If one of them is missing.
+  """
+  home = os.fspath(url).rstrip("/")
+  for suffix in _SUFFIXES:
+    home = home.removesuffix(suffix)
+  root, _, name = home.rpartition("/")
+  return object_corpus.find(
+    root,
+    [name + suffix for suffix in _SUFFIXES],
+    home,
+    "an object of a Megatron corpus, which is the common part of the names of"
+    " its .bin and .idx",
+  )
 
 
 def is_at(path: pathlib.Path) -> bool:

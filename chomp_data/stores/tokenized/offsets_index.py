@@ -13,7 +13,6 @@ from collections.abc import Mapping
 import dataclasses
 import hashlib
 import json
-import os
 import time
 from typing import Any
 
@@ -21,16 +20,17 @@ from absl import logging
 import numpy as np
 
 from chomp_data.stores import base
+from chomp_data.stores import places
 from chomp_data.stores import side_index
 from chomp_data.stores import told
 from chomp_data.stores import vocabulary
 from chomp_data.stores.array_record import files_index
-from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_index
 
 _SCHEMA = 1
 _SPANS = 4_096
 _SPAN_TOKENS = 4_096
+_SPANS_TOGETHER = 256
 
 
 class OpenedCorpus:
@@ -38,29 +38,27 @@ class OpenedCorpus:
 
   def __init__(
     self,
-    corpus: record_files.Corpus,
+    corpus: files_index.Files,
     options: told.TokenOptions,
-    tokens: base.Tokens,
+    tokens: Callable[[int], base.Tokens],
     *,
     dtype: np.dtype,
-    num_tokens: int,
     ends: Callable[[], Iterable[np.ndarray]],
     key: Mapping[str, Any],
     build: bool,
-    index_dir: str | os.PathLike[str] | None = None,
+    sampled: Callable[[int], base.Tokens] | None = None,
   ):
     """Opens the index of a corpus, built at the first time.
 
     Args:
       corpus: Its files.
       options: What was said of it.
-      tokens: Its tokens.
+      tokens: Returns its tokens, given how many there are.
       dtype: Their dtype as stored.
-      num_tokens: How many there are.
       ends: Yields where documents end, int64[n] in order, in parts.
       key: What documents depend on besides the files, as JSON values.
       build: Whether the index may be built.
-      index_dir: Where to keep it; None is beside the corpus.
+      sampled: As `tokens`, to read small spans here and there; None is that.
 
     Raises:
       StoreError: If the corpus is damaged, or not the one that was indexed.
@@ -70,24 +68,26 @@ class OpenedCorpus:
       corpus,
       name,
       {"schema": _SCHEMA, "vocab_size": options.vocab_size, **key},
-      index_dir,
+      None,
       build,
-      lambda: _built(corpus, tokens, num_tokens, ends()),
+      lambda: _built(corpus, sampled or tokens, ends()),
     )
-    self.tokens = tokens
-    self.token_dtype = dtype
-    self.num_tokens = num_tokens
     self.offsets: record_index.CheckedArray = record_index.CheckedArray(
       arrays["offsets"]
     )
     self.num_documents: int = len(self.offsets) - 1
+    self.num_tokens: int = int(
+      self.offsets.gather(np.asarray([self.num_documents]))[0]
+    )
+    self.tokens: base.Tokens = tokens(self.num_tokens)
+    self.token_dtype = dtype
     self.tokenizer_info: vocabulary.TokenizerInfo = options.tokenizer_info
-    self._name = corpus.home.name
+    self._name = places.name_of(corpus.home)
     identity = {
       "format": f"chomp_data {name}",
       "schema": _SCHEMA,
       "num_documents": self.num_documents,
-      "num_tokens": num_tokens,
+      "num_tokens": self.num_tokens,
       "tokenizer": dataclasses.asdict(self.tokenizer_info),
       "content": arrays["content"].read().tobytes().hex(),
     }
@@ -100,16 +100,15 @@ class OpenedCorpus:
 
 
 def _built(
-  corpus: record_files.Corpus,
-  tokens: base.Tokens,
-  num_tokens: int,
+  corpus: files_index.Files,
+  opened: Callable[[int], base.Tokens],
   ends: Iterable[np.ndarray],
 ) -> side_index.Parts:
   """Yields the arrays of the index, in parts."""
   began = time.monotonic()
   logging.info("%s: indexing its documents", corpus.home)
   content = hashlib.sha256()
-  num_documents = 0
+  num_documents = num_tokens = 0
   first = np.zeros(1, np.int64)
   yield {"offsets": first}
   content.update(first.tobytes())
@@ -117,11 +116,15 @@ def _built(
     yield {"offsets": part}
     content.update(part.tobytes())
     num_documents += len(part)
-  for start, length in _sampled(num_tokens):
-    out = np.empty(length, np.int32)
-    tokens.copy_spans(
-      np.asarray([start]), np.asarray([length]), out, np.zeros(1, np.int64)
-    )
+    num_tokens = int(part[-1]) if len(part) else num_tokens
+  tokens = opened(num_tokens)
+  spans = _sampled(num_tokens)
+  for low in range(0, len(spans), _SPANS_TOGETHER):
+    starts, lengths = spans[low : low + _SPANS_TOGETHER].T
+    tokens.prefetch(starts, lengths)
+    positions = np.cumsum(lengths) - lengths
+    out = np.empty(int(lengths.sum()), np.int32)
+    tokens.copy_spans(starts, lengths, out, positions)
     content.update(out.astype("<i4", copy=False).data)
   yield {"content": np.frombuffer(content.digest(), np.uint8)}
   logging.info(
@@ -133,12 +136,11 @@ def _built(
   )
 
 
-def _sampled(num_tokens: int) -> Iterable[tuple[int, int]]:
-  """Yields (start, length) of the spans that tell a corpus from others."""
+def _sampled(num_tokens: int) -> np.ndarray:
+  """Returns (start, length) of the spans that tell a corpus from others."""
   if num_tokens <= _SPANS * _SPAN_TOKENS:
-    for start in range(0, num_tokens, _SPAN_TOKENS):
-      yield start, min(_SPAN_TOKENS, num_tokens - start)
-    return
-  last = num_tokens - _SPAN_TOKENS
-  for i in range(_SPANS):
-    yield last * i // (_SPANS - 1), _SPAN_TOKENS
+    starts = np.arange(0, num_tokens, _SPAN_TOKENS)
+  else:
+    last = num_tokens - _SPAN_TOKENS
+    starts = np.asarray([last * i // (_SPANS - 1) for i in range(_SPANS)])
+  return np.stack([starts, np.minimum(_SPAN_TOKENS, num_tokens - starts)], 1)

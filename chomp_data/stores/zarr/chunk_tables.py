@@ -38,8 +38,8 @@ class ChunkTable:
     self._crcs: dict[int, np.ndarray] = {}
     self._sizes: dict[int, np.ndarray] = {}
 
-  def crc32c(self, chunk: int) -> int:
-    """Returns that of a decoded chunk."""
+  def crc32c(self, chunk: int) -> int | None:
+    """Returns that of a decoded chunk, None where nobody noted it."""
     table = chunk // CHUNKS
     if table not in self._crcs:
       self._load(table)
@@ -75,6 +75,21 @@ class KnownChunks(ChunkTable):
   def stored_bytes(self, chunk: int) -> int | None:
     uncompressed = self._layout.compression == "none"
     return self._layout.chunk_bytes if uncompressed else None
+
+
+class NoTable(ChunkTable):
+  """Chunks of which nobody noted anything: others wrote them."""
+
+  def __init__(self):
+    """Knows nothing."""
+
+  def crc32c(self, chunk: int) -> int | None:
+    del chunk
+    return None
+
+  def stored_bytes(self, chunk: int) -> int | None:
+    del chunk
+    return None
 
 
 def file(name: str, table: int) -> str:

@@ -220,7 +220,7 @@ class MappedArray(stored_array.StoredArray):
           end : end + array_layout.CRC_BYTES // self._word.itemsize
         ]
         values = self.verify(chunk, data)
-        expected = array_layout.crc_bytes(self.table.crc32c(chunk))
+        expected = array_layout.crc_bytes(self.table.crc32c(chunk) or 0)
         if stored.tobytes() != expected:
           raise self.damaged(
             shard,

@@ -284,7 +284,7 @@ class RemoteArray(stored_array.StoredArray):
       return None
     try:
       data = self._decoded(chunk, stored)
-      if checksums.crc32c(data) == self.table.crc32c(chunk):
+      if self.table.crc32c(chunk) in (None, checksums.crc32c(data)):
         return data
     except errors.StoreError:
       pass
@@ -350,12 +350,16 @@ class RemoteArray(stored_array.StoredArray):
         shard, f"must have a valid index, got {error}"
       ) from error
 
+  def _object(self, shard: int) -> tuple[str, int | str | None]:
+    """Returns the object of a shard, and which version of it is read."""
+    return f"{self._name}/{array_layout.shard_file(shard)}", None
+
   def _read(self, shard: int, begin: int, end: int | None) -> bytes:
-    name = f"{self._name}/{array_layout.shard_file(shard)}"
+    name, version = self._object(shard)
     began = time.perf_counter()
     try:
       data = self._place.read_within(
-        name, begin, end, self._patience(), self._sent
+        name, begin, end, self._patience(), self._sent, version
       )
     except FileNotFoundError:
       raise self.damaged(shard, "must exist, got no such object") from None

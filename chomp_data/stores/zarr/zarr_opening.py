@@ -207,7 +207,8 @@ def _manifest_of(place: places.Place) -> manifest_lib.Manifest:
     raise errors.StoreError(
       f"{place.path} must hold {manifest_lib.FILE}, which is written last, got"
       " no such object. It is not a store, or an unfinished one: correct the"
-      " URL, or run tools/prepare.py again."
+      " URL, run tools/prepare.py again, or say what else it is in a section"
+      " `megatron` or `levanter`."
     ) from None
   return manifest_lib.parse(data, file)
 

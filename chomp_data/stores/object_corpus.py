@@ -1,0 +1,121 @@
+"""Files of a corpus that others wrote, in an object store.
+
+What tells them from others is their versions: one request for each, and what
+is read is of that version or an error, so that no object is replaced unseen.
+"""
+
+from collections.abc import Sequence
+from concurrent import futures
+import dataclasses
+import tempfile
+from typing import Any
+
+import numpy as np
+
+from chomp_data import errors
+from chomp_data.stores import heartbeat
+from chomp_data.stores import places
+
+# Asked for at once, and bytes of a request where an object is read whole.
+_TOGETHER = 16
+_BLOCK_BYTES = 8 * 2**20
+
+
+@dataclasses.dataclass(frozen=True)
+class ObjectCorpus:
+  """As `record_files.Corpus`, of objects.
+
+  Attributes:
+    root: The URL that names are relative to.
+    names: Of the objects, with slashes.
+    home: What an index is put beside.
+    versions: Of the objects, when they were found.
+    place: Of `root`.
+  """
+
+  root: str
+  names: tuple[str, ...]
+  home: str
+  versions: tuple[int | str, ...]
+  place: places.ObjectPlace
+
+  def path(self, file: int) -> str:
+    """Returns an object's URL."""
+    return places.join(self.root, self.names[file])
+
+  def key(self) -> list[list[str | int]]:
+    """Returns URL and version of every object: they tell it from all others."""
+    return [[self.path(i), version] for i, version in enumerate(self.versions)]
+
+  def check_unharmed(self, *unused: Any) -> None:
+    """An object of the same version is the same."""
+    del unused
+
+  def read(self, file: int, begin: int, end: int | None) -> bytes:
+    """Returns bytes of an object; see `ObjectPlace.read_within`.
+
+    Raises:
+      StoreError: If it cannot be read, is gone, or was replaced.
+    """
+    try:
+      return self.place.read_within(
+        self.names[file], begin, end, version=self.versions[file]
+      )
+    except FileNotFoundError:
+      raise errors.StoreError(
+        f"{self.path(file)} must exist, got no such object any more. Put it"
+        " back, or start again."
+      ) from None
+
+  def size(self, file: int) -> int:
+    """Returns the bytes of an object, by some requests."""
+    found = self.place.find(self.names[file])
+    return 0 if found is None else found.size
+
+  def brought(self, file: int) -> np.ndarray:
+    """Returns an object's bytes, uint8, kept on a local disk meanwhile."""
+    size = self.size(file)
+    parent = places.staging(self.path(file)).parent
+    parent.mkdir(parents=True, exist_ok=True)
+    # The file has no name: it is gone with the map.
+    with tempfile.TemporaryFile(dir=parent) as out:
+      out.truncate(max(size, 1))
+      found = np.memmap(out, np.uint8, "r+", shape=size) if size else None
+    if found is None:
+      return np.empty(0, np.uint8)
+
+    def bring(begin: int) -> None:
+      end = min(begin + _BLOCK_BYTES, size)
+      found[begin:end] = np.frombuffer(self.read(file, begin, end), np.uint8)
+      heartbeat.beat()
+
+    with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+      list(pool.map(bring, range(0, size, _BLOCK_BYTES)))
+    return found
+
+
+def find(root: str, names: Sequence[str], home: str, what: str) -> ObjectCorpus:
+  """Returns the objects of a corpus.
+
+  Args:
+    root: A URL.
+    names: Relative to it.
+    home: What an index is put beside.
+    what: What each must be, for an error.
+
+  Raises:
+    StoreError: If one is missing, or cannot be read.
+  """
+  place = places.at(root)
+  assert isinstance(place, places.ObjectPlace)
+  with futures.ThreadPoolExecutor(_TOGETHER) as pool:
+    found = list(pool.map(place.version, names))
+  versions = []
+  for name, version in zip(names, found, strict=True):
+    if version is None:
+      raise errors.StoreError(
+        f"{places.join(place.path, name)} must be {what}, got no such object."
+        " Correct the URL, or put the object there."
+      )
+    versions.append(version)
+  return ObjectCorpus(place.path, tuple(names), home, tuple(versions), place)
