@@ -305,6 +305,54 @@ def test_a_document_is_lit_wherever_it_is(chromium, store, tmp_path):
 
 @needs_chromium
 @pytest.mark.slow
+def test_what_is_gone_is_hatched_and_told(chromium, store, tmp_path):
+  flags = [
+    "inspect_batches",
+    f"--dataset_mix=first={store}:2 second={store}:1",
+    "--config.data.seq_len=256",
+    "--config.data.global_batch_size=8",
+    "--config.data.skip=((0, 1),)",
+  ]
+
+  def rows():
+    done = in_process.run_tool(*flags, "--format=json", check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+  span = rows()[4]["spans"][1]
+  gone = {"source": span["source"], "document": span["document"]}
+  (tmp_path / "gone.jsonl").write_text(json.dumps({**gone, "length": 9}))
+  named = f"{span['source']}/#{span['document']}"
+  flags.append(f"--config.data.tombstones=((2, '{tmp_path}/gone.jsonl'),)")
+  assert rows()[0]["data_step"] == 2
+  found = [
+    (own["start"], own["length"])
+    for row in rows()
+    for own in row["spans"]
+    if own.get("gone")
+  ]
+  assert found == [(0, 9)]
+  shown = in_process.run_tool(*flags, "--rows=8", check=True).stdout
+  assert "step 0 (data step 2) row 4 of 8" in shown
+  assert "tokens 0..8 (gone)" in shown
+  path = tmp_path / "page.html"
+  in_process.run_tool(
+    *flags, f"--document={named}", f"--html={path}", check=True
+  )
+  chromium.open(path)
+  assert text_of(chromium, "#subtitle").startswith("reads data step 2, of a")
+  assert "positions are gone" in text_of(chromium, "#tiles")
+  assert "gone" in text_of(chromium, "#legend")
+  assert "not read, not trained on" in text_of(chromium, "#detail")
+  x, y = chromium.evaluate(where(4, span["column"] + 3))
+  chromium.move(x, y)
+  assert "gone" in text_of(chromium, "#tip")
+  chromium.key("ArrowRight")
+  assert "Tokens\n9 to" in text_of(chromium, "#detail")
+  assert chromium.errors == []
+
+
+@needs_chromium
+@pytest.mark.slow
 def test_dark_light_and_layers_are_drawn(chromium, store, tmp_path):
   path = small(tmp_path / "page.html", store)
   ground = "getComputedStyle(document.body).backgroundColor"

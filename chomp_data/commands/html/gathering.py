@@ -181,16 +181,10 @@ def _tables(
   return list(tables.values()), table_of
 
 
-def _gone(spans: spans_lib.Spans) -> np.ndarray:
-  """Returns bool[N], which spans were taken out of the run."""
-  gone = getattr(spans, "gone", None)
-  return np.zeros(len(spans), bool) if gone is None else gone
-
-
 def _spans(spans: spans_lib.Spans, documents: _Documents) -> dict[str, Any]:
   flags = np.zeros(len(spans), np.int64)
   for name, flag in _FLAGS.items():
-    value = getattr(spans, name, None)
+    value = getattr(spans, name)
     if value is not None:
       flags += value * flag
   return {
@@ -245,8 +239,8 @@ def _history(
   tokens = np.zeros((steps.stop - first, len(pipe.source_names)), np.int64)
   for i, step in enumerate(range(first, steps.stop)):
     spans = pipe.plan(step)
-    lengths = np.where(_gone(spans), 0, spans.length)
-    np.add.at(tokens[i], spans.source, lengths)
+    live = spans.live()
+    np.add.at(tokens[i], live.source, live.length)
   return {"first": first, "tokens": packing.packed(tokens)}
 
 

@@ -51,7 +51,6 @@ def spans_by_row(
   rows: list[list[dict[str, Any]]] = [[] for _ in range(spans.num_rows)]
   names = ("row", "source", "document", "start", "length", "column")
   columns = [getattr(spans, name).tolist() for name in names]
-  gone = getattr(spans, "gone", None)
   for i, (row, source, document, *values) in enumerate(
     zip(*columns, strict=True)
   ):
@@ -66,7 +65,7 @@ def spans_by_row(
       where = getattr(spans, added)
       if where is not None and where[i]:
         span[added] = 1
-    if gone is not None and gone[i]:
+    if spans.gone is not None and spans.gone[i]:
       span["gone"] = True
     rows[row].append(span)
   return rows
