@@ -178,3 +178,25 @@ def test_preparing_is_measured_by_input(tmp_path):
     assert min(rates) > 0
     # Bytes are no work: to prepare them is more than to read them.
     assert number(line["CPU overhead, 1 worker"]) > 0
+
+
+def test_forecasting_asks_about_every_kind_of_run(tmp_path):
+  output = tmp_path / "forecasting.md"
+  found = subprocess.run(
+    [
+      sys.executable,
+      str(ROOT / "benchmarks" / "forecasting.py"),
+      "--small",
+      f"--output={output}",
+    ],
+    cwd=ROOT,
+    env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    capture_output=True,
+    text=True,
+  )
+  assert found.returncode == 0, found.stdout + found.stderr
+  (table,) = tables_of(output.read_text())
+  assert all(float(own["accounts, s"]) < 20 for own in table)
+  assert {own["run"].split(",")[0] for own in table} >= {
+    "sequential", "bin ffd", "bin exact", "windows", "multi_splice", "buckets"
+  }  # fmt: skip

@@ -416,7 +416,7 @@ def _alike(a: pipeline.Pipeline, b: pipeline.Pipeline, name: str) -> bool:
   if name not in a.source_names or name not in b.source_names:
     return False
   old, new = a.fingerprint, b.fingerprint
-  ours = ["seed", "seq_len"]
+  ours = ["seed", "seq_len", "skip", "tombstones"]
   if a.in_buckets or b.in_buckets:
     ours += ["buckets", "remainder"]
   return old["sources"][name] == new["sources"][name] and all(

@@ -75,9 +75,9 @@ def fetched(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   """
   plan = pipe._plan
   if isinstance(plan, rows_plan.RowsPlan):
+    first, last = (plan.places(own) for own in (0, steps))
     return {
-      name: _of_rows(source, *(plan_rows[name] for plan_rows in taken))
-      for taken in [[pipe.accounts.rows(own) for own in (0, steps)]]
+      name: _of_rows(source, first[name].samples, last[name].samples)
       for name, source in plan.ordered.items()
     }
   if isinstance(plan, batches_plan.BatchesPlan) and pipe.holds_text:

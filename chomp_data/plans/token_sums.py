@@ -17,12 +17,15 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
+from chomp_data.stores import side_index
 
 UNITS = ("tokens", "loss_tokens")
 
 # Rows, and steps, planned at once.
 _BLOCK = 4_096
 _STEPS = 256
+# From so many on, planning takes a second or so, and is shown.
+_MANY_ROWS = 1_000_000
 _SUMS_KEPT = 8
 
 # Steps that are planned one by one; further ones are summed by epochs.
@@ -196,9 +199,9 @@ class _SourceSums:
     else:
       for first, last in place.skipped:
         if last > done:
-          total += self._planned(done, first)
+          total += self._between(done, first)
           done = last
-      total += self._planned(done, rows)
+      total += self._between(done, rows)
     if rows > self._told[-1][0]:
       self._told.append((rows, total))
       del self._told[:-_SUMS_KEPT]
@@ -228,12 +231,34 @@ class _SourceSums:
   def _rows_before(self, rows: int) -> int:
     return int(self._prefix.before(np.asarray([rows]))[0])
 
+  def _between(self, first: int, last: int) -> int:
+    """Returns the units of rows, of whole epochs from their totals."""
+    source, total = self._source, 0
+    (epoch,), (index,) = source.locate(np.asarray([first], np.int64))
+    while first < last:
+      end = source.first_row_of(int(epoch) + 1)
+      whole = None
+      if not index and end <= last:
+        whole = source.sums.epoch_total(int(epoch), self._unit)
+        if whole is None:
+          return total + self._planned(first, last)
+      high = min(end, last)
+      total += self._planned(first, high) if whole is None else whole
+      first, epoch, index = high, epoch + 1, 0
+    return total
+
   def _planned(self, first: int, last: int) -> int:
+    """Returns the units of rows, a block at a time."""
     total = 0
-    for low in range(first, last, _BLOCK):
-      spans = self._source.plan(np.arange(low, min(low + _BLOCK, last)))
-      units = source_units.row_units(spans, self._unit, self._source.store)
-      total += int(units.sum())
+    what = f"{self._source.name}: {self._unit} of rows"
+    with side_index.progress(
+      last - first, what, "rows", last - first >= _MANY_ROWS
+    ) as bar:
+      for low in range(first, last, _BLOCK):
+        spans = self._source.plan(np.arange(low, min(low + _BLOCK, last)))
+        units = source_units.row_units(spans, self._unit, self._source.store)
+        total += int(units.sum())
+        bar.update(spans.num_rows)
     return total
 
 

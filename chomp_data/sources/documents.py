@@ -356,6 +356,26 @@ class Documents:
         bar.update(int(self.order.window_sizes(windows).sum()))
     return {"begins": begins}
 
+  def begins_of(self, epoch: int, num_rows: int) -> int:
+    """Returns how many documents begin inside rows of one stream of tokens.
+
+    Inside is not at a row's first column; see `begins_inside`. Nothing is
+    kept: each epoch costs a pass over lengths.
+
+    Args:
+      epoch: The epoch whose order is meant.
+      num_rows: Rows of the stream; what begins beyond them is left out.
+    """
+    count = end = 0
+    lengths, last = self._lengths(), num_rows * self._seq_len
+    for windows in self._window_groups():
+      kept = lengths(self.order.documents(windows, epoch))
+      begin = end + np.cumsum(kept) - kept
+      end += int(kept.sum())
+      inside = (kept > 0) & (begin < last) & (begin % self._seq_len > 0)
+      count += int(np.count_nonzero(inside))
+    return count
+
   def _window_groups(self) -> Iterator[np.ndarray]:
     """Yields all windows, ascending, about a million documents at once."""
     step = max(1, _PASS_DOCUMENTS // self.order.window_docs)

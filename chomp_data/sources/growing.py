@@ -197,6 +197,10 @@ class _PhaseSums(row_sums.Sums):
     """Returns what rows consume; see `Sums`."""
     return self._at(epoch).uniform(epoch, unit)
 
+  def epoch_total(self, epoch: int, unit: str) -> int | None:
+    """Returns what an epoch consumes; see `Sums`."""
+    return self._at(epoch).epoch_total(epoch, unit)
+
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
     """Returns where units are known; see `Sums`."""
     return self._at(epoch).edges(epoch, unit)

@@ -76,6 +76,14 @@ class Sums:
     del epoch, unit, rows
     return None
 
+  def epoch_total(self, epoch: int, unit: str) -> int | None:
+    """Returns what all rows of an epoch consume, or None.
+
+    For sources of which `known` is False: it may take a pass over lengths.
+    """
+    del epoch, unit
+    return None
+
   @final
   def known(self, unit: str) -> bool:
     """Returns whether sums need no planning of whole epochs."""

@@ -170,6 +170,16 @@ class SequentialSource(row_source.RowSource):
     row = self.every(rows)
     return np.minimum(row * self.seq_len, self._num_tokens) - row - sums
 
+  def loss_tokens_of(self, epoch: int) -> int | None:
+    """Returns the trained tokens of an epoch, from a pass over lengths.
+
+    None where the store has labels: rows must be planned.
+    """
+    if not self.store.trains_on_all:
+      return None
+    spans = len(self) + self._documents.begins_of(epoch, len(self))
+    return min(len(self) * self.seq_len, self._num_tokens) - spans
+
   def _counted(self, every: int) -> np.ndarray:
     """Returns trained tokens by so many rows, or begins without labels."""
     options, documents = self.options, self._documents.order
@@ -325,6 +335,12 @@ class _StreamSums(row_sums.Sums):
     if before is None:
       return None
     return row_sums.Edges(self._source.every(_SUMMED_ROWS), before)
+
+  def epoch_total(self, epoch: int, unit: str) -> int | None:
+    """Returns tokens less spans of an epoch of its own order; see `Sums`."""
+    if unit != "loss_tokens":
+      return None
+    return self._source.loss_tokens_of(epoch)
 
   def before_every(self, epoch: int, unit: str, rows: int) -> np.ndarray | None:
     """Returns tokens less spans; see `Sums`."""

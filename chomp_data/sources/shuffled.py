@@ -355,6 +355,10 @@ class _OrderedSums(row_sums.Sums):
       uniform.each, dict(zip(positions, units, strict=True))
     )
 
+  def epoch_total(self, epoch: int, unit: str) -> int | None:
+    """Returns what an epoch consumes in any order; see `Sums`."""
+    return self._sums.epoch_total(epoch, unit)
+
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
     """Returns where units are known, in the order; see `Sums`."""
     order = self._order

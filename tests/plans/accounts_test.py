@@ -172,6 +172,20 @@ def test_what_must_be_planned_goes_on_from_a_checkpoint(path):
   assert own.planned == 2 * BATCH
 
 
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("documents", ["block", "full"])
+def test_whole_epochs_of_a_reshuffled_stream_are_not_planned(
+  path, documents, shuffle
+):
+  rows = {**RESHUFFLED, "shuffle_documents": documents}
+  pipe = build(path, rows, shuffle)
+  own = counted(pipe)
+  steps = 5 * len(own) // BATCH + 3
+  found = pipe.accounts.at(steps)["text"].loss_tokens
+  assert own.planned < len(own)
+  assert found == trained(pipe, 0, steps * BATCH).sum()
+
+
 @pytest.mark.parametrize("rows", ["sequential", "ffd"])
 def test_a_state_of_before_accounts_leaves_what_is_known(path, rows):
   """A state that tells no sums: those that follow from the plan are there."""
