@@ -10,7 +10,7 @@ run is built, indexes beside the store made before.
 - accounts: rows, tokens and trained tokens by source.
 - reads: chunks, requests and bytes, from a sample.
 - diff: the same run with another last stage at step 10**6 - 100, or with
-  another seed.
+  another seed where that matters.
 
 Two minutes on two CPU cores.
 """
@@ -146,7 +146,9 @@ def measured(
       cells = [
         _seconds(lambda pipe=pipe: forecast.forecast(pipe, steps)),
         _seconds(lambda pipe=pipe: reading.fetched(pipe, steps)),
-        _seconds(
+        "-"
+        if name.endswith("none")
+        else _seconds(
           lambda pipe=pipe, other=other: difference.difference(
             pipe, other, steps
           )
