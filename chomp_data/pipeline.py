@@ -451,6 +451,23 @@ class Pipeline:
     entries += self._plan.gone.describe()
     return "\n".join([head, *entries, *lines])
 
+  def continued(
+    self, fingerprint: Mapping[str, Any], step: int, resize: bool = False
+  ) -> "Pipeline":
+    """Returns the run as a state continues it.
+
+    Args:
+      fingerprint: Of the state.
+      step: The next step of the state.
+      resize: Whether steps may get another number of rows from there on.
+
+    Returns:
+      The run with the batch sizes, and with stores that join when, as the state
+      tells; this one where it tells no more than the config.
+    """
+    run = joining.continued(self._run, fingerprint, step, resize)
+    return self if run is self._run else Pipeline(run)
+
   def _become(self, other: "Pipeline") -> None:
     """Is another pipeline from now on, for all who hold this one."""
     if other is not self:
@@ -626,8 +643,7 @@ def _resumed(
   """Returns a run as a state continues it; see `joining`."""
   from chomp_data.loading import feed
 
-  run = joining.continued(pipe._run, saved, step, resize)
-  again = pipe if run is pipe._run else Pipeline(run)
+  again = pipe.continued(saved, step, resize)
   fingerprint = again.fingerprint_with(operations)
   local = None
   if again is not pipe:

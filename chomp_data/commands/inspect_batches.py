@@ -252,6 +252,7 @@ def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
     if found is not None:
       if found.fingerprint is not None and not warned:
         warned = True
+        pipe = pipe.continued(found.fingerprint, found.step)
         for line in state_lib.differences(
           found.fingerprint, pipe.fingerprint, found.step
         ):

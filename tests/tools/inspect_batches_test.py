@@ -12,6 +12,7 @@ from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.audit import job
 from chomp_data.commands import pictures
+from chomp_data.loading import state
 from chomp_data.prepare import images
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as stores_lib
@@ -381,6 +382,31 @@ def test_a_job_is_followed_to_its_end(tmp_path, stdlib_store, monkeypatch):
   monkeypatch.setattr("time.sleep", interrupt)
   (tmp_path / "job" / "job.json").unlink()
   assert follow(tmp_path / "job", stdlib_store).returncode == 0
+
+
+def test_a_job_is_followed_with_the_batch_sizes_that_its_state_tells(
+  data, stdlib_store, tmp_path, monkeypatch
+):
+  data.global_batch_size = None
+  data.batch_size_schedule = ((0, 8), (20, 4))
+  pipe = pipeline.build(data)
+  item = tmp_path / "job" / "checkpoints" / "25" / "input"
+  item.mkdir(parents=True)
+  (item / "input.json").write_bytes(state.encode(25, pipe.fingerprint, {}))
+
+  def interrupt(_):
+    raise KeyboardInterrupt
+
+  monkeypatch.setattr("time.sleep", interrupt)
+  ran = follow(
+    tmp_path / "job", stdlib_store, "--config.data.global_batch_size=4"
+  )
+  assert "warning" not in ran.stderr
+  rows = [json.loads(line) for line in ran.stdout.splitlines()]
+  assert [own["step"] for own in rows] == [25] * 4
+  assert [own["spans"][0]["start"] for own in rows] == [
+    int(pipe.plan(25).start[pipe.plan(25).row == row][0]) for row in range(4)
+  ]
 
 
 def test_what_cannot_be_followed_is_an_error(tmp_path, stdlib_store):
