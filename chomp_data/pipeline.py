@@ -34,6 +34,7 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import tombstones
 from chomp_data.plans import trails
 from chomp_data.sources import grid
 from chomp_data.sources import row_source
@@ -106,6 +107,11 @@ class Pipeline:
   def num_steps(self) -> int | None:
     """Steps of the run, or None where it goes on for ever."""
     return self._plan.num_steps
+
+  @property
+  def gone(self) -> tombstones.Tombstones:
+    """Documents and spans that are gone from some data steps on."""
+    return self._plan.gone
 
   @property
   def holds_text(self) -> bool:

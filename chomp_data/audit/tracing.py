@@ -51,7 +51,8 @@ def step_records(
       continue
     spans = pipe.plan(step)
     ids = naming.ids_of(pipe, spans)
-    for row, source, document, own, start, length, column in zip(
+    gone = np.zeros(len(spans), np.bool_) if spans.gone is None else spans.gone
+    for row, source, document, own, start, length, column, lost in zip(
       spans.row.tolist(),
       spans.source.tolist(),
       spans.document.tolist(),
@@ -59,6 +60,7 @@ def step_records(
       spans.start.tolist(),
       spans.length.tolist(),
       spans.column.tolist(),
+      gone.tolist(),
       strict=True,
     ):
       yield {
@@ -70,6 +72,8 @@ def step_records(
         "start": start,
         "length": length,
         "column": column,
+        # Filler now: not read, and no visit.
+        **({"gone": True} if lost else {}),
       }
 
 

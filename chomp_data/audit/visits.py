@@ -58,12 +58,16 @@ class Visits:
     self._source = source
     self._document = document
     self._trail = pipe.trail(source, document)
+    number = pipe.source_names.index(source)
+    self._touched, self._gone = pipe.gone.times(number, document)
     self._counted: dict[int, int] = {}
 
   def before(self, step: int) -> int:
     """Returns how many spans (samples) the steps before one hand out.
 
-    Where every epoch must be looked at, what that costs is logged before.
+    What is gone is not handed out: of a document of which something is, visits
+    from then on are counted one by one. Where every epoch must be looked at,
+    what that costs is logged before.
 
     Args:
       step: At most the steps of the run.
@@ -74,6 +78,12 @@ class Visits:
 
   def _count(self, step: int) -> int:
     steps = self._pipe.steps
+    if self._touched is not None:
+      first = steps.before(self._touched)
+      if first < step:
+        later = self._from(first, 0)
+        after = itertools.takewhile(lambda own: own.step < step, later)
+        return self.before(first) + sum(1 for _ in after)
     end = steps.data_step(step)
     cost = self._trail.cost(end)
     if cost > _LONG_S:
@@ -96,12 +106,17 @@ class Visits:
     Args:
       step: At most the steps of the run.
     """
-    exposure = None
+    yield from self._from(step, None)
+
+  def _from(self, step: int, exposure: int | None) -> Iterator[Visit]:
+    """Yields visits from a step on, after so many; None counts them."""
     steps, end = self._pipe.steps, self._pipe.num_steps
     found = self._trail.ahead(steps.data_step(step))
     for data_step, places in itertools.groupby(found, lambda place: place[0]):
       run_step = steps.run_step(data_step)
       if end is not None and steps.before(data_step) >= end:
+        return
+      if self._gone is not None and data_step >= self._gone:
         return
       if run_step is None:
         continue
@@ -157,6 +172,7 @@ class Visits:
     if spans is None:
       yield from ((row, None, None, None) for row in rows.tolist())
       return
+    spans = spans.live()
     number = self._pipe.source_names.index(self._source)
     mine = (spans.source == number) & (spans.document == self._document)
     own = np.flatnonzero(mine)

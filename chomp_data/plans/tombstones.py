@@ -56,6 +56,8 @@ class Tombstones:
     self._steps: list[int] = [at for at, _ in files]
     # What is gone from each step on, by number of the source: all so far.
     self._levels: list[dict[int, gone_lib.Gone]] = []
+    # Documents of which all is gone.
+    self._complete: list[dict[int, np.ndarray]] = []
     self._digests: dict[str, str] = {}
     self._told: list[str] = []
     by_name = by_name or {}
@@ -74,11 +76,39 @@ class Tombstones:
       self._levels.append(
         {numbers[n]: _gone(v, by_name[n]) for n, v in so_far.items()}
       )
+      self._complete.append(
+        {numbers[n]: _complete(v, by_name[n]) for n, v in so_far.items()}
+      )
 
   @property
   def first_step(self) -> int | None:
     """The first data step at which something is gone; None is never."""
     return self._steps[0] if self._steps else None
+
+  def times(self, source: int, document: int) -> tuple[int | None, int | None]:
+    """Returns from which data steps on something, and all, of one is gone.
+
+    Args:
+      source: The source's number.
+      document: Its number.
+
+    Returns:
+      (first step at which a token is gone, first at which all are); None is
+      never.
+    """
+    touched = whole = None
+    for at, level, complete in zip(
+      self._steps, self._levels, self._complete, strict=True
+    ):
+      own = level.get(source)
+      if own is None:
+        continue
+      all_gone = bool(np.isin(document, complete[source]))
+      if touched is None and (all_gone or np.isin(document, own.document)):
+        touched = at
+      if whole is None and all_gone:
+        whole = at
+    return touched, whole
 
   @property
   def fingerprint_field(self) -> dict[str, Any]:
@@ -288,6 +318,11 @@ def _gone(spans: np.ndarray, store: stores.Store) -> gone_lib.Gone:
   return gone_lib.Gone(
     document[some], begin[some], (begin + length)[some], document[~some]
   )
+
+
+def _complete(spans: np.ndarray, store: stores.Store) -> np.ndarray:
+  document, start, length = spans.T
+  return document[(start == 0) & (length == store.bounds(document)[1])]
 
 
 def _digest(own: _Spans) -> str:

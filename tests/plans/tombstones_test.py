@@ -15,6 +15,8 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import coverage
+from chomp_data.audit import tracing
+from chomp_data.audit import visits
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
@@ -579,3 +581,39 @@ def test_other_wrong_tombstones_name_their_field(corpora, tmp_path, pictures):
   pictures = conftest.changed(pictures, tombstones=((2, file),))
   with pytest.raises(schema.ConfigError, match="None for samples that are ar"):
     pipeline.build(pictures)
+
+
+@pytest.mark.parametrize("skip", [(), ((2, 3), (7, 7))])
+def test_what_is_gone_is_no_visit(corpora, tmp_path, skip):
+  data = run_of(corpora, "exact", skip=skip)
+  entries = [
+    [("b", 3, None, None), ("b", 4, 2, 3), ("b", 5, 0, 1)],
+    [("b", 4, None, None)],
+  ]
+  data["tombstones"] = tuple(
+    (at, written(tmp_path / f"{at}.jsonl", own))
+    for at, own in zip((4, 10), entries, strict=True)
+  )
+  pipe = pipeline.build(data)
+  steps = pipe.num_steps
+  for document in (2, 3, 4, 5):
+    found = []
+    for step in range(steps):
+      spans = pipe.plan(step).live()
+      for i in np.flatnonzero(spans.document == document).tolist():
+        found.append((step, int(spans.row[i]), int(spans.start[i])))
+    own = visits.Visits(pipe, "b", document)
+    for step in (0, 3, 5, 9, 14):
+      before = sum(at < step for at, _, _ in found)
+      assert own.before(step) == before
+      ahead = [(v.step, v.row, v.start) for v in own.ahead(step)]
+      assert ahead == found[before:]
+      numbers = [v.exposure for v in own.ahead(step)]
+      assert numbers == list(range(before + 1, len(found) + 1))
+      back = [(v.step, v.row, v.start) for v in own.back(step)]
+      assert back == found[:before][::-1]
+  endless = pipeline.build({**data, "epochs": None})
+  assert len(visits.visits(endless, "b", 3, count=10**6)) < 10
+  records = list(tracing.step_records(pipe, 2, steps))
+  gone = [own for own in records if own.get("gone")]
+  assert len(gone) == int(np.sum(pipe.plan(2, steps - 2).gone))
