@@ -47,8 +47,8 @@ class Mark:
 
   Attributes:
     step: The step.
-    kind: 'stage' of weights, 'buckets' of a curriculum, 'batch_size', or
-      'skip'.
+    kind: 'stage' of weights, 'buckets' of a curriculum, 'batch_size', 'skip',
+      or 'tombstones'.
     text: What holds from there on.
   """
 
@@ -241,6 +241,10 @@ def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
   found += [
     (first, "skip", f"data steps {first} .. {last} are left out")
     for first, last in pipe.steps.skip
+  ]
+  found += [
+    (int(step), "tombstones", "documents are gone")
+    for step in pipe.fingerprint.get("tombstones", {})
   ]
   # These count data steps.
   marks = [Mark(pipe.steps.before(step), *own) for step, *own in found]

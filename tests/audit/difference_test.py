@@ -30,17 +30,21 @@ def edited(draw, data, paths):
   """Returns a config of about the same run."""
   data = copy.deepcopy(data)
   name = draw(st.sampled_from(sorted(data["sources"])))
-  edits = ["none", "seed", "epochs", "store", "format"]
+  edits = ["none", "seed", "epochs", "store", "format", "skip"]
   if "buckets" in data:
     edits += ["weights", "add_eos"]
     edits += ["buckets"] * ("stages" in data["buckets"])
   else:
-    edits += ["batch", "rows", "shuffle"]
+    edits += ["rows", "shuffle"]
+    edits += ["batch"] * ("global_batch_size" in data)
     edits += ["weights", "stage", "mix"] * ("mix" in data)
   edit = draw(st.sampled_from(edits))
   source, mix = data["sources"][name], data.get("mix", {})
   if edit == "seed":
     data["seed"] += 1
+  elif edit == "skip":
+    first = draw(st.integers(0, 20))
+    data["skip"] = ((first, first + 1),)
   elif edit == "epochs":
     data["epochs"] = draw(st.sampled_from((1, 2, None)))
   elif edit == "store":

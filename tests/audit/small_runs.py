@@ -59,6 +59,12 @@ def _weights(draw, names):
   return {name: draw(st.integers(1, 4)) for name in names}
 
 
+def _skipped(draw, data):
+  if draw(st.booleans()):
+    first = draw(st.integers(0, 9))
+    data["skip"] = ((first, first + draw(st.integers(0, 5))),)
+
+
 @st.composite
 def of_rows(draw, paths):
   """A run of rows: of one source, or a mix with stages."""
@@ -81,6 +87,11 @@ def of_rows(draw, paths):
     data["sources"][name] = {
       "store": paths[name], "rows": ROWS[rows], "shuffle": shuffle
     }  # fmt: skip
+  if draw(st.booleans()):
+    size = data.pop("global_batch_size")
+    at = draw(st.integers(1, 9))
+    data["batch_size_schedule"] = ((0, size), (at, size + 2))
+  _skipped(draw, data)
   if len(names) > 1:
     first = _weights(draw, names[: draw(st.integers(1, len(names)))])
     stages = [(0, first)]
@@ -127,6 +138,7 @@ def of_buckets(draw, paths):
       "unit": draw(st.sampled_from(("tokens", "samples"))),
     },
   }  # fmt: skip
+  _skipped(draw, data)
   if data["epochs"] is None and draw(st.booleans()):
     data["buckets"]["stages"] = [
       (0, {"8": 1, "16": draw(st.integers(1, 3))}),
