@@ -46,6 +46,9 @@ if TYPE_CHECKING:
 
 FINGERPRINT_SCHEMA = 1
 
+# Steps planned at once.
+_STEPS = 256
+
 # Rows of a global batch that are meant: of each bucket by its name, or of the
 # one bucket that there is; None is all.
 Rows = np.ndarray | Mapping[str, np.ndarray] | None
@@ -256,7 +259,7 @@ class Pipeline:
     """Returns the spans of each document that steps hand out.
 
     Of arrays, how often each sample comes. What every epoch holds alike is
-    counted once.
+    counted once; from where something is gone on, steps are planned.
 
     Args:
       source: The source's name.
@@ -267,6 +270,17 @@ class Pipeline:
       int64[num_documents].
     """
     steps, plan = self.steps, self._plan
+    if plan.is_gone_before(last):
+      edge = max(first, steps.before(plan.gone.first_step or 0))
+      out = np.zeros(self.num_documents(source), np.int64)
+      if first < edge:
+        out += self.exposures(source, first, edge)
+      number = self.source_names.index(source)
+      for step in range(edge, last, _STEPS):
+        spans = plan.spans(step, min(_STEPS, last - step)).live()
+        own = spans.document[spans.source == number]
+        out += np.bincount(own, minlength=len(out))
+      return out
     ends = [steps.data_step(first), steps.data_step(last)]
     out = plan.exposures(source, *ends)
     for low, high in steps.skipped(last):

@@ -612,6 +612,10 @@ def test_what_is_gone_is_no_visit(corpora, tmp_path, skip):
       assert numbers == list(range(before + 1, len(found) + 1))
       back = [(v.step, v.row, v.start) for v in own.back(step)]
       assert back == found[:before][::-1]
+  for first, last in ((0, 3), (0, steps), (6, steps - 1)):
+    spans = pipe.plan(first, last - first).live()
+    counts = np.bincount(spans.document, minlength=40)
+    assert np.array_equal(pipe.exposures("b", first, last), counts)
   endless = pipeline.build({**data, "epochs": None})
   assert len(visits.visits(endless, "b", 3, count=10**6)) < 10
   records = list(tracing.step_records(pipe, 2, steps))
