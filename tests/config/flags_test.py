@@ -60,7 +60,7 @@ def accepted_by(rule):
   for text in (
     "3", "0.5", "True", "some_text", "(2, 4)", "(0, 2)", "((0, 3),)",
     "((8, 8),)", "((8, 'a.jsonl'),)",
-    "{'own': 1}", "{'own': ['a']}", "{'own': {'alpha': 0.5}}",
+    "{'own': 1}", "{'own': 'a'}", "{'own': ['a']}", "{'own': {'alpha': 0.5}}",
     "((0, {'own': 1}),)", "{'datasets': [{'spec': 'own'}]}",
     *(c.strip("' ") for c in rule.text.removeprefix("one of ").split(",")),
   ):  # fmt: skip
