@@ -103,10 +103,12 @@ def _print(
       print(json.dumps(record))
     return
   table = rich.table.Table()
+  records = list(records)
+  columns = [*columns, *["gone"] * any("gone" in own for own in records)]
   for name in columns:
     table.add_column(name, overflow="fold")
   for record in records:
-    table.add_row(*("-" if record[n] is None else str(record[n])
+    table.add_row(*("-" if record.get(n) is None else str(record[n])
                     for n in columns))  # fmt: skip
   # As wide as it must be where nobody looks at it.
   console = rich.console.Console()

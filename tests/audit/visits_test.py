@@ -36,6 +36,10 @@ def root(tmp_path_factory):
       samples.append(({"pixels": pixels}, {"height": height, "width": width}))
     write = samples_array_record.write_samples
     (write if name == "photos" else saving.save_to_disk)(root / name, samples)
+  (root / "gone.jsonl").write_text(
+    '{"source": "a", "document": 1}\n{"source": "a", "document": 0}\n'
+    '{"source": "a", "document": 2, "start": 9, "length": 30}\n'
+  )
   return root
 
 
@@ -128,6 +132,10 @@ def row_runs(draw, root):
     "remainder": draw(one_of("drop", "pad")),
     "sources": {name: draw(sources(root, name)) for name in names},
   }
+  if draw(st.booleans()):
+    data["skip"] = ((2, 3), (8, draw(one_of(8, 11))))
+  if draw(st.booleans()):
+    data["tombstones"] = ((draw(one_of(0, 6)), str(root / "gone.jsonl")),)
   if len(names) > 1:
     data["mix"] = {
       "kind": "weighted",
@@ -178,7 +186,7 @@ def bucket_runs(draw, root):
 
 
 def every_visit(pipe, steps):
-  """Returns (step, row, start, length, column) by (source, document)."""
+  """Returns (step, row, start, length, column) by document, if not gone."""
   found = {}
   for step in range(steps):
     planned = pipe.planned(step)
@@ -191,6 +199,7 @@ def every_visit(pipe, steps):
           visit = (step, row, None, None, None)
           found.setdefault((name, sample), []).append(visit)
       continue
+    spans = spans.live()
     columns = (spans.source, spans.document, spans.row, spans.start,
                spans.length, spans.column)  # fmt: skip
     for source, document, *where in zip(
