@@ -12,6 +12,7 @@ the source's order, each with what was read just before it.
 import collections
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 import dataclasses
 
 import numpy as np
@@ -21,7 +22,9 @@ from chomp_data import stores
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import batches_plan
 from chomp_data.plans import rows_plan
+from chomp_data.plans import token_sums
 from chomp_data.sources import row_source
+from chomp_data.stores import concatenated
 from chomp_data.stores import span_reads
 
 # Rows and steps planned together; as many are fetched at once.
@@ -77,7 +80,7 @@ def fetched(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   if isinstance(plan, rows_plan.RowsPlan):
     first, last = (plan.places(own) for own in (0, steps))
     return {
-      name: _of_rows(source, first[name].samples, last[name].samples)
+      name: _of_rows(source, first[name].samples, last[name])
       for name, source in plan.ordered.items()
     }
   if isinstance(plan, batches_plan.BatchesPlan) and pipe.holds_text:
@@ -92,16 +95,53 @@ class _Reader:
     self.store = store
     each = store.chunk_tokens * store.token_dtype.itemsize
     self.room: int = max(1, store.cache_bytes // each)
-    self.num_chunks: int = -(-store.num_tokens // store.chunk_tokens)
+    members = [store]
+    if isinstance(store, concatenated.ConcatenatedStore):
+      members = list(store.members)
+    counts = [-(-own.num_tokens // own.chunk_tokens) for own in members]
+    self.num_chunks: int = sum(counts)
+    self._sizes = [own.chunk_tokens for own in members]
+    self._bounds = np.cumsum([0, *(own.num_tokens for own in members)])
+    # Chunks of two stores are no neighbours: a number between is left out.
+    self._first = np.cumsum([0, *(count + 1 for count in counts)])[:-1]
+    self._chunk_bytes = np.asarray(
+      [
+        own.stored_bytes / max(count, 1)
+        for own, count in zip(members, counts, strict=True)
+      ]
+    )
     self._joined = max(1, _JOINED_BYTES // each)
     self._held: collections.OrderedDict[int, None] = collections.OrderedDict()
     self.chunks = self.requests = 0
+    self.bytes = 0.0
+
+  def forget(self) -> None:
+    """Counts anew; what is held stays."""
+    self.chunks = self.requests = 0
+    self.bytes = 0.0
+
+  def _chunks_of(self, spans: spans_lib.Spans) -> np.ndarray:
+    """Returns the chunks of each span, int64[P], repeated."""
+    starts, lengths = spans.offset, spans.stored()[0]
+    if len(self._sizes) == 1:
+      return span_reads.chunks_of_spans(starts, lengths, self._sizes[0])
+    part, first, length, place = span_reads.split_at(
+      self._bounds, starts, lengths, np.arange(len(starts))
+    )
+    found, places = [], []
+    for member, size in enumerate(self._sizes):
+      pick = part == member
+      begin, stop = first[pick], length[pick]
+      own = span_reads.chunks_of_spans(begin, stop, size)
+      found.append(own + self._first[member])
+      each = (begin + stop - 1) // size - begin // size + 1
+      places.append(np.repeat(place[pick], each))
+    order = np.argsort(np.concatenate(places), kind="stable")
+    return np.concatenate(found)[order]
 
   def read(self, spans: spans_lib.Spans) -> None:
     """Takes spans that are planned, and fetched, together."""
-    wanted = span_reads.chunks_of_spans(
-      spans.offset, spans.stored()[0], self.store.chunk_tokens
-    )
+    wanted = self._chunks_of(spans)
     # In the order of their last use, which decides what goes first.
     chunks, last = np.unique(wanted[::-1], return_index=True)
     if len(chunks) > self.room and spans.num_rows > _READ_ROWS:
@@ -118,55 +158,70 @@ class _Reader:
       self._held.popitem(last=False)
     self.chunks += len(missing)
     if len(missing):
+      member = np.searchsorted(self._first, missing, "right") - 1
+      self.bytes += float(self._chunk_bytes[member].sum())
       ends = np.append(np.flatnonzero(np.diff(missing) != 1) + 1, len(missing))
       runs = np.diff(ends, prepend=0)
       self.requests += int((-(-runs // self._joined)).sum())
 
+  def add(self, other: "_Reader") -> None:
+    """Counts what another one missed."""
+    self.chunks += other.chunks
+    self.requests += other.requests
+    self.bytes += other.bytes
+
   def told(self, how: str, looked_at: float, times: float = 1) -> Fetched:
     """Returns what was missed, `times` as much."""
-    chunks = round(self.chunks * times)
     return Fetched(
       store=str(self.store.path),
       how=how,
       looked_at=looked_at,
-      chunks=chunks,
+      chunks=round(self.chunks * times),
       requests=round(self.requests * times),
-      bytes=round(chunks * self.store.stored_bytes / max(self.num_chunks, 1)),
+      bytes=round(self.bytes * times),
     )
 
 
-def _of_rows(source: row_source.RowSource, first: int, last: int) -> Fetched:
-  """Returns what rows first .. last - 1 of a source's order fetch."""
+def _of_rows(
+  source: row_source.RowSource, first: int, place: token_sums.Place
+) -> Fetched:
+  """Returns what rows from `first` to a place in a source's order fetch."""
   reader = _Reader(source.store)
-  if last - first <= _MOST_ROWS:
-    for low, high in _groups(first, last):
-      reader.read(source.plan(np.arange(low, high)))
+  last, skipped = place.samples, place.skipped
+  handed_out = place.given - first
+  if handed_out <= _MOST_ROWS:
+    for rows in _groups(first, last, skipped):
+      reader.read(source.plan(rows))
     return reader.told("counted", 1.0)
-  counted = chunks = requests = 0
-  looked_at = 0
-  stride = (last - first) // _STRETCHES
-  for begin in range(first, last - stride + 1, stride):
+  counted = looked_at = 0
+  stride = handed_out // _STRETCHES
+  for number in range(0, handed_out - stride + 1, stride):
+    begin = _row_of(first + number, skipped)
     begin, warm, end = _stretch(source, begin, last, reader.room)
     own = _Reader(source.store)
-    for low, high in _groups(warm, begin):
-      own.read(source.plan(np.arange(low, high)))
-    own.chunks = own.requests = 0
-    for low, high in _groups(begin, end):
-      own.read(source.plan(np.arange(low, high)))
-    chunks, requests = chunks + own.chunks, requests + own.requests
-    counted += end - begin
-    looked_at += end - warm
-  reader.chunks, reader.requests = chunks, requests
-  share = looked_at / (last - first)
-  found = reader.told("sampled", share, (last - first) / counted)
+    for rows in _groups(warm, begin, skipped):
+      own.read(source.plan(rows))
+      looked_at += len(rows)
+    own.forget()
+    for rows in _groups(begin, end, skipped):
+      own.read(source.plan(rows))
+      looked_at, counted = looked_at + len(rows), counted + len(rows)
+    reader.add(own)
+  share = looked_at / handed_out
+  found = reader.told("sampled", share, handed_out / counted)
   if reader.room >= reader.num_chunks and found.chunks > reader.num_chunks:
     # The cache holds all of it: nothing is fetched twice.
-    reader.requests = round(
-      reader.requests * reader.num_chunks / max(reader.chunks, 1)
-    )
-    reader.chunks = reader.num_chunks
-    found = reader.told("sampled", share)
+    once = reader.num_chunks / max(reader.chunks, 1)
+    found = reader.told("sampled", share, once)
   return found
+
+
+def _row_of(number: int, skipped: Sequence[tuple[int, int]]) -> int:
+  """Returns which row of a source is the one of a number handed out."""
+  for begin, end in skipped:
+    if begin <= number:
+      number += end - begin
+  return number
 
 
 def _stretch(
@@ -182,30 +237,37 @@ def _stretch(
   return begin, max(0, begin - before), min(end, last)
 
 
-def _groups(first: int, last: int) -> Iterator[tuple[int, int]]:
-  for low in range(first, last, _GROUP_ROWS):
-    yield low, min(low + _GROUP_ROWS, last)
+def _groups(
+  first: int, last: int, skipped: Sequence[tuple[int, int]]
+) -> Iterator[np.ndarray]:
+  """Yields rows first .. last - 1 without those skipped, some at a time."""
+  ends = [own for own in skipped if first < own[1] and own[0] < last]
+  begins = [first, *(end for _, end in ends)]
+  stops = [*(begin for begin, _ in ends), last]
+  for begin, stop in zip(begins, stops, strict=True):
+    for low in range(begin, stop, _GROUP_ROWS):
+      yield np.arange(low, min(low + _GROUP_ROWS, stop))
 
 
 def _of_steps(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   """Returns what steps in buckets fetch."""
   names = pipe.source_names
-  found = {name: [0, 0, 0] for name in names}
+  found = {name: _Reader(pipe.sources[name].store) for name in names}
+  rows = dict.fromkeys(names, 0)
 
   def read(first: int, warm: int, end: int) -> None:
     readers = {name: _Reader(pipe.sources[name].store) for name in names}
     for step in range(warm, end):
       if step == first:
         for own in readers.values():
-          own.chunks = own.requests = 0
+          own.forget()
       spans = pipe.plan(step)
       name = pipe.bucket_of(step)[0]
       assert name is not None
       readers[name].read(spans)
-      found[name][2] += spans.num_rows * (step >= first)
+      rows[name] += spans.num_rows * (step >= first)
     for name, own in readers.items():
-      found[name][0] += own.chunks
-      found[name][1] += own.requests
+      found[name].add(own)
 
   how = "counted"
   if steps <= _MOST_STEPS:
@@ -217,9 +279,8 @@ def _of_steps(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
       read(first, max(0, first - _STRETCH_STEPS), first + _STRETCH_STEPS)
   out = {}
   taken = pipe.accounts.rows(steps)
-  for name, (chunks, requests, rows) in found.items():
-    reader = _Reader(pipe.sources[name].store)
-    reader.chunks, reader.requests = chunks, requests
-    times = 1.0 if how == "counted" else taken[name] / max(rows, 1)
-    out[name] = reader.told(how, min(rows / max(taken[name], 1), 1.0), times)
+  for name, reader in found.items():
+    times = 1.0 if how == "counted" else taken[name] / max(rows[name], 1)
+    share = min(rows[name] / max(taken[name], 1), 1.0)
+    out[name] = reader.told(how, share, times)
   return out

@@ -98,3 +98,33 @@ def test_a_sample_is_close_to_a_count(paths, shuffle, monkeypatch):
   for name in ("chunks", "requests", "bytes"):
     own, whole = getattr(sampled, name), getattr(counted, name)
     assert own == pytest.approx(whole, rel=0.1), name
+
+
+@pytest.mark.parametrize("buckets", [False, True])
+def test_what_is_skipped_is_not_fetched(paths, buckets):
+  data = run({"web": paths["web"]}, "sequential", "none", skip=((2, 60),))
+  if buckets:
+    data["sources"] = {"web": {"store": paths["web"]}}
+    data["buckets"] = {
+      "kind": "length",
+      "lengths": (16, 96),
+      "tokens_per_batch": 192,
+    }
+    del data["seq_len"], data["global_batch_size"]
+  pipe = build(data, 1_000)
+  for steps in (2, 3, 9):
+    (found,) = reading.fetched(pipe, steps).values()
+    assert found.chunks == read(pipe, steps, 1)["web"]
+
+
+def test_the_chunks_of_two_stores_are_their_own(paths, tmp_path):
+  rng = np.random.default_rng(1)
+  documents = [rng.integers(3, 250, n) for n in rng.integers(0, 90, 100)]
+  testing_stores.make_store(tmp_path / "more", documents, chunk=16)
+  data = run({"web": paths["web"]}, "sequential", "full")
+  data["sources"]["web"]["store"] = (paths["web"], str(tmp_path / "more"))
+  pipe = build(data, 10_000)
+  (found,) = reading.fetched(pipe, pipe.num_steps).values()
+  assert found.chunks == read(pipe, pipe.num_steps, 4)["web"]
+  stored = pipe.sources["web"].store.stored_bytes
+  assert found.bytes == pytest.approx(stored, rel=0.01)
