@@ -13,19 +13,17 @@ Markdown where `--output` says.
 About ten minutes on two CPU cores.
 """
 
-import ast
-from collections.abc import Iterator
 from collections.abc import Sequence
 import json
 import pathlib
 import statistics
 import subprocess
 import sys
-import sysconfig
 import tempfile
 
 from absl import app
 from absl import flags
+import corpora
 import numpy as np
 import rich.console
 import rich.table
@@ -67,22 +65,15 @@ _ARMS = {
 }
 
 
-def functions() -> Iterator[dict[str, str]]:
-  """Yields the standard library's functions of the right length."""
-  stdlib = pathlib.Path(sysconfig.get_path("stdlib"))
-  for path in sorted(stdlib.glob("*.py")):
-    text = path.read_text()
-    for node in ast.walk(ast.parse(text)):
-      if isinstance(node, ast.FunctionDef):
-        source = ast.get_source_segment(text, node) or ""
-        if _MIN_LENGTH <= len(source.encode()) <= _MAX_LENGTH:
-          yield {"id": f"{path.name}:{node.lineno}", "text": source}
-
-
 def make_store(directory: pathlib.Path) -> str:
   """Prepares the corpus; returns its path."""
   lines = directory / "functions.jsonl"
-  lines.write_text("".join(json.dumps(own) + "\n" for own in functions()))
+  lines.write_text(
+    "".join(
+      json.dumps(own) + "\n"
+      for own in corpora.functions(_MIN_LENGTH, _MAX_LENGTH)
+    )
+  )
   store = directory / "store"
   subprocess.run(
       [

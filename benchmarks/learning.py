@@ -1,0 +1,218 @@
+"""Which documents does a model learn first, and how does it go with many?
+
+    python benchmarks/learning.py --output=tables.md --plot=learned.png
+
+Seed 000's P(z), the probability that a model goes on word for word from a
+prefix, for windows of 48 bytes of which 24 are given, by document and over
+exposures (rows that held the document). Documents are functions of the standard
+library, 90 to 400 bytes long, as splices of rows of 128 bytes.
+
+- learned: eight documents of several lengths, shares by `balance_tau` of 0.7:
+  after how many exposures each is known (mean P(z) of at least 0.5)
+- scaling: 1, 5, 10 and 50 documents for as many steps each
+
+About six minutes on two CPU cores.
+"""
+
+from collections.abc import Sequence
+import functools
+import pathlib
+import statistics
+import tempfile
+
+from absl import app
+from absl import flags
+import corpora
+import numpy as np
+import tables
+
+import chomp_data
+from chomp_data import stores
+from chomp_data.prepare import tokenizers
+from chomp_data.reference import decoder
+from chomp_data.reference import held_out
+from chomp_data.reference import training
+
+_PARTS = flags.DEFINE_list("parts", ["learned", "scaling"], "Tables to make.")
+_STEPS = flags.DEFINE_integer("steps", 1_000, "Steps of each run.", 10)
+_SCALES = flags.DEFINE_list(
+  "scales", ["1", "5", "10", "50"], "Numbers of documents."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_PLOT = flags.DEFINE_string(
+  "plot", None, "PNG to write; needs matplotlib (the extra `plots`)."
+)
+
+_SEQ_LEN = 128  # tokens, which are bytes
+_BATCH = 16  # rows
+_LEARNED = 8  # documents of the first part
+_KNOWN = 0.5
+_LOOKS = 25  # evaluations of a run
+_ASKED = held_out.EvaluationOptions(
+  pz_window=48, pz_prefix=24, pz_documents=64, pz_windows=16
+)
+
+
+def make_store(
+  directory: pathlib.Path, found: Sequence[dict[str, str]], count: int
+) -> stores.Store:
+  """Writes so many of the functions, from the shortest to the longest."""
+  some = [
+    found[i * (len(found) - 1) // max(count - 1, 1)] for i in range(count)
+  ]
+  return stores.write_store(
+    directory / str(count),
+    [np.frombuffer(own["text"].encode(), np.uint8) for own in some],
+    ids=[own["id"] for own in some],
+    tokenizer_info=tokenizers.make_tokenizer(tokenizers.TokenizerSpec()).info,
+    overwrite=True,
+  )
+
+
+def run(store: stores.Store) -> list[list[dict]]:
+  """Trains on a store's documents; returns records of P(z) by look."""
+  pipe = chomp_data.build(
+    {
+      "seq_len": _SEQ_LEN,
+      "global_batch_size": _BATCH,
+      "sources": {
+        "functions": {
+          "store": store.path,
+          "rows": {
+            "kind": "multi_splice",
+            "num_docs": store.num_documents,
+            "balance_tau": 0.7,
+          },
+          "shuffle": {"kind": "full"},
+        }
+      },
+    }
+  )
+  trainer = training.Trainer(
+    decoder.DecoderConfig(
+      vocab_size=pipe.vocab_size,
+      max_positions=_SEQ_LEN,
+      d_model=64,
+      num_layers=2,
+      num_heads=4,
+      mlp_dim=192,
+    ),
+    training.OptimizerOptions(learning_rate=3e-3, warmup_steps=50),
+    num_steps=_STEPS.value,
+    mesh=training.data_mesh(),
+  )
+  asked = held_out.Memorization(pipe, "functions", _ASKED)
+  every = max(1, _STEPS.value // _LOOKS)
+  looks = []
+  state = trainer.init(0)
+  with chomp_data.make_iterator(pipe, trainer.batch_sharding) as batches:
+    for step in range(1, _STEPS.value + 1):
+      state, _ = trainer.step(state, next(batches))
+      if step % every == 0:
+        looks.append(asked.measure(trainer.model(state), step, None))
+  return looks
+
+
+def known_at(looks: list[list[dict]], i: int) -> int | None:
+  """Returns the exposures at which the i-th document was known first."""
+  for records in looks:
+    if records[i]["p_z"] >= _KNOWN:
+      return records[i]["exposures"]
+  return None
+
+
+def learned(
+  directory: pathlib.Path, found: Sequence[dict[str, str]]
+) -> tables.Table:
+  """Trains on eight documents and says when each was known."""
+  store = make_store(directory, found, _LEARNED)
+  looks = run(store)
+  if _PLOT.value:
+    plot(_PLOT.value, store, looks)
+  lines = []
+  last = looks[-1]
+  order = sorted(
+    range(len(last)),
+    key=lambda i: (known_at(looks, i) or float("inf"), -last[i]["p_z"]),
+  )
+  for i in order:
+    own, at = last[i], known_at(looks, i)
+    length = int(store.bounds(np.asarray([own["document"]]))[1][0])
+    lines.append(
+      [
+        own["id"], f"{length}", f"{own['exposures']:,}",
+        "not yet" if at is None else f"{at:,}",
+        f"{own['p_z']:.2f}", f"{own['p_z_max']:.2f}",
+      ]
+    )  # fmt: skip
+  head = [
+    "document", "bytes", "exposures", "known after", "P(z)", "greatest P(z)"
+  ]  # fmt: skip
+  return f"eight documents, {_STEPS.value} steps", [head, *lines]
+
+
+def scaling(
+  directory: pathlib.Path, found: Sequence[dict[str, str]]
+) -> tables.Table:
+  """Trains on more and more documents for as many steps."""
+  lines = []
+  for count in map(int, _SCALES.value):
+    looks = run(make_store(directory, found, count))
+    last = looks[-1]
+    at = [known_at(looks, i) for i in range(len(last))]
+    known = [own for own in at if own is not None]
+    lines.append(
+      [
+        f"{count}",
+        f"{statistics.median(own['exposures'] for own in last):,.0f}",
+        f"{len(known)}",
+        f"{statistics.median(known):,.0f}" if known else "-",
+        f"{statistics.mean(own['p_z'] for own in last):.3f}",
+        f"{statistics.mean(own['log_p_z'] for own in last):.2f}",
+      ]
+    )
+  head = [
+    "documents", "exposures, median", "known", "known after, median",
+    "P(z), mean", "log P(z), mean",
+  ]  # fmt: skip
+  return f"more documents, {_STEPS.value} steps each", [head, *lines]
+
+
+def plot(path: str, store: stores.Store, looks: list[list[dict]]) -> None:
+  """Draws P(z) over exposures, a line a document."""
+  import matplotlib as mpl
+
+  mpl.use("Agg")
+  from matplotlib import pyplot
+
+  figure, axis = pyplot.subplots(figsize=(7, 4), layout="constrained")
+  for i, own in enumerate(looks[-1]):
+    length = int(store.bounds(np.asarray([own["document"]]))[1][0])
+    axis.plot(
+      [records[i]["exposures"] for records in looks],
+      [records[i]["p_z"] for records in looks],
+      label=f"{own['id']}, {length} bytes",
+    )
+  axis.set_xlabel("exposures: rows that held the document")
+  axis.set_ylabel("P(z), mean over its windows")
+  axis.legend(fontsize="x-small")
+  figure.savefig(path, dpi=120)
+
+
+def main(argv: Sequence[str]) -> None:
+  """Makes the tables."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  found = sorted(
+    corpora.functions(90, 400), key=lambda own: len(own["text"].encode())
+  )
+  with tempfile.TemporaryDirectory() as temporary:
+    parts = {
+      name: functools.partial(part, pathlib.Path(temporary), found)
+      for name, part in (("learned", learned), ("scaling", scaling))
+    }
+    tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
+
+
+if __name__ == "__main__":
+  app.run(main)
