@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test test-all test-beam test-maxtext check prepare prepare-mix prepare-images inspect clean help
+.PHONY: train test test-all test-beam test-maxtext check docs prepare prepare-mix prepare-images inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff format --check .
 	$(BIN)/pyright
 	$(BIN)/python -m pytest tests/types_test.py
+
+docs: .venv-docs/bin/mkdocs  ## Build the documentation into site/, without network.
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict --quiet
 
 prepare: data/stdlib/manifest.json  ## Only prepare the corpus.
 
@@ -95,6 +98,10 @@ $(BIN)/.test: pyproject.toml constraints.txt
 .venv-moto/bin/moto_server:
 	test -x .venv-moto/bin/python || $(PYTHON) -m venv .venv-moto
 	.venv-moto/bin/python -m pip install --quiet 'moto[s3]>=5.1,<6' 'flask>=3,<4' 'flask-cors>=5'
+
+.venv-docs/bin/mkdocs:
+	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip install --quiet 'mkdocs-material>=9.5,<10'
 
 $(BIN)/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -28,7 +28,11 @@ _OURS = ("chomp_data", "tools", "examples", "benchmarks")
 
 
 def run_tool(
-  name: str, *arguments: str, check: bool = False, env: dict | None = None
+  name: str,
+  *arguments: str,
+  check: bool = False,
+  env: dict | None = None,
+  cwd: pathlib.Path = ROOT,
 ) -> subprocess.CompletedProcess[str]:
   """Runs a tool in this process, as `subprocess.run` does in its own.
 
@@ -37,6 +41,7 @@ def run_tool(
     *arguments: Flags.
     check: Whether a status other than 0 raises.
     env: Environment variables that are set meanwhile, besides the present.
+    cwd: The directory that it runs in.
 
   Returns:
     Status and what was printed; a string given to `sys.exit` is printed.
@@ -50,7 +55,7 @@ def run_tool(
     _own_flags(),
     mock.patch.object(sys, "argv", command),
     mock.patch.dict(os.environ, env or {}),
-    contextlib.chdir(ROOT),
+    contextlib.chdir(cwd),
     contextlib.redirect_stdout(out),
     contextlib.redirect_stderr(err),
     warnings.catch_warnings(),
