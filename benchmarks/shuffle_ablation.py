@@ -8,7 +8,7 @@ for one whole epoch, in orders that differ in nothing but what they cost to
 read. The sources are this machine's own text (the standard library, installed
 packages, their notes and licences), a twelfth of each kept for measuring. Their
 documents lie in the order of their paths, so that neighbours are alike and the
-order matters. Everything is scaled down alike: a chunk is a block of 4 rows of
+order matters. Everything is scaled down alike: a chunk is a block of 2 rows of
 256 bytes (128 rows of 2,048 tokens at the usual size), so that a window of 512
 blocks is nearly a source.
 
@@ -25,7 +25,7 @@ stores, with a cache of two of the order's own windows (of 8 blocks for
 `full`). The throughput arm reads `--read_steps` steps alone, without a model.
 `--results` keeps each run as it ends; a killed one goes on from there.
 
-About 40 minutes on two CPU cores.
+About 20 minutes on two CPU cores.
 """
 
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ from chomp_data.reference import training
 
 _SEEDS = flags.DEFINE_integer("seeds", 3, "Runs of each order.", 1)
 _BYTES = flags.DEFINE_integer(
-  "source_bytes", 600_000, "Bytes of each source that are trained on.", 1
+  "source_bytes", 300_000, "Bytes of each source that are trained on.", 1
 )
 _READ_STEPS = flags.DEFINE_integer(
   "read_steps", 600, "Steps of the throughput arm.", 1
@@ -73,7 +73,7 @@ _PLOT = flags.DEFINE_string(
 
 _SEQ_LEN = 256  # tokens, which are bytes
 _BATCH = 16  # rows
-_BLOCK = 4  # rows
+_BLOCK = 2  # rows
 _CHUNK = _BLOCK * _SEQ_LEN  # tokens
 _DOCUMENT = 4_096  # bytes of a document, at most
 _HELD_OUT = 12  # one document of so many
