@@ -314,7 +314,7 @@ def test_without_a_cache_home_the_cache_is_in_the_home(
 
 
 _AS_ANOTHER_USER = """
-import os, sys
+import mmap, os, sys  # NumPy wants mmap when it may no longer be readable.
 import numpy as np
 from chomp_data.stores import heartbeat
 from chomp_data.stores import side_index
