@@ -42,7 +42,7 @@ def blocks(name: str, language: str) -> list[str]:
 def commands(name: str) -> list[list[str]]:
   """Returns the commands of a page, as words."""
   return [
-    shlex.split(line, comments=True)
+    shlex.split(line)
     for block in blocks(name, "sh")
     for line in block.replace("\\\n", " ").splitlines()
     if line.strip()
