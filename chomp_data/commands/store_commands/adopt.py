@@ -10,6 +10,7 @@ import hashlib
 from chomp_data.commands.store_commands import shared
 from chomp_data.stores import adopted
 from chomp_data.stores import adopting
+from chomp_data.stores import places
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
         kept = adopted.adopt(
           corpus.home, corpus.root, corpus.names, progress.update
         )
-      header = (kept.directory / adopted.FILE).read_bytes()
+      header = places.at(kept.directory).read(adopted.FILE)
     print(
       f"{path}: {len(sizes)} files, {sum(sizes):,} bytes, checksums in"
       f" {kept.directory}, SHA-256 {hashlib.sha256(header).hexdigest()}"

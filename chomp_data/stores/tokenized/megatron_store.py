@@ -70,8 +70,8 @@ class MegatronStore(
     return offsets_index.OpenedCorpus(
       corpus,
       options,
-      lambda size: mapped_tokens.MappedTokens(
-        data, found.dtype, size, options.vocab_size, pages
+      lambda before: mapped_tokens.MappedTokens(
+        data, found.dtype, int(before[-1]), options.vocab_size, pages
       ),
       dtype=found.dtype,
       ends=lambda: found.ends(options.boundaries),
@@ -91,21 +91,28 @@ class MegatronStore(
     if self._cache_dir is not None:
       disk = disk_cache.DiskCache(*self._cache_dir)
 
-    def pages(size: int, page: int, cache_bytes: int) -> base.Tokens:
+    def pages(before: np.ndarray, page: int, cache_bytes: int) -> base.Tokens:
       return remote_pages.RemotePages(
-        corpus, 0, dtype, size, options.vocab_size, page, cache_bytes, disk
+        corpus,
+        0,
+        dtype,
+        int(before[-1]),
+        options.vocab_size,
+        page,
+        cache_bytes,
+        disk,
       )
 
     return offsets_index.OpenedCorpus(
       corpus,
       options,
       # Of as many tokens as the blocks of a shuffle are made of.
-      lambda size: pages(size, self.chunk_tokens, self._cache_bytes),
+      lambda before: pages(before, self.chunk_tokens, self._cache_bytes),
       dtype=dtype,
       ends=lambda: _ends_of(corpus, options.boundaries),
       key={"boundaries": options.boundaries},
       build=self._expected_hash is None,
-      sampled=lambda size: pages(size, _SAMPLED_PAGE, _SAMPLED_BYTES),
+      sampled=lambda before: pages(before, _SAMPLED_PAGE, _SAMPLED_BYTES),
     )
 
 

@@ -10,6 +10,7 @@ spans of 4,096 tokens, evenly apart, its begin and its end among them.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
 import hashlib
 import json
@@ -40,25 +41,28 @@ class OpenedCorpus:
     self,
     corpus: files_index.Files,
     options: told.TokenOptions,
-    tokens: Callable[[int], base.Tokens],
+    tokens: Callable[[np.ndarray], base.Tokens],
     *,
     dtype: np.dtype,
     ends: Callable[[], Iterable[np.ndarray]],
     key: Mapping[str, Any],
     build: bool,
-    sampled: Callable[[int], base.Tokens] | None = None,
+    sampled: Callable[[np.ndarray], base.Tokens] | None = None,
+    marks: Sequence[int] = (),
   ):
     """Opens the index of a corpus, built at the first time.
 
     Args:
       corpus: Its files.
       options: What was said of it.
-      tokens: Returns its tokens, given how many there are.
+      tokens: Returns its tokens, given how many there are before documents:
+        before each of `marks`, and in all.
       dtype: Their dtype as stored.
       ends: Yields where documents end, int64[n] in order, in parts.
       key: What documents depend on besides the files, as JSON values.
       build: Whether the index may be built.
       sampled: As `tokens`, to read small spans here and there; None is that.
+      marks: Numbers of documents, ascending.
 
     Raises:
       StoreError: If the corpus is damaged, or not the one that was indexed.
@@ -70,16 +74,17 @@ class OpenedCorpus:
       {"schema": _SCHEMA, "vocab_size": options.vocab_size, **key},
       None,
       build,
-      lambda: _built(corpus, sampled or tokens, ends()),
+      lambda: _built(corpus, sampled or tokens, ends(), marks),
     )
     self.offsets: record_index.CheckedArray = record_index.CheckedArray(
       arrays["offsets"]
     )
     self.num_documents: int = len(self.offsets) - 1
-    self.num_tokens: int = int(
-      self.offsets.gather(np.asarray([self.num_documents]))[0]
+    before = self.offsets.gather(
+      np.asarray([*marks, self.num_documents], np.int64)
     )
-    self.tokens: base.Tokens = tokens(self.num_tokens)
+    self.num_tokens: int = int(before[-1])
+    self.tokens: base.Tokens = tokens(before)
     self.token_dtype = dtype
     self.tokenizer_info: vocabulary.TokenizerInfo = options.tokenizer_info
     self._name = places.name_of(corpus.home)
@@ -101,23 +106,29 @@ class OpenedCorpus:
 
 def _built(
   corpus: files_index.Files,
-  opened: Callable[[int], base.Tokens],
+  opened: Callable[[np.ndarray], base.Tokens],
   ends: Iterable[np.ndarray],
+  marks: Sequence[int],
 ) -> side_index.Parts:
   """Yields the arrays of the index, in parts."""
   began = time.monotonic()
   logging.info("%s: indexing its documents", corpus.home)
   content = hashlib.sha256()
   num_documents = num_tokens = 0
+  before = {0: 0}
   first = np.zeros(1, np.int64)
   yield {"offsets": first}
   content.update(first.tobytes())
   for part in ends:
     yield {"offsets": part}
     content.update(part.tobytes())
+    within = (
+      m for m in marks if num_documents < m <= num_documents + len(part)
+    )
+    before |= {m: int(part[m - num_documents - 1]) for m in within}
     num_documents += len(part)
     num_tokens = int(part[-1]) if len(part) else num_tokens
-  tokens = opened(num_tokens)
+  tokens = opened(np.asarray([*(before[m] for m in marks), num_tokens]))
   spans = _sampled(num_tokens)
   for low in range(0, len(spans), _SPANS_TOGETHER):
     starts, lengths = spans[low : low + _SPANS_TOGETHER].T

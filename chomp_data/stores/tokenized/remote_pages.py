@@ -1,13 +1,15 @@
-"""Tokens of a flat object of integers, read by pages.
+"""Tokens in objects that others wrote, read by pages or chunks.
 
-Pages are asked for ahead, kept and counted as the chunks of our own stores in
+They are asked for ahead, kept and counted as the chunks of our own stores in
 buckets are. There is nobody to know their checksums: what is read is of the
 version of the object that was opened, and its ids are below the vocabulary
 size.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import hashlib
+import json
 
 import numpy as np
 
@@ -25,8 +27,77 @@ from chomp_data.stores.zarr import remote_array
 _GROUP = 256
 
 
-class RemotePages(remote_array.RemoteArray):
-  """The tokens of an object; see `base.Tokens`."""
+class ForeignArray(remote_array.RemoteArray):
+  """An array in one or several objects that others wrote."""
+
+  def __init__(
+    self,
+    corpus: object_corpus.ObjectCorpus,
+    files: Sequence[int],
+    layout: array_layout.ArrayLayout,
+    vocab_size: int | None,
+    cache_bytes: int,
+    disk: disk_cache.DiskCache | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      corpus: What the objects are of.
+      files: Their numbers there, by shard; the last holds all that follow.
+      layout: Of the values, as they are when they are decoded.
+      vocab_size: Ids are below it; None is of values that are no ids.
+      cache_bytes: Most bytes that are kept or on their way.
+      disk: Where they are kept on a local disk, too, as stored, or None.
+    """
+    key = [corpus.key()[file] for file in files]
+    identity = json.dumps([key, layout.chunk]).encode()
+    super().__init__(
+      corpus.place,
+      corpus.names[files[0]].replace("/", ".") if files else "",
+      manifest.ArrayEntry(layout, "", 0),
+      chunk_tables.NoTable(),
+      span_reads.Counters(),
+      None,
+      cache_bytes,
+      None if disk is None else (disk, hashlib.sha256(identity).hexdigest()),
+    )
+    self._corpus = corpus
+    self._files = files
+    self._vocab_size = vocab_size
+
+  def verify(self, chunk: int, data: np.ndarray) -> np.ndarray:
+    values = super().verify(chunk, data)
+    if self._vocab_size is not None:
+      shard = chunk // self._layout.chunks_per_shard
+      begun = shard * self._layout.shard * (len(self._files) > 1)
+      vocabulary.check_ids(
+        self.shard_path(shard),
+        values,
+        chunk * self._layout.chunk - begun,
+        self._vocab_size,
+      )
+    return values
+
+  def shard_path(self, shard: int) -> str:
+    return self._corpus.path(self._file(shard))
+
+  def _file(self, shard: int) -> int:
+    return self._files[min(shard, len(self._files) - 1)]
+
+  def _object(self, shard: int) -> tuple[str, int | str | None]:
+    file = self._file(shard)
+    return self._corpus.names[file], self._corpus.versions[file]
+
+  def _stored(
+    self, run: list[int], entries: np.ndarray
+  ) -> Iterator[tuple[int, bytes]]:
+    for chunk, data in super()._stored(run, entries):
+      # As a chunk of ours, with its crc32c behind it: a disk may damage it.
+      yield chunk, data + array_layout.crc_bytes(checksums.crc32c(data))
+
+
+class RemotePages(ForeignArray):
+  """The tokens of a flat object of integers; see `base.Tokens`."""
 
   def __init__(
     self,
@@ -42,43 +113,19 @@ class RemotePages(remote_array.RemoteArray):
     """Reads nothing yet.
 
     Args:
-      corpus: What the object is of.
-      file: Its number there.
+      corpus: As in `ForeignArray`.
+      file: The number of the object.
       dtype: Of its tokens.
       size: How many there are.
-      vocab_size: Ids are below it.
+      vocab_size: As in `ForeignArray`.
       page: Tokens that are read as one.
-      cache_bytes: Most bytes that are kept or on their way.
-      disk: Where pages are kept on a local disk, too, or None.
+      cache_bytes: As in `ForeignArray`.
+      disk: As in `ForeignArray`.
     """
-    path, version = corpus.path(file), corpus.versions[file]
     layout = array_layout.ArrayLayout(
       dtype.str, size, page, page * _GROUP, "none"
     )
-    identity = hashlib.sha256(f"{path} {version} {page}".encode()).hexdigest()
-    super().__init__(
-      corpus.place,
-      corpus.names[file].rpartition("/")[2],
-      manifest.ArrayEntry(layout, "", size * dtype.itemsize),
-      chunk_tables.NoTable(),
-      span_reads.Counters(),
-      lambda page_number, values: vocabulary.check_ids(
-        path, values, page_number * page, vocab_size
-      ),
-      cache_bytes,
-      None if disk is None else (disk, identity),
-    )
-    self._path = path
-    self._object_name = corpus.names[file]
-    self._version = version
-
-  def shard_path(self, shard: int) -> str:
-    del shard
-    return self._path
-
-  def _object(self, shard: int) -> tuple[str, int | str | None]:
-    del shard
-    return self._object_name, self._version
+    super().__init__(corpus, [file], layout, vocab_size, cache_bytes, disk)
 
   def _entries(self, shard: int) -> np.ndarray:
     each = self._layout.chunk_bytes
@@ -86,10 +133,6 @@ class RemotePages(remote_array.RemoteArray):
     begins = np.asarray(self._layout.chunks_of_shard(shard), np.int64) * each
     return np.stack([begins, np.minimum(each, total - begins)], axis=1)
 
-  def _stored(
-    self, run: list[int], entries: np.ndarray
-  ) -> Iterator[tuple[int, bytes]]:
-    for page, data in super()._stored(run, entries):
-      # As a chunk of ours: of one size, its crc32c behind it.
-      whole = data.ljust(self._layout.chunk_bytes, b"\0")
-      yield page, whole + array_layout.crc_bytes(checksums.crc32c(whole))
+  def _decoded(self, chunk: int, stored: bytes) -> np.ndarray:
+    data = self._checked(chunk, stored)
+    return np.frombuffer(data, self._layout.numpy_dtype)

@@ -378,15 +378,7 @@ class RemoteArray(stored_array.StoredArray):
   def _decoded(self, chunk: int, stored: bytes) -> np.ndarray:
     """Returns a chunk's values as they are stored, read-only."""
     shard = chunk // self._layout.chunks_per_shard
-    data = stored[: -array_layout.CRC_BYTES]
-    expected = stored[-array_layout.CRC_BYTES :]
-    found = array_layout.crc_bytes(checksums.crc32c(data))
-    if found != expected:
-      raise self.damaged(
-        shard,
-        f"chunk {chunk} must be followed by crc32c {found.hex()}, got"
-        f" {expected.hex()}",
-      )
+    data = self._checked(chunk, stored)
     size = self._layout.chunk_bytes
     if self._layout.compression == "zstd":
       try:
@@ -401,3 +393,16 @@ class RemoteArray(stored_array.StoredArray):
         shard, f"chunk {chunk} must be of {size} bytes, got {len(data)}"
       )
     return np.frombuffer(data, self._layout.numpy_dtype)
+
+  def _checked(self, chunk: int, stored: bytes) -> bytes:
+    """Returns a chunk's bytes less the crc32c behind them, which is right."""
+    data = stored[: -array_layout.CRC_BYTES]
+    expected = stored[-array_layout.CRC_BYTES :]
+    found = array_layout.crc_bytes(checksums.crc32c(data))
+    if found != expected:
+      raise self.damaged(
+        chunk // self._layout.chunks_per_shard,
+        f"chunk {chunk} must be followed by crc32c {found.hex()}, got"
+        f" {expected.hex()}",
+      )
+    return data
