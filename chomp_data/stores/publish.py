@@ -27,9 +27,9 @@ def check_local(path: str | os.PathLike[str]) -> None:
     raise errors.StoreError(
       f"`path` must be a local directory, got {os.fspath(path)!r}. Copy it to"
       " a local disk; in object stores (s3:// and gs://) stores of"
-      " tools/prepare.py are read and written, Megatron corpora are read where"
-      " they are, and `chomp-stores convert` makes a store of Levanter and"
-      " ArrayRecord data."
+      " tools/prepare.py are read and written, Megatron corpora and Levanter"
+      " caches are read where they are, and `chomp-stores convert` makes a"
+      " store of ArrayRecord data."
     )
   try:
     os.stat(path)

@@ -10,18 +10,24 @@ name in `finished_shards`. Read in marin-levanter 0.2.227,
 without shards only.
 """
 
+import collections
 from collections.abc import Iterator
 import dataclasses
 import json
 import os
 import pathlib
 from typing import ClassVar
+from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
 from chomp_data.stores import base
+from chomp_data.stores import disk_cache
+from chomp_data.stores import object_corpus
+from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import told
 from chomp_data.stores.array_record import files_index
@@ -29,9 +35,15 @@ from chomp_data.stores.array_record import record_files
 from chomp_data.stores.tokenized import chunked_tokens
 from chomp_data.stores.tokenized import offsets_index
 
+if TYPE_CHECKING:
+  from chomp_data.stores.tokenized import remote_chunks
+
 LEDGER = "shard_ledger.json"
 
 _PART = 1 << 20
+
+# Of offsets that are kept while they are passed over.
+_OFFSETS_BYTES = 64 << 20
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,15 +65,16 @@ class LevanterStore(
   """A Levanter cache, read only. Made by `open_levanter`."""
 
   def _open(self) -> offsets_index.OpenedCorpus:
+    if places.is_url(self._path):
+      return self._open_objects()
     options = self.options
     publish.check_local(self._path)
-    shards = _shards(pathlib.Path(self._path), options.field)
+    arrays, shards = _shards(pathlib.Path(self._path), options.field)
     corpus = files_of(self._path, options.field)
     kept = files_index.adopted_of(corpus)
     if kept is not None and self._expected_hash is None:
       # TensorStore reads the files: they are checked before it does.
       kept.check_content(corpus.root)
-    arrays = [own.data for own in shards]
     sizes = [own.num_tokens for own in shards]
     dtype = arrays[0].array.dtype.numpy_dtype if arrays else np.dtype(np.int32)
     self._chunk = arrays[0].chunk if arrays else 1
@@ -75,6 +88,39 @@ class LevanterStore(
       ends=lambda: _ends(shards),
       key={"field": options.field},
       build=self._expected_hash is None,
+    )
+
+  def _open_objects(self) -> offsets_index.OpenedCorpus:
+    """Opens objects: of the arrays only the format is read, once indexed."""
+    # Most caches are on a disk, and do without.
+    from chomp_data.stores.tokenized import remote_chunks
+
+    options, cache_bytes = self.options, self._cache_bytes
+    rows, total = _ledger(self._path)
+    corpus, parts = _objects(self._path, list(rows), options.field)
+    how = _format(corpus, parts[0].data)
+    self._chunk = how.chunk
+    disk = None
+    if self._cache_dir is not None:
+      disk = disk_cache.DiskCache(*self._cache_dir)
+    files = [own.data[1:] for own in parts]
+    return offsets_index.OpenedCorpus(
+      corpus,
+      options,
+      lambda before: remote_chunks.RemoteChunks(
+        corpus,
+        files,
+        np.diff(before, prepend=0).tolist(),
+        how,
+        options.vocab_size,
+        cache_bytes,
+        disk,
+      ),
+      dtype=how.dtype,
+      ends=lambda: _ends(_object_shards(corpus, parts, rows, total)),
+      key={"field": options.field},
+      build=self._expected_hash is None,
+      marks=np.cumsum(list(rows.values()))[:-1].tolist(),
     )
 
   @property
@@ -105,7 +151,8 @@ def open_levanter(
     then reads all files.
 
   Args:
-    path: The directory of one split, which holds `shard_ledger.json`.
+    path: The directory of one split, which holds `shard_ledger.json`, or its
+      URL.
     options: What the cache does not say of itself.
     cache_bytes: Most decoded bytes of tokens that are kept.
 
@@ -121,14 +168,34 @@ def open_levanter(
   return store
 
 
+class _Array(Protocol):
+  """What is asked of an array of offsets, on a disk or in a bucket."""
+
+  @property
+  def path(self) -> object: ...
+  def read(self, first: int, last: int, /) -> np.ndarray: ...
+
+
 @dataclasses.dataclass(frozen=True)
 class _Shard:
-  """The jagged array of a field."""
+  """Where documents end in the jagged array of a field."""
 
-  data: chunked_tokens.ZarrArray
-  offsets: chunked_tokens.ZarrArray
+  offsets: _Array
   num_documents: int
   num_tokens: int
+
+
+@dataclasses.dataclass(frozen=True)
+class _Objects:
+  """The objects of a jagged array, by their numbers in the corpus.
+
+  Attributes:
+    data: `zarr.json`, and then the shards in their order.
+    offsets: As `data`.
+  """
+
+  data: list[int]
+  offsets: list[int]
 
 
 def is_at(path: pathlib.Path) -> bool:
@@ -153,19 +220,22 @@ def files_of(path: str | os.PathLike[str], field: str) -> record_files.Corpus:
   return record_files.Corpus(root, tuple(names), root)
 
 
-def _ledger(root: pathlib.Path) -> tuple[dict[str, int | None], int]:
-  """Returns documents by directory (None where not told), and of all.
+def _ledger(root: str | os.PathLike[str]) -> tuple[dict[str, int], int]:
+  """Returns documents by directory, and of all.
 
   Raises:
     StoreError: If there is no ledger of a finished cache.
   """
-  path = root / LEDGER
+  place = places.at(root)
+  path = place.file(LEDGER)
   try:
-    ledger = json.loads(publish.read_file(path))
+    ledger = json.loads(place.read(LEDGER))
     total = int(ledger["total_num_rows"])
     finished = bool(ledger["is_finished"])
     sharded = ledger.get("layout", "consolidated") == "sharded"
     rows = {n: int(ledger["shard_rows"][n]) for n in ledger["finished_shards"]}
+  except errors.StoreError:
+    raise
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise errors.StoreError(
       f"{path} must be the ledger of a Levanter cache, got {error!r}. Give the"
@@ -178,13 +248,123 @@ def _ledger(root: pathlib.Path) -> tuple[dict[str, int | None], int]:
     )
   if not sharded:
     return {"": total}, total
-  return dict(rows), total
+  return rows, total
 
 
-def _shards(root: pathlib.Path, field: str) -> list[_Shard]:
-  """Returns the arrays of a cache, checked against its ledger."""
-  rows, total = _ledger(root)
+def _objects(
+  url: str, names: list[str], field: str
+) -> tuple[object_corpus.ObjectCorpus, list[_Objects]]:
+  """Returns the objects of a field of a cache in a bucket, the ledger first."""
+  place = places.at(url)
+  own, parts = [LEDGER], []
+  # All of the shards together: a listing of each costs more.
+  there = place.names(f"{field}/" if names == [""] else "")
+  numbers = collections.defaultdict(set)
+  for name in there:
+    array, _, number = name.rpartition("/c/")
+    if number.isdecimal():
+      numbers[array].add(int(number))
+  for name in names:
+    lists = []
+    for part in ("data", "offsets"):
+      array = f"{name}/{field}/{part}".lstrip("/")
+      found = [f"{array}/zarr.json"]
+      if found[0] not in there:
+        raise errors.StoreError(
+          f"{place.file(array)} must be an array of a field of the cache, got"
+          " no zarr.json. Set `field` to one that is there."
+        )
+      # What is missing between them is asked for, and then named.
+      count = max(numbers[array], default=-1) + 1
+      found += [f"{array}/c/{number}" for number in range(count)]
+      lists.append(list(range(len(own), len(own) + len(found))))
+      own += found
+    parts.append(_Objects(*lists))
+  if not parts:
+    raise errors.StoreError(
+      f"{place.file(LEDGER)} must name shards that are finished, got none."
+      " Build the cache again."
+    )
+  return object_corpus.find(url, own, url, "an object of the cache"), parts
+
+
+def _format(
+  corpus: object_corpus.ObjectCorpus, files: list[int]
+) -> "remote_chunks.Format":
+  from chomp_data.stores.tokenized import remote_chunks
+
+  data = corpus.read(files[0], 0, None)
+  return remote_chunks.format_of(corpus.path(files[0]), data)
+
+
+def _object_shards(
+  corpus: object_corpus.ObjectCorpus,
+  parts: list[_Objects],
+  rows: dict[str, int],
+  total: int,
+) -> list[_Shard]:
+  """As `_shards`, of a cache in a bucket."""
+  from chomp_data.stores.tokenized import remote_chunks
+
   out = []
+  first = _format(corpus, parts[0].data)
+  for own, expected in zip(parts, rows.values(), strict=True):
+    how, data = _format(corpus, own.offsets), _format(corpus, own.data)
+    if data != first:
+      raise errors.StoreError(
+        f"{corpus.path(own.data[0])} must be as that of other shards, got"
+        " another. Name them as two stores."
+      )
+    size = how.file * (len(own.offsets) - 1)
+    offsets = remote_chunks.RemoteChunks(
+      corpus, [own.offsets[1:]], [size], how, None, _OFFSETS_BYTES
+    )
+    path = corpus.path(own.offsets[0])
+    count, num_tokens = _counts(offsets, path, expected, size)
+    if num_tokens > data.file * (len(own.data) - 1):
+      raise errors.StoreError(
+        f"{corpus.path(own.data[0])} must have objects of {num_tokens} tokens"
+        f" beside it, got {len(own.data) - 1}. {chunked_tokens.RESTORE}"
+      )
+    out.append(_Shard(offsets, count, num_tokens))
+  _check_total(corpus.root, out, total)
+  return out
+
+
+def _counts(
+  offsets: _Array, path: object, expected: int, size: int | None = None
+) -> tuple[int, int]:
+  """Returns documents and tokens of a jagged array."""
+  if size is not None and expected >= size:
+    raise errors.StoreError(
+      f"{path} must have objects of {expected + 1} offsets, got objects of"
+      f" {size}. {chunked_tokens.RESTORE}"
+    )
+  # The first element is no offset but the number of documents.
+  count = int(offsets.read(0, 1)[0])
+  if count != expected:
+    raise errors.StoreError(
+      f"{path} must hold the {expected} documents of {LEDGER}, got"
+      f" {count}. {chunked_tokens.RESTORE}"
+    )
+  return count, int(offsets.read(count, count + 1)[0]) if count else 0
+
+
+def _check_total(root: object, shards: list[_Shard], total: int) -> None:
+  found = sum(own.num_documents for own in shards)
+  if found != total:
+    raise errors.StoreError(
+      f"{root} must hold the {total} documents of {LEDGER}, got {found}."
+      f" {chunked_tokens.RESTORE}"
+    )
+
+
+def _shards(
+  root: pathlib.Path, field: str
+) -> tuple[list[chunked_tokens.ZarrArray], list[_Shard]]:
+  """Returns the tokens and offsets of a cache, checked against its ledger."""
+  rows, total = _ledger(root)
+  arrays, out = [], []
   for name, expected in rows.items():
     directory = root / name / field
     if not directory.is_dir():
@@ -196,23 +376,13 @@ def _shards(root: pathlib.Path, field: str) -> list[_Shard]:
       chunked_tokens.open_array(directory / part)
       for part in ("data", "offsets")
     )
-    # The first element is no offset but the number of documents.
-    count = int(offsets.read(0, 1)[0])
-    if count != expected:
-      raise errors.StoreError(
-        f"{directory} must hold the {expected} documents of {LEDGER}, got"
-        f" {count}. {chunked_tokens.RESTORE}"
-      )
-    num_tokens = int(offsets.read(count, count + 1)[0]) if count else 0
+    count, num_tokens = _counts(offsets, directory, expected)
     offsets.check_files(count + 1)
     data.check_files(num_tokens)
-    out.append(_Shard(data, offsets, count, num_tokens))
-  if sum(own.num_documents for own in out) != total:
-    raise errors.StoreError(
-      f"{root} must hold the {total} documents of {LEDGER}, got"
-      f" {sum(own.num_documents for own in out)}. {chunked_tokens.RESTORE}"
-    )
-  return out
+    arrays.append(data)
+    out.append(_Shard(offsets, count, num_tokens))
+  _check_total(root, out, total)
+  return arrays, out
 
 
 def _ends(shards: list[_Shard]) -> Iterator[np.ndarray]:
