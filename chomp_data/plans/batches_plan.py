@@ -282,7 +282,10 @@ class BatchesPlan(plan_lib.Plan):
     """Returns how often documents, or samples, come; see `Plan`."""
     number = self.source_names.index(source)
     own, batches = self.datasets[source], self.schedule.list_of(number)
-    places = [self.schedule.place_at(number, step) for step in (first, last)]
+    places = [
+      self.schedule.place_at(number, self._within(step))
+      for step in (first, last)
+    ]
     out = np.zeros(own.num_documents, np.int64)
     for bucket, count in enumerate(own.counts.values()):
       if count:

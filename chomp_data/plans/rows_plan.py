@@ -300,7 +300,9 @@ class RowsPlan(plan_lib.Plan):
     """Returns the rows that sources have given before a data step."""
     first = self.steps.first_row(data_step)
     if self.num_rows is not None:
-      first = min(first, self.num_rows)
+      # A skip may reach over the end; rows that fill no step are not taken.
+      end = self.steps.first_row(self.data_steps_of(self.num_rows))
+      first = min(first, end, self.num_rows)
     if self._mix is None:
       return dict.fromkeys(self.ordered, first)
     return self._mix.taken(first)

@@ -292,6 +292,27 @@ def test_a_skip_leaves_steps_out_and_moves_nothing(request, paths, kind):
       trained[name] += int(plain.canonical(own)["loss_mask"].sum())
 
 
+@pytest.mark.parametrize("kind", ["rows", "text"])
+def test_a_skip_may_reach_over_the_end(request, paths, kind):
+  if kind == "rows":
+    data = run_of(paths, "sequential", "none", False, global_batch_size=7)
+  else:
+    data = request.getfixturevalue(kind)
+  plain = pipeline.build(data)
+  end = plain.num_steps
+  skip = ((end - 2, end), (end + 2, end + 9))
+  pipe = pipeline.build({**data, "skip": skip})
+  assert pipe.num_steps == end - 2
+  for name in pipe.source_names:
+    counts = pipe.exposures(name, 0, end - 2)
+    assert np.array_equal(counts, plain.exposures(name, 0, end - 2))
+  if kind == "rows":
+    last = plain.accounts.at(end)["a"]
+    assert last.epochs < 2, "rows are left that fill no step"
+    assert pipe.accounts.at(end - 2)["a"].epochs == last.epochs
+    assert pipe.resume_state(end - 2) == plain.resume_state(end)
+
+
 @pytest.mark.parametrize(
   "workers", [0, pytest.param(2, marks=pytest.mark.slow)]
 )
