@@ -20,6 +20,8 @@ from chomp_data import errors
 from chomp_data import joining
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.config import edits
+from chomp_data.config import options as options_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import accounts as accounts_lib
@@ -125,7 +127,8 @@ def as_saved(
   """Returns the run that a checkpoint is of, with the stores of another.
 
   A checkpoint says what was read and not where: stores come from a run that
-  differs at most in stages, and in stores that joined.
+  differs at most in stages, in edits (of tombstones only files that the other
+  run has), and in stores that joined.
 
   Args:
     pipe: The run with the stores.
@@ -135,7 +138,7 @@ def as_saved(
   Raises:
     StateError: If they differ in more.
   """
-  run = joining.continued(pipe._run, saved, step)
+  run = _edited(joining.continued(pipe._run, saved, step), pipe, saved)
   mix, buckets = saved.get("mix", {}), saved.get("buckets", {})
   # Beside a mix, one source alone is a mix of it.
   stages = mix.get("stages") or {"0": dict.fromkeys(saved["sources"], "1")}
@@ -164,13 +167,40 @@ def as_saved(
     return found
   raise errors.StateError(
     "a checkpoint must be of a run that differs from the other one in stages"
-    " only, got others:\n  "
+    " and edits only, got others:\n  "
     + "\n  ".join(
       line.replace("A has", "checkpoint has").replace("B has", "config has")
       for line in lines
     )
     + "\nGive the config that it was trained with in its place."
   )
+
+
+def _edited(
+  run: options_lib.RunOptions,
+  pipe: pipeline.Pipeline,
+  saved: Mapping[str, Any],
+) -> options_lib.RunOptions:
+  """Returns a run with the skips, sizes and tombstones of a checkpoint."""
+  steps = edits.steps_of(saved)
+  data = dataclasses.replace(run.data, skip=steps.skip)
+  if "global_batch_size" in saved:
+    data = dataclasses.replace(
+      data, global_batch_size=None, batch_size_schedule=steps.sizes
+    )
+  files = getattr(run.data, "tombstones", ())
+  if files:
+    own = pipe.fingerprint.get("tombstones", {})
+    gone = saved.get("tombstones", {})
+    data = dataclasses.replace(
+      data,
+      tombstones=tuple(
+        (at, path)
+        for at, path in files
+        if str(at) in gone and gone[str(at)] == own.get(str(at))
+      ),
+    )
+  return dataclasses.replace(run, data=data)
 
 
 def _stages(found: Mapping[str, Mapping[str, str]]) -> tuple[Any, ...]:

@@ -254,6 +254,23 @@ def test_a_checkpoint_is_compared_by_what_it_says(flags, tmp_path):
   assert done.returncode == 1
   asked = diff(MIX, changed, *flags, "--steps=60", "--format=json")
   assert json.loads(done.stdout) == json.loads(asked.stdout)
+  # Edits of the job's future, and back again.
+  gone = tmp_path / "gone.jsonl"
+  gone.write_text('{"source": "stdlib", "document": 0}\n')
+  for edit, field, first in (
+    ("skip=((8, 9),)", "skip.8", 8),
+    (f"tombstones=((7, {str(gone)!r}),)", "tombstones.7", None),
+  ):
+    done = diff(
+      newest, MIX, *flags, f"--config.data.{edit}", "--steps=30",
+      "--format=json",
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert any(line.startswith(field) for line in found["fields"])
+    assert found["first_step"] == first or (
+      first is None and found["first_step"] >= 7
+    )
   other = diff(newest, MIX, *flags, "--config.data.seed=5", "--steps=9")
   assert other.returncode == 2
   assert "seed: checkpoint has 0, config has 5" in other.stderr
