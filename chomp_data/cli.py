@@ -200,6 +200,27 @@ def _parse(argv: Sequence[str]) -> list[str]:
     )
 
 
+def steps_of(text: str | None) -> range:
+  """Returns the steps that --step names: 7 is 7, 7:9 is 7 and 8.
+
+  Raises:
+    UsageError: If it is neither.
+  """
+  match = re.fullmatch("([0-9]+)(?::([0-9]+))?", text or "")
+  if match is None:
+    raise app.UsageError(
+      f"--step must be a step or A:B, got {text!r}. Give --step=1200:1210."
+    )
+  first = int(match[1])
+  steps = range(first, first + 1 if match[2] is None else int(match[2]))
+  if not steps:
+    raise app.UsageError(
+      f"--step must be A:B with A below B, got {text!r}. The step B is left"
+      " out."
+    )
+  return steps
+
+
 def _with_path(argument: str) -> str:
   """Returns an argument; a --config that comes along gets its path.
 

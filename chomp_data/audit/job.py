@@ -5,6 +5,7 @@ it still runs. A job without such a file is as far as its newest checkpoint, and
 so is one whose work directory is in a bucket.
 """
 
+from collections.abc import Mapping
 import dataclasses
 import functools
 import json
@@ -16,6 +17,7 @@ from typing import Any
 from typing import Self
 
 from chomp_data import errors
+from chomp_data import pipeline
 from chomp_data.loading import state as state_lib
 from chomp_data.stores import places
 
@@ -40,16 +42,37 @@ class JobState:
     status: 'running', 'finished', 'stopped' or 'failed'; 'gone' where its
       process ended without a word; None where only checkpoints tell.
     fingerprint: What its newest checkpoint says of its input, or None.
+    saved_step: The step of that checkpoint, or None.
   """
 
   step: int
   status: str | None
   fingerprint: dict[str, Any] | None = None
+  saved_step: int | None = None
 
   @property
   def ended(self) -> bool:
     """Whether it will take no more steps."""
     return self.status not in (RUNNING, None)
+
+  def run_of(
+    self, pipe: pipeline.Pipeline
+  ) -> tuple[pipeline.Pipeline, list[str]]:
+    """Returns the job's run, and what it has that its checkpoint has not.
+
+    Args:
+      pipe: The run as the job's config says: a checkpoint tells at which epochs
+        stores joined, and when steps got other sizes.
+
+    Raises:
+      StoreError: If a store cannot be opened.
+    """
+    if self.fingerprint is None or self.saved_step is None:
+      return pipe, []
+    run = pipe.continued(self.fingerprint, self.saved_step)
+    return run, state_lib.differences(
+      self.fingerprint, run.fingerprint, self.saved_step
+    )
 
 
 class Report:
@@ -126,7 +149,9 @@ def read(workdir: str) -> JobState | None:
   step = told.step
   if saved is not None and not told.ended:
     step = max(step, saved.step)
-  return JobState(step, told.status, saved and saved.fingerprint)
+  if saved is None:
+    return JobState(step, told.status)
+  return JobState(step, told.status, saved.fingerprint, saved.saved_step)
 
 
 def _told(path: pathlib.Path) -> JobState | None:
@@ -169,7 +194,7 @@ def _newest_state(place: pathlib.Path) -> JobState | None:
       record = state_lib.decode(path.read_bytes())
     except FileNotFoundError:
       continue  # It was removed meanwhile: there is a newer one.
-    return JobState(record["step"], None, record["fingerprint"])
+    return _saved(record)
   return None
 
 
@@ -178,7 +203,12 @@ def _newest_in_bucket(url: str) -> JobState | None:
   whole = [
     name.removesuffix(_COMPLETE) for name in names if name.endswith(_COMPLETE)
   ]
-  steps = {int(own.rpartition("/")[2]): own for own in whole}
+  # A work directory may hold other things.
+  steps = {
+    int(number): own
+    for own in whole
+    if (number := own.rpartition("/")[2]).isdecimal()
+  }
   if not steps:
     return None
   newest = f"{steps[max(steps)]}/"
@@ -192,5 +222,9 @@ def _newest_in_bucket(url: str) -> JobState | None:
 
 @functools.lru_cache(maxsize=1)
 def _state_in_bucket(url: str, name: str) -> JobState:
-  record = state_lib.decode(places.at(url).read(name))
-  return JobState(record["step"], None, record["fingerprint"])
+  return _saved(state_lib.decode(places.at(url).read(name)))
+
+
+def _saved(record: Mapping[str, Any]) -> JobState:
+  """Returns what a checkpoint's state tells."""
+  return JobState(record["step"], None, record["fingerprint"], record["step"])

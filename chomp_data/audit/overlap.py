@@ -10,6 +10,7 @@ from collections.abc import Mapping
 import dataclasses
 import hashlib
 
+from absl import logging
 import numpy as np
 
 from chomp_data import pipeline
@@ -93,13 +94,29 @@ def overlap(
       a document.
     other: Documents by source.
     way: What tells a document: its 'id', its 'content', or 'any' of them.
+
+  Raises:
+    ConfigError: If 'content' is to tell documents of several tokenizers.
   """
   ids: dict[str, _Known] = {}
   contents: dict[bytes, _Known] = {}
   kinds = {
     own.store.tokenizer_identity for own in (*one.values(), *other.values())
   }
-  by_content = way == "content" or (way == "any" and len(kinds) == 1)
+  by_content = way != "id" and len(kinds) == 1
+  if way == "content" and not by_content:
+    raise schema.ConfigError(
+      [
+        "`--by` must be 'id' where sides have several tokenizers, got"
+        " 'content': equal texts have other tokens there. Prepare one side with"
+        " the tokenizer of the other."
+      ]
+    )
+  if way == "any" and not by_content:
+    logging.warning(
+      "only ids are compared: equal texts have other tokens where sides have"
+      " several tokenizers."
+    )
   for place, digest in _documents(one, by_content):
     if way != "content":
       ids.setdefault(place[2], place)

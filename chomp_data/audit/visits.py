@@ -136,7 +136,10 @@ class Visits:
     exposure = self.before(step)
     if not exposure:
       return
-    found = self._trail.back(steps.data_step(step))
+    end = steps.data_step(step)
+    if self._gone is not None:
+      end = min(end, self._gone)
+    found = self._trail.back(end)
     for data_step, places in itertools.groupby(found, lambda place: place[0]):
       run_step = steps.run_step(data_step)
       if run_step is not None:

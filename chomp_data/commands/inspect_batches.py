@@ -252,10 +252,8 @@ def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
     if found is not None:
       if found.fingerprint is not None and not warned:
         warned = True
-        pipe = pipe.continued(found.fingerprint, found.step)
-        for line in state_lib.differences(
-          found.fingerprint, pipe.fingerprint, found.step
-        ):
+        pipe, other = found.run_of(pipe)
+        for line in other:
           print(f"warning: not the job's config: {line}", file=sys.stderr)
       # A job that is through is at no step: its last one is shown.
       last = found.step if pipe.num_steps is None else pipe.num_steps - 1

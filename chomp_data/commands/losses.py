@@ -12,7 +12,6 @@ were trained on, bit for bit.
 
 from collections.abc import Sequence
 import json
-import re
 import sys
 
 from absl import app
@@ -26,6 +25,7 @@ import chomp_data
 from chomp_data import cli
 from chomp_data import errors
 from chomp_data import pipeline
+from chomp_data.audit import job
 from chomp_data.reference import loss_history
 from chomp_data.reference import train_options
 from chomp_data.stores import places
@@ -33,7 +33,7 @@ from chomp_data.stores import publish
 
 _CONFIG = cli.define_config()
 _DATASET_MIX = cli.define_dataset_mix()
-_WORKDIR = flags.DEFINE_string("workdir", None, "The run's directory.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "The run's directory or URL.")
 _STEP = flags.DEFINE_string(
   "step", None, "A step, or A:B for steps A to B - 1."
 )
@@ -46,22 +46,6 @@ _REPLAY = flags.DEFINE_string(
   None,
   "An .npz file that gets every field of the steps' batches, as STEP/FIELD.",
 )
-
-
-def _steps(text: str | None) -> tuple[int, int]:
-  """Returns the first step and the one after the last."""
-  match = re.fullmatch(r"(\d+)(?::(\d+))?", text or "")
-  if match is None:
-    raise app.UsageError(
-      f"`--step` must be a step or A:B, got {text!r}. Give --step=1200:1210"
-    )
-  first = int(match[1])
-  last = first + 1 if match[2] is None else int(match[2])
-  if last <= first:
-    raise app.UsageError(
-      f"`--step` must be A:B with B above A, got {text!r}. Swap them"
-    )
-  return first, last
 
 
 def _show(records: list[dict], most: int) -> None:
@@ -94,10 +78,10 @@ def _show(records: list[dict], most: int) -> None:
     console.print(f"... {len(records) - most} more documents (--most)")
 
 
-def _replay(pipe: pipeline.Pipeline, first: int, last: int, path: str) -> None:
+def _replay(pipe: pipeline.Pipeline, steps: range, path: str) -> None:
   fields = {
     f"{step}/{name}": value
-    for step in range(first, last)
+    for step in steps
     for name, value in pipe.batch(step).items()
   }
   with open(path, "wb") as file:
@@ -110,16 +94,22 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   if not _WORKDIR.value:
     raise app.UsageError("`--workdir` must be given: losses are there")
-  first, last = _steps(_STEP.value)
+  steps = cli.steps_of(_STEP.value)
   config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   try:
-    publish.check_local(_WORKDIR.value)
+    if not places.is_url(_WORKDIR.value):
+      publish.check_local(_WORKDIR.value)
     pipe = chomp_data.build(config.get("data"))
+    found = job.read(_WORKDIR.value)
+    if found is not None:
+      pipe, other = found.run_of(pipe)
+      for line in other:
+        print(f"warning: not the run's config: {line}", file=sys.stderr)
     records = loss_history.documents(
-      pipe, places.at(_WORKDIR.value), first, last
+      pipe, places.at(_WORKDIR.value), steps.start, steps.stop
     )
     if _REPLAY.value:
-      _replay(pipe, first, last, _REPLAY.value)
+      _replay(pipe, steps, _REPLAY.value)
   except (
     errors.ConfigError,
     errors.StoreError,

@@ -79,21 +79,6 @@ _DATASET_MIX = cli.define_dataset_mix()
 _SHOWN = 20
 
 
-def steps_of(text: str) -> range:
-  """Returns the steps that a flag names: 7 is 7, 7:9 is 7 and 8.
-
-  Raises:
-    UsageError: If it is neither.
-  """
-  first, colon, last = text.partition(":")
-  if not first.isdecimal() or (colon and not last.isdecimal()):
-    raise app.UsageError(f"--step must be a step or A:B, got {text!r}.")
-  steps = range(int(first), int(last) if colon else int(first) + 1)
-  if not steps:
-    raise app.UsageError(f"--step must be A:B with A below B, got {text!r}.")
-  return steps
-
-
 def _print(
   records: Iterable[Mapping[str, Any]], title: str, columns: Sequence[str]
 ) -> None:
@@ -119,7 +104,7 @@ def _print(
 
 
 def _show_steps(pipe: pipeline.Pipeline) -> None:
-  steps = steps_of(_STEP.value or "")
+  steps = cli.steps_of(_STEP.value)
   tracing.check_step(pipe, steps.stop, "--step")
   _print(
     tracing.step_records(pipe, steps.start, steps.stop),
@@ -132,7 +117,7 @@ def _show_steps(pipe: pipeline.Pipeline) -> None:
 
 
 def _show_exposures(pipe: pipeline.Pipeline) -> None:
-  steps = steps_of(_STEP.value or "")
+  steps = cli.steps_of(_STEP.value)
   tracing.check_step(pipe, steps.stop, "--step")
   for name in pipe.source_names:
     counts = pipe.exposures(name, steps.start, steps.stop)
@@ -154,12 +139,16 @@ def _show_exposures(pipe: pipeline.Pipeline) -> None:
 
 def _show_document(pipe: pipeline.Pipeline) -> None:
   name = _DOCUMENT.value or ""
-  source, document = naming.find_document(pipe, name)
   step = _FROM_STEP.value
-  if step is None and _CHECKPOINT.value:
+  if _CHECKPOINT.value:
     found = job.read(_CHECKPOINT.value)
-    step = None if found is None else found.step
+    if found is not None:
+      step = found.step if step is None else step
+      pipe, other = found.run_of(pipe)
+      for line in other:
+        print(f"warning: not the job's config: {line}", file=sys.stderr)
   step = step or 0
+  source, document = naming.find_document(pipe, name)
   tracing.check_step(pipe, step, "--from_step")
   title = ""
   if _FORMAT.value != "json":

@@ -304,12 +304,13 @@ class BatchesPlan(plan_lib.Plan):
         yield bucket, samples, self._numbered[number].spans(bucket, samples)
       return
     for own in range(step):
+      if self.at(own)[0] != number:
+        continue
       planned = self._step(own, None, self.gone)
-      if planned.dataset == number:
-        assert planned.samples is not None
-        samples, spans = planned.samples, planned.spans
-        live = None if spans is None else spans.live()
-        yield planned.bucket, samples[samples >= 0], live
+      assert planned.samples is not None
+      samples, spans = planned.samples, planned.spans
+      live = None if spans is None else spans.live()
+      yield planned.bucket, samples[samples >= 0], live
 
   def whole_sums(self) -> token_sums.TokenSums | None:
     """Returns sums of tokens by dataset, None for arrays; see `Plan`."""

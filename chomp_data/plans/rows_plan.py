@@ -397,21 +397,23 @@ class RowsPlan(plan_lib.Plan):
 
   def _handed_out(self, source: str, step: int) -> Iterator[spans_lib.Spans]:
     """Yields the live spans of a source in the steps before one."""
+    whole = step
     if self.is_gone_before(step):
-      number = self.source_names.index(source)
-      block = max(1, _BLOCK_ROWS // max(self.steps.distinct_sizes))
-      for first in range(0, step, block):
-        spans = self.spans(first, min(block, step - first)).live()
-        pick = np.flatnonzero(spans.source == number)
-        yield spans.take(pick, spans.row[pick], spans.num_rows)
-      return
-    place = self.places(step)[source]
+      whole = self.steps.before(self.gone.first_step or 0)
+    place = self.places(whole)[source]
     first = sum(self.in_data_steps(0)[source].values())
     for low, high in (*place.skipped, (place.samples, place.samples)):
       for own in range(first, low, _BLOCK_ROWS):
         rows = np.arange(own, min(own + _BLOCK_ROWS, low))
         yield self.ordered[source].plan(rows)
       first = high
+    # From there on what is gone goes by steps, of all sources.
+    number = self.source_names.index(source)
+    block = max(1, _BLOCK_ROWS // max(self.steps.distinct_sizes))
+    for first in range(whole, step, block):
+      spans = self.spans(first, min(block, step - first)).live()
+      pick = np.flatnonzero(spans.source == number)
+      yield spans.take(pick, spans.row[pick], spans.num_rows)
 
   def whole_sums(self) -> token_sums.TokenSums:
     """Returns sums of tokens by source; see `Plan`."""

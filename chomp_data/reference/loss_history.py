@@ -6,6 +6,9 @@ range of steps, its loss there, and what it lost when the run read it before.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,27 @@ _BLOCK_STEPS = 2_048
 _MEAN_STEPS = 64
 
 
+@dataclasses.dataclass(frozen=True)
+class _Trained:
+  """Spans with trained tokens, and what their sources lost at that time.
+
+  Attributes:
+    source: int64[N], numbers of their sources.
+    document: int64[N].
+    step: int64[N], ascending.
+    loss: float64[N], nats a token; 0 where none weighs.
+    tokens: int64[N], trained ones.
+    usual: float64[N], the mean loss of the source in the 64 steps around.
+  """
+
+  source: np.ndarray
+  document: np.ndarray
+  step: np.ndarray
+  loss: np.ndarray
+  tokens: np.ndarray
+  usual: np.ndarray
+
+
 class _Sums:
   """Sums of losses by document of one source."""
 
@@ -33,21 +57,20 @@ class _Sums:
     self.first = np.full(count, -1, np.int64)
     self.last = np.full(count, -1, np.int64)
 
-  def add(self, found: span_losses.Logged, number: int) -> None:
+  def add(self, found: _Trained, number: int) -> None:
     """Adds the spans of source `number` that are of these documents."""
-    own = np.flatnonzero((found.spans.source == number) & (found.tokens > 0))
+    own = np.flatnonzero(found.source == number)
     if not len(own) or not len(self.document):
       return
-    at = np.searchsorted(self.document, found.spans.document[own])
+    at = np.searchsorted(self.document, found.document[own])
     at = np.minimum(at, len(self.document) - 1)
-    held = self.document[at] == found.spans.document[own]
-    usual = _usual(found, own)
-    own, at, usual = own[held], at[held], usual[held]
+    held = self.document[at] == found.document[own]
+    own, at = own[held], at[held]
     count = len(self.document)
-    tokens = found.tokens[own]
-    loss = np.nan_to_num(found.loss[own].astype(np.float64))
+    tokens, loss = found.tokens[own], found.loss[own]
     self.nll += np.bincount(at, loss * tokens, count)
-    self.relative_nll += np.bincount(at, (loss - usual) * tokens, count)
+    relative = (loss - found.usual[own]) * tokens
+    self.relative_nll += np.bincount(at, relative, count)
     self.tokens += np.bincount(at, tokens, count).astype(np.int64)
     self.spans += np.bincount(at, minlength=count)
     step = found.step[own]
@@ -66,18 +89,6 @@ class _Sums:
   def relative(self) -> np.ndarray:
     """float64[D], nats a token above its source's mean; 0 for no token."""
     return self.relative_nll / np.maximum(self.tokens, 1)
-
-
-def _usual(found: span_losses.Logged, own: np.ndarray) -> np.ndarray:
-  """Returns the mean loss of a source around the step of each of its spans."""
-  block = found.step[own] // _MEAN_STEPS
-  block -= block[0]
-  tokens = found.tokens[own]
-  loss = np.nan_to_num(found.loss[own].astype(np.float64))
-  mean = np.bincount(block, loss * tokens) / np.maximum(
-    np.bincount(block, tokens), 1
-  )
-  return mean[block]
 
 
 def documents(
@@ -144,8 +155,8 @@ def _within(
   seen: dict[str, list[np.ndarray]] = {name: [] for name in pipe.source_names}
   for found in _read(pipe, workdir, first, last):
     for number, name in enumerate(pipe.source_names):
-      own = (found.spans.source == number) & (found.tokens > 0)
-      seen[name].append(np.unique(found.spans.document[own]))
+      own = found.source == number
+      seen[name].append(np.unique(found.document[own]))
   sums = {
     name: _Sums(np.unique(np.concatenate([np.empty(0, np.int64), *own])))
     for name, own in seen.items()
@@ -170,7 +181,46 @@ def _add(
 
 def _read(
   pipe: pipeline.Pipeline, workdir: places.Place, first: int, last: int
-) -> Iterator[span_losses.Logged]:
-  for begin in range(first, last, _BLOCK_STEPS):
-    end = min(begin + _BLOCK_STEPS, last)
-    yield from span_losses.read(pipe, workdir, begin, end)
+) -> Iterator[_Trained]:
+  """Yields the spans of steps first .. last - 1 that were trained on."""
+  if first >= last:
+    return
+  # Means are of whole stretches of 64 steps, as far as they were written: of
+  # one step alone, a source's only document would be its own mean.
+  begun, ended = span_losses.steps_written(workdir)
+  low = min(first, max(first // _MEAN_STEPS * _MEAN_STEPS, begun))
+  high = max(last, min(-(-last // _MEAN_STEPS) * _MEAN_STEPS, ended))
+  inner = range((low // _BLOCK_STEPS + 1) * _BLOCK_STEPS, high, _BLOCK_STEPS)
+  for begin, end in itertools.pairwise([low, *inner, high]):
+    parts = list(span_losses.read(pipe, workdir, begin, end))
+    for own, usual in zip(parts, _usual(parts), strict=True):
+      pick = (own.tokens > 0) & (own.step >= first) & (own.step < last)
+      yield _Trained(
+        source=own.spans.source[pick],
+        document=own.spans.document[pick],
+        step=own.step[pick],
+        loss=np.nan_to_num(own.loss[pick].astype(np.float64)),
+        tokens=own.tokens[pick],
+        usual=usual[pick],
+      )
+
+
+def _usual(parts: Sequence[span_losses.Logged]) -> list[np.ndarray]:
+  """Returns the mean loss of its source around each span, by part."""
+  first = parts[0].first_step // _MEAN_STEPS
+  stretches = int(parts[-1].step.max(initial=0)) // _MEAN_STEPS - first + 1
+  stretches = max(stretches, 1)
+  keys = [
+    own.spans.source.astype(np.int64) * stretches
+    + own.step // _MEAN_STEPS
+    - first
+    for own in parts
+  ]
+  count = 1 + max(int(own.max(initial=0)) for own in keys)
+  nll, tokens = np.zeros(count), np.zeros(count)
+  for own, key in zip(parts, keys, strict=True):
+    loss = np.nan_to_num(own.loss.astype(np.float64))
+    nll += np.bincount(key, loss * own.tokens, count)
+    tokens += np.bincount(key, own.tokens, count)
+  mean = nll / np.maximum(tokens, 1)
+  return [mean[key] for key in keys]

@@ -171,3 +171,30 @@ def test_a_document_that_gets_worse_comes_first(pipe, tmp_path):
   assert first["last_before"] == visits[-1]
   expected = np.mean([lost(step, 1, 3) for step in visits])
   assert first["loss_before"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_one_step_is_compared_with_the_steps_around(pipe, tmp_path):
+  """A source's only document of a step is not its own mean."""
+  workdir = places.at(tmp_path / "run")
+  writer = span_losses.Writer(pipe, workdir, writes=True)
+  spike, rng = 40, np.random.default_rng(0)
+  for step in range(70):
+    lost = (lambda *_: 3.0) if step == spike else (lambda *_: 1.0)
+    writer.add(metrics_of(pipe, step, rng, lost))
+    if step % 16 == 0:
+      writer.flush()
+  writer.flush()
+  found = loss_history.documents(pipe, workdir, spike, spike + 1)
+  assert found
+  for own in found:
+    assert own["loss"] == pytest.approx(3)
+    # The mean of 64 steps, of which one has the spike.
+    assert own["relative"] == pytest.approx(2, abs=0.2)
+    wider = loss_history.documents(pipe, workdir, spike - 3, spike + 20)
+    (same,) = (
+      other
+      for other in wider
+      if (other["source"], other["document"])
+      == (own["source"], own["document"])
+    )
+    assert same["relative"] <= own["relative"]

@@ -324,6 +324,23 @@ def test_a_run_in_a_bucket_goes_on_on_another_machine(
   assert places.at(f"{url}/span_losses").names() == [
     f"{first:012d}-{last:012d}.npz" for first, last in itertools.pairwise(saved)
   ]
+  told = [
+    in_process.run_tool(
+      "losses",
+      f"--config={config}",
+      f"--workdir={place}",
+      "--step=26:28",
+      "--format=json",
+      check=True,
+    ).stdout
+    for place in (tmp_path / "run", url)
+  ]
+  here, there = ([json.loads(own) for own in t.splitlines()] for t in told)
+  assert len(here) == len(there) > 0
+  for one, other in zip(here, there, strict=True):
+    # Sums over other files differ in their last digits.
+    assert other["id"] == one["id"]
+    assert other["excess"] == pytest.approx(one["excess"], rel=1e-6)
 
 
 def test_a_bucket_that_refuses_checkpoints_ends_the_run_with_its_name(

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.audit import visits
 from chomp_data.config import files
+from chomp_data.loading import state
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
@@ -112,6 +114,42 @@ def test_a_document_is_told_visit_by_visit(root, name):
   )
 
 
+def test_a_document_is_looked_for_in_the_job_as_it_went_on(root, tmp_path):
+  """A checkpoint tells when a store joined, and not the step of the job."""
+  stores = [str(root / "web"), str(root / "apart")]
+  rows = {"kind": "sequential"}
+  sources = {"web": {"store": stores, "rows": rows}}
+  config = write_config(tmp_path / "grown.py", sources)
+  data = files.load_config(config, ()).data
+  data.sources.web.joined = (0, 2)
+  pipe = pipeline.build(data)
+  saved = pipe.accounts.epoch_begins("web", 1) + 1
+  item = tmp_path / "job" / str(saved) / "input"
+  item.mkdir(parents=True)
+  data.sources.web.joined = None
+  data.sources.web.store = stores[:1]
+  before = pipeline.build(data)
+  (item / "input.json").write_bytes(state.encode(saved, before.fingerprint, {}))
+  step = pipe.accounts.epoch_begins("web", 3)
+  (tmp_path / "job" / "job.json").write_text(
+    json.dumps({"step": step, "status": "finished", "host": "-", "pid": 1})
+  )
+  found = records(
+    f"--config={config}", "--document=web/x", f"--checkpoint={tmp_path}/job"
+  )
+  number = pipe.sources["web"].store.find_documents(["x"])["x"][0]
+  expected = visits.visits(pipe, "web", number, step, 10)
+  assert [own["step"] for own in found] == [own.step for own in expected]
+  assert [own["exposure"] for own in found] == [
+    own.exposure for own in expected
+  ]
+  # Not what the config alone says, which has both stores from the start.
+  alone = records(
+    f"--config={config}", "--document=web/x", f"--from_step={step}"
+  )
+  assert alone[0]["exposure"] != found[0]["exposure"]
+
+
 def test_exposures_are_counted_by_document(root):
   config = f"--config={root / 'web.py'}"
   spans = records(config, "--step=2:9")
@@ -177,6 +215,14 @@ def test_overlap_is_empty_or_says_where(root):
   assert [own["id"] for own in found] == ["w/6"]
   done = trace("--overlap", path, root / "web", status=1)
   assert "1 documents are in" in done.stdout
+
+
+def test_tokens_of_two_tokenizers_are_not_compared(root, tmp_path):
+  testing_stores.make_store(tmp_path / "large", [[5, 6]], vocab_size=300)
+  with_ids = "--overlap", str(root / "web"), str(tmp_path / "large")
+  assert "share no document" in trace(*with_ids).stdout
+  done = trace(*with_ids, "--by=content", status=1)
+  assert "`--by` must be 'id'" in done.stderr
 
 
 @pytest.mark.parametrize(
