@@ -6,6 +6,7 @@ and workers, and Grain's own state is index arithmetic over steps.
 
 import collections
 import dataclasses
+import threading
 import time
 from typing import Any
 
@@ -85,6 +86,7 @@ class BatchSource(workers.SentToWorkers):
     self._rows = None if rows is None else dict(rows)
     self._fingerprint = fingerprint
     self._group_steps = group_steps
+    self._lock = threading.Lock()
     self._groups: collections.deque[_Group] = collections.deque(
       maxlen=_GROUPS_KEPT
     )
@@ -119,10 +121,12 @@ class BatchSource(workers.SentToWorkers):
     # Before the step is looked up among planned groups.
     self._plan.check_steps(index)
     step = int(index)
-    if step not in self._ready:
-      self._read(step)
-    self._stride, self._step = step - self._step, step
-    return self._ready.pop(step)
+    # Stock Grain reads with 16 threads, and they share what is planned.
+    with self._lock:
+      if step not in self._ready:
+        self._read(step)
+      self._stride, self._step = step - self._step, step
+      return self._ready.pop(step)
 
   def __repr__(self) -> str:
     return f"{self._plan.reader_name}({self._fingerprint})"
