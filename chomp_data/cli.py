@@ -11,6 +11,7 @@ import re
 import sys
 from typing import Any
 from typing import NoReturn
+from typing import TYPE_CHECKING
 
 from absl import app
 from absl import flags
@@ -18,6 +19,9 @@ from absl import logging
 
 import chomp_data
 from chomp_data import schema
+
+if TYPE_CHECKING:
+  import rich.console
 
 # Which of them it is where a mix in one line comes without one.
 _MIXED = "packed"
@@ -168,6 +172,14 @@ def config(
     with value.unlocked():
       value.data.dataset_mix = mix
   return value
+
+
+def console() -> "rich.console.Console":
+  """Returns where tables go: as wide as they must be where nobody looks."""
+  import rich.console
+
+  shown = rich.console.Console()
+  return shown if shown.is_terminal else rich.console.Console(width=200)
 
 
 def _sources(config: Any) -> list[str]:

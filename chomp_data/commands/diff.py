@@ -128,7 +128,7 @@ def table(
 
 def show(found: difference_lib.Difference, names: Sequence[str]) -> None:
   """Prints a difference for a person."""
-  console = rich.console.Console()
+  console = cli.console()
 
   def line(text: str) -> None:
     console.print(text, highlight=False, markup=False, soft_wrap=True)

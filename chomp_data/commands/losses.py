@@ -72,7 +72,7 @@ def _show(records: list[dict], most: int) -> None:
       f"{own['spans_before']:,}",
       "-" if last is None else f"{last:,}",
     )
-  console = rich.console.Console()
+  console = cli.console()
   console.print(table)
   if len(records) > most:
     console.print(f"... {len(records) - most} more documents (--most)")

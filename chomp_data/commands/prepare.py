@@ -255,7 +255,10 @@ def _of_ids(manifest: stores.Manifest | None) -> list[tuple[str, str]]:
   prepared = manifest.prepared if manifest else {}
   rows = []
   if count := prepared.get("without_id"):
-    rows.append(("without an id", f"{count:,}, called by their places"))
+    told = f"{count:,}, called by their places"
+    if _ID_KEY.present and manifest and count == manifest.num_documents:
+      told += f": none has {_ID_KEY.value!r} (--id_key), is that its name?"
+    rows.append(("without an id", told))
   if count := prepared.get("repeated_ids"):
     first = f" of the first {id_checks.MOST:,} documents"
     is_all = manifest is None or manifest.num_documents <= id_checks.MOST

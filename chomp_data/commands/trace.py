@@ -95,10 +95,7 @@ def _print(
   for record in records:
     table.add_row(*("-" if record.get(n) is None else str(record[n])
                     for n in columns))  # fmt: skip
-  # As wide as it must be where nobody looks at it.
-  console = rich.console.Console()
-  if not console.is_terminal:
-    console = rich.console.Console(width=200)
+  console = cli.console()
   console.print(title, highlight=False, markup=False, soft_wrap=True)
   console.print(table, highlight=False, markup=False)
 

@@ -7,6 +7,7 @@ with object_files.open("gs://bucket/corpus.jsonl", size) as file:
 
 import functools
 import io
+from typing import Any
 
 from chomp_data.stores import places
 
@@ -78,7 +79,7 @@ class ObjectFile(io.RawIOBase):
     self._at = max(0, begin[whence] + offset)
     return self._at
 
-  def readinto(self, buffer) -> int:
+  def readinto(self, buffer: Any) -> int:
     """Reads bytes, fewer than there is room for only beyond `until`.
 
     Raises:

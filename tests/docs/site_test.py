@@ -132,12 +132,5 @@ def test_what_is_learned_when_runs(place, stdlib_store):
 
 @pytest.mark.slow
 def test_on_call_runs(place):
-  run(
-    shlex.split(
-      "chomp-train --config=packed:runlocal --workdir=runs/call"
-      " --config.train.span_losses=True"
-    ),
-    place,
-  )
   for words in commands("on_call.md"):
     run(words, place)

@@ -114,7 +114,9 @@ def _print(console: rich.console.Console, found: dict[str, Any]) -> None:
   special = " ".join(
     f"{name}={value}"
     for name, value in tokenizer.items()
-    if name not in ("kind", "vocab_size") and value not in (None, False)
+    if name not in ("kind", "vocab_size")
+    and value is not None
+    and value is not False
   )
   lines = {
     **{name: _shown(value) for name, value in found.items()},
