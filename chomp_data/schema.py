@@ -342,7 +342,7 @@ def unknown_key(
   """
   near = difflib.get_close_matches(name, known, n=1)
   guess = f" Did you mean `{near[0]}`?" if near else " Remove it."
-  fields = f" Known fields: {', '.join(sorted(listed))}." if listed else ""
+  fields = f" Known fields: {', '.join(sorted(set(listed)))}." if listed else ""
   return f"`{path}.{name}` is not a known field.{guess}{fields}"
 
 

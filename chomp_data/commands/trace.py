@@ -160,7 +160,8 @@ def _show_document(pipe: pipeline.Pipeline) -> None:
     title += f"\n{count} spans before step {step}"
     if last is not None:
       title += f", the last in step {last.step}"
-    title += f"; from step {step} on:"
+    again = next(own.ahead(step), None) is not None
+    title += f"; from step {step} on{':' if again else ' never'}"
   _print(
     tracing.visit_records(pipe, source, document, step, _COUNT.value),
     title,

@@ -8,8 +8,8 @@ import shlex
 
 import pytest
 
+from chomp_data import stores
 from chomp_data.audit import difference
-from chomp_data.testing import stores as testing_stores
 from tests import in_process
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "answers.md").read_text()
@@ -25,7 +25,12 @@ COMMANDS = [
 def test_a_command_of_the_page_runs(words, stdlib_store, tmp_path):
   command, *flags = words
   held_out = tmp_path / "held_out"
-  testing_stores.make_store(held_out, [[5, 6, 7]], ids=["none of them"])
+  stores.write_store(
+    held_out,
+    [[5, 6, 7]],
+    ids=["none of them"],
+    tokenizer_info=stores.open_store(stdlib_store).tokenizer_info,
+  )
   flags = [str(held_out) if own == "data/held_out" else own for own in flags]
   done = in_process.run_tool(
     command.removeprefix("chomp-"),

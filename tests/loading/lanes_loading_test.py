@@ -248,6 +248,7 @@ def read_by_parts(pipe, processes, steps):
 
 
 # Groups of 64 steps of a quarter of a batch are fetched whole.
+@pytest.mark.slow
 def test_processes_share_few_chunks_of_a_mix(texts, store):
   pipe = mixed(texts[0], store)
   alone, all_of_them = (read_by_parts(pipe, count, 64) for count in (1, 4))

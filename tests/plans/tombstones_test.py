@@ -336,7 +336,9 @@ def test_what_is_gone_of_buckets_is_filler(text, text_stores, tmp_path):
 
 
 # Sums of the first are known, those of the second are planned.
-@pytest.mark.parametrize("rows", ["exact", "reshuffled"])
+@pytest.mark.parametrize(
+  "rows", ["exact", pytest.param("reshuffled", marks=pytest.mark.slow)]
+)
 def test_a_run_resumes_at_every_step_with_its_accounts(corpora, tmp_path, rows):
   data = run_of(corpora, "exact", skip=((4, 4), (8, 9)))
   own = data["sources"]["b"]

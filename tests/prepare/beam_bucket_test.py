@@ -125,6 +125,7 @@ def test_an_error_in_a_worker_names_the_line(gs_bucket, tmp_path, engine):
   assert store.hash == plain.hash
 
 
+@pytest.mark.slow
 def test_a_tokenizer_goes_where_the_workers_are(gs_bucket, tmp_path, engine):
   there, here = corpus(f"{gs_bucket.root}/in", tmp_path)
   trained, _ = make(
@@ -144,6 +145,7 @@ def test_a_tokenizer_goes_where_the_workers_are(gs_bucket, tmp_path, engine):
     assert store.hash == trained.hash
 
 
+@pytest.mark.slow
 def test_another_store_is_replaced_on_request_only(
   gs_bucket, tmp_path, monkeypatch
 ):

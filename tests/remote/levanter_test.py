@@ -100,6 +100,7 @@ def test_it_is_the_cache_that_it_is_locally(s3_bucket, local):
   assert levanter_test.held(pickled) == levanter_test.held(other)
 
 
+@pytest.mark.slow
 def test_random_spans_are_those_of_the_files(s3_bucket, local):
   url = reading_test.upload(local, f"{s3_bucket.root}/train")
   store = levanter_test.opened(url, cache_bytes=5 * 4 * CHUNK)

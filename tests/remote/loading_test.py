@@ -137,6 +137,7 @@ def test_what_is_ahead_stays_within_the_cache(s3_bucket, local, kept):
   assert source.reads.by_source()["text"].chunks_fetched == NUM_CHUNKS
 
 
+@pytest.mark.slow
 def test_a_worker_plans_its_own_steps_only(s3_bucket, local):
   url = reading_test.upload(local, f"{s3_bucket.root}/store")
   pipe = pipeline.build(config(url, window_blocks=1))

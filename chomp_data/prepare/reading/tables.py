@@ -47,6 +47,15 @@ def unreadable(path: str, kind: str, error: Exception) -> errors.BadInput:
   )
 
 
+def _flag(options: records.ReadOptions, key: str) -> str:
+  """Returns the name of the flag that asks for a key."""
+  asked = ("meta_key", "weight_key", "messages_key", "prompt_key")
+  names = [name for name in asked if getattr(options, name) == key]
+  if options.text_key in options.text_keys and options.text_key == key:
+    return "text_key"
+  return names[0] if names else "completion_key"
+
+
 def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
   """Checks that rows have what documents need.
 
@@ -70,8 +79,8 @@ def check_columns(path: str, schema: Any, options: records.ReadOptions) -> None:
         path,
         f"must have the column {key!r}, got {names[:_MOST_COLUMNS]}"
         f"{f' and {more} more' if more > 0 else ''}.",
-        "Name the column of the text with --text_key, or leave the file out"
-        " with --exclude.",
+        f"Correct --{_flag(options, key)}, or leave the file out with"
+        " --exclude.",
         "no column",
       )
 

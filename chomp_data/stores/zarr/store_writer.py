@@ -444,7 +444,7 @@ def check_destination(path: pathlib.Path, overwrite: bool) -> None:
   if entries and not overwrite:
     raise errors.StoreError(
       f"{path} must not exist, got a store there. Choose another output, or"
-      " ask for it to be overwritten."
+      " overwrite it (overwrite=True, --overwrite)."
     )
 
 
