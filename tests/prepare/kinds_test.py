@@ -251,7 +251,7 @@ def test_text_that_is_no_utf8_is_named_by_its_row(tmp_path):
 @pytest.mark.parametrize(
   ("columns", "match"),
   [
-    ({"body": ["a"]}, r"must have the column 'text', got \['body'\]\. Correct --text_key"),
+    ({"body": ["a"]}, r"column 'text', got \['body'\]\. Correct --text_key"),
     ({"doc": [{"text": "a"}]}, r"got \['doc', 'doc\.text'\]"),
     ({"text": [1]}, "x.parquet:0 must have a string under 'text', got a int"),
     ({"text": [None]}, "x.parquet:0 .* got a NoneType"),
