@@ -66,6 +66,7 @@ def test_a_system_without_the_directory_is_left_alone(monkeypatch, tmp_path):
 
 
 PROGRAM = textwrap.dedent("""
+  import dataclasses
   import sys
   import time
 
@@ -81,7 +82,7 @@ PROGRAM = textwrap.dedent("""
     }
     with pipeline.make_iterator(data) as it:
       if checked == "unchecked":
-        it._batch_bytes = 0
+        it._local = dataclasses.replace(it._local, batch_bytes=0)
       try:
         for _ in range(5):
           next(it)
