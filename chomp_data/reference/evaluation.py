@@ -149,16 +149,26 @@ def batches_of(
     batch = source.batch(np.minimum(rows, len(source) - 1))
     batch["loss_mask"][rows >= len(source)] = False
     fields = {name: batch[name] for name in _FIELDS if name in batch}
-    if sharding is not None:
-      fields = {
-        name: jax.make_array_from_callback(
-          value.shape,
-          sharding,
-          functools.partial(np.ndarray.__getitem__, value),
-        )
-        for name, value in fields.items()
-      }
-    yield fields
+    yield placed(fields, sharding)
+
+
+def placed(
+  batch: Mapping[str, np.ndarray], sharding: jax.sharding.Sharding | None
+) -> dict[str, Any]:
+  """Returns a batch that every process has all of, on devices.
+
+  Args:
+    batch: Fields [B, ...].
+    sharding: Of the batch axis, or None to leave them on the host.
+  """
+  if sharding is None:
+    return dict(batch)
+  return {
+    name: jax.make_array_from_callback(
+      value.shape, sharding, functools.partial(np.ndarray.__getitem__, value)
+    )
+    for name, value in batch.items()
+  }
 
 
 def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:

@@ -24,6 +24,7 @@ from chomp_data import stores
 from chomp_data.audit import coverage
 from chomp_data.prepare import tokenizers
 from chomp_data.reference import decoder as decoder_lib
+from chomp_data.reference import evaluation
 from chomp_data.reference import span_losses
 from chomp_data.reference import training
 from chomp_data.sources import grid
@@ -405,18 +406,12 @@ def columns_nll(
     name: batch[name]
     for name in ("tokens", "segment_ids", "positions", "loss_mask")
   }
-  if sharding is not None:
-    fields = {
-      name: jax.make_array_from_callback(
-        value.shape, sharding, functools.partial(np.ndarray.__getitem__, value)
-      )
-      for name, value in fields.items()
-    }
   whole = None
   if isinstance(sharding, jax.sharding.NamedSharding):
     whole = jax.sharding.NamedSharding(
       sharding.mesh, jax.sharding.PartitionSpec()
     )
+  fields = evaluation.placed(fields, sharding)
   found = _columns_nll(graph, whole, params, fields)
   nll, mask = jax.device_get(found)
   return nll, mask
