@@ -4,7 +4,7 @@
 
 Seed 000's P(z), the probability that a model goes on word for word from a
 prefix, for windows of 48 bytes of which 24 are given, by document and over
-exposures (rows that held the document). Documents are functions of the standard
+exposures (spans of the document). Documents are functions of the standard
 library, 90 to 400 bytes long, as splices of 64 bytes in rows of 128.
 
 - learned: eight documents of several lengths, shares by `balance_tau` of 0.7:
@@ -196,7 +196,7 @@ def plot(path: str, store: stores.Store, looks: list[list[dict]]) -> None:
       [records[i]["p_z"] for records in looks],
       label=f"{length} bytes: {own['id']}",
     )
-  axis.set_xlabel("exposures: rows that held the document")
+  axis.set_xlabel("exposures: spans of the document")
   axis.set_ylabel("P(z), mean over its windows")
   axis.legend(fontsize="x-small")
   figure.savefig(path, dpi=120)

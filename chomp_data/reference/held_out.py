@@ -21,7 +21,6 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.audit import coverage
 from chomp_data.prepare import tokenizers
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
@@ -306,21 +305,15 @@ class Memorization:
     self._seen = (0, np.zeros(len(document), np.int64))
 
   def exposures(self, step: int) -> np.ndarray:
-    """Returns in how many rows each document was before a step, int64[D]."""
-    first, rows = self._seen
+    """Returns how many spans of each document came before a step, int64[D]."""
+    first, spans = self._seen
     if step < first:
-      first, rows = 0, np.zeros(len(self.document), np.int64)
+      first, spans = 0, np.zeros(len(self.document), np.int64)
     if step > first:
-      rows = rows.copy()
-      for own in coverage.coverage(self._pipe, step - first, first):
-        if own.source == self.name:
-          at = np.searchsorted(own.document, self.document)
-          at = np.minimum(at, max(len(own.document) - 1, 0))
-          if len(own.document):
-            found = own.document[at] == self.document
-            rows += np.where(found, own.rows[at], 0)
-      self._seen = (step, rows)
-    return rows
+      own = self._pipe.exposures(self.name, first, step)
+      spans = spans + own[self.document]
+      self._seen = (step, spans)
+    return spans
 
   def measure(
     self,
