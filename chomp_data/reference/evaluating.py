@@ -35,7 +35,7 @@ class Found:
 
 
 class Evaluation:
-  """Opens what is measured at its first use, and measures it."""
+  """What a run measures beside its loss, of stores and of its documents."""
 
   def __init__(
     self,

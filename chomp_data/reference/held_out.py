@@ -27,6 +27,7 @@ from chomp_data.reference import evaluation
 from chomp_data.reference import span_losses
 from chomp_data.reference import training
 from chomp_data.sources import grid
+from chomp_data.sources import source_opening
 
 # Steps among which documents are looked for.
 _LOOKED_AT = 4_096
@@ -162,7 +163,7 @@ class HeldOut:
     run: pipeline.Pipeline,
     max_rows: int | None,
   ):
-    """Opens the store and counts its bytes of text.
+    """Opens the store.
 
     Args:
       name: Its name.
@@ -177,12 +178,15 @@ class HeldOut:
     where = f"config.evaluation.stores.{name}"
     opened = stores.open_store(path)
     trained = next(iter(run.sources.values())).store
-    if opened.tokenizer_info.sha256 != trained.tokenizer_info.sha256:
+    if (
+      source_opening.tokenizers_differ(opened, trained)
+      or opened.vocab_size > run.vocab_size
+    ):
       raise schema.ConfigError(
         [
           f"`{where}` must be a store of the run's tokenizer, got {path} of"
-          f" {opened.tokenizer_info.sha256[:12]}... for"
-          f" {trained.tokenizer_info.sha256[:12]}... Prepare it with the"
+          f" {source_opening.tokenizer_text(opened)} for"
+          f" {source_opening.tokenizer_text(trained)}. Prepare it with the"
           " tokenizer of the run."
         ]
       )
@@ -214,7 +218,6 @@ class HeldOut:
     if max_rows is not None:
       steps = min(steps, -(-max_rows // run.global_batch_size))
     self._steps: int = steps
-    self._bytes = self._text_bytes()
 
   @property
   def store(self) -> stores.Store:
@@ -249,11 +252,12 @@ class HeldOut:
       document,
       nll[document],
       tokens[document],
-      self._bytes[document] * share,
+      self._text_bytes[document] * share,
     )
 
+  @functools.cached_property
   def _text_bytes(self) -> np.ndarray:
-    """Returns the bytes of text of each document that is measured."""
+    """The bytes of text of each document that is measured."""
     out = np.full(self.store.num_documents, np.nan)
     try:
       tokenizer = tokenizers.load_tokenizer(self.store)
@@ -273,7 +277,7 @@ class Memorization:
   def __init__(
     self, pipe: pipeline.Pipeline, name: str, options: EvaluationOptions
   ):
-    """Lists windows.
+    """Plans nothing yet: a state may say when stores of the run join.
 
     Args:
       pipe: The run.
@@ -284,30 +288,39 @@ class Memorization:
     self.name = name
     self._pipe = pipe
     self._window, self._prefix = options.pz_window, options.pz_prefix
-    source = pipe.sources[name]
-    self._store = source.store
-    self._rows: grid.GridSource | None = None
-    document = _trained(pipe, name, options.pz_documents, self._window)
-    if len(document):
-      last = self._store.bounds(document)[1] - self._window
-      self._rows = grid.GridSource(
-        self._store,
-        document,
-        grid.evenly_spaced(last, options.pz_windows),
-        np.zeros(1, np.int64),
-        seq_len=source.seq_len,
-        content_length=self._window,
-        min_copy_len=self._window,
-        layout=source.layout,
-        name=f"{name}/windows",
-      )
-    self.document: np.ndarray = document
-    self._seen = (0, np.zeros(len(document), np.int64))
+    self._options = options
+    self._seen: tuple[int, np.ndarray | None] = (0, None)
+
+  @functools.cached_property
+  def document(self) -> np.ndarray:
+    """The documents that are asked, int64[D], ascending."""
+    return _trained(
+      self._pipe, self.name, self._options.pz_documents, self._window
+    )
+
+  @functools.cached_property
+  def _rows(self) -> grid.GridSource | None:
+    """The windows of all documents."""
+    if not len(self.document):
+      return None
+    source = self._pipe.sources[self.name]
+    last = source.store.bounds(self.document)[1] - self._window
+    return grid.GridSource(
+      source.store,
+      self.document,
+      grid.evenly_spaced(last, self._options.pz_windows),
+      np.zeros(1, np.int64),
+      seq_len=source.seq_len,
+      content_length=self._window,
+      min_copy_len=self._window,
+      layout=source.layout,
+      name=f"{self.name}/windows",
+    )
 
   def exposures(self, step: int) -> np.ndarray:
     """Returns how many spans of each document came before a step, int64[D]."""
     first, spans = self._seen
-    if step < first:
+    if spans is None or step < first:
       first, spans = 0, np.zeros(len(self.document), np.int64)
     if step > first:
       own = self._pipe.exposures(self.name, first, step)
@@ -359,7 +372,7 @@ class Memorization:
     logs = np.bincount(owner, log_p, len(self.document)) / windows
     most = np.full(len(self.document), -np.inf)
     np.maximum.at(most, owner, log_p)
-    ids = self._store.document_ids(self.document)
+    ids = self._rows.store.document_ids(self.document)
     exposures = self.exposures(step)
     return [
       {
@@ -440,7 +453,7 @@ def _trained(
   limit = pipe.num_steps or _LOOKED_AT
   block = max(1, 65_536 // pipe.global_batch_size)
   for step in range(0, min(limit, _LOOKED_AT), block):
-    spans = pipe.plan(step, min(block, min(limit, _LOOKED_AT) - step))
+    spans = pipe.plan(step, min(block, min(limit, _LOOKED_AT) - step)).live()
     own = spans.document[spans.source == number]
     _, first = np.unique(own, return_index=True)
     own = own[np.sort(first)]

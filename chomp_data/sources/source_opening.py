@@ -73,7 +73,7 @@ def check_tokenizers(
   if allow_differences or len(found) < 2:
     return
   for (one, store), (other, second) in itertools.combinations(found.items(), 2):
-    if _differ(store, second):
+    if tokenizers_differ(store, second):
       raise schema.ConfigError(
         [
           f"`{path}.sources` must be of one tokenizer, got"
@@ -93,7 +93,7 @@ def check_tokenizers(
     )
 
 
-def _differ(store: stores.Store, second: stores.Store) -> bool:
+def tokenizers_differ(store: stores.Store, second: stores.Store) -> bool:
   """Says whether two tokenizers are known to differ."""
   one, other = store.tokenizer_identity, second.tokenizer_identity
   # A name says nothing about a hash.

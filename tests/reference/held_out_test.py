@@ -9,6 +9,7 @@ import pytest
 
 import chomp_data
 from chomp_data import errors
+from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.prepare import tokenizers
 from chomp_data.reference import decoder
@@ -136,7 +137,49 @@ def test_p_z_is_the_probability_of_a_windows_continuation(pipe, model):
   assert asked.exposures(0).tolist() == [0, 0]
   later = asked.exposures(9)
   spans = pipe.plan(0, 9).document
-  assert later.tolist() == [np.count_nonzero(spans == d) for d in asked.document]
+  counts = np.bincount(spans, minlength=max(asked.document) + 1)
+  assert later.tolist() == counts[asked.document].tolist()
+
+
+def test_documents_are_those_that_a_resumed_run_has_read_first(tmp_path):
+  write(tmp_path / "a", [text * 4 for text in _TEXTS])
+  write(tmp_path / "b", [text * 5 for text in _TEXTS * 4])
+  (tmp_path / "gone.jsonl").write_text('{"source": "text", "document": 0}\n')
+  data = {
+    "seq_len": _SEQ_LEN,
+    "global_batch_size": 4,
+    "epochs": 3,
+    "sources": {
+      "text": {
+        "store": str(tmp_path / "a"),
+        "rows": {"kind": "sequential"},
+        "shuffle": {"kind": "full"},
+      }
+    },
+  }
+  options = held_out.EvaluationOptions(
+    pz_window=10, pz_prefix=4, pz_documents=3
+  )
+
+  def documents(data):
+    pipe = chomp_data.build(data)
+    asked = held_out.Memorization(pipe, "text", options)
+    with pipeline.make_iterator(pipe) as batches:
+      batches.set_state(state)
+      return asked.document.tolist()
+
+  with pipeline.make_iterator(data) as batches:
+    next(batches)
+    state = batches.get_state()
+  assert documents(data) == [0, 1, 2]
+  both = (str(tmp_path / "a"), str(tmp_path / "b"))
+  source = {"text": {**data["sources"]["text"], "store": both}}
+  # The second store joins at the next epoch, as the state tells.
+  assert documents({**data, "sources": source}) == [0, 1, 2]
+  # A document that is gone before it came is not asked.
+  gone = {**data, "tombstones": ((0, str(tmp_path / "gone.jsonl")),)}
+  asked = held_out.Memorization(chomp_data.build(gone), "text", options)
+  assert asked.document.tolist() == [1, 2]
 
 
 def test_options_that_contradict_are_refused():
