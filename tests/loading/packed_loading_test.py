@@ -5,6 +5,10 @@ the hardest one: documents reshuffled in every epoch, so that epochs differ in
 their rows.
 """
 
+import concurrent.futures
+import sys
+import threading
+
 import grain
 import numpy as np
 import orbax.checkpoint as ocp
@@ -258,3 +262,32 @@ def test_distinct_rows_are_counted_over_an_epochs_end(data, store_path):
   reads = source.reads.by_source()["s0"]
   assert reads.planned_examples == reads.examples == pipe.num_steps
   assert reads.unique_examples == pipe.num_steps // 2
+
+
+@pytest.mark.parametrize("packed", ["reshuffled", "sequential"], indirect=True)
+def test_threads_that_share_a_source_get_the_steps_they_ask_for(packed):
+  pipe = pipeline.build(packed)
+  steps = range(pipe.num_steps)
+  wanted = [batch_hashes.batch_sha256(pipe.canonical(step)) for step in steps]
+  source = pipe.batch_source(group_steps=4)
+  count = 4
+  together = threading.Barrier(count)
+
+  def read(thread):
+    # By turns as Grain's threads, then in no order.
+    order = [*steps[thread::count], *steps[thread::count]]
+    order += np.random.default_rng(thread).permutation(len(steps)).tolist()
+    together.wait()
+    return [
+      step
+      for step in order
+      if batch_hashes.batch_sha256(source[step]) != wanted[step]
+    ]
+
+  interval = sys.getswitchinterval()
+  sys.setswitchinterval(1e-6)
+  try:
+    with concurrent.futures.ThreadPoolExecutor(count) as pool:
+      assert list(pool.map(read, range(count))) == [[]] * count
+  finally:
+    sys.setswitchinterval(interval)
