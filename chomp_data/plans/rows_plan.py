@@ -442,7 +442,10 @@ class RowsPlan(plan_lib.Plan):
     sizes = self.steps.sizes
     shapes = [f"[{size}, {self.rows.seq_len}]" for _, size in sizes]
     later = zip(shapes[1:], sizes[1:], strict=True)
-    told = [shapes[0], *(f"{own} from step {at}" for own, (at, _) in later)]
+    told = [
+      shapes[0],
+      *(f"{own} from step {self.steps.before(at)}" for own, (at, _) in later),
+    ]
     lines = [", ".join(told)]
     if self.num_rows is not None and self._remainder == "drop":
       end = self.data_steps_of(self.num_rows)
