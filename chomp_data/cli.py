@@ -4,11 +4,16 @@ What reads configs, and JAX with it, is imported by tools that have one.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
+import os
 import pathlib
 import re
+import select
 import sys
+import traceback
 from typing import Any
 from typing import NoReturn
 from typing import TYPE_CHECKING
@@ -18,10 +23,23 @@ from absl import flags
 from absl import logging
 
 import chomp_data
+from chomp_data import errors
 from chomp_data import schema
 
 if TYPE_CHECKING:
   import rich.console
+
+# What a user can do something about, and the message says what.
+FAILURES = (
+  errors.ConfigError,
+  errors.StoreError,
+  errors.StateError,
+  errors.PrepareError,
+  errors.InputError,
+  errors.DivergedError,
+  ModuleNotFoundError,
+  OSError,
+)
 
 # Which of them it is where a mix in one line comes without one.
 _MIXED = "packed"
@@ -37,7 +55,7 @@ _NOT_GIVEN = re.compile(r"flag --(\w+)=None: Flag --\1 must have .* None\.")
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
-  """Runs an absl main; a bad flag or an interrupt is one line.
+  """Runs an absl main; a bad flag, a failure or an interrupt is one line.
 
   Args:
     main: Takes the arguments that are no flags; returns the exit status.
@@ -45,7 +63,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
   def checked(argv: Sequence[str]) -> Any:
     try:
-      return main(argv)
+      with told_failures():
+        return main(argv)
     except app.UsageError as error:
       # absl would print all of --help around it.
       _refuse(str(error))
@@ -62,25 +81,83 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     sys.exit("interrupted; the same command goes on where it was")
 
 
+@contextlib.contextmanager
+def told_failures() -> Iterator[None]:
+  """Ends in one line where what is in `FAILURES` is raised.
+
+  And in silence where nobody reads what is printed any more: `| head` had
+  enough.
+
+  Raises:
+    SystemExit: In place of a failure.
+  """
+  try:
+    yield
+    sys.stdout.flush()
+  except FAILURES as error:
+    if isinstance(error, BrokenPipeError) and _nobody_reads(sys.stdout):
+      # Python writes what is left as it ends.
+      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+      sys.exit(1)
+    if isinstance(error, OSError) and error.strerror and error.filename:
+      sys.exit(
+        f"error: {error.filename} must be there and open to this user, got:"
+        f" {error.strerror}. Correct the path, or who may use it."
+      )
+    sys.exit(f"error: {error}")
+
+
+def _nobody_reads(stream: Any) -> bool:
+  """Whether a stream is a pipe that its reader has closed."""
+  try:
+    poll = select.poll()
+    poll.register(stream, select.POLLOUT)
+    (_, events), *_ = poll.poll(0) or [(0, 0)]
+  except (OSError, ValueError):
+    return False  # It is no file.
+  return bool(events & (select.POLLERR | select.POLLHUP))
+
+
+def output_file(holder: flags.FlagHolder) -> pathlib.Path | None:
+  """Returns the file that a flag names, or None.
+
+  Args:
+    holder: The flag.
+
+  Raises:
+    ConfigError: If no file can be written there.
+  """
+  if not holder.value:
+    return None
+  path = pathlib.Path(holder.value)
+  if path.is_dir() or not path.absolute().parent.is_dir():
+    fix = "Name a file in it."
+    if not path.is_dir():
+      fix = f"Make the directory {path.parent}, or correct the path."
+    raise schema.ConfigError(
+      [
+        f"`--{holder.name}` must be a file in a directory that exists, got"
+        f" {path}. {fix}"
+      ]
+    )
+  return path
+
+
 def define_config(default: str | None = None) -> flags.FlagHolder:
   """Defines the flag --config; `config` reads it.
 
   Args:
     default: A config's path.
   """
-  from ml_collections import config_flags
-
   from chomp_data.config import files
 
   define_options()
-  return config_flags.DEFINE_config_file(
+  return flags.DEFINE_string(
     "config",
     default,
     "The experiment: a file, or the name of one that comes along"
     f" ({', '.join(files.SHIPPED)}); with an argument as packed:runlocal, which"
     " takes seconds.",
-    # Options are not left to it: it knows only those that a file lists.
-    sys_argv=[],
   )
 
 
@@ -139,19 +216,12 @@ def config(
 
   Raises:
     UsageError: If the flag is missing.
-    SystemExit: If the file does not load, or an option is wrong.
+    ConfigError: If the file does not load.
+    SystemExit: If an option is wrong.
   """
-  try:
-    value = holder.value
-  except Exception as error:
-    name = flags.FLAGS[holder.name]
-    sys.exit(
-      f"error: `--{holder.name}` must name a config file that loads, got"
-      f" {getattr(name, 'config_filename', None) or error}. Correct the path"
-      " (its own error, if it has one, stands above)."
-    )
-  if value is None:
+  if holder.value is None:
     raise app.UsageError(f"--{holder.name} must name a config file.")
+  value = load(holder.value)
   given = flags.FLAGS[_SET].value
   mix = None if dataset_mix is None else dataset_mix.value
   if given:
@@ -172,6 +242,39 @@ def config(
     with value.unlocked():
       value.data.dataset_mix = mix
   return value
+
+
+def load(name: str, given: Sequence[str] = ()) -> Any:
+  """Returns a config, by what --config says.
+
+  Args:
+    name: As of `config.files.load_config`.
+    given: Options, as `data.seed=3`.
+
+  Raises:
+    ConfigError: If it does not load, whatever its file raises, or an option is
+      wrong.
+  """
+  from chomp_data.config import files
+
+  try:
+    return files.load_config(name, given)
+  except schema.ConfigError:
+    raise
+  except Exception as error:
+    path = os.fspath(files.path_of(name.partition(":")[0]))
+    lines = [
+      frame.lineno
+      for frame in traceback.extract_tb(error.__traceback__)
+      if frame.filename == path
+    ]
+    at = f" (line {lines[-1]})" if lines else ""
+    raise schema.ConfigError(
+      [
+        f"`--config` must name a config file that loads, got {name}: its file"
+        f" {path} raises{at} {type(error).__name__}: {error}. Correct it."
+      ]
+    ) from error
 
 
 def console() -> "rich.console.Console":
@@ -196,7 +299,7 @@ def _refuse(problem: str) -> NoReturn:
 def _parse(argv: Sequence[str]) -> list[str]:
   try:
     own = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
-    own = [_with_path(own) for own in _with_config(_with_options(own))]
+    own = _with_config(_with_options(own))
     try:
       return flags.FLAGS([argv[0], *own])
     except SystemExit as ended:
@@ -204,12 +307,6 @@ def _parse(argv: Sequence[str]) -> list[str]:
       raise SystemExit(0 if ended.code == 1 else ended.code) from None
   except flags.Error as error:
     _refuse(_NOT_GIVEN.sub(r"`--\1` must be given.", str(error)))
-  except (AttributeError, KeyError, TypeError, ValueError, OSError) as error:
-    given = [a for a in argv[1:] if re.match("--?config(=|$)", a)]
-    sys.exit(
-      "error: `--config` must name a config file that loads, got"
-      f" {' '.join(given)} ({type(error).__name__}: {error}). Correct it."
-    )
 
 
 def steps_of(text: str | None) -> range:
@@ -231,24 +328,6 @@ def steps_of(text: str | None) -> range:
       " out."
     )
   return steps
-
-
-def _with_path(argument: str) -> str:
-  """Returns an argument; a --config that comes along gets its path.
-
-  Raises:
-    SystemExit: If it is a --config that is neither a file nor such a name.
-  """
-  flag, _, value = argument.partition("=")
-  path, colon, arg = value.partition(":")
-  if flag.lstrip("-") != "config" or not path:
-    return argument
-  from chomp_data.config import files
-
-  try:
-    return f"{flag}={files.path_of(path)}{colon}{arg}"
-  except schema.ConfigError as error:
-    sys.exit(f"error: {error}")
 
 
 def _with_config(arguments: Sequence[str]) -> list[str]:

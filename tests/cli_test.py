@@ -132,7 +132,7 @@ def test_a_file_of_ones_own_comes_before_a_config_that_comes_along(tmp_path):
     text=True,
   )
   assert ran.returncode == 1
-  assert "'own'" in ran.stderr or "(ValueError: own)" in ran.stderr
+  assert "its file packed raises (line 2) ValueError: own." in ran.stderr
 
 
 def test_a_mix_in_one_line_needs_no_config(stdlib_store, tmp_path):

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 import json
 import os
 import pathlib
-import sys
 from typing import Any
 
 from absl import app
@@ -25,11 +24,8 @@ import rich.table
 from chomp_data import cli
 from chomp_data import errors
 from chomp_data import pipeline
-from chomp_data import schema
-from chomp_data import stores
 from chomp_data.audit import difference as difference_lib
 from chomp_data.audit import job
-from chomp_data.config import files
 from chomp_data.loading import state as state_lib
 
 _OPTIONS = cli.define_options()
@@ -94,7 +90,7 @@ def runs(
   found: dict[str, pipeline.Pipeline] = {}
   for name, own in zip(names, saved, strict=True):
     if own is None and name not in found:
-      config = files.load_config(name, options)
+      config = cli.load(name, options)
       found[name] = pipeline.build(config.get("data"))
   other = next(iter(found.values()))
   a, b = (
@@ -159,22 +155,13 @@ def main(argv: Sequence[str]) -> int:
       f" {' '.join(argv[1:]) or 'none'}."
     )
   names = argv[1:]
-  try:
-    both = runs(names, _OPTIONS.value)
-    if both is None:
-      steps = _STEPS.value
-      found = difference_lib.Difference(steps or 0, None, [], {})
-    else:
-      steps = difference_lib.num_steps(*both, _STEPS.value)
-      found = difference_lib.difference(*both, steps)
-  except (
-    schema.ConfigError,
-    stores.StoreError,
-    errors.StateError,
-    ModuleNotFoundError,
-    OSError,
-  ) as error:
-    sys.exit(f"error: {error}")
+  both = runs(names, _OPTIONS.value)
+  if both is None:
+    steps = _STEPS.value
+    found = difference_lib.Difference(steps or 0, None, [], {})
+  else:
+    steps = difference_lib.num_steps(*both, _STEPS.value)
+    found = difference_lib.difference(*both, steps)
   if _FORMAT.value == "json":
     print(json.dumps(found.record()))
   elif not found.is_empty:

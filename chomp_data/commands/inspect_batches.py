@@ -36,7 +36,6 @@ import rich.console
 from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.audit import job
 from chomp_data.audit import naming
 from chomp_data.audit import visits
@@ -45,8 +44,6 @@ from chomp_data.commands.html import gathering
 from chomp_data.commands.html import page
 from chomp_data.commands.inspecting import records
 from chomp_data.commands.inspecting import terminal
-from chomp_data.loading import reads as reads_lib
-from chomp_data.loading import state as state_lib
 from chomp_data.stores import places
 
 _CONFIG = cli.define_config()
@@ -136,23 +133,24 @@ def _refuse_beside(flag: str, others: Sequence[str], why: str) -> None:
 
 def _show(pipe: pipeline.Pipeline, steps: range) -> None:
   """Prints or draws steps, as the flags say."""
-  if _HTML.value:
-    _write_page(pipe, steps, pathlib.Path(_HTML.value))
+  html, output = cli.output_file(_HTML), cli.output_file(_OUTPUT)
+  if html is not None:
+    _write_page(pipe, steps, html)
     return
-  if _OUTPUT.value:
+  if output is not None:
     if not pipe.in_buckets:
       raise schema.ConfigError(
         [
           "`--output` must not be set for runs without `config.data.buckets`,"
-          f" got {_OUTPUT.value}. Leave it out: rows are printed."
+          f" got {output}. Leave it out: rows are printed."
         ]
       )
     _refuse_beside(
       "output", ("plan_only", "format", "document"), "a picture is drawn"
     )
     shown = terminal.sheet(pipe, steps, _ROWS.value or _PNG_ROWS)
-    pictures.write_png(pathlib.Path(_OUTPUT.value), shown)
-    print(f"{_OUTPUT.value}: {shown.shape[1]} x {shown.shape[0]} pixels")
+    pictures.write_png(output, shown)
+    print(f"{output}: {shown.shape[1]} x {shown.shape[0]} pixels")
     return
   console = rich.console.Console()
   if _FORMAT.value != "json":
@@ -163,9 +161,6 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
     _print_steps(console, pipe, steps)
   else:
     _print_document(console, pipe, steps, _DOCUMENT.value)
-  if _FORMAT.value != "json" and not _PLAN_ONLY.value:
-    for line in reads_lib.lines(pipe.reads):
-      console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _print_steps(
@@ -274,29 +269,17 @@ def main(argv: Sequence[str]) -> None:
   """Prints the steps asked for."""
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  try:
-    pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
-    if _FOLLOW.value is not None:
-      with contextlib.suppress(KeyboardInterrupt):
-        _follow(pipe, _FOLLOW.value)
-      return
-    last = _STEP.value + _COUNT.value
-    if pipe.num_steps is not None and last > pipe.num_steps:
-      raise schema.ConfigError(
-        [
-          f"`--step` + `--count` must be at most the run's {pipe.num_steps}"
-          f" steps, got {last}. Lower them."
-        ]
-      )
-    _show(pipe, range(_STEP.value, last))
-  except BrokenPipeError:
-    sys.stderr.close()  # `| head` had enough.
-  except (
-    schema.ConfigError,
-    stores.StoreError,
-    state_lib.StateError,
-    IndexError,
-    ModuleNotFoundError,
-    OSError,
-  ) as error:
-    sys.exit(f"error: {error}")
+  pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
+  if _FOLLOW.value is not None:
+    with contextlib.suppress(KeyboardInterrupt):
+      _follow(pipe, _FOLLOW.value)
+    return
+  last = _STEP.value + _COUNT.value
+  if pipe.num_steps is not None and last > pipe.num_steps:
+    raise schema.ConfigError(
+      [
+        f"`--step` + `--count` must be at most the run's {pipe.num_steps}"
+        f" steps, got {last}. Lower them."
+      ]
+    )
+  _show(pipe, range(_STEP.value, last))

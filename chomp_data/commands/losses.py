@@ -12,6 +12,7 @@ were trained on, bit for bit.
 
 from collections.abc import Sequence
 import json
+import pathlib
 import sys
 
 from absl import app
@@ -23,7 +24,6 @@ import rich.table
 
 import chomp_data
 from chomp_data import cli
-from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.audit import job
 from chomp_data.reference import loss_history
@@ -78,7 +78,7 @@ def _show(records: list[dict], most: int) -> None:
     console.print(f"... {len(records) - most} more documents (--most)")
 
 
-def _replay(pipe: pipeline.Pipeline, steps: range, path: str) -> None:
+def _replay(pipe: pipeline.Pipeline, steps: range, path: pathlib.Path) -> None:
   fields = {
     f"{step}/{name}": value
     for step in steps
@@ -95,29 +95,21 @@ def main(argv: Sequence[str]) -> None:
   if not _WORKDIR.value:
     raise app.UsageError("`--workdir` must be given: losses are there")
   steps = cli.steps_of(_STEP.value)
+  replay = cli.output_file(_REPLAY)
   config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
-  try:
-    if not places.is_url(_WORKDIR.value):
-      publish.check_local(_WORKDIR.value)
-    pipe = chomp_data.build(config.get("data"))
-    found = job.read(_WORKDIR.value)
-    if found is not None:
-      pipe, other = found.run_of(pipe)
-      for line in other:
-        print(f"warning: not the run's config: {line}", file=sys.stderr)
-    records = loss_history.documents(
-      pipe, places.at(_WORKDIR.value), steps.start, steps.stop
-    )
-    if _REPLAY.value:
-      _replay(pipe, steps, _REPLAY.value)
-  except (
-    errors.ConfigError,
-    errors.StoreError,
-    errors.StateError,
-    IndexError,
-    OSError,
-  ) as error:
-    sys.exit(f"error: {error}")
+  if not places.is_url(_WORKDIR.value):
+    publish.check_local(_WORKDIR.value)
+  pipe = chomp_data.build(config.get("data"))
+  found = job.read(_WORKDIR.value)
+  if found is not None:
+    pipe, other = found.run_of(pipe)
+    for line in other:
+      print(f"warning: not the run's config: {line}", file=sys.stderr)
+  records = loss_history.documents(
+    pipe, places.at(_WORKDIR.value), steps.start, steps.stop
+  )
+  if replay is not None:
+    _replay(pipe, steps, replay)
   if _FORMAT.value == "json":
     for own in records:
       print(json.dumps(own))

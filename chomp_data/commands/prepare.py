@@ -385,8 +385,6 @@ def main(argv: Sequence[str]) -> None:
       ),
       bar,
     )
-  except (errors.PrepareError, stores.StoreError, OSError) as error:
-    sys.exit(f"error: {error}")
   finally:
     bar.close()
   if not written:

@@ -22,7 +22,6 @@ from collections.abc import Sequence
 import importlib.util
 import json
 import pathlib
-import sys
 import time
 
 from absl import app
@@ -30,7 +29,6 @@ from absl import flags
 import tqdm
 
 from chomp_data import errors
-from chomp_data import stores
 from chomp_data.prepare import images
 from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record
@@ -177,15 +175,12 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   begin = time.monotonic()
-  try:
-    counts, sizes, kinds = _counts(), _sizes(), _formats()
-    for kind in kinds:
-      for name, count in counts.items():
-        path = pathlib.Path(_OUTPUT.value, kind, name)
-        if _made(path, name, count, sizes):
-          print(f"{path}: {count:,} pictures")
-        else:
-          print(f"{path}: nothing to do")
-  except (errors.PrepareError, stores.StoreError, OSError) as error:
-    sys.exit(f"error: {error}")
+  counts, sizes, kinds = _counts(), _sizes(), _formats()
+  for kind in kinds:
+    for name, count in counts.items():
+      path = pathlib.Path(_OUTPUT.value, kind, name)
+      if _made(path, name, count, sizes):
+        print(f"{path}: {count:,} pictures")
+      else:
+        print(f"{path}: nothing to do")
   print(f"{'seconds':24} {time.monotonic() - begin:.1f}")

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import json
+import os
 import pathlib
 import sys
 
@@ -25,7 +26,6 @@ import rich.table
 from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.audit import forecast as forecast_lib
 from chomp_data.audit import reading
 from chomp_data.commands import forecast_plot
@@ -132,12 +132,18 @@ def _count(value: int | None) -> str:
   return "-" if value is None else f"{value:,}"
 
 
-def _check_plot(path: str | None) -> None:
-  """Raises ConfigError for a file that cannot be drawn."""
-  if path is not None and pathlib.Path(path).suffix not in (".png", ".svg"):
+def _plot_file() -> pathlib.Path | None:
+  """Returns the file that is drawn to, or None.
+
+  Raises:
+    ConfigError: If nothing can be drawn there.
+  """
+  path = cli.output_file(_PLOT)
+  if path is not None and path.suffix not in (".png", ".svg"):
     raise schema.ConfigError(
       [f"`--plot` must end in .png or .svg, got {path}. Name it so."]
     )
+  return path
 
 
 def main(argv: Sequence[str]) -> None:
@@ -145,22 +151,18 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   try:
-    _check_plot(_PLOT.value)
+    plot = _plot_file()
     pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
     steps = forecast_lib.num_steps(pipe, _STEPS.value)
     found = forecast_lib.forecast(pipe, steps)
     reads = reading.fetched(pipe, steps) if _READS.value else {}
     history = None
-    if _PLOT.value or (_FORMAT.value == "terminal" and len(found.sources) > 1):
+    if plot is not None or (
+      _FORMAT.value == "terminal" and len(found.sources) > 1
+    ):
       history = forecast_lib.history(pipe, steps)
-    if _PLOT.value and history is not None:
-      forecast_plot.write(_PLOT.value, found, history)
-  except (
-    schema.ConfigError,
-    stores.StoreError,
-    OSError,
-  ) as error:
-    sys.exit(f"error: {error}")
+    if plot is not None and history is not None:
+      forecast_plot.write(os.fspath(plot), found, history)
   except ModuleNotFoundError as error:
     if error.name != "matplotlib":
       raise

@@ -15,8 +15,7 @@ import sys
 import textwrap
 import types
 
-from chomp_data import errors
-from chomp_data import schema
+from chomp_data import cli
 from chomp_data.commands.store_commands import adopt
 from chomp_data.commands.store_commands import convert
 from chomp_data.commands.store_commands import head
@@ -66,10 +65,8 @@ def main(argv: Sequence[str] | None = None) -> None:
   """
   args = parser().parse_args(argv)
   try:
-    sys.exit(args.run(args))
-  except (errors.StoreError, schema.ConfigError, errors.PrepareError) as error:
-    sys.exit(f"error: {error}")
-  except OSError as error:
-    sys.exit(f"error: {error}")
+    with cli.told_failures():
+      status = args.run(args)
   except KeyboardInterrupt:
     sys.exit("interrupted; nothing was published")
+  sys.exit(status)

@@ -31,16 +31,13 @@ import rich.console
 import rich.table
 
 from chomp_data import cli
-from chomp_data import errors
 from chomp_data import pipeline
-from chomp_data import schema
 from chomp_data import stores
 from chomp_data.audit import job
 from chomp_data.audit import naming
 from chomp_data.audit import overlap as overlap_lib
 from chomp_data.audit import tracing
 from chomp_data.audit import visits as visits_lib
-from chomp_data.config import files
 
 _CONFIG = cli.define_config()
 _STEP = flags.DEFINE_string(
@@ -173,7 +170,7 @@ def _side(name: str) -> dict[str, overlap_lib.Held]:
   """Returns the documents that a config or a store holds, by source."""
   if os.path.isdir(name) or "://" in name:
     return {name: overlap_lib.Held(stores.open_store(name))}
-  config = files.load_config(name, flags.FLAGS["config_set"].value or ())
+  config = cli.load(name, flags.FLAGS["config_set"].value or ())
   return overlap_lib.held_by(pipeline.build(config.get("data")))
 
 
@@ -236,22 +233,13 @@ def main(argv: Sequence[str]) -> int | None:
         f" {' '.join(sides) or 'none'}."
       )
     raise app.UsageError(f"Unexpected arguments: {' '.join(sides)}")
-  try:
-    if _OVERLAP.value:
-      return int(_show_overlap(*sides))
-    pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
-    if _EXPOSURES.value:
-      _show_exposures(pipe)
-    elif _STEP.value is not None:
-      _show_steps(pipe)
-    else:
-      _show_document(pipe)
-  except (
-    schema.ConfigError,
-    stores.StoreError,
-    errors.StateError,
-    ModuleNotFoundError,
-    OSError,
-  ) as error:
-    sys.exit(f"error: {error}")
+  if _OVERLAP.value:
+    return int(_show_overlap(*sides))
+  pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
+  if _EXPOSURES.value:
+    _show_exposures(pipe)
+  elif _STEP.value is not None:
+    _show_steps(pipe)
+  else:
+    _show_document(pipe)
   return None

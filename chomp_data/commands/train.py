@@ -35,7 +35,6 @@ import tqdm
 import chomp_data
 from chomp_data import cli
 from chomp_data import schema
-from chomp_data import stores
 from chomp_data.audit import coverage
 from chomp_data.audit import job
 from chomp_data.loading import checkpoint
@@ -388,6 +387,10 @@ def _bar(first: int, total: int) -> tqdm.tqdm:
   )
 
 
+def _counted(count: int, noun: str, ending: str = "s") -> str:
+  return f"{count} {noun}{'' if count == 1 else ending}"
+
+
 def _append_lines(path: str):
   """Opens a file of lines to append; a line that a kill cut short goes."""
   with open(path, "a+b") as file:
@@ -436,10 +439,10 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
   run = Run(options, workdir)
   logging.info("%s", run.pipe.describe())
   logging.info(
-    "model: %s parameters on %d devices of %d processes (%s)",
+    "model: %s parameters on %s of %s (%s)",
     f"{run.trainer.num_parameters:,}",
-    jax.device_count(),
-    jax.process_count(),
+    _counted(jax.device_count(), "device"),
+    _counted(jax.process_count(), "process", "es"),
     jax.default_backend(),
   )
   with contextlib.ExitStack() as stack:
@@ -474,9 +477,9 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
       return 128 + number
     run.finish(state, console)
   logging.info(
-    "finished %d steps; %d shapes were compiled",
-    run.input.step,
-    run.trainer.num_compiled,
+    "finished %s; compiled %s",
+    _counted(run.input.step, "step"),
+    _counted(run.trainer.num_compiled, "shape"),
   )
   return 0
 
@@ -485,25 +488,16 @@ def main(argv: Sequence[str]) -> int:
   """Trains."""
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   workdir = _WORKDIR.value
   if not workdir:
     raise app.UsageError(
       "`--workdir` must be given: checkpoints and metrics go there."
     )
-  config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
+  cli.output_file(_BATCH_HASHES)
   cli.log_own_messages(__file__)
   if _DISTRIBUTED.value or _COORDINATOR.value:
     jax.distributed.initialize(
       _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
     )
-  try:
-    return train(train_options.read(config), workdir)
-  except (
-    schema.ConfigError,
-    stores.StoreError,
-    state_lib.StateError,
-    feed.InputError,
-    progress.DivergedError,
-    OSError,
-  ) as error:
-    sys.exit(f"error: {error}")
+  return train(train_options.read(config), workdir)

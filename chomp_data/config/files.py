@@ -5,9 +5,11 @@ batches = chomp_data.make_iterator(config.data, sharding)
 """
 
 from collections.abc import Sequence
+import importlib.machinery
 import importlib.util
 import os
 import pathlib
+import sys
 from typing import Any
 
 from chomp_data import schema
@@ -61,13 +63,18 @@ def load_config(name: str, overrides: Sequence[str] = ()) -> Any:
   """
   file, colon, arg = name.partition(":")
   path = path_of(file)
-  spec = importlib.util.spec_from_file_location(f"{path.stem}_config", path)
-  if spec is None or spec.loader is None:
+  if path.suffix not in ("", ".py"):
     raise schema.ConfigError(
       [f"`--config` must name a Python file, got {path}. Name it *.py."]
     )
+  loader = importlib.machinery.SourceFileLoader(
+    f"{path.stem}_config", os.fspath(path)
+  )
+  spec = importlib.util.spec_from_loader(loader.name, loader)
+  assert spec is not None
   module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
+  sys.modules[loader.name] = module  # As dataclasses in it need.
+  loader.exec_module(module)
   get_config = getattr(module, "get_config", None)
   config = None if get_config is None else get_config(*[arg] * bool(colon))
   if config is None:

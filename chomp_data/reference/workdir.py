@@ -21,6 +21,7 @@ from jax.experimental import multihost_utils
 import numpy as np
 import orbax.checkpoint as ocp
 
+from chomp_data import errors
 from chomp_data.reference import mirror
 from chomp_data.stores import places
 from chomp_data.stores import publish
@@ -55,8 +56,8 @@ class Workdir:
       folders: Folders in which a run removes files of later steps by name.
 
     Raises:
-      StoreError: If the bucket cannot be read, or another process of this
-        machine has the same work directory.
+      StoreError: If there cannot be such a directory, the bucket cannot be
+        read, or another process of this machine has the same work directory.
     """
     self.path: str = path if places.is_url(path) else os.path.abspath(path)
     self._mirror: mirror.Mirror | None = None
@@ -87,6 +88,7 @@ class Workdir:
             barrier_sync_key_prefix=f"alone_{own}",
           ),
         )
+      _make(local)
       self.directory: epath.Path = epath.Path(local)
       self.manager: ocp.CheckpointManager = ocp.CheckpointManager(
         self.directory / _CHECKPOINTS, options=options
@@ -159,6 +161,17 @@ class Workdir:
     if self._files is not None:
       self._files.send()
     kept.send(step, pathlib.Path(self.directory, _CHECKPOINTS, str(step)))
+
+
+def _make(path: pathlib.Path) -> None:
+  """Makes a directory, which may be there."""
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+  except OSError as error:
+    raise errors.StoreError(
+      f"the work directory must be one that is there or can be made, got {path}"
+      f" ({error.strerror}). Give another --workdir."
+    ) from error
 
 
 @contextlib.contextmanager

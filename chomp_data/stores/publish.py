@@ -77,12 +77,20 @@ def lock(path: pathlib.Path) -> Iterator[None]:
       when the lock is.
 
   Raises:
-    StoreError: If another process is writing there.
+    StoreError: If another process is writing there, or nothing can be.
   """
   file = beside(path, ".lock")
-  file.parent.mkdir(parents=True, exist_ok=True)
+  flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
   while True:
-    descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+      file.parent.mkdir(parents=True, exist_ok=True)
+      descriptor = os.open(file, flags, 0o644)
+    except OSError as error:
+      raise errors.StoreError(
+        f"{path} must be in a directory that can be made and written to, got"
+        f" {error.filename}: {error.strerror}. Write elsewhere, or have it"
+        " allowed."
+      ) from error
     try:
       fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -15,9 +15,11 @@ from chomp_data.prepare import tokenizers
 def add(parser: argparse.ArgumentParser) -> None:
   """Adds the arguments."""
   parser.add_argument("path", metavar="PATH", help="of a store")
-  parser.add_argument("--count", type=int, default=5, help="documents")
-  parser.add_argument("--first", type=int, default=0, help="the first of them")
-  parser.add_argument("--tokens", type=int, default=64, help="shown of each")
+  parser.add_argument("--count", type=_count, default=5, help="documents")
+  parser.add_argument(
+    "--first", type=_count, default=0, help="the first of them"
+  )
+  parser.add_argument("--tokens", type=_count, default=64, help="shown of each")
   parser.add_argument(
     "--ids", action="store_true", help="token ids instead of text"
   )
@@ -30,6 +32,14 @@ def add(parser: argparse.ArgumentParser) -> None:
   shared.add_kinds(parser)
 
 
+def _count(text: str) -> int:
+  if not text.isascii() or not text.isdecimal():
+    raise argparse.ArgumentTypeError(
+      f"must be a whole number of at least 0, got {text!r}"
+    )
+  return int(text)
+
+
 def run(args: argparse.Namespace) -> int:
   """Prints; returns the exit status."""
   (store,) = shared.opened([args.path], args)
@@ -39,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
     with contextlib.suppress(errors.StoreError):
       decoder = tokenizers.load_tokenizer(store)
   last = min(args.first + args.count, store.num_documents)
-  for document in range(max(args.first, 0), last):
+  for document in range(args.first, last):
     _print(store, document, args, decoder)
   return 0
 
@@ -48,7 +58,7 @@ def _print(
   store: stores.Store, document: int, args: argparse.Namespace, decoder
 ) -> None:
   start, length = store.bounds(np.asarray([document]))
-  shown = np.minimum(length, max(args.tokens, 0))
+  shown = np.minimum(length, args.tokens)
   tokens = store.read_tokens(start, shown)
   text = None if decoder is None else decoder.decode(tokens)
   found = {

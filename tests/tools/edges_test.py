@@ -1,0 +1,183 @@
+"""What is asked wrongly of a tool is answered in one clear line."""
+
+import os
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from chomp_data.testing import stores as testing_stores
+from tests import in_process
+
+CONFIG = """
+import ml_collections
+def get_config(arg=None):
+  if arg:
+    raise RuntimeError(f"no such {arg}")
+  return ml_collections.ConfigDict({
+    "data": {
+      "seq_len": 16, "global_batch_size": 3, "epochs": 4,
+      "sources": {"web": {"store": STORE, "rows": {"kind": "sequential"}}},
+    },
+    "model": {"num_layers": 1, "d_model": 16, "num_heads": 2, "mlp_dim": 16},
+    "train": {"num_steps": 1},
+  })
+"""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+  root = tmp_path_factory.mktemp("edges")
+  rng = np.random.default_rng(0)
+  texts = [rng.integers(2, 250, n) for n in (20, 7, 33, 5, 0, 12, 40)]
+  testing_stores.make_store(
+    root / "web", texts, ids=[f"w/{i}" for i in range(7)]
+  )
+  (root / "run.py").write_text(CONFIG.replace("STORE", repr(str(root / "web"))))
+  (root / "file").write_text("")
+  return root
+
+
+def line_of(done, status=1):
+  """The one line that a tool ends in."""
+  assert done.returncode == status, done.stderr
+  assert "Traceback" not in done.stderr
+  (line,) = [own for own in done.stderr.splitlines() if "error" in own]
+  assert line.startswith("error: ")
+  assert line == done.stderr.splitlines()[-1]
+  return line
+
+
+def given(tool, config, tmp_path):
+  """The flags without which a tool asks for something else."""
+  more = {
+    "train": [f"--workdir={tmp_path}/work"],
+    "losses": [f"--workdir={tmp_path}", "--step=0"],
+    "trace": ["--step=0"],
+    "simulate": ["--steps=1"],
+    "inspect_batches": [],
+  }
+  if tool == "diff":
+    return [config, config, "--steps=1"]
+  return [f"--config={config}", *more[tool]]
+
+
+TOOLS = ["train", "inspect_batches", "trace", "simulate", "losses", "diff"]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_config_that_raises_says_where(tool, root, tmp_path):
+  status = 2 if tool == "diff" else 1
+  name = f"{root}/run.py:arg"
+  line = line_of(
+    in_process.run_tool(tool, *given(tool, name, tmp_path)), status
+  )
+  assert "`--config` must name a config file that loads, got" in line
+  assert "raises (line 5) RuntimeError: no such arg. Correct it." in line
+  (tmp_path / "broken.py").write_text("def get_config(:\n")
+  name = f"{tmp_path}/broken.py"
+  line = line_of(
+    in_process.run_tool(tool, *given(tool, name, tmp_path)), status
+  )
+  assert "SyntaxError: invalid syntax (broken.py, line 1)" in line
+
+
+@pytest.mark.parametrize(
+  ("tool", "flag"),
+  [
+    ("inspect_batches", "html"),
+    ("inspect_batches", "output"),
+    ("simulate", "plot"),
+    ("losses", "replay"),
+    ("train", "batch_hashes"),
+  ],
+)
+def test_a_file_that_cannot_be_written_is_told_before(
+  tool, flag, root, tmp_path
+):
+  flags = given(tool, f"{root}/run.py", tmp_path)
+  for path, fix in (
+    (tmp_path / "no" / "x.png", "Make the directory"),
+    (tmp_path, "Name a file in it."),
+  ):
+    done = in_process.run_tool(tool, *flags, f"--{flag}={path}")
+    line = line_of(done)
+    assert f"`--{flag}` must be a file in a directory that" in line
+    assert f"got {path}. {fix}" in line
+  assert not (tmp_path / "work").exists()
+
+
+def test_a_work_directory_that_is_a_file_is_told(root):
+  done = in_process.run_tool(
+    "train", f"--config={root}/run.py", f"--workdir={root}/file"
+  )
+  line = line_of(done)
+  assert "the work directory must be one that is there or can be" in line
+  assert f"got {root}/file" in line
+
+
+def test_an_output_that_cannot_be_made_is_told(root, tmp_path):
+  (tmp_path / "a.txt").write_text("text")
+  done = in_process.run_tool(
+    "prepare", f"--input={tmp_path}/a.txt", f"--output={root}/file/store"
+  )
+  line = line_of(done)
+  assert f"{root}/file/store must be in a directory that can be made" in line
+  assert line.endswith("Write elsewhere, or have it allowed.")
+
+
+def test_a_reader_that_had_enough_is_no_error(root):
+  """Whether the tool is at it still, or has more to flush as it ends."""
+  for tool, *flags in (
+    ("trace", "--step=0:10"),
+    ("simulate", "--steps=3", "--format=json"),
+    ("inspect_batches", "--count=9", "--format=json"),
+  ):
+    read, write = os.pipe()
+    os.close(read)
+    command = [f"{in_process.ROOT}/tools/{tool}.py", f"--config={root}/run.py"]
+    done = subprocess.run(
+      [sys.executable, *command, *flags],
+      stdout=write,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    os.close(write)
+    assert done.stderr == ""
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+  ("tool", "flag"),
+  [
+    ("inspect_batches", "--count=-1"),
+    ("inspect_batches", "--rows=0"),
+    ("inspect_batches", "--history=-1"),
+    ("trace", "--count=0"),
+    ("trace", "--from_step=-1"),
+    ("simulate", "--steps=0"),
+    ("losses", "--most=0"),
+    ("diff", "--steps=0"),
+    ("train", "--process_id=-1"),
+    ("train", "--num_processes=0"),
+  ],
+)
+def test_a_number_below_the_least_is_told(tool, flag, root, tmp_path):
+  flags = given(tool, f"{root}/run.py", tmp_path)
+  done = in_process.run_tool(tool, *flags, flag)
+  line = line_of(done, 2 if tool == "diff" else 1)
+  assert re.search(rf"flag {flag}: .* is not a (positive|non-neg)", line)
+
+
+@pytest.mark.parametrize("flag", ["count", "first", "tokens"])
+def test_a_negative_number_of_a_subcommand_is_told(flag, root, capsys):
+  stores = in_process.imported("chomp_data.commands.stores")
+  for value in ("-1", "x"):
+    with pytest.raises(SystemExit) as ended:
+      stores.main(["head", f"{root}/web", f"--{flag}={value}"])
+    assert ended.value.code == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    rule = f"--{flag}: must be a whole number of at least 0, got '{value}'"
+    assert error.endswith(rule)
