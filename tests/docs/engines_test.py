@@ -1,41 +1,37 @@
-"""The commands of docs/engines.md: ours parse, and Beam knows its flags."""
+"""Beam knows the flags of docs/engines.md, and runs its local command."""
 
-import pathlib
-import re
-import shlex
+import json
 
 import pytest
 
+from chomp_data import stores
 from chomp_data.prepare import engines
+from tests.docs import pages
 
-PAGE = pathlib.Path(__file__).parents[2] / "docs" / "engines.md"
+pytest.importorskip("apache_beam", reason="make test-beam runs it")
 
 
 def commands():
-  text = PAGE.read_text().replace("\\\n", " ")
   return [
-    shlex.split(line)[1:]
-    for block in re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("chomp-prepare")
+    line
+    for block in pages.blocks("engines.md", "sh")
+    for line in pages.lines(block.text)
+    if "--engine=beam" in line
   ]
 
 
-def test_flags_before_the_dashes_are_those_of_the_command():
-  from chomp_data.commands import prepare
-
-  names = set(prepare.flags.FLAGS)
-  assert len(commands()) == 5
-  for command in commands():
-    own = command[: command.index("--")] if "--" in command else command
-    assert {flag.partition("=")[0][2:] for flag in own} <= names, command
-  engine = {f.partition("=")[2] for c in commands() for f in c if "engine" in f}
-  assert engine <= set(engines.ENGINES)
-
-
 def test_flags_after_the_dashes_are_those_of_beam(tmp_path):
-  pytest.importorskip("apache_beam", reason="make test-beam runs it")
-  found = [c[c.index("--") + 1 :] for c in commands() if "--" in c]
+  found = [own.split(" -- ")[1].split() for own in commands() if " -- " in own]
   assert len(found) == 3
   for flags in found:
     engines.ENGINES["beam"](2, flags, tmp_path)
+
+
+def test_the_local_command_runs(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "corpus").mkdir()
+  text = json.dumps({"text": "some text"})
+  (tmp_path / "corpus" / "0.jsonl").write_text(text)
+  (own,) = [own for own in commands() if " -- " not in own]
+  pages.run_line(own)
+  assert stores.open_store("data/corpus").num_documents == 1

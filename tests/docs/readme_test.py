@@ -1,61 +1,16 @@
-"""The README's Python blocks run, one after the other, as they stand."""
+"""What the README says of mixes and buckets comes of its blocks."""
 
-import pathlib
-import re
-
-import jax
-import jax.numpy as jnp
-import ml_collections
 import numpy as np
 import pytest
 
 from chomp_data import pipeline
 from chomp_data.testing import stores as stores_lib
-
-ROOT = pathlib.Path(__file__).parents[2]
+from tests.docs import pages
 
 
 @pytest.fixture
 def blocks():
-  text = (ROOT / "README.md").read_text()
-  return re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-
-
-def test_every_python_block_of_the_readme_runs(
-  blocks, stdlib_store, tmp_path, monkeypatch
-):
-  (tmp_path / "data").mkdir()
-  (tmp_path / "data" / "stdlib").symlink_to(stdlib_store)
-  monkeypatch.chdir(tmp_path)
-  own, save, get_config, grain_block = (
-    next(b for b in blocks if needle in b)
-    for needle in ("make_iterator", "InputSave", "get_config", "MapDataset")
-  )
-  assert len(blocks) == 7
-  names: dict = {}
-  exec(get_config, names)
-  config = ml_collections.ConfigDict(names["get_config"]())
-  config.data.epochs = 1
-  steps = []
-
-  def train_step(state, batch):
-    steps.append(batch["tokens"].shape)
-    return state, {}
-
-  names |= {
-    "config": config,
-    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
-    "train_step": train_step,
-    "state": {"w": jnp.zeros(3)},
-  }
-  exec(own, names)
-  assert len(steps) > 100
-  assert set(steps) == {(16, 256)}
-  exec(save.replace("/tmp/checkpoints", str(tmp_path / "checkpoints")), names)
-  assert names["batches"].step == len(steps)
-  names["manager"].close()
-  exec(grain_block, names)
-  assert names["dataset"][0]["tokens"].shape == (8, 2048)
+  return [block.text for block in pages.blocks("README.md", "python")]
 
 
 def test_the_readmes_mix_and_array_records_make_batches(
@@ -104,20 +59,3 @@ def test_the_readmes_buckets_make_batches(
   shapes = [pipe.batch(i)["tokens"].shape for i in [*range(20), 2_001]]
   assert set(shapes) == {(8, 512), (4, 1_024), (2, 2_048)}
   assert abs(sum(shape == (8, 512) for shape in shapes[:20]) - 10) <= 2
-
-
-def test_the_example_of_the_page_on_buckets_makes_batches(
-  tmp_path, monkeypatch
-):
-  monkeypatch.chdir(tmp_path)
-  text = (ROOT / "docs" / "buckets.md").read_text()
-  (block,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-  names: dict = {}
-  exec(block, names)
-  pipe = pipeline.build(names["data"])
-  found = {
-    pipe.bucket_of(step)[1]: pipe.batch(step)["latent"].shape
-    for step in range(20)
-  }
-  assert found == {"512x512": (16, 64, 64, 4), "512x768": (8, 64, 96, 4)}
-  assert pipe.batch(0)["label"].tolist() == [3] * len(pipe.batch(0)["label"])

@@ -2,66 +2,32 @@
 
 import ast
 import functools
-import json
 import pathlib
 import re
-import shlex
 
-import pytest
 import yaml
 
-from tests import in_process
+from chomp_data import schema
+from chomp_data.commands import stores
+from chomp_data.config import options
+from chomp_data.reference import train_options
+from tests.docs import pages
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-_TOOLS = {
-  "chomp-prepare": "prepare",
-  "chomp-inspect": "inspect_batches",
-  "chomp-stores": "stores",
-  "chomp-simulate": "simulate",
-  "chomp-trace": "trace",
-  "chomp-diff": "diff",
-  "chomp-losses": "losses",
-  "chomp-train": "train",
-}
 
 
-def pages(nav) -> list[str]:
+def pages_of(nav) -> list[str]:
   """Returns the pages of a navigation, in order."""
   if isinstance(nav, str):
     return [nav]
   values = nav.values() if isinstance(nav, dict) else nav
-  return [page for value in values for page in pages(value)]
-
-
-def blocks(name: str, language: str) -> list[str]:
-  text = (DOCS / name).read_text()
-  return re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
-
-
-def commands(name: str) -> list[list[str]]:
-  """Returns the commands of a page, as words."""
-  return [
-    shlex.split(line)
-    for block in blocks(name, "sh")
-    for line in block.replace("\\\n", " ").splitlines()
-    if line.strip()
-  ]
-
-
-def run(words: list[str], place: pathlib.Path) -> None:
-  """Runs a command of a page; `|| test $? = N` says how it ends."""
-  expected = 0
-  if "||" in words:
-    at = words.index("||")
-    expected, words = int(words[-1]), words[:at]
-  found = in_process.run_tool(_TOOLS[words[0]], *words[1:], cwd=place)
-  assert found.returncode == expected, (words, found.stderr[-2_000:])
+  return [page for value in values for page in pages_of(value)]
 
 
 def test_every_page_stands_in_the_navigation_once():
   config = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
-  found = pages(config["nav"])
+  found = pages_of(config["nav"])
   assert sorted(found) == sorted(path.name for path in DOCS.glob("*.md"))
 
 
@@ -91,46 +57,20 @@ def test_guarantees_name_tests_that_are_there():
       assert "::" in line, line
 
 
-@pytest.fixture(name="place")
-def fixture_place(tmp_path, monkeypatch, stdlib_store):
-  """A directory with a corpus, and the store of the shipped configs."""
-  monkeypatch.chdir(tmp_path)
-  (tmp_path / "data").mkdir()
-  (tmp_path / "data" / "stdlib").symlink_to(stdlib_store)
-  return tmp_path
+def test_every_subcommand_of_stores_is_on_its_page():
+  text = (DOCS / "stores.md").read_text()
+  for name in stores.COMMANDS:
+    assert f"| `{name} PATH" in text
 
 
-@pytest.mark.slow
-def test_the_five_minutes_run(place):
-  corpus = place / "corpus"
-  corpus.mkdir()
-  with open(corpus / "0.jsonl", "w") as file:
-    for i in range(200):
-      own = {"id": f"{i}", "text": f"a text of some length {i} " * 40}
-      file.write(json.dumps(own) + "\n")
-  for words in commands("start.md"):
-    run(words, place)
-  (block,) = blocks("start.md", "python")
-  names: dict = {}
-  exec(block, names)
-  assert names["batch"]["tokens"].shape == (8, 512)
-
-
-@pytest.mark.slow
-def test_what_is_learned_when_runs(place, stdlib_store):
-  run(
-    shlex.split(
-      f"chomp-stores split {stdlib_store} --output={place / 'rest'}"
-      " --held_out=data/held --fraction=0.1"
-    ),
-    place,
-  )
-  for words in commands("learning.md"):
-    run(words, place)
-  assert (place / "batch.npz").exists()
-
-
-@pytest.mark.slow
-def test_on_call_runs(place):
-  for words in commands("on_call.md"):
-    run(words, place)
+def test_options_that_pages_name_are_there():
+  known = options.known({})
+  own = {*known.options, *known.sections, "sources", "batch_format"}
+  for page in pages.NAMES:
+    for name in re.findall(r"config\.data\.(\w+)", pages.text(page)):
+      assert name in own, (page, name)
+    for section, name in re.findall(
+      r"config\.(train|checkpoint|evaluation)\.(\w+)", pages.text(page)
+    ):
+      known = schema.options_of(train_options.SECTIONS[section])
+      assert name in known, (page, section, name)

@@ -1,0 +1,460 @@
+"""Every block of every page runs, or says why it cannot run here.
+
+Commands and Python of a page run in its order, in a directory that has what
+pages name (`inputs`). What is not run stands with its reason in `_NOT_RUN`.
+"""
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import re
+import shutil
+import sys
+import types
+from typing import Any
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import ml_collections
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data import stores
+from chomp_data.audit import difference
+from chomp_data.commands import stores as store_commands
+from chomp_data.commands.store_commands import shared
+from chomp_data.prepare import filters
+from chomp_data.prepare import images
+from chomp_data.stores import places
+from chomp_data.stores import samples_array_record
+from chomp_data.testing import stores as testing_stores
+from tests import in_process
+from tests.docs import inputs
+from tests.docs import pages
+from tests.remote import conftest
+
+_s3 = conftest._s3
+s3_bucket = conftest.s3_bucket
+
+# Page, how commands begin, why they are not run.
+_NOT_RUN = (
+  ("README.md", "make ", "makes an environment, and runs this"),
+  ("README.md", "python3 -m venv ", "the environment that runs this"),
+  ("README.md", "pip install ", "the environment that runs this"),
+  ("README.md", "STDLIB=", "is for the next command"),
+  ("README.md", "chomp-prepare --output=data/stdlib ", "as `make prepare`"),
+  ("README.md", "python -m pytest ", "runs this"),
+  ("buckets.md", "make ", "what they make is there"),
+  ("buckets.md", ". .venv/bin/activate", "the environment that runs this"),
+  (
+    "engines.md",
+    "chomp-prepare --input='corpus/**/*.jsonl' --output=data/corpus --engine",
+    "Beam has an environment of its own: engines_test.py, `make test-beam`",
+  ),
+  ("engines.md", "python -m apache_beam.", "a worker of a cluster"),
+  ("engines.md", "chomp-prepare --input='s3://BUCKET", "a cluster"),
+  ("engines.md", "chomp-prepare --input='gs://BUCKET", "Dataflow"),
+  ("maxtext.md", "python -m maxtext.", "MaxText: `make test-maxtext`"),
+  ("packing.md", "python benchmarks/", "minutes: benchmarks_test.py"),
+  ("read_cost.md", "python benchmarks/", "minutes: benchmarks_test.py"),
+  ("shuffle_quality.md", "python benchmarks/", "a minute: benchmarks_test.py"),
+)
+_SLOW = ("buckets.md", "labels.md", "learning.md", "on_call.md", "start.md")
+_NEEDS = {"torch.md": "torch"}
+_LANGUAGES = {"sh", "python", "json", "text", "diff"}
+
+_MEGATRON = {"append-eod", "dataset-impl"}  # Flags of it, in sentences.
+
+# What a page needs, and what must have come of it: before and after `yield`.
+# `names` are those of its Python, `found` what came of its commands.
+_AROUND = {}
+
+
+def around(page):
+  def add(function):
+    _AROUND[page] = contextlib.contextmanager(function)
+    return function
+
+  return add
+
+
+@around("README.md")
+def around_readme(names, found):
+  config = ml_collections.ConfigDict(
+    {
+      "data": {
+        "seq_len": 64,
+        "global_batch_size": 4,
+        "epochs": 1,
+        "sources": {"web": {"store": "data/web", "rows": {"kind": "bin"}}},
+      }
+    }
+  )
+  seen = []
+
+  def train_step(state, batch):
+    seen.append(batch["tokens"].shape)
+    return state, {}
+
+  names |= {
+    "config": config,
+    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
+    "train_step": train_step,
+    "state": {"w": jnp.zeros(3)},
+  }
+  yield
+  names["manager"].close()
+  assert len(seen) > 100
+  assert set(seen) == {(4, 64)}
+  assert names["batches"].step == len(seen)
+  assert names["restored"]["model"]["w"].shape == (3,)
+  assert names["dataset"][0]["tokens"].shape == (8, 2048)
+  assert pathlib.Path("step.html").stat().st_size > 10_000
+  assert stores.open_store("data/crawl").num_documents == 9
+
+
+@around("answers.md")
+def around_answers(names, found):
+  yield
+  page = pages.text("answers.md")
+  for line, done in found.items():
+    if "--format=json" in line:
+      for own in done.stdout.splitlines():
+        assert all(f"`{name}`" in page for name in json.loads(own)), line
+  (block,) = pages.blocks("answers.md", "json")
+  shown = json.loads(block.text)
+  assert list(shown) == _fields(difference.Difference)
+  for own in shown["sources"]["notes"].values():
+    assert list(own) == _fields(difference.Given)
+
+
+def _fields(cls):
+  return [own.name for own in dataclasses.fields(cls)]
+
+
+@around("buckets.md")
+def around_buckets(names, found):
+  for name in images.DATASETS:
+    path = f"data/images/array_record/{name}"
+    samples_array_record.write_samples(path, images.samples(name, 450))
+  yield
+  pipe = pipeline.build(names["data"])
+  shapes = {
+    pipe.bucket_of(step)[1]: pipe.batch(step)["latent"].shape
+    for step in range(20)
+  }
+  assert shapes == {"512x512": (16, 64, 64, 4), "512x768": (8, 64, 96, 4)}
+  assert pipe.batch(0)["label"].tolist() == [3] * len(pipe.batch(0)["label"])
+
+
+@around("chats.md")
+def around_chats(names, found):
+  yield
+  assert stores.open_store("data/chats").document_id(0) == "7"
+  assert stores.open_store("data/pairs").has_labels
+  chats = next(iter(found)).replace("tokenizer.json", "byte")
+  pages.run_line(chats.replace("data/chats", "data/bytes"))
+  plain = stores.open_store("data/bytes")
+  text = plain.read_document(0).astype(np.uint8).tobytes().decode()
+  (shown,) = pages.blocks("chats.md", "text")
+  assert text == shown.text.removesuffix("\n")
+  assert plain.trained_before(np.asarray([plain.num_tokens])) == [1]
+
+
+@around("corpora.md")
+def around_corpora(names, found):
+  own = pages.blocks("corpora.md", "python")[0]
+  pathlib.Path("my_filters.py").write_text(own.text)
+  filters.load.cache_clear()
+  yield
+  sys.modules.pop("my_filters", None)
+  filters.load.cache_clear()
+  made = {}
+  for line in found:
+    (output,) = re.findall(r"--output=(\S+)", line)
+    store = stores.open_store(output)
+    ids = store.document_ids(range(store.num_documents))
+    left_out = store.manifest.prepared.get("skipped", {}).get("reasons")
+    made[output] = (ids, left_out)
+  assert made == {
+    "data/crawl": (["a", "b", "c"], None),
+    "data/unique": (["a", "b"], {"duplicate": 1}),
+    "data/good": (["a"], {"filtered": 1, "short": 1}),
+    "data/dolma": (["d0", "d1", "d2"], None),
+    "data/datatrove": (["t0", "t2", "t0", "t2"], {"no text": 2}),
+  }
+  assert names["batch"]["tokens"].sharding == names["rows"]
+
+
+@around("edits.md")
+def around_edits(names, found):
+  shutil.rmtree("data/web")
+  train = "chomp-train --config=packed --workdir=runs/x"
+  pages.run_line(f"{train} --config.train.num_steps=3")
+  yield
+  (done,) = found.values()
+  said = "config.data.batch_size_schedule = ((0, 8), (3, 64))"
+  assert said in done.stderr
+
+
+@around("formats.md")
+def around_formats(names, found):
+  # Levanter is not here; what stands in takes any arguments.
+  fields = dict.fromkeys(("tokens", "loss_weight", "segment_ids"))
+  names |= {name: mock.MagicMock() for name in ("GrugAttentionMask", "hax")}
+  names |= {"GrugLmExample": dict, "Pos": None, "batch": fields, "row": fields}
+  names["LmExample"] = types.SimpleNamespace(causal=dict)
+  yield
+
+
+@around("inspect.md")
+def around_inspect(names, found):
+  yield
+  page = pages.text("inspect.md")
+  for line, done in found.items():
+    if "--format=json" in line:
+      rows = [json.loads(row) for row in done.stdout.splitlines()]
+      assert all(f'"{name}"' in page for name in rows[0])
+      assert all(f'"{name}"' in page for name in rows[0]["spans"][0])
+    for html in re.findall(r"--html=(\S+)", line):
+      assert pathlib.Path(html).stat().st_size > 10_000
+
+
+@around("labels.md")
+def around_labels(names, found):
+  like = testing_stores.make_store("like", [[3]], bos_id=2)
+  names |= {
+    "tokenizer_info": like.tokenizer_info,
+    "jnp": jnp,
+    "nll": np.ones((1, 2)),
+    "batch": {"loss_mask": np.ones((1, 2), np.bool_)},
+  }
+  yield
+
+
+@around("learning.md")
+def around_learning(names, found):
+  split = "chomp-stores split data/stdlib --output=data/rest"
+  pages.run_line(f"{split} --held_out=data/held --fraction=0.1")
+  yield
+  assert pathlib.Path("batch.npz").exists()
+
+
+@around("object_stores.md")
+def around_object_stores(names, found):
+  own = {"text": "some text " * 99}
+  lines = [json.dumps({**own, "id": f"{i}"}) for i in range(9)]
+  texts = places.at(names["change"]("s3://bucket/texts"))
+  texts.write("0.jsonl", "\n".join(lines).encode())
+  data = ml_collections.ConfigDict({"seq_len": 64, "global_batch_size": 4})
+  names["config"] = types.SimpleNamespace(data=data)
+  yield
+  shuffle = dict(data.sources["text"]["shuffle"])
+  assert shuffle == {"kind": "block", "lanes": 16}
+  for own in ({"kind": "block"}, shuffle):
+    # All of the corpus is in one chunk.
+    data.sources["text"]["shuffle"] = {**own, "io_block_size": 1}
+    pipe = pipeline.build(data)
+    assert pipe.canonical(0)["tokens"].shape == (4, 64)
+  assert list(pathlib.Path("chunks").iterdir())
+
+
+@around("splice.md")
+def around_splice(names, found):
+  ids = ["a.txt", "b.txt", "c.py", "d.md"]
+  testing_stores.make_store("data/law", [range(3, 60)] * 4, ids=ids)
+  data = ml_collections.ConfigDict(
+    {
+      "seq_len": 32,
+      "global_batch_size": 4,
+      "sources": {
+        "law": {
+          "store": "data/law",
+          "rows": {"kind": "multi_splice", "num_docs": 4},
+        }
+      },
+    }
+  )
+  names["rows"] = data.sources.law.rows
+  with data.unlocked():
+    yield
+    assert pipeline.build(data).batch(0)["tokens"].shape == (4, 32)
+    own = {"kind": "multi_splice", "num_docs": 8, "group_by_meta": True}
+    data.sources.law = {"store": "data/x", "rows": own}
+    assert pipeline.build(data).batch(0)["tokens"].shape == (4, 32)
+
+
+@around("start.md")
+def around_start(names, found):
+  yield
+  assert names["batch"]["tokens"].shape == (8, 512)
+
+
+@around("stores.md")
+def around_stores(names, found):
+  names["config"] = config = ml_collections.ConfigDict(
+    {
+      "data": {
+        "seq_len": 32,
+        "global_batch_size": 4,
+        "sources": {"web": {"rows": {"kind": "sequential"}}},
+      }
+    }
+  )
+  with config.unlocked():
+    yield
+  pipe = pipeline.build(config.data)
+  assert pipe.sources["web"].store.num_documents == 400
+  web = stores.open_store("data/web")
+  assert names["first"].tolist() == web.read_tokens([0], [10]).tolist()
+  assert names["document"].tolist() == web.read_document(0).tolist()
+
+
+@around("tokenized.md")
+def around_tokenized(names, found):
+  data = types.SimpleNamespace(seq_len=64, global_batch_size=2, sources=None)
+  names["config"] = types.SimpleNamespace(data=data)
+  yield
+  pipe = pipeline.build(vars(data))
+  assert pipe.batch(0)["tokens"].shape == (2, 64)
+  store = pipe.sources["web"].store
+  assert shared.line(store).endswith(store.hash[:16])
+
+
+@around("tokenizers.md")
+def around_tokenizers(names, found):
+  yield
+  info = stores.open_store("data/corpus").tokenizer_info
+  assert info.kind == "huggingface"
+  info = stores.open_store("data/ranks").tokenizer_info
+  assert (info.eos_id, info.pad_id) == (256, 100_300)
+
+
+@around("torch.md")
+def around_torch(names, found):
+  yield
+  losses = names["losses"]
+  assert len(losses) == 10
+  assert np.isfinite(losses).all()
+  assert losses[-1] < losses[0]
+  following = next(names["batches"])
+  for name, value in names["pipe"].batch(10).items():
+    np.testing.assert_array_equal(following[name], value)
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory, stdlib_store):
+  root = tmp_path_factory.mktemp("pages")
+  inputs.write(root, stdlib_store)
+  return root
+
+
+@pytest.fixture
+def change(named, tmp_path, monkeypatch, request):
+  """Runs in a directory of its own; gives how a block changes there."""
+  shutil.copytree(named, tmp_path, symlinks=True, dirs_exist_ok=True)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  monkeypatch.syspath_prepend(str(tmp_path))
+
+  def changed(text):
+    if "s3://bucket" in text:
+      root = request.getfixturevalue("s3_bucket").root
+      text = text.replace("s3://bucket", root)
+    return text.replace("/tmp/", f"{tmp_path}/")
+
+  return changed
+
+
+@contextlib.contextmanager
+def _nothing(names, found):
+  yield
+
+
+def _skipped(page):
+  begins = tuple(begin for own, begin, _ in _NOT_RUN if own == page)
+  return lambda line: line.startswith(begins)
+
+
+@pytest.mark.parametrize(
+  "page",
+  [
+    pytest.param(page, marks=[pytest.mark.slow] * (page in _SLOW))
+    for page in pages.NAMES
+    if pages.blocks(page, "sh", "python")
+  ],
+)
+def test_every_block_of_a_page_runs(page, change):
+  if page in _NEEDS:
+    pytest.importorskip(_NEEDS[page])
+  names: dict[str, Any] = {"change": change}
+  found: dict[str, Any] = {}
+  with _AROUND.get(page, _nothing)(names, found):
+    pages.run(page, names, found, change, _skipped(page))
+
+
+def _help(name):
+  """Returns what a tool tells of its flags; of a benchmark what it defines."""
+  if name.startswith("benchmarks/"):
+    own = (pages.ROOT / name).read_text()
+    return " ".join(
+      f"--{x}" for x in re.findall(r'DEFINE_\w+\(\s*"(\w+)"', own)
+    )
+  return in_process.run_tool(name, "--help").stdout
+
+
+def _has(help_text, flag):
+  flag = flag.removeprefix("no") if f"--[no]{flag[2:]}" in help_text else flag
+  return re.search(rf"--(\[no\])?{flag}\b", help_text)
+
+
+@pytest.mark.parametrize(
+  ("page", "begin"), [own[:2] for own in _NOT_RUN], ids=str
+)
+def test_what_is_not_run_is_on_its_page_and_its_flags_are_there(page, begin):
+  found = [
+    line
+    for block in pages.blocks(page, "sh")
+    for line in pages.lines(block.text)
+    if line.startswith(begin)
+  ]
+  assert found
+  targets = re.findall(
+    r"^([a-z-]+):", (pages.ROOT / "Makefile").read_text(), re.MULTILINE
+  )
+  for line in found:
+    if begin == "make ":
+      assert set(line.split()[1:]) <= set(targets)
+    elif own := pages.tool(line):
+      for flag in re.findall(r" --(\w+)", line.partition(" -- ")[0]):
+        assert _has(_help(own[0]), flag), (line, flag)
+
+
+def test_every_block_says_its_language_and_no_command_is_outside_of_one():
+  for page in (*pages.NAMES, "api.md", "options.md"):
+    for block in pages.blocks(page):
+      assert block.language in _LANGUAGES, (page, block)
+      if block.language == "json":
+        json.loads(block.text)
+    assert not re.search(
+      r"```|^    (chomp-|python |make |pip )", pages.prose(page), re.MULTILINE
+    ), page
+
+
+def test_flags_in_sentences_are_those_of_some_tool():
+  tools = [own.stem for own in (pages.ROOT / "tools").glob("*.py")]
+  tools += [f"examples/{own}.py" for own in ("sft", "train_buckets")]
+  tools += [
+    f"benchmarks/{own.name}" for own in pages.ROOT.glob("benchmarks/*.py")
+  ]
+  known = " ".join(map(_help, tools))
+  for name in store_commands.COMMANDS:
+    known += in_process.run_tool("stores", name, "--help").stdout
+  for page in pages.NAMES:
+    for code in re.findall(r"`([^`]+)`", pages.prose(page)):
+      for flag in re.findall(r"(?<!\S)--([\w-]+)", code):
+        if not code.startswith("pip ") and flag not in _MEGATRON:
+          assert _has(known, flag), (page, code)
