@@ -11,7 +11,7 @@ PACKAGE = ROOT / "chomp_data"
 
 # From the bottom up: a room may import its own level and those before it.
 LEVELS = [
-  {"version", "errors", "schema", "ops"},
+  {"version", "errors", "schema", "ops", "kernels"},
   {"index"},
   {"stores"},
   {"prepare"},

@@ -12,6 +12,7 @@ from absl import logging
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.kernels import compiled
 from chomp_data.plans import plan as plan_lib
 
 # Counting that takes longer is said before it begins.
@@ -95,6 +96,7 @@ class Visits:
         step,
         cost,
       )
+      compiled.wait()
     total = self._trail.below(end)
     for first, last in steps.skipped(step):
       total -= self._trail.below(last) - self._trail.below(first)

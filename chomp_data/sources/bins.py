@@ -20,6 +20,7 @@ from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index.pack import document_order
 from chomp_data.index.pack import packing
+from chomp_data.kernels import compiled
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
@@ -32,6 +33,7 @@ from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources.packing_options import BinOptions
+from chomp_data.stores import heartbeat
 from chomp_data.stores import side_index
 
 # Part of the index's name: raise it when packing changes.
@@ -41,6 +43,8 @@ _PACKING_RATE = 4e5
 _SAMPLED_WINDOWS = 4
 # Below this, packing everything takes under a tenth of a second.
 _BAR_DOCUMENTS = 50_000
+# From here on it takes longer than to load a compiled loop.
+_COMPILED_DOCUMENTS = 500_000
 
 
 class BinSource(row_source.RowSource):
@@ -197,6 +201,21 @@ class BinSource(row_source.RowSource):
     if packing.fits_exactly(pieces, self.seq_len, last):
       return whole
     return len(self._pieces_of(document, self._order_epoch(epoch))[1])
+
+  def counts(self, epoch: int) -> np.ndarray | None:
+    """Returns int64[num_documents], the pieces of each in an epoch.
+
+    None of First-Fit-Decreasing: its epochs all have the same.
+    """
+    if self.options.packing_algorithm == "ffd":
+      return None
+    out = np.zeros(self.store.num_documents, np.int64)
+    for document, kept in self._documents.windows(self._order_epoch(epoch)):
+      pieces = packing.cut_pieces(kept, self.seq_len)
+      parts = packing.exact_parts(pieces, self.seq_len)
+      out[document] = np.bincount(pieces.slot, parts, len(kept))
+      heartbeat.beat()
+    return out
 
   def _pieces_of(
     self, document: int, order: int
@@ -420,6 +439,8 @@ class BinSource(row_source.RowSource):
     began = time.monotonic()
     total = self.store.num_documents
     documents = self._documents.order
+    if total >= _COMPILED_DOCUMENTS:
+      compiled.wait()
     with side_index.progress(
       total, f"{self.name}: packing", "docs", total >= _BAR_DOCUMENTS
     ) as bar:
@@ -491,6 +512,10 @@ class _BinTracing(row_tracing.RowTracing):
     if self.never(document):
       return 0
     return self._bins.num_pieces(document, epoch)
+
+  def counts(self, epoch: int) -> np.ndarray | None:
+    """Returns the pieces of each document; see `RowTracing`."""
+    return self._bins.counts(epoch)
 
   def cost(self, epochs: int) -> float:
     """Returns how long epochs take to count; see `RowTracing`."""

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import itertools
 import time
 from typing import Any
 from typing import NoReturn
@@ -366,15 +367,49 @@ class Documents:
       epoch: The epoch whose order is meant.
       num_rows: Rows of the stream; what begins beyond them is left out.
     """
-    count = end = 0
-    lengths, last = self._lengths(), num_rows * self._seq_len
-    for windows in self._window_groups():
-      kept = lengths(self.order.documents(windows, epoch))
-      begin = end + np.cumsum(kept) - kept
-      end += int(kept.sum())
+    count, last = 0, num_rows * self._seq_len
+    for _, begin, kept in self.stream(epoch):
       inside = (kept > 0) & (begin < last) & (begin % self._seq_len > 0)
       count += int(np.count_nonzero(inside))
     return count
+
+  def stream(
+    self, epoch: int
+  ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields the documents of an epoch one after the other, many at once.
+
+    Args:
+      epoch: The epoch whose order is meant.
+
+    Yields:
+      int64[N] each: documents, the tokens packed before each, and its own,
+      which may be none.
+    """
+    end, lengths = 0, self._lengths()
+    for windows in self._window_groups():
+      document = self.order.documents(windows, epoch)
+      kept = lengths(document)
+      begin = end + np.cumsum(kept) - kept
+      end += int(kept.sum())
+      yield document, begin, kept
+
+  def windows(self, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the documents that each window of an epoch packs, in turn.
+
+    Args:
+      epoch: The epoch whose order is meant.
+
+    Yields:
+      int64[N] each: documents of some tokens, and these.
+    """
+    lengths = self._lengths()
+    for windows in self._window_groups():
+      document = self.order.documents(windows, epoch)
+      kept = lengths(document)
+      ends = np.cumsum(self.order.window_sizes(windows)).tolist()
+      for low, high in itertools.pairwise([0, *ends]):
+        some = np.flatnonzero(kept[low:high])
+        yield document[low:high][some], kept[low:high][some]
 
   def _window_groups(self) -> Iterator[np.ndarray]:
     """Yields all windows, ascending, about a million documents at once."""

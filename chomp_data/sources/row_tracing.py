@@ -89,6 +89,14 @@ class RowTracing:
         total += self.spans_in(document, start + rows)
     return total
 
+  def counts(self, epoch: int) -> np.ndarray | None:
+    """Returns int64[num_documents], the spans of each in an epoch.
+
+    None where that takes planning all rows.
+    """
+    del epoch
+    return None
+
   def before(self, document: int, epoch: int) -> int:
     """Returns the spans of a document in the epochs before one."""
     ramp = self._source.ramp_epochs

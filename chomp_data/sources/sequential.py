@@ -141,6 +141,16 @@ class SequentialSource(row_source.RowSource):
     last = (begin + kept - 1) // self.seq_len + 1
     return begin // self.seq_len, min(last, len(self))
 
+  def counts(self, epoch: int) -> np.ndarray:
+    """Returns int64[num_documents], the rows of an epoch that each lies in."""
+    out = np.zeros(self.store.num_documents, np.int64)
+    order = epoch if self.options.orders_differ else 0
+    for document, begin, kept in self._documents.stream(order):
+      first = begin // self.seq_len
+      last = np.minimum((begin + kept - 1) // self.seq_len, len(self) - 1)
+      out[document] = np.where(kept > 0, np.maximum(last - first + 1, 0), 0)
+    return out
+
   def order_cost(self) -> float:
     """Returns about how many seconds finding a document in an order takes."""
     return self._documents.order_cost()
@@ -363,6 +373,10 @@ class _StreamTracing(row_tracing.RowTracing):
   def rows_of(self, document: int, epoch: int) -> np.ndarray:
     """Returns the rows that a document lies in; see `RowTracing`."""
     return row_tracing.ranges([self._stream.rows_of(document, epoch)])
+
+  def counts(self, epoch: int) -> np.ndarray:
+    """Returns the rows of each document; see `RowTracing`."""
+    return self._stream.counts(epoch)
 
   def cost(self, epochs: int) -> float:
     """Returns how long epochs take to count; see `RowTracing`."""

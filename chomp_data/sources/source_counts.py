@@ -54,11 +54,14 @@ def _add_epochs(
   alike = 1
   if phase.rows.tracing.repeats and epoch >= phase.ramp_epochs:
     alike = (end if until is None else min(end, until)) - epoch
-  # In no order: what is packed or read together is planned together.
-  own = np.zeros_like(out)
-  start = phase.rows.first_row_of(epoch)
-  _add(own, phase.rows, start, start + phase.rows.epoch_rows(epoch))
-  out += alike * own
+  own = phase.rows.tracing.counts(epoch)
+  if own is None:
+    # In no order: what is packed or read together is planned together.
+    own = np.zeros(phase.rows.store.num_documents, np.int64)
+    start = phase.rows.first_row_of(epoch)
+    _add(own, phase.rows, start, start + phase.rows.epoch_rows(epoch))
+  # A phase has no documents of stores that join after it.
+  out[: len(own)] += alike * own
   return alike
 
 

@@ -1,0 +1,1 @@
+"""Compiled forms of hot loops: optional, and never other bytes."""
