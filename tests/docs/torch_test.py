@@ -1,6 +1,7 @@
 """What docs/torch.md says of ranks holds; its block: blocks_test.py."""
 
 import numpy as np
+import pytest
 
 import chomp_data
 
@@ -24,3 +25,21 @@ def test_a_state_holds_for_any_number_of_ranks(stdlib_store):
   whole, part = next(alone), next(second)
   np.testing.assert_array_equal(whole["tokens"], pipe.batch(3)["tokens"])
   np.testing.assert_array_equal(whole["tokens"][half:], part["tokens"])
+
+
+def test_a_state_of_other_workers_or_another_config_is_refused(stdlib_store):
+  config = chomp_data.load_config(
+    "packed:runlocal", [f"data.sources.stdlib.store={stdlib_store}"]
+  )
+  batches = iter(chomp_data.build(config.data).data_loader())
+  next(batches)
+  state = batches.get_state()
+  for name, value, match in (
+    ("worker_count", 1, "Worker count in checkpoint"),
+    ("seed", 1, "DataSource in checkpoint"),
+  ):
+    other = config.data.copy_and_resolve_references()
+    with other.unlocked():
+      other[name] = value
+    with pytest.raises(ValueError, match=match):
+      iter(chomp_data.build(other).data_loader()).set_state(state)

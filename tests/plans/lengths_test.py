@@ -348,6 +348,32 @@ def test_one_line_of_datasets_weighs_tokens(text, text_stores):
   assert "by tokens" in pipe.describe()
 
 
+def test_stores_do_not_join_a_run_with_buckets(text, text_stores):
+  with chomp_data.make_iterator(pipeline.build(text)) as batches:
+    next(batches)
+    state = batches.get_state()
+  more = conftest.changed(text)
+  both = tuple(path for path, _ in text_stores.values())
+  more["sources"]["notes"]["store"] = both
+  with (
+    chomp_data.make_iterator(pipeline.build(more)) as batches,
+    pytest.raises(chomp_data.StateError, match="notes"),
+  ):
+    batches.set_state(state)
+  more["sources"]["notes"]["joined"] = (0, 1)
+  with pytest.raises(schema.ConfigError, match=r"with buckets, got \(0, 1\)"):
+    pipeline.build(more)
+
+
+def test_buckets_have_no_resume_state(text):
+  with pytest.raises(TypeError, match="offsets cannot say which samples"):
+    pipeline.build(text).resume_state(3)
+  entry = {"spec": "notes", "row_offset": 3}
+  text["mix"]["resume_state"] = {"datasets": [entry]}
+  with pytest.raises(schema.ConfigError, match="resume_state` is not a known"):
+    pipeline.build(text)
+
+
 def test_all_stores_that_are_not_there_are_named_with_their_field(
   text, tmp_path
 ):

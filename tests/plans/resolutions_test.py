@@ -416,3 +416,9 @@ def test_datasets_of_other_fields_are_told_before_the_first_batch(
   data["buckets"]["fields"] = {"pixels": None, "latent": {"dtype": "float32"}}
   with chomp_data.make_iterator(data) as it:
     assert str(next(it)["latent"].dtype) == "float32"
+
+
+def test_arrays_have_no_tombstones(pictures):
+  pictures["tombstones"] = ((0, "gone.jsonl"),)
+  with pytest.raises(schema.ConfigError, match="None for samples that are arr"):
+    pipeline.build(pictures)

@@ -151,6 +151,8 @@ def test_a_message_of_the_assistant_may_have_a_weight(template):
     ([{**CHAT[4], "content": "\ufdd0"}], None, r"U\+FDD0"),
     (CHAT, "{{ raise_exception('No system.') }}", "TemplateError: No system."),
     (CHAT, "{{ messages.x.y }}", "UndefinedError"),
+    # The same input must give the same store.
+    (CHAT, "{{ strftime_now('%d') }}", "'strftime_now' is undefined"),
     (CHAT, "{{ ''.__class__.__mro__ }}", "SecurityError"),
     (
       CHAT,
