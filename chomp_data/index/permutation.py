@@ -128,8 +128,7 @@ def _flat(values: _Sizes, shape: tuple[int, ...]) -> np.ndarray:
     array = array.astype(np.uint64)
   if array.size == 1:
     return array.reshape(1)
-  flat = np.broadcast_to(array, shape).reshape(-1)
-  return flat if flat.flags.writeable else flat.copy()
+  return np.broadcast_to(array, shape).reshape(-1)
 
 
 def _at(values: np.ndarray, pick: np.ndarray) -> np.ndarray:
@@ -164,7 +163,10 @@ def _by_size(value, size, key, backward) -> np.ndarray:
 def _walk(value, size, key, backward) -> np.ndarray:
   loop = compiled.find("feistel", _NUMPY_S * len(value))
   if loop is not None:
-    out = np.empty_like(value)
+    out = np.empty(len(value), np.uint64)
+    value, size, key = (
+      compiled.flat(own, np.uint64) for own in (value, size, key)
+    )
     loop(value, size, key, backward, out)
     return out
   step = _backward if backward else _forward

@@ -14,6 +14,7 @@ import threading
 from typing import Any
 
 from absl import logging
+import numpy as np
 
 # Seconds of NumPy's work after which loading is begun.
 _PAYS_S = 0.3
@@ -79,6 +80,13 @@ def find(name: str, seconds: float) -> Callable[..., Any] | None:
       with _lock:
         loaded.begin()
   return None
+
+
+def flat(array: np.ndarray, dtype: Any) -> np.ndarray:
+  """Returns an array [N] as loops take it: of a type, contiguous, writable."""
+  if array.dtype == dtype and array.flags.carray:
+    return array
+  return np.array(array, dtype)
 
 
 def wait() -> bool:

@@ -16,7 +16,7 @@ _SECOND = np.uint64(0x94D049BB133111EB)
 _ONE = np.uint64(1)
 
 
-def _compiled(signature: str | list[str]) -> Any:
+def _compiled(signature: Any) -> Any:
   """Compiles now, without the interpreter's lock; keeps it where it can."""
   options: dict[str, Any] = {"nogil": True, "cache": True}
 
@@ -202,3 +202,142 @@ def feistel(value, size, key, backward, out):
         into,
       )
     first = last
+
+
+def _mapped(dtype: Any) -> Any:
+  """Returns the type of a memory map that nobody writes to."""
+  return numba.types.Array(dtype, 1, "C", readonly=True)
+
+
+_INTS = numba.int64[::1]
+
+
+@_compiled(
+  [
+    numba.int64(
+      _mapped(dtype),
+      numba.int64,
+      numba.int64,
+      _INTS,
+      numba.boolean[::1],
+      numba.int64,
+      _INTS,
+      _INTS,
+      numba.int32[::1],
+      _INTS,
+    )
+    for dtype in (numba.uint8, numba.uint16, numba.uint32)
+  ]
+)
+def copy_spans(
+  words, first, last, base, verified, size, starts, lengths, out, positions
+):
+  """`MappedArray.copy_spans`, of the chunks of one shard.
+
+  Args:
+    words: The shard's.
+    first: Its first chunk; spans of others are left out.
+    last: The chunk after its last.
+    base: Where each chunk of the store begins in its shard.
+    verified: Whether each chunk was checked.
+    size: Elements of a chunk.
+    starts: Spans, as `copy_tokens` has them, within bounds.
+    lengths: Their tokens.
+    out: Tokens go here.
+    positions: Where each span goes.
+
+  Returns:
+    The parts of chunks that were copied; -1 if one is not checked.
+  """
+  parts = 0
+  for i in range(len(starts)):
+    begin, left, to = starts[i], lengths[i], positions[i]
+    chunk = begin // size
+    within = begin - chunk * size
+    while left > 0 and chunk < last:
+      part = min(left, size - within)
+      if chunk >= first:
+        if not verified[chunk]:
+          return -1
+        source = base[chunk] + within
+        own, into = words[source : source + part], out[to : to + part]
+        # By unsigned numbers: signed ones might count from the end.
+        for j in range(np.uint64(part)):
+          into[j] = own[j]
+        parts += 1
+      to += part
+      left -= part
+      within = 0
+      chunk += 1
+  return parts
+
+
+@_compiled(
+  numba.void(
+    _INTS,
+    _INTS,
+    _INTS,
+    numba.int32[::1],
+    numba.boolean[::1],
+    numba.boolean,
+    numba.boolean,
+    numba.int32[:, ::1],
+    numba.int32[:, ::1],
+    numba.boolean[:, ::1],
+  )
+)
+def span_fields(
+  row,
+  column,
+  length,
+  segment,
+  gone,
+  trailing,
+  by_segment,
+  segment_ids,
+  positions,
+  loss_mask,
+):
+  """`row_layout.span_fields`: a row after the other.
+
+  Args:
+    row: Of each span, ascending.
+    column: Likewise.
+    length: Likewise.
+    segment: Likewise.
+    gone: Likewise; empty where nothing is.
+    trailing: Whether filler right of the last span is of its segment.
+    by_segment: Whether positions begin with segments.
+    segment_ids: To be written.
+    positions: To be written.
+    loss_mask: To be written.
+  """
+  num_rows, seq_len = segment_ids.shape
+  columns = np.arange(seq_len).astype(np.int32)
+  i = 0
+  for r in range(num_rows):
+    ids, places, mask = segment_ids[r], positions[r], loss_mask[r]
+    at = 0
+    origin = 0
+    last_segment = -1
+    while i < len(row) and row[i] == r:
+      begin, end = column[i], column[i] + length[i]
+      if at < begin:
+        ids[at:begin] = 0
+        places[at:begin] = columns[at:begin]
+        mask[at:begin] = False
+      if segment[i] != last_segment:
+        origin = begin if by_segment else 0
+        last_segment = segment[i]
+      last_of_row = i + 1 == len(row) or row[i + 1] != r
+      at = seq_len if trailing and last_of_row else end
+      live = len(gone) == 0 or not gone[i]
+      ids[begin:at] = segment[i] if live else 0
+      places[begin:at] = columns[begin - origin : at - origin]
+      mask[begin : end - 1] = live
+      mask[end - 1 : at] = False
+      i += 1
+    if at < seq_len:
+      ids[at:] = 0
+      places[at:] = columns[at:]
+      mask[at:] = False

@@ -2,14 +2,20 @@
 
 Every field is a run-length pattern over the flattened [rows, seq_len] grid, so
 each is one `np.repeat` over a few runs per span, whatever the spans' lengths.
-NumPy only.
+NumPy, or compiled.
 """
 
+from collections.abc import Callable
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from chomp_data.kernels import compiled
 from chomp_data.ops.spans import Spans
+
+# Seconds of a position's fields, about.
+_POSITION_S = 1e-9
 
 # Cutting a gap out costs 0.15 us, runs of values about 8 us.
 _MOST_GAPS = 32
@@ -116,6 +122,9 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
   """
   seq_len, num_rows = layout.seq_len, spans.num_rows
   shape, size = (num_rows, seq_len), num_rows * layout.seq_len
+  loop = compiled.find("span_fields", _POSITION_S * size)
+  if loop is not None:
+    return _compiled_fields(loop, spans, layout)
   begin = spans.row * seq_len + spans.column
   end = begin + spans.length
   segment_end = end
@@ -147,6 +156,29 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
     "positions": positions,
     "loss_mask": _covered(begin, end, size, inner=True).reshape(shape),
   }
+
+
+def _compiled_fields(
+  loop: Callable[..., Any], spans: Spans, layout: RowLayout
+) -> dict[str, np.ndarray]:
+  shape = (spans.num_rows, layout.seq_len)
+  fields = {
+    "segment_ids": np.empty(shape, np.int32),
+    "positions": np.empty(shape, np.int32),
+    "loss_mask": np.empty(shape, np.bool_),
+  }
+  gone = np.empty(0, np.bool_) if spans.gone is None else spans.gone
+  loop(
+    compiled.flat(spans.row, np.int64),
+    compiled.flat(spans.column, np.int64),
+    compiled.flat(spans.length, np.int64),
+    compiled.flat(spans.segment, np.int32),
+    compiled.flat(gone, np.bool_),
+    layout.trailing_filler_in_segment,
+    layout.positions == "segment",
+    *fields.values(),
+  )
+  return fields
 
 
 def real_tokens(spans: Spans, seq_len: int) -> np.ndarray:

@@ -1,5 +1,6 @@
 """Compiled loops give the bytes of NumPy."""
 
+import dataclasses
 import os
 import subprocess
 import sys
@@ -10,10 +11,14 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from chomp_data import stores
 from chomp_data.index import permutation
 from chomp_data.index.pack import packing
 from chomp_data.kernels import compiled
+from chomp_data.ops import row_layout
+from chomp_data.testing import stores as testing_stores
 from tests import laws
+from tests.ops import row_layout_test
 
 pytest.importorskip("numba")
 
@@ -73,6 +78,68 @@ def test_first_fit_decreasing(data):
   )
   np.testing.assert_array_equal(slow[0], fast[0])
   assert slow[1] == fast[1]
+
+
+@laws.examples(100)
+@hypothesis.given(
+  case=row_layout_test.rows_of_spans(),
+  trailing=st.booleans(),
+  positions=st.sampled_from(["column", "segment"]),
+  seed=st.none() | st.integers(0, 100),
+)
+def test_fields_of_spans(case, trailing, positions, seed):
+  seq_len, rows = case
+  spans = row_layout_test.plan(rows)
+  if seed is not None:
+    gone = np.random.default_rng(seed).random(len(spans)) < 0.5
+    spans = dataclasses.replace(spans, gone=gone)
+  layout = row_layout.RowLayout(seq_len, 9, trailing, None, positions)
+  slow, fast = both(lambda: row_layout.span_fields(spans, layout))
+  for name, value in slow.items():
+    assert fast[name].dtype == value.dtype
+    np.testing.assert_array_equal(fast[name], value)
+
+
+@pytest.mark.parametrize("vocab_size", [200, 50_000, 100_000])
+def test_copies_of_tokens(tmp_path, vocab_size):
+  rng = np.random.default_rng(0)
+  tokens = rng.integers(3, vocab_size, 1_000)
+  testing_stores.make_store(
+    tmp_path / "store",
+    [tokens],
+    vocab_size=vocab_size,
+    chunk=16,
+    chunks_per_shard=3,
+  )
+  stores_ = [stores.open_store(tmp_path / "store") for _ in range(2)]
+  for count, longest in ((1, 1_000), (7, 40), (300, 3), (200, 200), (0, 1)):
+    for _ in range(5):
+      lengths = rng.integers(0, longest + 1, count)
+      starts = rng.integers(0, 1_001 - lengths, count)
+      begin = np.cumsum(lengths) - lengths
+      wanted = np.concatenate(
+        [
+          tokens[:0],
+          *(tokens[a : a + n] for a, n in zip(starts, lengths, strict=True)),
+        ]
+      )
+      for store, yes in zip(stores_, (False, True), strict=True):
+        out = np.full(int(lengths.sum()), -1, np.int32)
+        with compiled.allowed(yes):
+          store.copy_tokens(starts, lengths, out, begin)
+        np.testing.assert_array_equal(out, wanted)
+  slow, fast = (store.counters for store in stores_)
+  assert slow == fast
+
+
+def test_a_copy_out_of_bounds_is_the_same_error(tmp_path):
+  testing_stores.make_store(tmp_path / "store", [range(3, 99)], chunk=16)
+  store = stores.open_store(tmp_path / "store")
+  out, one = np.zeros(8, np.int32), np.asarray([4])
+  with compiled.allowed(True):
+    for start, position in ((-1, 0), (93, 0), (0, 5), (0, -1)):
+      with pytest.raises(IndexError, match="span 0 must be within"):
+        store.copy_tokens(np.asarray([start]), one, out, np.asarray([position]))
 
 
 def run(program, **environment):

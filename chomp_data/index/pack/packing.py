@@ -132,9 +132,9 @@ def first_fit_decreasing(
   order = np.argsort(_sorting_keys(capacity - length, capacity), kind="stable")
   loop = compiled.find("first_fit", _PLACED_S * count)
   if loop is not None:
-    whole = np.array(length, np.int64)
     items = count if max_items is None else max_items
-    return out, loop(order, whole, capacity, items, most, out)
+    length = compiled.flat(length, np.int64)
+    return out, loop(order, length, capacity, items, most, out)
   ordered = length[order]
   bins = np.full(count, -1, np.int64)
   room = np.zeros(most, np.int32)

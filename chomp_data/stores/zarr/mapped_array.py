@@ -13,6 +13,7 @@ import threading
 
 import numpy as np
 
+from chomp_data.kernels import compiled
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
@@ -26,6 +27,10 @@ MAX_OPEN_SHARDS = 256
 # on x86-64): below this mean length, and from this many spans on, it wins.
 GATHER_MEAN_LENGTH = 64
 GATHER_MIN_SPANS = 128
+
+# Seconds of a span; and the shards that are looked through for spans.
+_SLICE_S = 0.5e-6
+_COMPILED_SHARDS = 8
 
 # A chunk's first touch reads all of it. Where the system was asked for 128
 # chunks of 512 KiB at once that were not in memory, they took 0.1 s instead of
@@ -76,6 +81,11 @@ class MappedArray(stored_array.StoredArray):
     positions: np.ndarray,
   ) -> None:
     count = len(starts)
+    loop = compiled.find("copy_spans", _SLICE_S * count)
+    if loop is not None and self._copy_compiled(
+      loop, starts, lengths, out, positions
+    ):
+      return
     if (
       count >= GATHER_MIN_SPANS
       and self._words_per_value == 1
@@ -116,6 +126,45 @@ class MappedArray(stored_array.StoredArray):
         index, begin, end = index + 1, 0, end - size
         requests += end > 0
     self._count(count, requests)
+
+  def _copy_compiled(self, loop, starts, lengths, out, positions) -> bool:
+    """Copies what lies in chunks that were checked; returns whether all did."""
+    if not len(starts) or self._words_per_value > 1 or out.dtype != np.int32:
+      return False
+    span_reads.check_spans(
+      starts, lengths, self._layout.size, positions, len(out)
+    )
+    per_shard = self._layout.chunks_per_shard
+    shard = self._layout.chunk * per_shard
+    first = int(starts.min()) // shard
+    last = max(int((starts + lengths).max()) - 1, 0) // shard
+    if last - first >= _COMPILED_SHARDS:
+      return False
+    starts = compiled.flat(starts, np.int64)
+    lengths = compiled.flat(lengths, np.int64)
+    positions = compiled.flat(positions, np.int64)
+    requests = 0
+    for own in range(first, last + 1):
+      words = self._shards.get(own)
+      if words is None:
+        return False
+      parts = loop(
+        words,
+        own * per_shard,
+        (own + 1) * per_shard,
+        self._base,
+        self._verified,
+        self._layout.chunk,
+        starts,
+        lengths,
+        out,
+        positions,
+      )
+      if parts < 0:
+        return False
+      requests += parts
+    self._count(len(starts), requests)
+    return True
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
     if not len(positions):
