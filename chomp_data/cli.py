@@ -183,6 +183,20 @@ def define_dataset_mix() -> flags.FlagHolder:
   )
 
 
+def define_checkpoint(also: str = "") -> flags.FlagHolder:
+  """Defines the flag --checkpoint: what `audit.job.continued` takes.
+
+  Args:
+    also: What else it says of the tool.
+  """
+  return flags.DEFINE_string(
+    "checkpoint",
+    None,
+    "A job's work directory, or one of its checkpoints: the run is as it went"
+    f" on there{also}.",
+  )
+
+
 def log_own_messages(tool: str) -> None:
   """Shows this project's messages, and of libraries warnings only.
 
@@ -237,19 +251,18 @@ def config(
           f" set those of {', '.join(_sources(value))}."
         )
       sys.exit(f"error: {error}{advice}")
-  # A config without data is an error of whoever reads it.
-  if mix is not None and value.get("data") is not None:
-    with value.unlocked():
-      value.data.dataset_mix = mix
-  return value
+  return _mixed(value, mix)
 
 
-def load(name: str, given: Sequence[str] = ()) -> Any:
+def load(
+  name: str, given: Sequence[str] = (), dataset_mix: str | None = None
+) -> Any:
   """Returns a config, by what --config says.
 
   Args:
     name: As of `config.files.load_config`.
     given: Options, as `data.seed=3`.
+    dataset_mix: What `data.dataset_mix` of it is, or None.
 
   Raises:
     ConfigError: If it does not load, whatever its file raises, or an option is
@@ -258,7 +271,7 @@ def load(name: str, given: Sequence[str] = ()) -> Any:
   from chomp_data.config import files
 
   try:
-    return files.load_config(name, given)
+    return _mixed(files.load_config(name, given), dataset_mix)
   except schema.ConfigError:
     raise
   except Exception as error:
@@ -283,6 +296,15 @@ def console() -> "rich.console.Console":
 
   shown = rich.console.Console()
   return shown if shown.is_terminal else rich.console.Console(width=200)
+
+
+def _mixed(config: Any, dataset_mix: str | None) -> Any:
+  """Returns a config with a mix in one line, if there is one."""
+  # A config without data is an error of whoever reads it.
+  if dataset_mix is not None and config.get("data") is not None:
+    with config.unlocked():
+      config.data.dataset_mix = dataset_mix
+  return config
 
 
 def _sources(config: Any) -> list[str]:

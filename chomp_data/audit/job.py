@@ -5,6 +5,7 @@ it still runs. A job without such a file is as far as its newest checkpoint, and
 so is one whose work directory is in a bucket.
 """
 
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import functools
@@ -27,10 +28,11 @@ _FILE = "job.json"
 # Not more often: a file system of many hosts is not written to at each step.
 _EVERY_S = 1.0
 # Where an input's state lies in a work directory: <step>/<item>/input.json, in
-# it or in a directory of checkpoints.
+# it or in a directory of checkpoints; and in one step, or in its item.
 _STATES = ("*/*/input.json", "*/*/*/input.json")
+_STATES_OF_ONE = ("input.json", "*/input.json")
 # The last object of a checkpoint in a bucket.
-_COMPLETE = "/complete.json"
+COMPLETE = "complete.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,23 +57,31 @@ class JobState:
     """Whether it will take no more steps."""
     return self.status not in (RUNNING, None)
 
-  def run_of(
-    self, pipe: pipeline.Pipeline
-  ) -> tuple[pipeline.Pipeline, list[str]]:
-    """Returns the job's run, and what it has that its checkpoint has not.
+  def run_of(self, pipe: pipeline.Pipeline) -> pipeline.Pipeline:
+    """Returns the job's run.
 
     Args:
       pipe: The run as the job's config says: a checkpoint tells at which epochs
         stores joined, and when steps got other sizes.
 
     Raises:
+      StateError: If the checkpoint is of another run; what lies ahead of it may
+        be other.
       StoreError: If a store cannot be opened.
     """
     if self.fingerprint is None or self.saved_step is None:
-      return pipe, []
+      return pipe
     run = pipe.continued(self.fingerprint, self.saved_step)
-    return run, state_lib.differences(
-      self.fingerprint, run.fingerprint, self.saved_step
+    # What a program's own transforms make of batches, no config says.
+    saved = {k: v for k, v in self.fingerprint.items() if k != "operations"}
+    lines = state_lib.differences(saved, run.fingerprint, self.saved_step)
+    if not lines:
+      return run
+    raise errors.StateError(
+      f"the config must be that of the job's checkpoint of step"
+      f" {self.saved_step}, got another:\n  "
+      + "\n  ".join(lines)
+      + "\nGive the config and the options that the job was started with."
     )
 
 
@@ -124,11 +134,45 @@ class Report:
     part.replace(self._path)
 
 
+def continued(
+  pipe: pipeline.Pipeline, directory: str
+) -> tuple[pipeline.Pipeline, int]:
+  """Returns a job's run, and the step that it is at.
+
+  Args:
+    pipe: The run as the job's config says.
+    directory: Of the job, or of one of its checkpoints.
+
+  Raises:
+    StateError: If there is no job, or it is of another config.
+    StoreError: If a store or a bucket cannot be read.
+  """
+  found = begun(directory)
+  return found.run_of(pipe), found.step
+
+
+def begun(directory: str) -> JobState:
+  """Returns how far a job is, as `read`.
+
+  Raises:
+    StateError: If it has not said anything, too.
+  """
+  found = read(directory)
+  if found is not None:
+    return found
+  raise errors.StateError(
+    f"{directory} must be the work directory of a job or hold a checkpoint of"
+    f" its input, got neither {_FILE} nor a checkpoint there. Give the"
+    " --workdir of its trainer, or one of its checkpoints."
+  )
+
+
 def read(workdir: str) -> JobState | None:
   """Returns how far a job is, or None before it has said anything.
 
   Args:
-    workdir: The job's work directory.
+    workdir: The job's work directory, or of one step of its checkpoints, or of
+      its input in there.
 
   Raises:
     StateError: If there is no such directory, or its files are damaged.
@@ -142,6 +186,10 @@ def read(workdir: str) -> JobState | None:
       f"the work directory of a job must exist, got {workdir}. Give the"
       " --workdir of its trainer."
     )
+  for pattern in _STATES_OF_ONE:
+    found = list(place.glob(pattern))
+    if len(found) == 1:
+      return _saved(state_lib.decode(found[0].read_bytes()))
   saved = _newest_state(place)
   told = _told(place / _FILE)
   if told is None:
@@ -198,17 +246,26 @@ def _newest_state(place: pathlib.Path) -> JobState | None:
   return None
 
 
+def whole_steps(names: Iterable[str]) -> dict[int, str]:
+  """Returns where whole checkpoints are, by step.
+
+      checkpoints/12/complete.json -> {12: checkpoints/12}
+
+  Args:
+    names: Of objects; a work directory may hold others.
+  """
+  found = {}
+  for name in names:
+    folder, _, last = name.rpartition("/")
+    number = folder.rpartition("/")[2]
+    if last == COMPLETE and number.isascii() and number.isdecimal():
+      found[int(number)] = folder
+  return found
+
+
 def _newest_in_bucket(url: str) -> JobState | None:
   names = places.at(url).names()
-  whole = [
-    name.removesuffix(_COMPLETE) for name in names if name.endswith(_COMPLETE)
-  ]
-  # A work directory may hold other things.
-  steps = {
-    int(number): own
-    for own in whole
-    if (number := own.rpartition("/")[2]).isdecimal()
-  }
+  steps = whole_steps(names)
   if not steps:
     return None
   newest = f"{steps[max(steps)]}/"

@@ -16,17 +16,17 @@ _DOCUMENTS = 1 << 16
 
 
 def check_step(pipe: pipeline.Pipeline, step: int, flag: str) -> None:
-  """Raises ConfigError unless a step is of the run, or its end.
+  """Raises ConfigError unless a step is of the run.
 
   Args:
     pipe: The run.
     step: The step.
     flag: Where it was given.
   """
-  if pipe.num_steps is not None and step > pipe.num_steps:
+  if pipe.num_steps is not None and step >= pipe.num_steps:
     raise schema.ConfigError(
       [
-        f"`{flag}` must be at most the run's {pipe.num_steps} steps, got"
+        f"`{flag}` must be below the run's {pipe.num_steps} steps, got step"
         f" {step}. Lower it, or raise the run's epochs."
       ]
     )

@@ -3,17 +3,19 @@
     %s packed packed --config.data.seed=3
     %s configs/old.py configs/new.py --steps=1000
     %s runs/x configs/new.py:wide --steps=1000 --format=json
+    %s pretrain_mix --dataset_mix='data/web:0.9 data/code:0.1' --steps=1000
 
 A and B are configs, as --config takes them, or directories of checkpoints: of
 a job, of one step, or of its input. Options of the command line are set in
-both configs. Nothing is printed where they are equal; exit status is then 0, 1
+both configs, and so is --dataset_mix; of one config alone, B is the same with
+that mix. Nothing is printed where they are equal; exit status is then 0, 1
 where they differ, and 2 where that cannot be told. No token is read.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import json
 import os
-import pathlib
 from typing import Any
 
 from absl import app
@@ -27,8 +29,15 @@ from chomp_data import pipeline
 from chomp_data.audit import difference as difference_lib
 from chomp_data.audit import job
 from chomp_data.loading import state as state_lib
+from chomp_data.stores import places
 
 _OPTIONS = cli.define_options()
+_DATASET_MIX = cli.define_dataset_mix()
+_STORES_OF = flags.DEFINE_string(
+  "stores_of",
+  None,
+  "The config whose stores are read where A and B are two checkpoints.",
+)
 _STEPS = flags.DEFINE_integer(
   "steps", None, "How many steps are compared; by default all.", 1
 )
@@ -36,11 +45,11 @@ _FORMAT = flags.DEFINE_enum(
   "format", "terminal", ["terminal", "json"], "How it is printed."
 )
 
-# Of a step of a checkpoint, or of its item.
-_STATES = ("input.json", "*/input.json")
+# A config and its mix in one line.
+_Named = tuple[str, str | None]
 
 
-def saved_state(directory: str) -> tuple[dict[str, Any], int]:
+def saved_state(directory: str) -> tuple[Mapping[str, Any], int]:
   """Returns the fingerprint and the step of a checkpoint.
 
   Args:
@@ -49,53 +58,71 @@ def saved_state(directory: str) -> tuple[dict[str, Any], int]:
   Raises:
     StateError: If there is none, or it is damaged.
   """
-  place = pathlib.Path(directory)
-  for pattern in _STATES:
-    found = sorted(place.glob(pattern))
-    if len(found) == 1:
-      record = state_lib.decode(found[0].read_bytes())
-      return record["fingerprint"], record["step"]
-  newest = job.read(directory)
-  if newest is None or newest.fingerprint is None:
+  found = job.read(directory)
+  if found is None or found.fingerprint is None or found.saved_step is None:
     raise errors.StateError(
       f"{directory} must be a config, or hold a checkpoint of an input, got"
       " neither. Give the work directory of a job, or one of its steps."
     )
-  return newest.fingerprint, newest.step
+  return found.fingerprint, found.saved_step
 
 
 def runs(
-  names: Sequence[str], options: Sequence[str]
+  sides: Sequence[_Named],
+  options: Sequence[str],
+  stores_of: str | None = None,
 ) -> tuple[pipeline.Pipeline, pipeline.Pipeline] | None:
   """Returns the runs that are named; None where two checkpoints are equal.
 
   Args:
-    names: Two configs or directories.
+    sides: Two configs or directories, and mixes of configs.
     options: Of the configs.
+    stores_of: The config whose stores two checkpoints read, or None.
 
   Raises:
     ConfigError: If a config is wrong.
     StateError: If a checkpoint cannot be compared.
     StoreError: If a store cannot be opened.
+    UsageError: If `stores_of` comes with a config.
   """
-  saved = [saved_state(own) if os.path.isdir(own) else None for own in names]
-  if saved[0] is not None and saved[1] is not None:
+  found: dict[_Named, pipeline.Pipeline] = {}
+
+  def built(side: _Named) -> pipeline.Pipeline:
+    if side not in found:
+      config = cli.load(side[0], options, side[1])
+      found[side] = pipeline.build(config.get("data"))
+    return found[side]
+
+  saved = [
+    saved_state(name) if os.path.isdir(name) or places.is_url(name) else None
+    for name, _ in sides
+  ]
+  configs = [s for s, own in zip(sides, saved, strict=True) if own is None]
+  if stores_of is not None and configs:
+    raise app.UsageError(
+      f"--stores_of must come with two checkpoints, got {configs[0][0]}. Leave"
+      " it out: a checkpoint takes the stores of the config beside it."
+    )
+  if stores_of is not None:
+    configs = [(stores_of, sides[0][1])]
+  elif saved[0] is not None and saved[1] is not None:
     lines = state_lib.differences(saved[0][0], saved[1][0])
     if not lines:
       return None
     raise errors.StateError(
-      "one of two runs must be a config: checkpoints do not say where stores"
-      " are, got two that differ:\n  " + "\n  ".join(lines)
+      "`--stores_of` must name a config for two checkpoints that differ, as"
+      " they do not say where stores are, got none:\n  "
+      + "\n  ".join(
+        line.replace("state has", "A has").replace("config has", "B has")
+        for line in lines
+      )
+      + "\nGive the config that one of them was trained with."
     )
-  found: dict[str, pipeline.Pipeline] = {}
-  for name, own in zip(names, saved, strict=True):
-    if own is None and name not in found:
-      config = cli.load(name, options)
-      found[name] = pipeline.build(config.get("data"))
-  other = next(iter(found.values()))
   a, b = (
-    found[name] if own is None else difference_lib.as_saved(other, *own)
-    for name, own in zip(names, saved, strict=True)
+    built(side)
+    if own is None
+    else difference_lib.as_saved(built(configs[0]), *own)
+    for side, own in zip(sides, saved, strict=True)
   )
   return a, b
 
@@ -149,13 +176,17 @@ def show(found: difference_lib.Difference, names: Sequence[str]) -> None:
 
 def main(argv: Sequence[str]) -> int:
   """Prints how two runs differ; returns the exit status."""
-  if len(argv) != 3:
+  names, mix = argv[1:], _DATASET_MIX.value
+  sides = [(name, mix) for name in names]
+  if len(names) == 1 and mix is not None and not os.path.isdir(names[0]):
+    sides = [(names[0], None), (names[0], mix)]
+    names = [names[0], f"{names[0]} --dataset_mix"]
+  if len(sides) != 2:
     raise app.UsageError(
-      "two configs or checkpoints must be given, got"
-      f" {' '.join(argv[1:]) or 'none'}."
+      "two configs or checkpoints must be given, or one config and"
+      f" --dataset_mix, got {' '.join(names) or 'none'}."
     )
-  names = argv[1:]
-  both = runs(names, _OPTIONS.value)
+  both = runs(sides, _OPTIONS.value, _STORES_OF.value)
   if both is None:
     steps = _STEPS.value
     found = difference_lib.Difference(steps or 0, None, [], {})

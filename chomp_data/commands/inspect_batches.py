@@ -38,6 +38,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import job
 from chomp_data.audit import naming
+from chomp_data.audit import tracing
 from chomp_data.audit import visits
 from chomp_data.commands import pictures
 from chomp_data.commands.html import gathering
@@ -47,8 +48,13 @@ from chomp_data.commands.inspecting import terminal
 from chomp_data.stores import places
 
 _CONFIG = cli.define_config()
-_STEP = flags.DEFINE_integer("step", 0, "The first step shown.", 0)
-_COUNT = flags.DEFINE_integer("count", 1, "How many steps are shown.", 1)
+_STEP = flags.DEFINE_string(
+  "step", None, "A step, or steps A:B, from A to B - 1; by default the first."
+)
+_COUNT = flags.DEFINE_integer(
+  "count", None, "How many steps are shown from --step on; 1.", 1
+)
+_CHECKPOINT = cli.define_checkpoint(", and --step by default where it is")
 _ROWS = flags.DEFINE_integer(
   "rows",
   None,
@@ -153,14 +159,18 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
     print(f"{output}: {shown.shape[1]} x {shown.shape[0]} pixels")
     return
   console = rich.console.Console()
+  # Before anything is printed: there may be no such document.
+  document = None
+  if _DOCUMENT.value is not None:
+    document = naming.find_document(pipe, _DOCUMENT.value)
   if _FORMAT.value != "json":
     console.print(
       pipe.describe(), highlight=False, markup=False, soft_wrap=True
     )
-  if _DOCUMENT.value is None:
+  if document is None:
     _print_steps(console, pipe, steps)
   else:
-    _print_document(console, pipe, steps, _DOCUMENT.value)
+    _print_document(console, pipe, steps, *document)
 
 
 def _print_steps(
@@ -199,10 +209,10 @@ def _print_document(
   console: rich.console.Console,
   pipe: pipeline.Pipeline,
   steps: range,
-  name: str,
+  source: str,
+  document: int,
 ) -> None:
   """Prints rows of steps that hold a document, and when it comes next."""
-  source, document = naming.find_document(pipe, name)
   trail = visits.Visits(pipe, source, document)
   found: dict[int, list[int]] = {}
   following = None
@@ -237,32 +247,57 @@ def _follow(pipe: pipeline.Pipeline, workdir: str) -> None:
   """Shows the steps that a job is at, until it ends."""
   _refuse_beside(
     "follow",
-    ("step", "count", "document", "output", "html"),
+    ("step", "count", "document", "checkpoint", "output", "html"),
     "the job's step is shown",
   )
   console = rich.console.Console()
-  shown, warned = None, False
+  run, saved, shown, told = pipe, None, None, False
   while True:
     found = job.read(workdir)
     if found is not None:
-      if found.fingerprint is not None and not warned:
-        warned = True
-        pipe, other = found.run_of(pipe)
-        for line in other:
-          print(f"warning: not the job's config: {line}", file=sys.stderr)
-      # A job that is through is at no step: its last one is shown.
-      last = found.step if pipe.num_steps is None else pipe.num_steps - 1
-      step = min(found.step, last)
+      if found.fingerprint != saved:
+        run, saved = found.run_of(pipe), found.fingerprint
+      step = _last_at(run, found.step)
       if step != shown and not (found.ended and shown is not None):
-        _print_steps(console, pipe, range(step, step + 1))
+        _print_steps(console, run, range(step, step + 1))
         shown = step
       if found.ended:
         print(f"job {found.status} at step {found.step}", file=sys.stderr)
         return
-    elif not warned:
-      warned = True
+    elif not told:
+      told = True
       print(f"waiting for the first word of {workdir}", file=sys.stderr)
     time.sleep(_LOOK_FAR_S if places.is_url(workdir) else _LOOK_S)
+
+
+def _steps(pipe: pipeline.Pipeline, at: int) -> range:
+  """Returns the steps that are shown.
+
+  Args:
+    pipe: The run.
+    at: The step that is shown without --step.
+  """
+  if _STEP.value is None:
+    first = _last_at(pipe, at)
+    steps = range(first, first + 1)
+  else:
+    steps = cli.steps_of(_STEP.value)
+  if _COUNT.value is not None:
+    if ":" in (_STEP.value or ""):
+      raise app.UsageError(
+        f"--count must not come with --step=A:B, got --step={_STEP.value} and"
+        f" --count={_COUNT.value}. Leave one of them out."
+      )
+    steps = range(steps.start, steps.start + _COUNT.value)
+  flag = "--step" if _COUNT.value is None else "--step + --count"
+  tracing.check_step(pipe, steps[-1], flag)
+  return steps
+
+
+def _last_at(pipe: pipeline.Pipeline, step: int) -> int:
+  """Returns the step that a job is at; the last one of one that is through."""
+  last = step if pipe.num_steps is None else pipe.num_steps - 1
+  return max(0, min(step, last))
 
 
 def main(argv: Sequence[str]) -> None:
@@ -274,12 +309,7 @@ def main(argv: Sequence[str]) -> None:
     with contextlib.suppress(KeyboardInterrupt):
       _follow(pipe, _FOLLOW.value)
     return
-  last = _STEP.value + _COUNT.value
-  if pipe.num_steps is not None and last > pipe.num_steps:
-    raise schema.ConfigError(
-      [
-        f"`--step` + `--count` must be at most the run's {pipe.num_steps}"
-        f" steps, got {last}. Lower them."
-      ]
-    )
-  _show(pipe, range(_STEP.value, last))
+  at = 0
+  if _CHECKPOINT.value:
+    pipe, at = job.continued(pipe, _CHECKPOINT.value)
+  _show(pipe, _steps(pipe, at))

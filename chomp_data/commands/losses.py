@@ -13,7 +13,6 @@ were trained on, bit for bit.
 from collections.abc import Sequence
 import json
 import pathlib
-import sys
 
 from absl import app
 from absl import flags
@@ -26,6 +25,7 @@ import chomp_data
 from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data.audit import job
+from chomp_data.audit import tracing
 from chomp_data.reference import loss_history
 from chomp_data.reference import train_options
 from chomp_data.stores import places
@@ -102,9 +102,8 @@ def main(argv: Sequence[str]) -> None:
   pipe = chomp_data.build(config.get("data"))
   found = job.read(_WORKDIR.value)
   if found is not None:
-    pipe, other = found.run_of(pipe)
-    for line in other:
-      print(f"warning: not the run's config: {line}", file=sys.stderr)
+    pipe = found.run_of(pipe)
+  tracing.check_step(pipe, steps[-1], "--step")
   records = loss_history.documents(
     pipe, places.at(_WORKDIR.value), steps.start, steps.stop
   )

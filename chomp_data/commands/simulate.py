@@ -27,6 +27,7 @@ from chomp_data import cli
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import forecast as forecast_lib
+from chomp_data.audit import job
 from chomp_data.audit import reading
 from chomp_data.commands import forecast_plot
 
@@ -49,6 +50,7 @@ _PRICE_PER_GB = flags.DEFINE_float(
 _PLOT = flags.DEFINE_string(
   "plot", None, "A PNG or SVG file that shares of sources are drawn to."
 )
+_CHECKPOINT = cli.define_checkpoint(", and --steps is by default where it is")
 _DATASET_MIX = cli.define_dataset_mix()
 
 
@@ -153,7 +155,12 @@ def main(argv: Sequence[str]) -> None:
   try:
     plot = _plot_file()
     pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
-    steps = forecast_lib.num_steps(pipe, _STEPS.value)
+    asked = _STEPS.value
+    if _CHECKPOINT.value:
+      pipe, at = job.continued(pipe, _CHECKPOINT.value)
+      # All of the run of a job that is at its first step.
+      asked = asked or at or None
+    steps = forecast_lib.num_steps(pipe, asked)
     found = forecast_lib.forecast(pipe, steps)
     reads = reading.fetched(pipe, steps) if _READS.value else {}
     history = None

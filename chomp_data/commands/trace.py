@@ -21,7 +21,6 @@ import dataclasses
 import itertools
 import json
 import os
-import sys
 from typing import Any
 
 from absl import app
@@ -55,9 +54,7 @@ _FROM_STEP = flags.DEFINE_integer(
 _COUNT = flags.DEFINE_integer(
   "count", 10, "How many visits --document shows, at most.", 1
 )
-_CHECKPOINT = flags.DEFINE_string(
-  "checkpoint", None, "A job's work directory: --from_step is where it is."
-)
+_CHECKPOINT = cli.define_checkpoint(", and --from_step where it is")
 _OVERLAP = flags.DEFINE_bool(
   "overlap", False, "Compare two configs, or a config and a store."
 )
@@ -99,7 +96,7 @@ def _print(
 
 def _show_steps(pipe: pipeline.Pipeline) -> None:
   steps = cli.steps_of(_STEP.value)
-  tracing.check_step(pipe, steps.stop, "--step")
+  tracing.check_step(pipe, steps[-1], "--step")
   _print(
     tracing.step_records(pipe, steps.start, steps.stop),
     f"steps {steps.start}..{steps.stop - 1}",
@@ -112,7 +109,7 @@ def _show_steps(pipe: pipeline.Pipeline) -> None:
 
 def _show_exposures(pipe: pipeline.Pipeline) -> None:
   steps = cli.steps_of(_STEP.value)
-  tracing.check_step(pipe, steps.stop, "--step")
+  tracing.check_step(pipe, steps[-1], "--step")
   for name in pipe.source_names:
     counts = pipe.exposures(name, steps.start, steps.stop)
     if _FORMAT.value == "json":
@@ -131,19 +128,13 @@ def _show_exposures(pipe: pipeline.Pipeline) -> None:
     )
 
 
-def _show_document(pipe: pipeline.Pipeline) -> None:
+def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
   name = _DOCUMENT.value or ""
-  step = _FROM_STEP.value
-  if _CHECKPOINT.value:
-    found = job.read(_CHECKPOINT.value)
-    if found is not None:
-      step = found.step if step is None else step
-      pipe, other = found.run_of(pipe)
-      for line in other:
-        print(f"warning: not the job's config: {line}", file=sys.stderr)
-  step = step or 0
+  step = at
   source, document = naming.find_document(pipe, name)
-  tracing.check_step(pipe, step, "--from_step")
+  if _FROM_STEP.value is not None:
+    step = _FROM_STEP.value
+    tracing.check_step(pipe, step, "--from_step")
   title = ""
   if _FORMAT.value != "json":
     own = visits_lib.Visits(pipe, source, document)
@@ -236,10 +227,14 @@ def main(argv: Sequence[str]) -> int | None:
   if _OVERLAP.value:
     return int(_show_overlap(*sides))
   pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
+  at = 0
+  if _CHECKPOINT.value:
+    pipe, at = job.continued(pipe, _CHECKPOINT.value)
+    at = at if pipe.num_steps is None else min(at, pipe.num_steps)
   if _EXPOSURES.value:
     _show_exposures(pipe)
   elif _STEP.value is not None:
     _show_steps(pipe)
   else:
-    _show_document(pipe)
+    _show_document(pipe, at)
   return None

@@ -23,11 +23,12 @@ from typing import Any
 from absl import logging
 
 from chomp_data import errors
+from chomp_data.audit import job
 from chomp_data.stores import checksums
 from chomp_data.stores import heartbeat
 from chomp_data.stores import places
 
-COMPLETE = "complete.json"
+COMPLETE = job.COMPLETE
 
 # Objects sent or fetched at once, and the bytes of the largest.
 _TOGETHER = 8
@@ -251,12 +252,8 @@ def _step(name: str) -> int | None:
 
 def _complete(names: Iterable[str]) -> set[int]:
   """Returns the steps that are whole."""
-  found = {name: _step(name) for name in names}
-  return {
-    step
-    for name, step in found.items()
-    if step is not None and name == f"{step}/{COMPLETE}"
-  }
+  # What lies deeper is no step of this run.
+  return set(job.whole_steps(own for own in names if own.count("/") == 1))
 
 
 def _for_all(function: Callable[[Any], None], items: Iterator[Any]) -> None:

@@ -13,6 +13,8 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import difference as difference_lib
+from chomp_data.config import files
+from chomp_data.loading import state
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
 from tests import laws
@@ -276,10 +278,74 @@ def test_a_checkpoint_is_compared_by_what_it_says(flags, tmp_path):
   assert "seed: checkpoint has 0, config has 5" in other.stderr
 
 
+def test_a_mix_is_of_the_second_side_of_one_config_and_of_both_of_two(
+  flags, paths
+):
+  def mix(share):
+    entries = zip(
+      ("stdlib", "packages", "notes"), small_runs.NAMES, share, strict=True
+    )
+    return "--dataset_mix=" + " ".join(
+      f"{name}={paths[own]}:{weight}" for name, own, weight in entries
+    )
+
+  asked = ["--steps=30", "--format=json", *flags]
+  done = diff(MIX, mix((1, 1, 8)), *asked)
+  assert done.returncode == 1, done.stderr
+  found = json.loads(done.stdout)
+  options = [own.removeprefix("--config.") for own in flags]
+  pipe = pipeline.build(files.load_config(MIX, options).data)
+  before = {n: own.rows for n, own in pipe.accounts.at(30).items()}
+  rows = {n: own["a"]["rows"] for n, own in found["sources"].items()}
+  assert rows.items() <= before.items()
+  assert found["sources"]["notes"]["b"]["rows"] > 0.7 * 30 * 8
+  shown = diff(MIX, mix((1, 1, 8)), "--steps=30", *flags).stdout
+  assert f"only {MIX} --dataset_mix: " in shown
+  # Of two it is in both, as options are: no stage is left that differs.
+  assert diff(MIX, MIX, mix((1, 1, 8)), *asked).returncode == 0
+
+
+@pytest.fixture
+def checkpoints(flags, tmp_path):
+  """Two jobs of a run, of which the other skips a step ahead."""
+  options = [own.removeprefix("--config.") for own in flags]
+  for name, more in (("one", []), ("other", ["data.skip=((8, 9),)"])):
+    pipe = pipeline.build(files.load_config(MIX, [*options, *more]).data)
+    item = tmp_path / name / "5" / "input"
+    item.mkdir(parents=True)
+    (item / "input.json").write_bytes(state.encode(5, pipe.fingerprint, {}))
+  return str(tmp_path / "one"), str(tmp_path / "other")
+
+
+def test_two_checkpoints_are_compared_with_the_stores_of_a_config(
+  flags, checkpoints
+):
+  asked = [*flags, "--steps=30", "--format=json"]
+  done = diff(*checkpoints, *asked, f"--stores_of={MIX}")
+  assert done.returncode == 1, done.stderr
+  found = json.loads(done.stdout)
+  assert found["first_step"] == 8
+  assert any(own.startswith("skip.8") for own in found["fields"])
+  one = checkpoints[0]
+  assert diff(one, f"{one}/5", *asked, f"--stores_of={MIX}").returncode == 0
+  without = diff(*checkpoints, *asked)
+  assert without.returncode == 2
+  assert "`--stores_of` must name a config for two checkpoints" in (
+    without.stderr
+  )
+  assert "skip.8: A has '(absent)', B has" in without.stderr
+  beside = diff(one, MIX, *asked, f"--stores_of={MIX}")
+  assert beside.returncode == 2
+  assert f"--stores_of must come with two checkpoints, got {MIX}" in (
+    beside.stderr
+  )
+
+
 @pytest.mark.parametrize(
   ("args", "problem"),
   [
     ([MIX], "two configs or checkpoints must be given"),
+    (["tests", "--dataset_mix=a:1"], "two configs or checkpoints must be give"),
     ([MIX, MIX], "`--steps` must be given where a run has no end"),
     (
       [MIX, MIX, "--config.data.epochs=1", "--steps=100000"],

@@ -8,6 +8,9 @@ import sys
 import numpy as np
 import pytest
 
+from chomp_data import pipeline
+from chomp_data.config import files
+from chomp_data.loading import state
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
 
@@ -65,6 +68,125 @@ def given(tool, config, tmp_path):
 
 
 TOOLS = ["train", "inspect_batches", "trace", "simulate", "losses", "diff"]
+
+
+def saved(directory, config, step, *options):
+  """A job's work directory with the checkpoint of a config's input."""
+  pipe = pipeline.build(files.load_config(str(config), options).data)
+  item = directory / "checkpoints" / str(step) / "input"
+  item.mkdir(parents=True)
+  (item / "input.json").write_bytes(state.encode(step, pipe.fingerprint, {}))
+  return directory
+
+
+# What is wrong: the tools that meet it and the flags of it, and what is said.
+NO_STORE = ["--config.data.sources.web.store=/no/store"]
+CASES = {
+  "config": (
+    {tool: [] for tool in TOOLS},
+    r"`--config` must name a config file, got .*no\.py, which is none\.",
+  ),
+  "store": (
+    dict.fromkeys(TOOLS, NO_STORE),
+    r"config.data.sources.web.store: /no/store must be a directory",
+  ),
+  "step": (
+    {
+      "inspect_batches": ["--step=10"],
+      "trace": ["--step=10"],
+      "losses": ["--step=10"],
+      "simulate": ["--steps=11"],
+      "diff": ["--steps=11"],
+    },
+    r"must be (below|at most) the (run's )?10 steps( of the longer run)?, got",
+  ),
+  "range": (
+    {
+      "inspect_batches": ["--step=9:11"],
+      "trace": ["--step=9:11"],
+      "losses": ["--step=9:11"],
+    },
+    r"`--step` must be below the run's 10 steps, got step 10. Lower it",
+  ),
+  "reversed": (
+    {tool: ["--step=3:2"] for tool in ("inspect_batches", "trace", "losses")},
+    r"--step must be A:B with A below B, got '3:2'",
+  ),
+  "negative": (
+    {tool: ["--step=-1"] for tool in ("inspect_batches", "trace", "losses")},
+    r"--step must be a step or A:B, got '-1'",
+  ),
+  "document": (
+    {
+      "inspect_batches": ["--document=web/none"],
+      "trace": ["--document=web/none"],
+    },
+    r"`document` must be the id of a document of source 'web', got 'web/none'",
+  ),
+  "job": (
+    {
+      "inspect_batches": ["--checkpoint=EMPTY"],
+      "trace": ["--checkpoint=EMPTY"],
+      "simulate": ["--checkpoint=EMPTY"],
+      "diff": ["EMPTY"],
+    },
+    r"must be .* a job or hold a checkpoint of|be a config, or hold a checkp",
+  ),
+  "missing job": (
+    {
+      "inspect_batches": ["--checkpoint=/no/job"],
+      "trace": ["--checkpoint=/no/job"],
+      "simulate": ["--checkpoint=/no/job"],
+      "losses": ["--workdir=/no/job"],
+    },
+    r"the work directory of a job must exist, got /no/job. Give",
+  ),
+  "other job": (
+    {
+      "inspect_batches": ["--checkpoint=OTHER"],
+      "trace": ["--checkpoint=OTHER"],
+      "simulate": ["--checkpoint=OTHER"],
+      "losses": ["--workdir=OTHER"],
+      "diff": ["OTHER"],
+    },
+    r"(?s)seed: (state|checkpoint) has 5, config has 0.*Give the config",
+  ),
+  "other running job": (
+    {"inspect_batches": ["--follow=OTHER"]},
+    r"(?s)the config must be that of the job's checkpoint of step 4, got.*seed:"
+    " state has 5, config has 0",
+  ),
+}
+
+
+@pytest.mark.parametrize(
+  ("case", "tool"), [(name, own) for name in CASES for own in CASES[name][0]]
+)
+def test_what_is_asked_wrongly_is_one_clear_error(case, tool, root, tmp_path):
+  by_tool, message = CASES[case]
+  config = f"{root}/no.py" if case == "config" else f"{root}/run.py"
+  (tmp_path / "empty").mkdir()
+  saved(tmp_path / "other", f"{root}/run.py", 4, "data.seed=5")
+  more = [
+    flag.replace("EMPTY", f"{tmp_path}/empty").replace(
+      "OTHER", f"{tmp_path}/other"
+    )
+    for flag in by_tool[tool]
+  ]
+  flags = given(tool, config, tmp_path)
+  if case in ("job", "other job") and tool == "diff":
+    flags = flags[1:]
+  if case == "document":
+    flags = flags[:1]
+  done = in_process.run_tool(tool, *flags, *more)
+  assert done.returncode == (2 if tool == "diff" else 1), done.stderr
+  assert done.stdout == ""
+  errors = done.stderr[done.stderr.index("error: ") :]
+  assert re.search(message, errors), done.stderr
+  assert "Traceback" not in done.stderr
+  lines = errors.splitlines()
+  # Fields that differ are told a line each.
+  assert len(lines) == (3 if "other" in case else 1), errors
 
 
 @pytest.mark.parametrize("tool", TOOLS)
@@ -128,25 +250,30 @@ def test_an_output_that_cannot_be_made_is_told(root, tmp_path):
   assert line.endswith("Write elsewhere, or have it allowed.")
 
 
-def test_a_reader_that_had_enough_is_no_error(root):
-  """Whether the tool is at it still, or has more to flush as it ends."""
-  for tool, *flags in (
-    ("trace", "--step=0:10"),
-    ("simulate", "--steps=3", "--format=json"),
-    ("inspect_batches", "--count=9", "--format=json"),
-  ):
-    read, write = os.pipe()
-    os.close(read)
-    command = [f"{in_process.ROOT}/tools/{tool}.py", f"--config={root}/run.py"]
-    done = subprocess.run(
-      [sys.executable, *command, *flags],
-      stdout=write,
-      stderr=subprocess.PIPE,
-      text=True,
-    )
-    os.close(write)
-    assert done.stderr == ""
-    assert done.returncode == 1
+@pytest.mark.parametrize(
+  ("tool", "flags"),
+  [
+    # In the middle of what it prints, and with what Python flushes at the end.
+    ("inspect_batches", ["--count=10", "--format=json"]),
+    pytest.param("trace", ["--step=0:9"], marks=pytest.mark.slow),
+    pytest.param(
+      "simulate", ["--steps=3", "--format=json"], marks=pytest.mark.slow
+    ),
+  ],
+)
+def test_a_reader_that_had_enough_is_no_error(tool, flags, root):
+  read, write = os.pipe()
+  os.close(read)
+  command = [f"{in_process.ROOT}/tools/{tool}.py", f"--config={root}/run.py"]
+  done = subprocess.run(
+    [sys.executable, *command, *flags],
+    stdout=write,
+    stderr=subprocess.PIPE,
+    text=True,
+  )
+  os.close(write)
+  assert done.stderr == ""
+  assert done.returncode == 1
 
 
 @pytest.mark.parametrize(

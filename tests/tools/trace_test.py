@@ -228,11 +228,11 @@ def test_tokens_of_two_tokenizers_are_not_compared(root, tmp_path):
 @pytest.mark.parametrize(
   ("flags", "message"),
   [
-    (("--step=5:99999",), r"at most the run's .* got 99999"),
+    (("--step=5:99999",), r"below the run's .* got step 99998"),
     (("--step=3:3",), "A below B"),
     (("--step=x",), "must be a step or A:B, got 'x'"),
     (("--document=web/none",), "none of its 7 documents"),
-    (("--document=web/#1", "--from_step=99999"), "`--from_step` must be at"),
+    (("--document=web/#1", "--from_step=99999"), "`--from_step` must be below"),
     (("--document=web/#1", "--step=1"), "got --step and --document"),
     (("--exposures", "--document=web/#1"), "must come with --step, got --doc"),
     ((), "must be given, got none"),

@@ -170,7 +170,9 @@ def test_a_finished_job_is_followed_to_its_end(corpus, finished):
   assert ran.stderr == f"job finished at step {_NUM_STEPS}\n"
   assert f"step {_NUM_STEPS} row 0 of 4: text" in ran.stdout
   ran = in_process.run_tool(*arguments, "--config.data.seed=6")
-  assert "not the job's config: seed: state has 5, config has 6" in ran.stderr
+  assert ran.returncode == 1
+  assert "the config must be that of the job's checkpoint of" in ran.stderr
+  assert "seed: state has 5, config has 6" in ran.stderr
 
 
 def test_a_finished_run_run_again_only_evaluates(corpus, finished):

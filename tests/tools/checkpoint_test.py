@@ -1,0 +1,135 @@
+"""Tools that take --checkpoint answer of the run as a job went on with it."""
+
+import json
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.audit import forecast
+from chomp_data.config import files
+from chomp_data.loading import state
+from chomp_data.testing import stores as testing_stores
+from tests import in_process
+
+CONFIG = """
+import ml_collections
+def get_config(arg=None):
+  return ml_collections.ConfigDict({
+    "data": {
+      "seq_len": 16, "global_batch_size": 2, "epochs": 40,
+      "sources": {"web": {"store": STORE, "rows": {"kind": "sequential"}}},
+    },
+  })
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+  """A config, the run as its job went on, and the job at step 25."""
+  root = tmp_path_factory.mktemp("job")
+  rng = np.random.default_rng(0)
+  texts = [rng.integers(2, 250, n) for n in (20, 7, 33, 5, 12, 40)]
+  testing_stores.make_store(root / "web", texts)
+  config = root / "run.py"
+  config.write_text(CONFIG.replace("STORE", repr(str(root / "web"))))
+  # It has other sizes before; a config of the last one continues it.
+  grown = ["data.global_batch_size=None"]
+  grown += ["data.batch_size_schedule=((0, 5), (12, 2))"]
+  pipe = pipeline.build(files.load_config(str(config), grown).data)
+  item = root / "job" / "checkpoints" / "20" / "input"
+  item.mkdir(parents=True)
+  (item / "input.json").write_bytes(
+    state.encode(20, {**pipe.fingerprint, "operations": ["own()"]}, {})
+  )
+  (root / "job" / "job.json").write_text(
+    json.dumps({"step": 25, "status": "finished", "host": "-", "pid": 1})
+  )
+  return config, pipe, root / "job"
+
+
+def records(tool, config, *flags):
+  ran = in_process.run_tool(
+    tool, f"--config={config}", "--format=json", *flags, check=True
+  )
+  return [json.loads(line) for line in ran.stdout.splitlines()]
+
+
+def starts(pipe, step):
+  """Where the spans of a step begin, by row."""
+  spans = pipe.plan(step)
+  return [
+    spans.start[spans.row == row].tolist() for row in range(spans.num_rows)
+  ]
+
+
+@pytest.mark.parametrize(
+  ("of", "step"),
+  [("", 25), ("checkpoints/20", 20), ("checkpoints/20/input", 20)],
+)
+def test_a_step_is_shown_as_the_job_had_it(job, of, step):
+  config, pipe, directory = job
+  at = f"--checkpoint={directory / of}"
+  for flags, steps in (
+    ([], [step]),
+    (["--count=2"], [0, 1]),
+    (["--step=10:14"], [10, 11, 12, 13]),
+    (["--step=10", "--count=3"], [10, 11, 12]),
+  ):
+    more = ["--step=0"] if flags == ["--count=2"] else []
+    rows = records("inspect_batches", config, "--plan_only", at, *flags, *more)
+    shown = [(own["step"], own["row"]) for own in rows]
+    assert shown == [
+      (one, row) for one in steps for row in range(pipe.plan(one).num_rows)
+    ]
+    assert [[span["start"] for span in own["spans"]] for own in rows] == [
+      start for one in steps for start in starts(pipe, one)
+    ]
+
+
+def test_a_job_that_is_through_shows_its_last_step(job, tmp_path):
+  config, _, _ = job
+  last = pipeline.build(files.load_config(str(config)).data).num_steps - 1
+  for at in (last + 1, 10**9):
+    (tmp_path / "job.json").write_text(
+      json.dumps({"step": at, "status": "finished", "host": "-", "pid": 1})
+    )
+    rows = records("inspect_batches", config, f"--checkpoint={tmp_path}")
+    assert {own["step"] for own in rows} == {last}
+
+
+def test_a_range_of_steps_comes_without_a_count(job):
+  ran = in_process.run_tool(
+    "inspect_batches", f"--config={job[0]}", "--step=3:5", "--count=2"
+  )
+  assert ran.returncode == 1
+  assert ran.stderr == (
+    "error: --count must not come with --step=A:B, got --step=3:5 and"
+    " --count=2. Leave one of them out. See --help.\n"
+  )
+
+
+def test_spans_and_exposures_are_those_of_the_job(job):
+  config, pipe, directory = job
+  at = f"--checkpoint={directory}"
+  rows = records("trace", config, "--step=11:14", at)
+  assert [own["start"] for own in rows] == [
+    own for step in (11, 12, 13) for row in starts(pipe, step) for own in row
+  ]
+  counts = records("trace", config, "--step=0:14", "--exposures", at)
+  assert [own["exposures"] for own in counts] == (
+    pipe.exposures("web", 0, 14).tolist()
+  )
+
+
+@pytest.mark.parametrize(
+  ("flags", "steps"), [([], 25), (["--steps=13"], 13), (["--steps=40"], 40)]
+)
+def test_what_the_job_consumes_is_told(job, flags, steps):
+  config, pipe, directory = job
+  at = f"--checkpoint={directory}"
+  (found,) = records("simulate", config, at, *flags)
+  expected = forecast.forecast(pipe, steps)
+  assert (found["steps"], found["rows"], found["tokens"]) == (
+    steps, expected.rows, expected.tokens,
+  )  # fmt: skip
