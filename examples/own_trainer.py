@@ -1,4 +1,4 @@
-"""A training binary of your own, in 20 lines: batches in, losses out.
+"""A training binary of your own, in 50 lines: batches in, losses out.
 
     python examples/own_trainer.py --config=configs/splice_multi.py:runlocal
 

@@ -384,7 +384,7 @@ def _skipped(page):
   [
     pytest.param(page, marks=[pytest.mark.slow] * (page in _SLOW))
     for page in pages.NAMES
-    if pages.blocks(page, "sh", "python")
+    if pages.blocks(page, "sh", "python") or pages.captions(page)
   ],
 )
 def test_every_block_of_a_page_runs(page, change):
@@ -394,6 +394,8 @@ def test_every_block_of_a_page_runs(page, change):
   found: dict[str, Any] = {}
   with _AROUND.get(page, _nothing)(names, found):
     pages.run(page, names, found, change, _skipped(page))
+  for line in pages.captions(page):
+    pages.run_line(line)
 
 
 def _help(name):

@@ -51,6 +51,12 @@ def prose(page: str) -> str:
   return re.sub(r"^```.*?^```$", "", text(page), flags=re.DOTALL | re.M)
 
 
+def captions(page: str) -> list[str]:
+  """Returns the commands that made a page's pictures, as captions say them."""
+  found = re.findall(r"`(chomp-inspect\s[^`]*html=[^`]*)`", prose(page))
+  return [" ".join(own.split()) for own in found]
+
+
 def lines(block: str) -> Iterator[str]:
   """Yields the commands of a block of sh, without comments."""
   for line in block.replace("\\\n", " ").splitlines():

@@ -31,12 +31,24 @@ def test_every_page_stands_in_the_navigation_once():
   assert sorted(found) == sorted(path.name for path in DOCS.glob("*.md"))
 
 
+def anchors_of(path: pathlib.Path) -> set[str]:
+  """Returns what links may name of a page: its headings."""
+  headings = re.findall(r"^#+ (.*)", path.read_text(), re.MULTILINE)
+  words = (re.sub(r"[^\w\s-]", "", own.lower()).strip() for own in headings)
+  return {re.sub(r"\s+", "-", own) for own in words}
+
+
 def test_links_between_pages_and_to_pictures_lead_somewhere():
-  for path in DOCS.glob("*.md"):
-    for link in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", path.read_text()):
-      if "://" not in link and not link.startswith("mailto:"):
-        assert (DOCS / link).exists(), (path.name, link)
-        assert (DOCS / link).resolve().is_relative_to(DOCS), (path.name, link)
+  for path in (ROOT / "README.md", *DOCS.glob("*.md")):
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)]*))?\)", path.read_text())
+    for link, anchor in links:
+      if "://" in link or link.startswith("mailto:"):
+        continue
+      target = (path.parent / link).resolve() if link else path
+      assert target.exists(), (path.name, link)
+      # A site has nothing outside of it.
+      assert target.is_relative_to(path.parent), (path.name, link)
+      assert not anchor or anchor in anchors_of(target), (path.name, anchor)
 
 
 @functools.cache
