@@ -93,7 +93,8 @@ _ID_KEY = flags.DEFINE_string(
   "id_key",
   "id",
   "The key of a document's id, a string or an integer, in a JSON line; a"
-  " document without one is called by its file and line.",
+  " document without one is called by its file and line, and a key that is"
+  " given and that no document has is an error.",
 )
 _META_KEY = flags.DEFINE_string(
   "meta_key",
@@ -255,10 +256,7 @@ def _of_ids(manifest: stores.Manifest | None) -> list[tuple[str, str]]:
   prepared = manifest.prepared if manifest else {}
   rows = []
   if count := prepared.get("without_id"):
-    told = f"{count:,}, called by their places"
-    if _ID_KEY.present and manifest and count == manifest.num_documents:
-      told += f": none has {_ID_KEY.value!r} (--id_key), is that its name?"
-    rows.append(("without an id", told))
+    rows.append(("without an id", f"{count:,}, called by their places"))
   if count := prepared.get("repeated_ids"):
     first = f" of the first {id_checks.MOST:,} documents"
     is_all = manifest is None or manifest.num_documents <= id_checks.MOST
@@ -364,6 +362,7 @@ def main(argv: Sequence[str]) -> None:
         train=_train(),
         text_key=_TEXT_KEY.value,
         id_key=_ID_KEY.value,
+        id_required=bool(_ID_KEY.present),
         meta_key=_META_KEY.value,
         meta_default=_META_DEFAULT.value,
         max_document_bytes=_MAX_DOCUMENT_BYTES.value,

@@ -246,7 +246,8 @@ class RowFields(TextFields):
     if None not in both:
       found.append(
         f"`{path}.global_batch_size` must be None beside batch_size_schedule,"
-        f" got {self.global_batch_size}. Unset one of them."
+        f" got {self.global_batch_size} and {self.batch_size_schedule}. Set"
+        f" it so (--{path}.global_batch_size=None), or leave the schedule out."
       )
     else:
       found += edits.schedule_problems(

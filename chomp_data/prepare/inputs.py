@@ -32,8 +32,9 @@ def discover(
   """Finds the files of globs, directories and paths.
 
   Args:
-    patterns: Globs (`**` recurses), directories (read whole, hidden entries
-      left out) and paths; or URLs of all of these, see `places`.
+    patterns: Globs (`**` recurses), directories (read whole, without hidden
+      entries and `__pycache__`) and paths; or URLs of all of these, see
+      `places`.
     excludes: Patterns of names or whole paths that are left out.
     skip: Absolute paths whose files are never input: where output goes.
 
@@ -141,7 +142,7 @@ def _matches(pattern: str) -> Iterator[tuple[str, str]]:
     yield from _matching_objects(pattern)
   elif os.path.isdir(pattern):
     for folder, folders, names in os.walk(pattern, onerror=_unreadable):
-      folders[:] = sorted(f for f in folders if not f.startswith("."))
+      folders[:] = sorted(f for f in folders if not _is_left_out(f))
       # Of a saved dataset, only what it says that it holds.
       for name in arrow.saved_files(folder, names) or sorted(names):
         path = os.path.join(folder, name)
@@ -156,6 +157,11 @@ def _matches(pattern: str) -> Iterator[tuple[str, str]]:
     for path in glob.iglob(pattern, recursive=True):
       if _is_input(path):
         yield path, root or "."
+
+
+def _is_left_out(folder: str) -> bool:
+  """Whether a directory in one that is read whole is hidden, or a cache."""
+  return folder.startswith(".") or folder == "__pycache__"
 
 
 def _matching_objects(url: str) -> Iterator[tuple[str, str]]:
@@ -181,7 +187,7 @@ def _matching_objects(url: str) -> Iterator[tuple[str, str]]:
       folder, _, last = name.rpartition("/")
       folders.setdefault(folder, []).append(last)
     for folder, inside in folders.items():
-      if any(part.startswith(".") for part in folder.split("/")):
+      if any(_is_left_out(part) for part in folder.split("/")):
         continue
       where = places.join(own.path, folder) if folder else own.path
       for name in arrow.saved_files(where, inside) or inside:

@@ -72,6 +72,7 @@ class Options:
     train: A tokenizer to train on the inputs instead, or None.
     text_key: The key of the text in JSONL.
     id_key: The key of the id in JSONL.
+    id_required: Whether a document must have such a key.
     meta_key: The key in JSONL of what is kept of a document besides its id,
       or None.
     meta_default: What is kept where a document has no such key; None is an
@@ -110,6 +111,7 @@ class Options:
   train: own_tokenizer.TrainOptions | None = None
   text_key: str = "text"
   id_key: str = "id"
+  id_required: bool = False
   meta_key: str | None = None
   meta_default: str | None = None
   max_document_bytes: int = records.MAX_DOCUMENT_BYTES
@@ -206,6 +208,7 @@ def prepare(
         f"`--input` must hold a document that is not empty, got {len(files)}"
         f" files without one{_left_out(skipped)}. Give other files."
       )
+    _check_id_key(options, pieces, skipped, rows)
     cleans = options.filter is not None or options.duplicates == "drop"
     if options.on_error == "skip" or cleans:
       prepared = {**prepared, "skipped": skipped.left_out()}
@@ -404,6 +407,39 @@ def _tokenizer(
     options.train, pieces, read, options.on_error, work,
     lambda *told: report(Progress("train", *told)),
   )  # fmt: skip
+
+
+def _check_id_key(
+  options: Options,
+  pieces: Sequence[base.InputPiece],
+  skipped: skips.Skips,
+  rows: Sequence[part_files.PartRow],
+) -> None:
+  """Raises PrepareError where an id is asked for that no document has."""
+  documents = sum(row.num_documents + row.num_empty for row in rows)
+  documents += skipped.reasons.get(duplicates.REASON, 0)
+  if not options.id_required or skipped.unnamed < documents:
+    return
+  # What the keys are is said where a text is looked for under this one.
+  read = dataclasses.replace(
+    _read_options(options, raw=False),
+    text_key=options.id_key,
+    messages_key=None,
+    prompt_key=None,
+    completion_key=None,
+    duplicates=None,
+  )
+  got = "none"
+  try:
+    readers.INPUT_KINDS[pieces[0].file.kind].check(pieces[0].file, read)
+    next(readers.documents(pieces[0], read), None)
+  except errors.BadInput as error:
+    got = f"{error.args[0]}: {error.problem.rstrip('.')}"
+  raise errors.PrepareError(
+    f"`--id_key` must be a key that a document has, got {options.id_key!r}, as"
+    f" none has an id there. {got}. Correct it, or leave it out: documents"
+    " without an id are called by their places."
+  )
 
 
 def _skipped(

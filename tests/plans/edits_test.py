@@ -465,7 +465,11 @@ def test_an_edit_of_the_past_is_refused_and_a_later_one_is_none(
     ({"batch_size_schedule": ((0, 4), (0, 5))}, "steps that rise"),
     ({"batch_size_schedule": ((0, 4), (5, 5), (3, 2))}, "steps that rise"),
     ({"batch_size_schedule": ((0, 0),)}, "must be a list .* got"),
-    ({"batch_size_schedule": ((0, 4),), "global_batch_size": 4}, "beside"),
+    (
+      {"batch_size_schedule": ((0, 4),), "global_batch_size": 4},
+      r"beside batch_size_schedule, got 4 and \(\(0, 4\),\)\. Set it so"
+      r" \(--config\.data\.global_batch_size=None\), or leave",
+    ),
     ({"global_batch_size": None}, "global_batch_size` must be set"),
     ({"batch_size_schedule": ((0, 10**6),)}, "schedule` must be at most"),
   ],

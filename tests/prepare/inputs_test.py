@@ -25,6 +25,14 @@ def names(found):
   return [file.name for file in found]
 
 
+def test_byte_code_in_a_directory_is_left_out(root):
+  before = names(inputs.discover([str(root)], []))
+  (root / "a" / "__pycache__").mkdir()
+  (root / "a" / "__pycache__" / "m.cpython-311.pyc").write_bytes(b"\xff")
+  assert names(inputs.discover([str(root)], [])) == before
+  assert len(inputs.discover([f"{root}/**/*.pyc"], [])) == 1
+
+
 def test_a_directory_is_read_whole_and_sorted(root):
   found = inputs.discover([str(root)], [])
   assert names(found) == [

@@ -1,5 +1,6 @@
 """tools/prepare.py: what it prints, and what it returns."""
 
+import json
 import os
 import pathlib
 import re
@@ -69,6 +70,32 @@ def test_ids_that_are_missing_or_repeat_are_counted(tmp_path):
   assert "id  " not in done.stdout
   prepared = stores.open_store(tmp_path / "out").manifest.prepared
   assert not {"without_id", "repeated_ids"} & set(prepared)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_an_id_key_that_no_document_has_is_an_error(tmp_path, kind):
+  records = [{"text": "a", "name": "x"}, {"text": "", "name": "y"}]
+  records += [records[0]]
+  path = tmp_path / f"x.{kind}"
+  if kind == "jsonl":
+    path.write_text("".join(f"{json.dumps(own)}\n" for own in records))
+  else:
+    pa = pytest.importorskip("pyarrow")
+    pq = pytest.importorskip("pyarrow.parquet")
+    pq.write_table(pa.Table.from_pylist(records), path)
+  flags = [f"--input={path}", f"--output={tmp_path / 'out'}"]
+  for more in ((), ("--duplicates=drop",)):
+    done = in_process.run_tool("prepare", *flags, "--id_key=nmae", *more)
+    assert done.returncode == 1
+    error = done.stderr[done.stderr.index("error:") :]
+    assert "`--id_key` must be a key that a document has, got 'nmae'" in error
+    assert f"{path}" in error
+    assert re.search(r"'nmae', got \[.*'name'.*'text'|'text'.*'name'", error)
+    assert not (tmp_path / "out").exists()
+  done = in_process.run_tool("prepare", *flags, "--id_key=name", check=True)
+  assert "repeated ids             1\n" in done.stdout
+  # Without the flag they are called by their places.
+  in_process.run_tool("prepare", *flags, "--overwrite", check=True)
 
 
 def test_tables_of_text_are_no_documents_unless_beside_others(tmp_path):
