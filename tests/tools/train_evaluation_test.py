@@ -1,6 +1,11 @@
 """tools/train.py measures as it goes; tools/losses.py says what stood out."""
 
 import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +14,8 @@ from chomp_data import stores
 from chomp_data.prepare import tokenizers
 from chomp_data.testing import batch_hashes
 from tests import in_process
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 _CONFIG = """
 import ml_collections
@@ -119,3 +126,125 @@ def test_a_run_measures_as_it_goes_and_says_what_stood_out(tmp_path):
   refused = in_process.run_tool("losses", *where, "--step=14:15")
   assert refused.returncode == 1
   assert "none of step 14" in refused.stderr
+
+
+_OF_ROWS = """
+    "data": {
+      "seq_len": 32,
+      "document_id": True,
+      "batch_size_schedule": ((0, 4), (5, 6)),
+      "skip": ((2, 3),),
+      "tombstones": ((1, "DIRECTORY/gone.jsonl"),),
+      "sources": {
+        name: {
+          "store": f"DIRECTORY/{name}",
+          "rows": {"kind": "bin", "add_eos": True},
+          "shuffle": {"kind": "full"},
+        }
+        for name in ("a", "b")
+      },
+      "mix": {"weights": {"a": 1, "b": 2}},
+    },
+"""
+_IN_BUCKETS = """
+    "data": {
+      "remainder": "pad",
+      "skip": ((2, 3),),
+      "tombstones": ((1, "DIRECTORY/gone.jsonl"),),
+      "buckets": {
+        "kind": "length", "lengths": (16, 32), "tokens_per_batch": 128,
+      },
+      "sources": {
+        name: {"store": f"DIRECTORY/{name}", "rows": {"add_eos": True}}
+        for name in ("a", "b")
+      },
+      "mix": {"weights": {"a": 1, "b": 2}},
+    },
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  "data", [_OF_ROWS, _IN_BUCKETS], ids=["rows", "bucket"]
+)
+def test_two_processes_measure_what_one_does(tmp_path, data):
+  info = tokenizers.make_tokenizer(tokenizers.TokenizerSpec()).info
+  text = np.frombuffer((np.__doc__ + np.sum.__doc__).encode(), np.uint8)
+  for i, name in enumerate(("a", "b", "held")):
+    own = text[i * 1_500 : (i + 1) * 1_500]
+    cut = [own[at : at + 20 + at % 37] for at in range(0, 1_400, 50)]
+    stores.write_store(tmp_path / name, cut, tokenizer_info=info)
+  (tmp_path / "gone.jsonl").write_text(
+    "".join(
+      json.dumps({"source": name, "document": i, **span}) + "\n"
+      for name in ("a", "b")
+      for i, span in enumerate(({}, {"start": 3, "length": 9}, {"start": 11}))
+    )
+  )
+  config = tmp_path / "config.py"
+  begin, end = _CONFIG.index('    "data"'), _CONFIG.index('    "model"')
+  config.write_text(
+    (_CONFIG[:begin] + data.strip("\n") + "\n" + _CONFIG[end:])
+    .replace("DIRECTORY/held", str(tmp_path / "held"))
+    .replace("DIRECTORY", str(tmp_path))
+  )
+
+  with socket.socket() as listener:
+    listener.bind(("127.0.0.1", 0))
+    address = f"127.0.0.1:{listener.getsockname()[1]}"
+  processes = [
+    subprocess.Popen(
+      [
+        sys.executable,
+        str(_ROOT / "tools" / "train.py"),
+        f"--config={config}",
+        f"--workdir={tmp_path / 'two'}",
+        f"--coordinator_address={address}",
+        "--num_processes=2",
+        f"--process_id={index}",
+      ],
+      cwd=tmp_path,
+      env={**os.environ, "PYTHONPATH": str(_ROOT), "XLA_FLAGS": ""},
+      stdout=subprocess.DEVNULL,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for index in range(2)
+  ]
+  try:
+    errors = [own.communicate(timeout=250)[1] for own in processes]
+  finally:
+    for process in processes:
+      process.kill()
+  assert [own.returncode for own in processes] == [0, 0], errors
+  in_process.run_tool(
+    "train", f"--config={config}", f"--workdir={tmp_path / 'one'}", check=True
+  )
+
+  speed = ("train/tokens_per_second", "train/wait_share")
+  for file in ("curves.jsonl", "documents.jsonl"):
+    one, two = (
+      [
+        {k: v for k, v in json.loads(line).items() if k not in speed}
+        for line in (tmp_path / name / file).read_text().splitlines()
+      ]
+      for name in ("one", "two")
+    )
+    assert len(one) == len(two) > 3
+    for own, other in zip(one, two, strict=True):
+      assert own.keys() == other.keys()
+      for name, value in own.items():
+        if isinstance(value, float):
+          value = pytest.approx(value, rel=1e-4, nan_ok=True)
+        assert other[name] == value, (file, name)
+  assert max(own.get("exposures", 0) for own in one) > 0
+  files = sorted((tmp_path / "one" / "span_losses").iterdir())
+  assert files
+  for file in files:
+    with (
+      np.load(file) as own,
+      np.load(tmp_path / "two" / "span_losses" / file.name) as other,
+    ):
+      for name in ("spans", "tokens"):
+        np.testing.assert_array_equal(own[name], other[name])
+      np.testing.assert_allclose(own["loss"], other["loss"], rtol=1e-4)
