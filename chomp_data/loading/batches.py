@@ -32,6 +32,8 @@ _GROUPS_AHEAD = 64
 
 # Rows read and placed at once.
 _READ_ROWS = 64
+# Steps of a Grain record, at most.
+_RECORD_STEPS = 8
 
 # Just below the most that glibc's threshold for mapped arrays grows to.
 _FREED_BYTES = 31 * 2**20
@@ -112,6 +114,16 @@ class BatchSource(workers.SentToWorkers):
   def steps(self) -> steps_lib.Steps:
     """Which data step each step is."""
     return self._plan.steps
+
+  @property
+  def record_steps(self) -> int:
+    """Steps that are worth a Grain record together, by this process's rows."""
+    sizes = (
+      [own.batch_size for own in self._plan.buckets]
+      if self._rows is None
+      else [len(own) for own in self._rows.values()]
+    )
+    return max(1, min(_READ_ROWS // max(1, *sizes), _RECORD_STEPS))
 
   def __len__(self) -> int:
     return self._plan.step_limit
@@ -270,6 +282,11 @@ class StepSampler:
     self._num_steps = num_steps
     self._seed = seed
     self._steps = steps or steps_lib.Steps()
+
+  @property
+  def first_step(self) -> int:
+    """The first step handed out."""
+    return self._first_step
 
   def __len__(self) -> int:
     return max(self._num_steps - self._first_step, 0)

@@ -33,6 +33,7 @@ from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.loading import state_files
+from chomp_data.loading import step_records
 from chomp_data.loading import workers
 
 InputError = reader_lib.InputError
@@ -44,9 +45,13 @@ class Batches(Protocol):
   Attributes:
     reads: What reading through it has cost.
     steps: Which data step each step is.
+    record_steps: Steps that are worth a Grain record together.
   """
 
   reads: reads_lib.Reads
+
+  @property
+  def record_steps(self) -> int: ...
 
   @property
   def steps(self) -> steps_lib.Steps: ...
@@ -140,16 +145,28 @@ def data_loader(
   # A worker plans and fetches its own steps only.
   source = source.for_workers(worker_count)
   last = [workers.LastOperation(source, board)] if worker_count else []
+  sampler = batches.StepSampler(
+    first_step, len(source), seed if random else None, source.steps
+  )
+  options: dict[str, Any] = {
+    "shard_options": grain.sharding.NoSharding(),
+    # Reads of a local store do not block: a thread only adds hand-overs.
+    "read_options": grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
+  }
+  # A generator is of a record, and so a step's own.
+  alone = worker_count or not all(
+    isinstance(operation, grain.transforms.Map) for operation in operations
+  )
+  if not alone and source.record_steps > 1:
+    return step_records.StepLoader(
+      source, sampler, operations, source.record_steps, **options
+    )
   return grain.DataLoader(
     data_source=source,
-    sampler=batches.StepSampler(
-      first_step, len(source), seed if random else None, source.steps
-    ),
+    sampler=sampler,
     operations=[*operations, *last],
     worker_count=worker_count,
-    shard_options=grain.sharding.NoSharding(),
-    # Reads of a local store do not block: a thread only adds hand-overs.
-    read_options=grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
+    **options,
   )
 
 

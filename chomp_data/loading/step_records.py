@@ -1,0 +1,152 @@
+"""Several steps in one Grain record, handed out one at a time.
+
+Grain's bookkeeping of a record costs as much as reading a batch of 8 rows. The
+state is the one of `grain.DataLoader` over single steps, both ways: what either
+has saved the other restores, at every step.
+"""
+
+from collections.abc import Sequence
+import json
+from typing import Any
+from typing import Protocol
+
+import grain
+
+from chomp_data.loading import batches
+
+
+class Steps(Protocol):
+  """Batches by step; see `batches.BatchSource`."""
+
+  def __len__(self) -> int: ...
+
+  def __getitem__(self, index: int) -> Any: ...
+
+
+class _Record:
+  """A Grain source whose record `step` is the batches from that step on."""
+
+  def __init__(self, source: Steps, size: int):
+    self._source = source
+    self._size = size
+
+  def __len__(self) -> int:
+    return len(self._source)
+
+  def __getitem__(self, index: int) -> list[Any]:
+    first = int(index)
+    last = min(first + self._size, len(self._source))
+    return [self._source[step] for step in range(first, last)]
+
+  def __repr__(self) -> str:
+    return f"{self._source!r} by {self._size}"
+
+
+class _Sampler:
+  """A Grain sampler of every n-th step."""
+
+  def __init__(self, first_step: int, num_steps: int, size: int):
+    self._steps = range(first_step, max(num_steps, first_step), size)
+
+  def __len__(self) -> int:
+    return len(self._steps)
+
+  def __getitem__(self, index: int) -> grain.RecordMetadata:
+    return grain.RecordMetadata(index=index, record_key=self._steps[index])
+
+  def __repr__(self) -> str:
+    return repr(self._steps)
+
+
+class _Each(grain.transforms.Map):
+  """A transform of a batch, as one of a record."""
+
+  def __init__(self, operation: grain.transforms.Map):
+    self._operation = operation
+
+  def map(self, element: Any) -> Any:
+    return [self._operation.map(own) for own in element]
+
+
+class StepLoader(grain.DataLoader):
+  """A loader of single steps that reads several in a record."""
+
+  def __init__(
+    self,
+    source: Steps,
+    sampler: batches.StepSampler,
+    operations: Sequence[grain.transforms.Map],
+    size: int,
+    **options: Any,
+  ):
+    """Binds batches.
+
+    Args:
+      source: Batches by step.
+      sampler: The steps that are handed out; without random generators.
+      operations: Transforms over batches.
+      size: Steps of a record.
+      **options: Of `grain.DataLoader`; without child processes.
+    """
+    super().__init__(
+      data_source=source,
+      sampler=sampler,
+      operations=operations,
+      worker_count=0,
+      **options,
+    )
+    self._of_records: dict[str, Any] = {
+      "data_source": _Record(source, size),
+      "operations": [_Each(operation) for operation in operations],
+      "worker_count": 0,
+      **options,
+    }
+    self._first_step = sampler.first_step
+    self._num_steps = len(source)
+    self._size = size
+
+  def __iter__(self) -> "StepIterator":
+    return StepIterator(self)
+
+  def records(self, index: int) -> grain.DataLoaderIterator:
+    """Returns an iterator over records that begins with some batch."""
+    first = self._first_step + index
+    sampler = _Sampler(first, self._num_steps, self._size)
+    return iter(grain.DataLoader(sampler=sampler, **self._of_records))
+
+
+class StepIterator(grain.DataLoaderIterator):
+  """Batches of single steps; its state is Grain's."""
+
+  def __init__(self, loader: StepLoader):
+    """Begins with the loader's first step."""
+    # Of single steps: it makes and checks states, and reads nothing.
+    super().__init__(loader, state=None)
+    self._loader = loader
+    self._start(0)
+
+  def _start(self, index: int) -> None:
+    self._index = index
+    self._ready: list[Any] = []
+    self._records = self._loader.records(index)
+
+  def __next__(self) -> Any:
+    if not self._ready:
+      self._ready = next(self._records)[::-1]
+    self._index += 1
+    return self._ready.pop()
+
+  def get_state(self) -> bytes:
+    """Returns the state after the batches that were handed out."""
+    state = json.loads(super().get_state())
+    state["last_seen_indices"]["0"] = self._index - 1
+    return json.dumps(state, indent=4).encode()
+
+  def set_state(self, state: bytes) -> None:
+    """Goes on where a state was saved; see `grain.DataLoaderIterator`."""
+    super().set_state(state)
+    self._start(json.loads(state)["last_seen_indices"]["0"] + 1)
+
+  def start_prefetch(self) -> None:
+    """Begins to read; see `grain.DataLoaderIterator`."""
+    self._records.start_prefetch()
