@@ -18,6 +18,7 @@ from typing import Any
 from typing import Self
 
 from chomp_data import errors
+from chomp_data import joining
 from chomp_data import pipeline
 from chomp_data.loading import state as state_lib
 from chomp_data.stores import places
@@ -74,7 +75,12 @@ class JobState:
     run = pipe.continued(self.fingerprint, self.saved_step)
     # What a program's own transforms make of batches, no config says.
     saved = {k: v for k, v in self.fingerprint.items() if k != "operations"}
-    lines = state_lib.differences(saved, run.fingerprint, self.saved_step)
+    lines = state_lib.differences(
+      # Stores may join ahead of it.
+      joining.begun(run._plan, saved, self.saved_step),
+      joining.begun(run._plan, run.fingerprint, self.saved_step),
+      self.saved_step,
+    )
     if not lines:
       return run
     raise errors.StateError(
@@ -194,12 +200,12 @@ def read(workdir: str) -> JobState | None:
   told = _told(place / _FILE)
   if told is None:
     return saved
-  step = told.step
-  if saved is not None and not told.ended:
-    step = max(step, saved.step)
   if saved is None:
-    return JobState(step, told.status)
-  return JobState(step, told.status, saved.fingerprint, saved.saved_step)
+    return told
+  # One that failed before it had read its checkpoint says step 0.
+  return dataclasses.replace(
+    saved, step=max(told.step, saved.step), status=told.status
+  )
 
 
 def _told(path: pathlib.Path) -> JobState | None:

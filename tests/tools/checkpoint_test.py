@@ -1,6 +1,7 @@
 """Tools that take --checkpoint answer of the run as a job went on with it."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -96,6 +97,18 @@ def test_a_job_that_is_through_shows_its_last_step(job, tmp_path):
     )
     rows = records("inspect_batches", config, f"--checkpoint={tmp_path}")
     assert {own["step"] for own in rows} == {last}
+
+
+def test_a_job_that_could_not_begin_again_is_where_it_was(job, tmp_path):
+  config, _, directory = job
+  shutil.copytree(directory, tmp_path / "job")
+  (tmp_path / "job" / "job.json").write_text(
+    json.dumps({"step": 0, "status": "failed", "host": "-", "pid": 1})
+  )
+  rows = records(
+    "inspect_batches", config, "--plan_only", f"--checkpoint={tmp_path}/job"
+  )
+  assert {own["step"] for own in rows} == {20}
 
 
 def test_a_range_of_steps_comes_without_a_count(job):
