@@ -62,7 +62,15 @@ _NOT_RUN = (
   ("read_cost.md", "python benchmarks/", "minutes: benchmarks_test.py"),
   ("shuffle_quality.md", "python benchmarks/", "a minute: benchmarks_test.py"),
 )
-_SLOW = ("buckets.md", "labels.md", "learning.md", "on_call.md", "start.md")
+# Those that train a model again and again.
+_SLOW = (
+  "buckets.md",
+  "edits.md",
+  "labels.md",
+  "learning.md",
+  "on_call.md",
+  "start.md",
+)
 _NEEDS = {"torch.md": "torch"}
 _LANGUAGES = {"sh", "python", "json", "text", "diff"}
 
