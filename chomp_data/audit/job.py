@@ -46,12 +46,15 @@ class JobState:
       process ended without a word; None where only checkpoints tell.
     fingerprint: What its newest checkpoint says of its input, or None.
     saved_step: The step of that checkpoint, or None.
+    input: The digest of the fingerprint of the input that it reads, which may
+      have changed since that checkpoint; or None.
   """
 
   step: int
   status: str | None
   fingerprint: dict[str, Any] | None = None
   saved_step: int | None = None
+  input: str | None = None
 
   @property
   def ended(self) -> bool:
@@ -72,6 +75,11 @@ class JobState:
     """
     if self.fingerprint is None or self.saved_step is None:
       return pipe
+    if self.input is not None:
+      # Since its checkpoint it may have gone on with what it was allowed to.
+      run = pipe.continued(self.fingerprint, self.saved_step, resize=True)
+      if state_lib.digest(run.fingerprint) == self.input:
+        return run
     run = pipe.continued(self.fingerprint, self.saved_step)
     # What a program's own transforms make of batches, no config says.
     saved = {k: v for k, v in self.fingerprint.items() if k != "operations"}
@@ -94,6 +102,10 @@ class JobState:
 class Report:
   """Tells how far this process's job is; a context that says how it ends.
 
+  Attributes:
+    status: How it ends, unless it fails.
+    input: See `JobState`.
+
   It tells nothing where `workdir` is a URL: files there are not replaced once
   a second.
   """
@@ -110,6 +122,7 @@ class Report:
     self._last = -_EVERY_S
     self._step = 0
     self.status: str = "finished"
+    self.input: str | None = None
 
   def at(self, step: int) -> None:
     """Says that the job is at a step, at most once a second."""
@@ -133,6 +146,7 @@ class Report:
       "status": status,
       "host": socket.gethostname(),
       "pid": os.getpid(),
+      "input": self.input,
     }
     part = self._path.with_name(f"{_FILE}.part")
     self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -204,7 +218,10 @@ def read(workdir: str) -> JobState | None:
     return told
   # One that failed before it had read its checkpoint says step 0.
   return dataclasses.replace(
-    saved, step=max(told.step, saved.step), status=told.status
+    saved,
+    step=max(told.step, saved.step),
+    status=told.status,
+    input=told.input,
   )
 
 
@@ -215,13 +232,14 @@ def _told(path: pathlib.Path) -> JobState | None:
     values = json.loads(path.read_text())
     step, status = int(values["step"]), str(values["status"])
     host, pid = values["host"], int(values["pid"])
+    own = values.get("input")
   except (ValueError, KeyError, TypeError) as error:
     raise errors.StateError(
       f"{path} must be what a trainer wrote, got {error!r}. Remove it."
     ) from error
   if status == RUNNING and host == socket.gethostname() and not _lives(pid):
     status = "gone"
-  return JobState(step, status)
+  return JobState(step, status, input=own)
 
 
 def _lives(pid: int) -> bool:

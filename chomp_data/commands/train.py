@@ -456,6 +456,7 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
     if _BATCH_HASHES.value:
       hashes = stack.enter_context(_append_lines(_BATCH_HASHES.value))
     state = run.restore_or_init()
+    run.job.input = state_lib.digest(run.pipe.fingerprint)
     options = run.options
     if run.input.step >= options.num_steps:
       logging.info(

@@ -111,6 +111,38 @@ def test_a_job_that_could_not_begin_again_is_where_it_was(job, tmp_path):
   assert {own["step"] for own in rows} == {20}
 
 
+@pytest.mark.slow
+def test_what_a_job_was_allowed_to_change_is_known_before_it_saves(
+  job, tmp_path
+):
+  config, _, _ = job
+  for size, steps in ((2, 2), (4, 4)):
+    in_process.run_tool(
+      "train",
+      f"--config={config}",
+      f"--workdir={tmp_path}",
+      f"--config.data.global_batch_size={size}",
+      f"--config.train.num_steps={steps}",
+      "--config.model.d_model=16",
+      "--config.model.num_heads=2",
+      "--allow_input_change=global_batch_size",
+      check=True,
+    )
+  shutil.rmtree(tmp_path / "checkpoints" / "4")
+  asked = [f"--checkpoint={tmp_path}", "--step=1:4", "--plan_only"]
+  asked += ["--format=json", f"--config={config}"]
+  ran = in_process.run_tool(
+    "inspect_batches", *asked, "--config.data.global_batch_size=4"
+  )
+  steps = [json.loads(line)["step"] for line in ran.stdout.splitlines()]
+  assert steps == [1] * 2 + [2] * 4 + [3] * 4, ran.stderr
+  ran = in_process.run_tool(
+    "inspect_batches", *asked, "--config.data.global_batch_size=3"
+  )
+  assert ran.returncode == 1
+  assert "the config must be that of the job's checkpoint" in ran.stderr
+
+
 def test_a_range_of_steps_comes_without_a_count(job):
   ran = in_process.run_tool(
     "inspect_batches", f"--config={job[0]}", "--step=3:5", "--count=2"
