@@ -187,7 +187,7 @@ def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
     sources={
       name: Source(
         **dataclasses.asdict(own),
-        begins=_begins(pipe, name, first[name].epochs, own.epochs, steps),
+        begins=_begins(pipe, name, own.epochs, steps),
         ends=_within(accounts.ends(name), steps),
       )
       for name, own in last.items()
@@ -208,22 +208,14 @@ def _taken(first: Mapping, last: Mapping, unit: str) -> int | None:
 
 
 def _begins(
-  pipe: pipeline.Pipeline, name: str, before: float, epochs: float, steps: int
+  pipe: pipeline.Pipeline, name: str, epochs: float, steps: int
 ) -> tuple[int, ...]:
-  """Returns the first steps of a source's passes but the first.
-
-  Args:
-    pipe: The run.
-    name: The source.
-    before: Its passes before the run.
-    epochs: Its passes after `steps`.
-    steps: How many.
-  """
+  """Returns the first steps of a source's passes but the first."""
   found = []
-  epoch = max(1, int(before))
+  epoch = 1
   while epoch < epochs and len(found) < _MOST_BEGINS:
     step = pipe.accounts.epoch_begins(name, epoch)
-    # One before the run has none.
+    # Those before the run have none.
     if step is not None and step < steps:
       found.append(step)
     epoch += 1
