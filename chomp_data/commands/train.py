@@ -489,12 +489,12 @@ def main(argv: Sequence[str]) -> int:
   """Trains."""
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   workdir = _WORKDIR.value
   if not workdir:
     raise app.UsageError(
       "`--workdir` must be given: checkpoints and metrics go there."
     )
+  config = cli.config(_CONFIG, _DATASET_MIX, train_options.SECTIONS)
   cli.output_file(_BATCH_HASHES)
   cli.log_own_messages(__file__)
   if _DISTRIBUTED.value or _COORDINATOR.value:
