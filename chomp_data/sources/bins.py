@@ -17,6 +17,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.index.pack import document_order
 from chomp_data.index.pack import packing
@@ -110,6 +111,7 @@ class BinSource(row_source.RowSource):
     self._indexes: dict[int, dict[str, side_index.SideArray]] = {}
     self._windows = packed_windows.PackedWindows(self._documents, self._pack)
     self._row_starts: dict[int, np.ndarray] = {}
+    self._units = memo.Memo(1)
     self._report_cost()
     self._epochs = epoch_starts.EpochStarts(
       self._rows_of_epoch, self._most_epochs(), path
@@ -261,6 +263,38 @@ class BinSource(row_source.RowSource):
       sums[1:] -= ends
     return sums
 
+  def row_units(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the units of each row of an epoch, int32[R], where quick.
+
+    Every window is packed, and no span is made.
+    """
+    trained = unit == "loss_tokens" and self.store.trains_on_all
+    if unit != "tokens" and not trained:
+      return None
+    order = self._order_epoch(epoch)
+    starts = self.row_starts(order)
+    units = self._units.get(
+      (order, unit), lambda: self._packed_units(order, trained)
+    )
+    num_rows = np.diff(starts)
+    window = np.repeat(np.arange(len(num_rows)), num_rows)
+    first = starts[window]
+    row = np.arange(len(window)) - first
+    return units[first + self._shuffled(row, window, epoch, num_rows[window])]
+
+  def _packed_units(self, order: int, trained: bool) -> np.ndarray:
+    """Returns the (trained) tokens of rows as they are packed, int32[R]."""
+    found = []
+    for window, (_, kept) in enumerate(self._documents.windows(order)):
+      rows = self._packed_window(kept, window, order)
+      if rows.num_rows:
+        units = np.add.reduceat(rows.length, rows.first[:-1])
+        if trained:
+          units -= np.diff(rows.first)
+        found.append(units.astype(np.int32))
+      heartbeat.beat()
+    return np.concatenate(found)
+
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     rows = row_source.checked_rows(rows)
@@ -380,16 +414,36 @@ class BinSource(row_source.RowSource):
     starts = self.row_starts(order)
     window = np.searchsorted(starts, index, side="right") - 1
     row = index - starts[window]
-    if self.options.shuffle_rows:
-      keys = hashing.fold(hashing.fold(self._row_key, epoch), window)
-      row = permutation.permute(row, starts[window + 1] - starts[window], keys)
+    row = self._shuffled(
+      row, window, epoch, starts[window + 1] - starts[window]
+    )
     return self._windows.plan(window, row, order)
+
+  def _shuffled(
+    self,
+    row: np.ndarray,
+    window: np.ndarray | int,
+    epoch: np.ndarray | int,
+    num_rows: np.ndarray | int,
+  ) -> np.ndarray:
+    """Returns which packed rows stand at rows of their windows."""
+    if not self.options.shuffle_rows:
+      return row
+    keys = hashing.fold(self._row_key, np.asarray(epoch))
+    keys = hashing.fold(keys, np.asarray(window))
+    return permutation.permute(row, num_rows, keys)
 
   def _pack(
     self, contents: documents_lib.Contents, window: int, order: int
   ) -> packing.Rows:
     """Packs one window, or takes it from the index."""
-    pieces = packing.cut_pieces(contents.kept, self.seq_len)
+    return self._packed_window(contents.kept, window, order)
+
+  def _packed_window(
+    self, kept: np.ndarray, window: int, order: int
+  ) -> packing.Rows:
+    """Packs documents of so many tokens; see `_pack`."""
+    pieces = packing.cut_pieces(kept, self.seq_len)
     if self.options.packing_algorithm == "exact":
       return packing.exact_rows(pieces, self.seq_len)
     index = self._index(order)
@@ -480,6 +534,10 @@ class _BinSums(row_sums.Sums):
   def before_blocks(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns the units before each packing window; see `Sums`."""
     return self._source.window_units(epoch, unit)
+
+  def of_rows(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the units of rows, packed window by window; see `Sums`."""
+    return self._source.row_units(epoch, unit)
 
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
     """Returns the edges of windows; see `Sums`."""

@@ -359,6 +359,13 @@ class _OrderedSums(row_sums.Sums):
     """Returns what an epoch consumes in any order; see `Sums`."""
     return self._sums.epoch_total(epoch, unit)
 
+  def of_rows(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the units of rows, in the order; see `Sums`."""
+    units = self._sums.of_rows(epoch, unit)
+    if units is None:
+      return None
+    return units[self._order.permute(np.arange(len(units)), epoch, len(units))]
+
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
     """Returns where units are known, in the order; see `Sums`."""
     order = self._order

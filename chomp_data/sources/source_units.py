@@ -25,6 +25,8 @@ from chomp_data.sources import row_sums
 _EDGE_ROWS = 4_096
 _GROWN_ROWS = 16 * _EDGE_ROWS
 _TABLES_KEPT = 16
+# Rows of an epoch whose units may all be in memory: 16 MiB.
+_TABLE_ROWS = 2**22
 _EPOCHS_KEPT = 3
 # From here on a pass takes a second or so, and is said.
 _LONG_PASS = 1_000_000
@@ -342,11 +344,17 @@ class SourceUnits(units_lib.UnitSequence):
     if uniform is not None:
       return Alike(size, uniform)
 
+    edges = self._known.edges(epoch, self.unit)
+    if edges is None and size <= _TABLE_ROWS:
+      table = self._known.of_rows(epoch, self.unit)
+      if table is not None:
+        return Summed(size, lambda first, last: table[first:last], None)
+
     def units_of(first: int, last: int) -> np.ndarray:
       rows = np.arange(start + first, start + last)
       return row_units(self._source.plan(rows), self.unit, self._source.store)
 
-    return Summed(size, units_of, self._known.edges(epoch, self.unit))
+    return Summed(size, units_of, edges)
 
   def _forget(self) -> None:
     self._epochs = memo.Memo(_EPOCHS_KEPT)

@@ -81,6 +81,7 @@ ROWS = st.one_of(
         "packing_algorithm": st.sampled_from(["ffd", "exact"]),
         "long_documents": st.sampled_from(["cut", "truncate"]),
         "add_eos": st.booleans(),
+        "shuffle_rows": st.booleans(),
       }
     ),
   ),
