@@ -43,7 +43,10 @@ def text(page: str) -> str:
 def blocks(page: str, *languages: str) -> list[Block]:
   """Returns the blocks of a page, in order; of some languages, if any."""
   found = re.findall(r"^```(\w*)\n(.*?)^```$", text(page), re.DOTALL | re.M)
-  return [Block(*own) for own in found if not languages or own[0] in languages]
+  own = [Block("sh" if name == "bash" else name, text) for name, text in found]
+  return [
+    block for block in own if not languages or block.language in languages
+  ]
 
 
 def prose(page: str) -> str:
