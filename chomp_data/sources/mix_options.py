@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import fractions
+import functools
 import math
 import numbers
 from typing import Any
@@ -314,6 +315,9 @@ class MixOptions(MixFields):
     return self.unit or MIX_KINDS[self.kind]
 
 
+# Chains of stages repeat their weights; of one type, since 1 and 1.0 differ in
+# how they are written.
+@functools.lru_cache(maxsize=4_096, typed=True)
 def exact(weight: float) -> fractions.Fraction:
   """Returns a weight as it is written in decimal."""
   return fractions.Fraction(str(weight))

@@ -249,7 +249,9 @@ class Interleave:
     limit = self._chain.limit(number)
     if limit is not None and row >= limit:
       return None
-    for index in range(len(self._chain)):
+    # Rows of stages rise: of those that are worked out, the last that begins
+    # at the row or before it.
+    for index in range(self._chain.last_begun(number, row), len(self._chain)):
       stage = self._chain.stage(index)
       if stage is None or row < stage.rows[number]:
         return None

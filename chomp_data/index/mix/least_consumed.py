@@ -36,6 +36,8 @@ _PROBE = 64
 # A mean of no units would ask for rows without end.
 _LEAST_MEAN = 1e-3
 
+# Powers of a weight that parts of units are reduced by.
+_REDUCED = 4
 
 # A row's place in the order: level, tie, source.
 Key = tuple[fractions.Fraction, int, int]
@@ -53,8 +55,9 @@ class Merge:
     tie_keys: Sequence[int],
     weights: Sequence[fractions.Fraction],
     rows: Sequence[int],
-    overshoots: Sequence[fractions.Fraction],
+    overshoots: Sequence[int],
     limits: Sequence[int | None],
+    parts: int = 1,
   ):
     """Fixes the order; everything is by source.
 
@@ -63,8 +66,11 @@ class Merge:
       tie_keys: Keys of 64 bits; rows of one level go by their hashes.
       weights: Positive.
       rows: The first row that each gives.
-      overshoots: Units that each has consumed beyond its share, at least 0.
+      overshoots: Parts of units that each has consumed beyond its share, at
+        least 0.
       limits: The rows after which each ends, or None.
+      parts: The parts of a unit. They have more digits from stage to stage;
+        one number for all sources costs no greatest divisors.
     """
     self._sequences = list(sequences)
     self._tie_keys = list(tie_keys)
@@ -73,14 +79,20 @@ class Merge:
     # Guesses: they decide how much is looked at, never what comes out.
     self._means: list[float | None] = [None] * len(self._sequences)
     self._hint: _Point = (0, 0, self._first)
-    heaviest = max(weights)
+    self._weights = _whole(weights)
+    self._parts = parts
+    # Parts of units that are no units of this merge.
+    self._ahead = [
+      own - self._units(i, row) * parts
+      for i, (own, row) in enumerate(zip(overshoots, rows, strict=True))
+    ]
+    heaviest = max(self._weights)
     self._scales = []
-    for i, weight in enumerate(weights):
-      gain = heaviest / weight
-      offset = (overshoots[i] - self._units(i, rows[i])) * gain
-      delta = math.lcm(gain.denominator, offset.denominator)
+    for weight, ahead in zip(self._weights, self._ahead, strict=True):
+      common = math.gcd(heaviest, weight)
+      gain, under = heaviest // common, weight // common
       self._scales.append(
-        level_order.Scale(int(offset * delta), int(gain * delta), delta)
+        level_order.Scale(ahead * gain, gain * parts, under * parts)
       )
 
   @property
@@ -113,20 +125,33 @@ class Merge:
     """Says whether a source has no row left at a row."""
     return row == self._limits[source]
 
-  def level(self, source: int, row: int) -> fractions.Fraction:
-    """Returns what a source consumed before a row, over the weight.
+  def overshoots(
+    self, standing: Sequence[tuple[int, int]]
+  ) -> tuple[list[int], int]:
+    """Returns by how much sources are beyond the least level of them.
 
-    In units of the heaviest source, the overshoot included.
+    Args:
+      standing: Each source and the row that it is at.
+
+    Returns:
+      Parts of units of each, and the parts of a unit.
     """
-    return self._scales[source].level(self._units(source, row))
-
-  def overshoot(
-    self, source: int, row: int, level: fractions.Fraction
-  ) -> fractions.Fraction:
-    """Returns by how many units a source at a row is beyond a level."""
-    scale = self._scales[source]
-    gain = fractions.Fraction(scale.beta, scale.delta)
-    return (self.level(source, row) - level) / gain
+    if not standing:
+      return [], 1
+    consumed = [
+      (self._ahead[i] + self._units(i, row) * self._parts, self._weights[i])
+      for i, row in standing
+    ]
+    least, weight = consumed[0]
+    for own, own_weight in consumed[1:]:
+      if own * weight < least * own_weight:
+        least, weight = own, own_weight
+    ahead = [own * weight - least * of for own, of in consumed]
+    parts = self._parts * weight
+    # Of the digits that a stage adds most go again; a greatest divisor with a
+    # small number is cheap.
+    common = math.gcd(weight**_REDUCED, parts, *ahead)
+    return [own // common for own in ahead], parts // common
 
   def rank(self, source: int, row: int) -> int | None:
     """Returns how many rows come before a row, from the merge's start on.
@@ -320,3 +345,13 @@ class Merge:
       before[:-1] if is_all else before,
       is_all,
     )
+
+
+def _whole(weights: Sequence[fractions.Fraction]) -> list[int]:
+  """Returns weights in proportion, as small whole numbers."""
+  under = math.lcm(*(weight.denominator for weight in weights))
+  whole = [
+    weight.numerator * (under // weight.denominator) for weight in weights
+  ]
+  common = math.gcd(*whole)
+  return [own // common for own in whole]

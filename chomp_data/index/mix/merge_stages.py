@@ -7,12 +7,15 @@ on with its next row. Stages are worked out one after the other, as far as they
 are asked for. NumPy only.
 """
 
+import bisect
+from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import decimal
 import fractions
 import itertools
+import math
 
 import numpy as np
 
@@ -86,9 +89,9 @@ class StageChain:
   ):
     """Checks and keeps the arguments, those of `Interleave`."""
     self._names = tuple(sequences)
+    self._numbers = {name: i for i, name in enumerate(self._names)}
     self._sequences = tuple(sequences.values())
     self._stages = tuple(stages)
-    self._key = key
     policies.named(exhaustion)
     self._exhaustion = exhaustion
     self._check_stages()
@@ -99,14 +102,16 @@ class StageChain:
       self._add_limits(name, sequence, exhausted_at.get(name))
     self._start = dict(start)
     self._check_start()
-    self._begun: tuple[Begun, ...] = ()
+    self._tie_keys = {n: hashing.fold_key(key, "tie", n) for n in self._names}
+    self._later = self._weighed_from()
+    self._begun: list[Begun] = []
 
   def __getstate__(self) -> dict[str, object]:
-    return {**self.__dict__, "_begun": ()}
+    return {**self.__dict__, "_begun": []}
 
   def check_names(self, field: str, given: Mapping[str, object]) -> None:
     """Raises ValueError if a mapping names unknown sources."""
-    unknown = [name for name in given if name not in self._names]
+    unknown = [name for name in given if name not in self._numbers]
     if unknown:
       raise ValueError(
         f"`{field}` must name known sources, got {unknown}. Known:"
@@ -135,7 +140,9 @@ class StageChain:
           " weight."
         )
       for name, weight in stage.weights.items():
-        _check_weight(f"{field}[{name!r}]", weight)
+        _check_weight(field, name, weight)
+      if _lie_near(stage.weights.values()):
+        continue
       low, high = (
         choose(stage.weights, key=lambda name: stage.weights[name])
         for choose in (min, max)
@@ -174,7 +181,7 @@ class StageChain:
   def _check_start(self) -> None:
     self.check_names("start", self._start)
     for name, (row, consumed) in self._start.items():
-      limit = self._limits[self._names.index(name)]
+      limit = self._limits[self._numbers[name]]
       if row < 0 or consumed < 0 or (limit is not None and row > limit):
         most = "" if limit is None else f" and at most {limit} rows"
         raise ValueError(
@@ -209,13 +216,15 @@ class StageChain:
   def stage(self, index: int) -> Begun | None:
     """Returns a stage, or None where the mix ends before it."""
     begun = self._begun
-    while len(begun) <= index:
+    if len(begun) <= index:
       if begun and begun[-1].ends:
         return None
-      begun = (*begun, self._begin(begun[-1] if begun else None))
+      begun = list(begun)
+      while len(begun) <= index and not (begun and begun[-1].ends):
+        begun.append(self._begin(begun[-1] if begun else None))
       # One assignment, so that threads see whole chains only.
       self._begun = begun
-    return begun[index]
+    return begun[index] if index < len(begun) else None
 
   def at(self, position: int) -> Begun:
     """Returns the stage of a position; the last one beyond the end.
@@ -226,11 +235,59 @@ class StageChain:
     index = int(np.searchsorted(self._starts, position, side="right")) - 1
     return self.stage(index) or self._begun[-1]
 
+  def last_begun(self, source: int, row: int) -> int:
+    """Returns the last stage known to begin at a source's row, or before."""
+    begun = self._begun
+    after = bisect.bisect_right(begun, row, key=lambda own: own.rows[source])
+    return max(after - 1, 0)
+
   @property
   def end(self) -> int | None:
     """Where the mix ends; None is never."""
+    known, end = self._plain_end()
+    if known:
+      return end
     last = self.stage(len(self._stages) - 1) or self._begun[-1]
     return last.until if last.ends else None
+
+  def _plain_end(self) -> tuple[bool, int | None]:
+    """Returns whether the end follows from limits alone, and the end.
+
+    It does where nothing but the last row of a stage's sources ends the mix,
+    and those of a stage that another one follows outlast it, whoever gave the
+    rows before it. No stage is worked out for it.
+    """
+    if self._policy.ends is not None:
+      return False, None
+    for stage, until in zip(self._stages, self._starts[1:], strict=False):
+      left = self._offered(stage)
+      if left is not None and left < until:
+        return False, None
+    end = self._offered(self._stages[-1])
+    everyone = len(self._stages[-1].weights) == len(self._later[0])
+    return end is None or everyone, end
+
+  def _offered(self, stage: Stage) -> int | None:
+    """Returns the rows that a stage's sources have in this run."""
+    total = 0
+    for name in stage.weights:
+      limit = self._limits[self._numbers[name]]
+      if limit is None:
+        return None
+      total += limit - self.start_row(name)
+    return total
+
+  def _weighed_from(self) -> list[list[str]]:
+    """Returns which sources each stage or a later one weighs, by stage."""
+    out: list[list[str]] = []
+    weighed: set[str] = set()
+    for stage in reversed(self._stages):
+      if not weighed.issuperset(stage.weights):
+        weighed.update(stage.weights)
+        out.append(sorted(weighed))
+      else:
+        out.append(out[-1])
+    return out[::-1]
 
   def _begin(self, last: Begun | None) -> Begun:
     """Returns the stage after `last`."""
@@ -238,20 +295,21 @@ class StageChain:
     stage = self._stages[index]
     if last is None:
       rows = np.asarray([self.start_row(n) for n in self._names], np.int64)
-      overshoots = self._first_overshoots(stage)
+      overshoots, parts = self._first_overshoots(stage)
     else:
       rows = last.rows_at(stage.from_position)
-      overshoots = self._overshoots(last, rows)
+      overshoots, parts = self._overshoots(last, rows)
     # In the order of names: that of the mapping decides nothing.
     names = sorted(stage.weights)
-    lanes = [self._names.index(name) for name in names]
+    lanes = [self._numbers[name] for name in names]
     merge = least_consumed.Merge(
       [self._sequences[i] for i in lanes],
-      [hashing.fold_key(self._key, "tie", name) for name in names],
+      [self._tie_keys[name] for name in names],
       [fractions.Fraction(stage.weights[name]) for name in names],
       rows[lanes].tolist(),
-      [overshoots.get(name, fractions.Fraction(0)) for name in names],
+      [overshoots.get(name, 0) for name in names],
       [self._limits[i] for i in lanes],
+      parts,
     )
     begun = Begun(
       index, stage.from_position, rows, np.asarray(lanes, np.int32), merge,
@@ -260,36 +318,37 @@ class StageChain:
     until, ends = self._until(begun)
     return dataclasses.replace(begun, until=until, ends=ends)
 
-  def _first_overshoots(self, stage: Stage) -> dict[str, fractions.Fraction]:
-    """Returns by how many units each source is ahead at position 0."""
+  def _first_overshoots(self, stage: Stage) -> tuple[dict[str, int], int]:
+    """Returns by how many parts of units sources are ahead at position 0."""
     # One that has ended is at no level: it gave what it had.
     levels = {
       name: fractions.Fraction(self._start[name][1]) / weight
       for name, weight in stage.weights.items()
       if name in self._start
-      and self._start[name][0] != self._limits[self._names.index(name)]
+      and self._start[name][0] != self._limits[self._numbers[name]]
     }
     least = min(levels.values(), default=fractions.Fraction(0))
-    return {
+    ahead = {
       name: (level - least) * stage.weights[name]
       for name, level in levels.items()
     }
+    parts = math.lcm(*(own.denominator for own in ahead.values()))
+    return {name: int(own * parts) for name, own in ahead.items()}, parts
 
   def _overshoots(
     self, last: Begun, rows: np.ndarray
-  ) -> dict[str, fractions.Fraction]:
-    """Returns by how many units each source is ahead after a stage."""
+  ) -> tuple[dict[str, int], int]:
+    """Returns by how many parts of units sources are ahead after a stage."""
     giving = [
       (lane, source, int(rows[source]))
       for lane, source in enumerate(last.lanes.tolist())
       if not last.merge.ended(lane, int(rows[source]))
     ]
-    levels = [last.merge.level(lane, row) for lane, _, row in giving]
-    least = min(levels, default=fractions.Fraction(0))
-    return {
-      self._names[source]: last.merge.overshoot(lane, row, least)
-      for lane, source, row in giving
-    }
+    ahead, parts = last.merge.overshoots(
+      [(lane, row) for lane, _, row in giving]
+    )
+    names = [self._names[source] for _, source, _ in giving]
+    return dict(zip(names, ahead, strict=True)), parts
 
   def _until(self, stage: Begun) -> tuple[int | None, bool]:
     """Returns where a stage stops, and whether the whole mix ends there."""
@@ -312,10 +371,7 @@ class StageChain:
     ends = self._policy.ends
     if ends is None:
       return None
-    weighted = {
-      name for own in self._stages[stage.index :] for name in own.weights
-    }
-    sources = [self._seen(stage, name) for name in sorted(weighted)]
+    sources = [self._seen(stage, name) for name in self._later[stage.index]]
     last = ends(sources, lambda own: stage.merge.key(*(own.last or (0, 0))))
     if last is None:
       return None
@@ -327,7 +383,7 @@ class StageChain:
 
   def _seen(self, stage: Begun, name: str) -> policies.Source:
     """Returns a source as a policy sees it where a stage begins."""
-    number = self._names.index(name)
+    number = self._numbers[name]
     at, lane = self._exhausted_at[number], stage.lane_of(number)
     exhausted = at is not None and bool(stage.rows[number] >= at)
     last = None
@@ -341,16 +397,23 @@ def _decimal(weight: fractions.Fraction | int) -> str:
   return f"{decimal.Decimal(weight.numerator) / weight.denominator:.6g}"
 
 
-def _check_weight(field: str, weight: object) -> None:
+def _lie_near(weights: Collection[fractions.Fraction | int]) -> bool:
+  """Says at once of most weights that they lie within `_MOST_RATIO`."""
+  over = [weight.numerator for weight in weights]
+  under = [weight.denominator for weight in weights]
+  return max(over) * max(under) <= _MOST_RATIO * min(over) * min(under)
+
+
+def _check_weight(field: str, name: str, weight: object) -> None:
   if isinstance(weight, bool) or not isinstance(
-    weight, int | fractions.Fraction
+    weight, (int, fractions.Fraction)
   ):
     raise TypeError(
-      f"`{field}` must be an int or a Fraction, got {weight!r}. Take"
+      f"`{field}[{name!r}]` must be an int or a Fraction, got {weight!r}. Take"
       " Fraction(str(weight))."
     )
-  if weight <= 0:
+  if weight.numerator <= 0:
     raise ValueError(
-      f"`{field}` must be positive, got {weight}. Leave the source out of the"
-      " stage to stop it."
+      f"`{field}[{name!r}]` must be positive, got {weight}. Leave the"
+      " source out of the stage to stop it."
     )

@@ -12,6 +12,7 @@ import pytest
 
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import least_consumed
+from chomp_data.index.mix import merge_stages
 from chomp_data.index.mix import unit_sums
 from tests.index.mix import greedy
 
@@ -329,6 +330,62 @@ def test_the_end_by_exhaustion(exhaustion, rows):
   assert given.max() == max(rows)
   with pytest.raises(IndexError, match=f"0 .. {end}, got {end + 1}"):
     mix.locate(np.asarray([end]))
+
+
+def changing(count):
+  """Returns stages of 40 rows that share no weights."""
+  return [
+    Stage(
+      40 * i,
+      {
+        n: F(100 + 7 * (i * k) % 83, 100)
+        for k, n in ((1, "a"), (2, "b"), (5, "c"))
+      },
+    )
+    for i in range(count)
+  ]
+
+
+@pytest.mark.parametrize("num_rows", [None, 10**9])
+def test_a_chain_of_stages_is_worked_out_only_as_far_as_it_is_asked_for(
+  monkeypatch, num_rows
+):
+  begun = []
+  begin = merge_stages.StageChain._begin
+  monkeypatch.setattr(
+    merge_stages.StageChain,
+    "_begin",
+    lambda self, last: begun.append(last) or begin(self, last),
+  )
+  mix = interleave.Interleave(
+    {n: unit_sums.ConstantUnits(3 + i, num_rows) for i, n in enumerate("abc")},
+    changing(5_000),
+    KEY,
+  )
+  assert mix.num_positions == (num_rows and 3 * num_rows)
+  assert not begun
+  mix.locate(np.asarray([50]))
+  assert len(begun) <= 4_096 // 40 + 1
+
+
+def test_numbers_of_a_long_chain_have_few_digits_more_a_stage():
+  chain = interleave.Interleave(
+    {n: unit_sums.ConstantUnits(3 + i) for i, n in enumerate("abc")},
+    changing(400),
+    KEY,
+  )._chain
+  digits = [chain.stage(i).merge._parts.bit_length() for i in (199, 399)]
+  assert digits[1] < 2.2 * digits[0]
+  assert digits[1] < 400 * 9
+
+
+@hypothesis.given(greedy.cases())
+def test_an_end_that_is_known_at_once_is_that_of_the_stages(case):
+  chain = greedy.closed_form(case)._chain
+  known, end = chain._plain_end()
+  last = chain.stage(len(chain) - 1) or chain._begun[-1]
+  if known:
+    assert end == (last.until if last.ends else None)
 
 
 def test_a_mix_of_rows_without_end_has_none():

@@ -3,6 +3,7 @@
 import fractions
 import heapq
 import itertools
+import math
 
 import hypothesis
 from hypothesis import strategies as st
@@ -36,13 +37,16 @@ class Counted:
 
 def merge_of(sequences, weights, overshoots=None):
   keys = [hashing.fold_key(0, i) for i in range(len(sequences))]
+  overshoots = overshoots or [F(0)] * len(sequences)
+  parts = math.lcm(*(F(own).denominator for own in overshoots))
   return least_consumed.Merge(
     sequences,
     keys,
     [F(weight) for weight in weights],
     [0] * len(sequences),
-    overshoots or [F(0)] * len(sequences),
+    [int(own * parts) for own in overshoots],
     [sequence.num_rows for sequence in sequences],
+    parts,
   )
 
 
@@ -103,7 +107,7 @@ def test_the_example_of_the_module():
     [unit_sums.ConstantUnits(4), unit_sums.ConstantUnits(6)], [1, 2]
   )
   taken, _ = pairs_of(merge, [0, 0], 7)
-  levels = [merge.level(*row) for row in taken]
+  levels = [merge.key(*row)[0] for row in taken]
   assert levels == [0, 0, 6, 8, 12, 16, 18]
   assert taken[2:] == [(1, 1), (0, 1), (1, 2), (0, 2), (1, 3)]
 
