@@ -15,6 +15,9 @@ import numpy as np
 
 from chomp_data.index import hashing
 
+# Candidates that are sorted at once at least.
+_FEW = 2**15
+
 SELECT_MODES = ("first", "longest", "shortest", "random")
 
 LengthBatches = Callable[[], Iterable[tuple[int, np.ndarray]]]
@@ -73,18 +76,20 @@ def select(
   """
   kept = _Best(count)
   first_token = 0
+  exclude = None if exclude is None else np.sort(exclude)
   for first, lengths in batches():
     lengths = np.asarray(lengths, np.int64)
     fits = limits.admit(lengths, first_token)
     first_token += int(lengths.sum())
-    documents = first + np.flatnonzero(fits)
     if exclude is not None:
-      documents = documents[~np.isin(documents, exclude)]
-    found = lengths[documents - first]
+      low, high = np.searchsorted(exclude, (first, first + len(lengths)))
+      fits[exclude[low:high] - first] = False
+    index = np.flatnonzero(fits)
+    documents, found = first + index, lengths[index]
     kept.add(documents, found, _rank(mode, documents, found, key))
     if mode == "first" and kept.is_full:
       break
-  return kept.documents, kept.lengths
+  return kept.sorted()
 
 
 def _rank(mode, documents, lengths, key) -> np.ndarray:
@@ -102,31 +107,56 @@ def _rank(mode, documents, lengths, key) -> np.ndarray:
 
 
 class _Best:
-  """The best `count` candidates so far, best first."""
+  """The best `count` candidates so far.
+
+  They are sorted once there are twice as many, and at the end: a candidate is
+  sorted a few times, however many there are.
+  """
 
   def __init__(self, count: int | None):
     self._count = count
-    self.documents = np.empty(0, np.int64)
-    self.lengths = np.empty(0, np.int64)
-    self._rank = np.empty(0, np.int64)
+    # Parts of (documents, lengths, ranks), documents ascending in what ties.
+    self._parts: list[np.ndarray] = []
+    self._pending = 0
+    # A rank that later documents must be below.
+    self._worst: int | None = None
 
   @property
   def is_full(self) -> bool:
-    return self._count is not None and len(self.documents) >= self._count
+    return self._count is not None and self._pending >= self._count
 
   def add(self, documents, lengths, rank) -> None:
-    full = self._count is not None and len(self.documents) >= self._count
-    if full and len(self._rank):
+    if self._worst is not None:
       # Later documents lose ties, so only a better rank gets in.
-      better = rank < self._rank[-1]
+      better = np.flatnonzero(rank < self._worst)
       documents, lengths, rank = (
         documents[better],
         lengths[better],
         rank[better],
       )
-    documents = np.concatenate([self.documents, documents])
-    lengths = np.concatenate([self.lengths, lengths])
-    rank = np.concatenate([self._rank, rank])
-    order = np.lexsort((documents, rank))[: self._count]
-    self.documents, self.lengths = documents[order], lengths[order]
-    self._rank = rank[order]
+    self._parts.append(np.stack([documents, lengths, rank]))
+    self._pending += len(documents)
+    if self._count is not None and self._pending > 2 * max(self._count, _FEW):
+      self._sort()
+
+  def sorted(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (documents, lengths), best first."""
+    self._sort()
+    if not self._parts:
+      return np.empty(0, np.int64), np.empty(0, np.int64)
+    documents, lengths, _ = self._parts[0]
+    return documents.copy(), lengths.copy()
+
+  def _sort(self) -> None:
+    if not self._parts:
+      return
+    whole = np.concatenate(self._parts, axis=1)
+    rank = whole[2]
+    if np.any(rank[1:] < rank[:-1]):
+      # Stable: the lower document comes first where ranks tie.
+      whole = whole[:, np.argsort(rank, kind="stable")[: self._count]]
+    else:
+      whole = whole[:, : self._count]
+    self._parts, self._pending = [whole], whole.shape[1]
+    if self.is_full and self._count:
+      self._worst = int(whole[2, -1])

@@ -107,6 +107,6 @@ class Shares:
 
   def _in_group(self, own: np.ndarray, total: int) -> np.ndarray:
     member = self._member[own]
-    kept, member = np.unique(member, return_inverse=True)
+    kept, member = quotas.distinct(member)
     values = [self._values[i] for i in kept.tolist()]
     return quotas.largest_remainder(values, total, member)

@@ -20,6 +20,8 @@ _POWER_BITS = 32
 _POWER_SCALE = 2**_POWER_BITS
 _POWER_DIGITS = 40
 _MAX_ROOT = 100
+# Up to this value a table of all values is made instead of sorting.
+_TABLE = 2**16
 
 
 def exact(value: float | int | str) -> fractions.Fraction:
@@ -104,7 +106,7 @@ def temperature_weights(
   Returns:
     Integers on one common scale, and int64[D], which is each document's.
   """
-  unique, member = np.unique(lengths, return_inverse=True)
+  unique, member = distinct(lengths)
   # Whole numbers, not fractions: a fraction takes four times the memory.
   values = [_scaled_power(n, tau) for n in unique.tolist()]
   scale = math.lcm(*(m.denominator for m in (multipliers or {}).values()))
@@ -148,5 +150,28 @@ def largest_remainder(
   places = {r: i for i, r in enumerate(sorted({p[1] for p in parts})[::-1])}
   rank = np.asarray([places[p[1]] for p in parts], np.int64)
   shares = np.asarray([p[0] for p in parts], np.int64)[member]
-  shares[np.argsort(rank[member], kind="stable")[:left]] += 1
+  if left:
+    rank = rank[member]
+    before = np.cumsum(np.bincount(rank))
+    # All that rank before `last`, and of that rank the first ones.
+    last = int(np.searchsorted(before, left))
+    shares += rank < last
+    over = left - (int(before[last - 1]) if last else 0)
+    shares[np.flatnonzero(rank == last)[:over]] += 1
   return shares
+
+
+def distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns what `np.unique` does with its inverse, without sorting.
+
+  Args:
+    values: int64[N], at least 0.
+
+  Returns:
+    The values that there are, ascending, and int64[N], which each is.
+  """
+  if int(values.max(initial=0)) > max(_TABLE, 2 * len(values)):
+    return np.unique(values, return_inverse=True)
+  held = np.bincount(values) > 0
+  number = np.cumsum(held) - 1
+  return np.flatnonzero(held), number[values]
