@@ -12,6 +12,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index.splice import columns
 from chomp_data.index.splice import quotas
 from chomp_data.sources import share_options
 
@@ -39,13 +40,13 @@ class DocumentShares:
 
 
 def resolve(
-  store: stores.Store, documents: np.ndarray, options: Any, path: str
+  store: stores.Store, documents: columns.Column, options: Any, path: str
 ) -> DocumentShares:
   """Finds the documents that options name.
 
   Args:
     store: Where the documents are.
-    documents: int64[D], those selected.
+    documents: Those selected.
     options: `MultiSpliceOptions`, or others without such fields.
     path: Dotted path of the options, for messages.
 
@@ -74,9 +75,9 @@ def resolve(
   if options.groups:
     names, groups = _listed(options.groups, slots, len(documents))
   elif options.group_by_meta:
-    names, groups = _kept(store, documents, path)
+    names, groups = _kept(store, documents.read(), path)
   elif options.group_by_length:
-    names, groups = _long(store, documents, options.group_by_length)
+    names, groups = _long(store, documents.read(), options.group_by_length)
   number = {name: i for i, name in enumerate(names)}
   given = dict(options.group_weights or ())
   unknown = [n for n in given if n not in number] if names else []
@@ -141,20 +142,23 @@ def check(
 
 def _slots(
   store: stores.Store,
-  documents: np.ndarray,
+  documents: columns.Column,
   named: Mapping[str, list[str]],
   path: str,
 ) -> tuple[dict[str, list[int]], list[str]]:
   """Returns the selected documents of each id, and the ids without any."""
   ids = sorted({name for names in named.values() for name in names})
   # One pass over the store's ids, and none where no document is named.
-  found = store.find_documents(ids) if ids else {}
-  order = np.argsort(documents, kind="stable")
+  if not ids:
+    return {}, []
+  found = store.find_documents(ids)
+  selected = documents.read().astype(np.int64, copy=False)
+  order = np.argsort(selected, kind="stable")
   out = {}
   for name, matches in found.items():
-    at = np.searchsorted(documents, matches, sorter=order)
-    at = order[np.minimum(at, len(documents) - 1)]
-    out[name] = at[documents[at] == matches].tolist()
+    at = np.searchsorted(selected, matches, sorter=order)
+    at = order[np.minimum(at, len(selected) - 1)]
+    out[name] = at[selected[at] == matches].tolist()
   problems = []
   for field, names in named.items():
     for name in names:

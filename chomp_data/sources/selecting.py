@@ -1,7 +1,13 @@
 """From selection options and a store to documents, by seed 000's policies.
 
-Only lengths are read; tokens of other documents never are.
+Only lengths are read; tokens of other documents never are. What is chosen of
+a large store is kept beside it, for other processes and runs.
 """
+
+from collections.abc import Callable
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -9,13 +15,120 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
+from chomp_data.index.splice import columns
 from chomp_data.index.splice import document_selection
 from chomp_data.sources import shared_options as options_lib
+from chomp_data.stores import side_index
 
 # Documents whose lengths are read at once.
 _BATCH = 2**15
 
+# Below this a pass over all lengths takes a few milliseconds, and numbers of
+# so many documents few megabytes.
+_KEPT_ON_DISK = 1 << 18
+_NARROW = np.iinfo(np.uint32).max
+
+# Documents of a store, and their lengths.
 Documents = tuple[np.ndarray, np.ndarray]
+Selected = tuple[columns.Column, columns.Column]
+
+
+def kept(
+  store: stores.Store,
+  name: str,
+  key: Mapping[str, Any],
+  build: Callable[[], Mapping[str, np.ndarray]],
+  count: int,
+) -> dict[str, columns.Column]:
+  """Returns arrays of documents, kept beside the store where they are many.
+
+  Args:
+    store: Where the documents are.
+    name: What the arrays are.
+    key: What decides them, the store apart, as JSON values.
+    build: Makes them.
+    count: How many documents are looked at.
+
+  Raises:
+    StoreError: If they can be kept nowhere.
+  """
+  if count < _KEPT_ON_DISK:
+    return {n: columns.Held(array) for n, array in build().items()}
+  arrays = side_index.load_or_build(
+    store.path,
+    name,
+    {"store": store.hash, **key},
+    lambda: [{n: _narrowed(array) for n, array in build().items()}],
+  )
+  return {
+    n: columns.Held(array.read().astype(np.int64))
+    if len(array) < _KEPT_ON_DISK
+    else array
+    for n, array in arrays.items()
+  }
+
+
+def _select(
+  store: stores.Store,
+  mode: str,
+  limits: document_selection.Limits,
+  count: int | None,
+  key: int,
+  fill: bool = False,
+) -> tuple[Selected, int]:
+  """Selects documents; see `document_selection.select`.
+
+  Args:
+    store: Where the documents are.
+    mode: As there.
+    limits: As there.
+    count: As there.
+    key: As there.
+    fill: Whether the longest others follow where there are too few.
+
+  Returns:
+    (documents, lengths), and how many of them are candidates.
+  """
+
+  def build() -> dict[str, np.ndarray]:
+    documents, lengths = document_selection.select(
+      _batches(store), mode, limits, count, key
+    )
+    found = len(documents)
+    if fill and count is not None and found < count:
+      extra = document_selection.select(
+        _batches(store),
+        "longest",
+        _only_subset(limits),
+        count - found,
+        0,
+        exclude=documents,
+      )
+      documents = np.concatenate([documents, extra[0]])
+      lengths = np.concatenate([lengths, extra[1]])
+    found = np.asarray([found], np.int64)
+    return {"documents": documents, "lengths": lengths, "found": found}
+
+  rule = {
+    "mode": mode,
+    "limits": dataclasses.asdict(limits),
+    "count": count,
+    "key": key if mode == "random" else None,
+    "fill": fill,
+  }
+  # A pass that ends with the first documents finds them again as quickly.
+  short = mode == "first" and count is not None
+  arrays = kept(
+    store, "selection", rule, build, 0 if short else store.num_documents
+  )
+  chosen = arrays["documents"], arrays["lengths"]
+  return chosen, int(arrays["found"].read()[0])
+
+
+def _narrowed(values: np.ndarray) -> np.ndarray:
+  """Returns numbers from 0 on in 4 bytes each, where they fit."""
+  narrow = int(values.max(initial=0)) <= _NARROW
+  return values.astype(np.uint32) if narrow else values
 
 
 def select_several(
@@ -25,7 +138,7 @@ def select_several(
   strict: bool,
   seq_len: int,
   path: str,
-) -> Documents:
+) -> Selected:
   """Chooses `count` documents, or all candidates where it is None.
 
   Args:
@@ -38,17 +151,15 @@ def select_several(
     path: Dotted path of the options, for messages.
 
   Returns:
-    (documents, lengths), int64[D] each.
+    (documents, lengths).
 
   Raises:
     ConfigError: If there are too few candidates.
   """
   limits = options.limits(seq_len)
   mode = options.doc_select_mode
-  chosen = document_selection.select(
-    _batches(store), mode, limits, count, _random_key(store, options, count)
-  )
-  found = len(chosen[0])
+  key = _random_key(store, options, count)
+  chosen, found = _select(store, mode, limits, count, key, fill=not strict)
   if not found and (strict or not store.num_documents):
     raise schema.ConfigError(
       [
@@ -67,14 +178,7 @@ def select_several(
         " `strict_num_docs` to False to fill up with the longest others."
       ]
     )
-  extra = document_selection.select(
-    _batches(store),
-    "longest",
-    _only_subset(limits),
-    count - found,
-    0,
-    exclude=chosen[0],
-  )
+  others = chosen[1].take(np.arange(found, len(chosen[1])))
   logging.warning(
     "%s: %d of num_docs=%d documents are within %s; filled up with the"
     " longest %d others (shortest of them: %s tokens).",
@@ -82,13 +186,10 @@ def select_several(
     found,
     count,
     _limits_text(options),
-    len(extra[0]),
-    extra[1].min(initial=0),
+    len(others),
+    others.min(initial=0),
   )
-  return (
-    np.concatenate([chosen[0], extra[0]]),
-    np.concatenate([chosen[1], extra[1]]),
-  )
+  return chosen
 
 
 def select_single(
@@ -98,7 +199,7 @@ def select_single(
   doc_key: str | None,
   seq_len: int,
   path: str,
-) -> Documents:
+) -> Selected:
   """Chooses one document.
 
   `doc_key` is taken as it is; `doc_index` where it is within the limits, else
@@ -114,28 +215,24 @@ def select_single(
     path: Dotted path of the options, for messages.
 
   Returns:
-    (documents, lengths), int64[1] each.
+    (documents, lengths) of one.
 
   Raises:
     ConfigError: If there is no such document, or several with the id.
   """
   if doc_key is not None:
-    return _by_key(store, doc_key, options.limits(seq_len), path)
+    return _held(_by_key(store, doc_key, options.limits(seq_len), path))
   limits = options.limits(seq_len)
   wanted = None
   if doc_index is not None:
     wanted = _by_index(store, doc_index, path)
     if _admits(store, limits, wanted):
-      return wanted
+      return _held(wanted)
   key = _random_key(store, options, 1)
-  chosen = document_selection.select(
-    _batches(store), options.doc_select_mode, limits, 1, key
-  )
-  if not len(chosen[0]):
-    chosen = document_selection.select(
-      _batches(store), "longest", _only_subset(limits), 1, key
-    )
-    if not len(chosen[0]):
+  chosen, found = _select(store, options.doc_select_mode, limits, 1, key)
+  if not found:
+    chosen, found = _select(store, "longest", _only_subset(limits), 1, key)
+    if not found:
       raise schema.ConfigError(
         [
           f"`{path}` must select a document, got none within"
@@ -150,8 +247,7 @@ def select_single(
       _limits_text(options),
       doc_index,
       options.doc_select_mode,
-      chosen[0][0],
-      chosen[1][0],
+      *_first(chosen),
     )
   elif wanted is not None:
     logging.warning(
@@ -162,10 +258,19 @@ def select_single(
       wanted[1][0],
       _limits_text(options),
       options.doc_select_mode,
-      chosen[0][0],
-      chosen[1][0],
+      *_first(chosen),
     )
   return chosen
+
+
+def _held(documents: Documents) -> Selected:
+  return columns.Held(documents[0]), columns.Held(documents[1])
+
+
+def _first(chosen: Selected) -> tuple[int, int]:
+  """Returns the first document and its length."""
+  first = np.zeros(1, np.int64)
+  return int(chosen[0].take(first)[0]), int(chosen[1].take(first)[0])
 
 
 def _batches(store: stores.Store) -> document_selection.LengthBatches:

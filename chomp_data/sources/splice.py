@@ -4,6 +4,8 @@ One source over any schedule of (document, t, s). Positions are columns, never
 reset: the same text at two offsets reaches the model at two positions.
 """
 
+from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -13,6 +15,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index.splice import axes
+from chomp_data.index.splice import columns
 from chomp_data.index.splice import splice_rows
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
@@ -22,6 +25,7 @@ from chomp_data.sources import grid
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
+from chomp_data.sources import selecting
 from chomp_data.sources import share_options
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import splice_schedule
@@ -68,27 +72,49 @@ class SpliceSource(row_source.RowSource):
     self.layout: row_layout.RowLayout = fillers.row_layout(
       store, options, seq_len, options.eos_before_document, path
     )
-    self.documents: np.ndarray
-    self.lengths: np.ndarray
-    self.documents, self.lengths = options.select(store, seq_len, path)
-    self._first_token = store.bounds(self.documents)[0]
+    self._documents, self._lengths = options.select(store, seq_len, path)
+    # Of many documents it is asked for with each plan.
+    self._first_token: np.ndarray | None = None
+    if isinstance(self._documents, columns.Held):
+      self._first_token = store.bounds(self._documents.read())[0]
     self.space: axes.PairSpace = options.pair_space(
       seq_len, options.content_lengths()[-1][1]
     )
-    self._shares = document_shares.resolve(store, self.documents, options, path)
-    self._report_unused(path)
-    usable = self.space.num_pairs(self.lengths) > 0
-    document_shares.check(self._shares, options, usable, path)
-    self._schedule = splice_schedule.make_schedule(
+    self._shares = document_shares.resolve(
+      store, self._documents, options, path
+    )
+    self._schedule, usable = splice_schedule.make_schedule(
       options,
-      self.lengths,
+      self._lengths,
       self._shares,
       seq_len=seq_len,
       seed=seed,
       name=name,
       path=path,
+      keep=self._keep,
+      check=lambda found: self._check_usable(found, path),
     )
+    self._report_unused(usable, path)
     self.ramp_epochs: int = self._schedule.phases.ramp_passes
+
+  def _keep(
+    self, build: Callable[[], Mapping[str, np.ndarray]]
+  ) -> Mapping[str, columns.Column]:
+    # All that selection and quotas can depend on.
+    key = {"seq_len": self.seq_len, "rows": dataclasses.asdict(self.options)}
+    return selecting.kept(
+      self.store, "quotas", key, build, len(self._documents)
+    )
+
+  @property
+  def documents(self) -> np.ndarray:
+    """The selected documents, int64[D]; of many ones it is made anew."""
+    return self._documents.read().astype(np.int64, copy=False)
+
+  @property
+  def lengths(self) -> np.ndarray:
+    """Tokens of the selected documents, int64[D]; see `documents`."""
+    return self._lengths.read().astype(np.int64, copy=False)
 
   def __len__(self) -> int:
     return int(self._schedule.phases.sizes(np.zeros(1, np.int64))[0])
@@ -108,10 +134,15 @@ class SpliceSource(row_source.RowSource):
     count = len(rows)
     row = np.arange(count)
     start, column, length = splices.start, splices.column, splices.length
-    document = self.documents[splices.slot]
-    token = self._first_token[splices.slot]
-    wrapped = start + length - self.lengths[splices.slot]
-    if self.space.content_start_mode == "cyclic_roll" and np.any(wrapped > 0):
+    document = self._documents.take(splices.slot)
+    if self._first_token is None:
+      token = self.store.bounds(document)[0]
+    else:
+      token = self._first_token[splices.slot]
+    wrapped = 0
+    if self.space.content_start_mode == "cyclic_roll":
+      wrapped = start + length - self._lengths.take(splices.slot)
+    if np.any(wrapped > 0):
       # A copy that passes its document's end goes on from its start.
       over = np.maximum(wrapped, 0)
       pieces = np.repeat(row, 1 + (over > 0))
@@ -188,12 +219,13 @@ class SpliceSource(row_source.RowSource):
     Returns:
       At most num_docs * num_starts * num_offsets rows.
     """
-    lengths = self.lengths[:num_docs]
+    first = np.arange(min(num_docs, len(self._documents)))
+    lengths = self._lengths.take(first)
     last = np.maximum(lengths - self.space.copy_len(lengths), 0)
     room = self.seq_len - self.options.min_copy_len
     return grid.GridSource(
       self.store,
-      self.documents[:num_docs],
+      self._documents.take(first),
       grid.evenly_spaced(last, num_starts),
       np.arange(num_offsets) * (room + 1) // num_offsets,
       seq_len=self.seq_len,
@@ -230,17 +262,21 @@ class SpliceSource(row_source.RowSource):
   def describe(self) -> str:
     """Returns the seed's debug summary: documents, lengths, shares, pairs."""
     shown = 10
-    count = len(self.documents)
+    count = len(self._documents)
     more = "" if count <= shown else f" ... {count - shown} more"
 
     def listed(values):
       return "[" + ", ".join(str(v) for v in values) + more + "]"
 
-    documents = self.documents[:shown]
-    lengths = self.lengths[:shown].tolist()
+    first = np.arange(min(shown, count))
+    documents = self._documents.take(first)
+    lengths = self._lengths.take(first).tolist()
     epoch_rows = self._schedule.phases.last_pass_rows
-    rows = self.quotas()[:shown]
+    rows = self._schedule.first_quotas(shown)
     share = rows / epoch_rows
+    whole = None
+    if self._shares.groups is not None:
+      whole = self.quotas() / epoch_rows
     ids = self.store.document_ids(documents)
     lines = [
       (
@@ -265,7 +301,7 @@ class SpliceSource(row_source.RowSource):
       f"  expected_doc_fraction={listed([f'{p:.4f}' for p in share])}",
       f"  pairs_per_doc={listed(rows.tolist())}",
       *splice_schedule.describe(
-        self.options, self._schedule, self._shares, self.quotas() / epoch_rows
+        self.options, self._schedule, self._shares, whole
       ),
     ]
     lines += [
@@ -292,41 +328,43 @@ class SpliceSource(row_source.RowSource):
       case _:
         return self.space.offset_domain
 
-  def _report_unused(self, path: str) -> None:
-    """Refuses an empty epoch; warns of what the schedule leaves or costs."""
-    if (
-      self.options.shuffle_content
-      and self.space.is_ragged
-      and len(self.lengths) > _MANY_RAGGED
-    ):
-      logging.warning(
-        "%s: shuffle_content with offset_domain='tight' looks up to K starts"
-        " of each document anew in every epoch (about 0.4 ms a document and"
-        " epoch) for %d documents. shuffle.kind='full' costs nothing.",
-        path,
-        len(self.lengths),
-      )
-    usable = self.space.num_pairs(self.lengths) > 0
-    if not np.any(usable):
+  def _check_usable(self, usable: splice_schedule.Usable, path: str) -> None:
+    """Refuses an empty epoch."""
+    if not usable.count:
       raise schema.ConfigError(
         [
           f"`{path}.min_copy_len` and `content_length` must admit a document,"
           f" got {self.options.min_copy_len} and"
           f" {self.options.content_length} (adaptive_k="
           f"{self.options.adaptive_k}) where the longest of"
-          f" {len(self.lengths)} selected documents has"
-          f" {int(self.lengths.max(initial=0))} tokens. Lower them, or select"
-          " longer documents."
+          f" {len(self._documents)} selected documents has"
+          f" {usable.longest} tokens. Lower them, or select longer documents."
         ]
       )
-    if not np.all(usable):
+
+  def _report_unused(self, usable: splice_schedule.Usable, path: str) -> None:
+    """Warns of what the schedule leaves out, and of what it costs."""
+    count = len(self._documents)
+    if (
+      self.options.shuffle_content
+      and self.space.is_ragged
+      and count > _MANY_RAGGED
+    ):
+      logging.warning(
+        "%s: shuffle_content with offset_domain='tight' looks up to K starts"
+        " of each document anew in every epoch (about 0.4 ms a document and"
+        " epoch) for %d documents. shuffle.kind='full' costs nothing.",
+        path,
+        count,
+      )
+    if usable.count < count:
       logging.warning(
         "%s: %d of %d selected documents are too short to be copied and get"
         " no row (the longest of them has %d tokens).",
         path,
-        int(np.sum(~usable)),
-        len(usable),
-        int(self.lengths[~usable].max()),
+        count - usable.count,
+        count,
+        usable.longest_unused,
       )
 
 
@@ -342,13 +380,13 @@ class _SpliceTracing(row_tracing.RowTracing):
     repeats: bool,
   ):
     super().__init__(source)
-    self._documents = source.documents
+    self._source = source
     self._schedule = schedule
     self.exact = exact
     self.repeats = repeats
 
   def _slot(self, document: int) -> int | None:
-    found = np.flatnonzero(self._documents == document)
+    found = np.flatnonzero(self._source.documents == document)
     return int(found[0]) if len(found) else None
 
   def rows_of(self, document: int, epoch: int) -> np.ndarray:
@@ -361,7 +399,7 @@ class _SpliceTracing(row_tracing.RowTracing):
   def documents(self) -> np.ndarray:
     """Returns the selected documents that have rows; see `RowTracing`."""
     last = self._source.ramp_epochs
-    return np.sort(self._documents[self._schedule.quotas(last) > 0])
+    return np.sort(self._source.documents[self._schedule.quotas(last) > 0])
 
   def never(self, document: int) -> bool:
     """Returns whether a document has no quota; see `RowTracing`."""

@@ -186,8 +186,8 @@ class SpliceOptions(ScheduleOptions):
 
   def select(
     self, store: stores.Store, seq_len: int, path: str
-  ) -> selecting.Documents:
-    """Returns (documents, lengths), int64[1] each."""
+  ) -> selecting.Selected:
+    """Returns (documents, lengths) of one."""
     return selecting.select_single(
       store, self, self.doc_index, self.doc_key, seq_len, path
     )
@@ -251,8 +251,8 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
 
   def select(
     self, store: stores.Store, seq_len: int, path: str
-  ) -> selecting.Documents:
-    """Returns (documents, lengths), int64[D] each."""
+  ) -> selecting.Selected:
+    """Returns (documents, lengths)."""
     return selecting.select_several(
       store, self, self.num_docs, self.strict_num_docs, seq_len, path
     )

@@ -1,12 +1,17 @@
 """From splice options and selected documents to the schedule of their rows."""
 
+from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 
 import numpy as np
 
 from chomp_data import schema
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index.splice import axis_order
+from chomp_data.index.splice import columns
 from chomp_data.index.splice import document_pairs
 from chomp_data.index.splice import epoch_shares as shares_lib
 from chomp_data.index.splice import phases as phases_lib
@@ -28,26 +33,51 @@ _MOST_EDGES = 2**20
 _SHOWN = 5
 
 
+# Keeps arrays of all documents; see `selecting.kept`.
+Keep = Callable[
+  [Callable[[], Mapping[str, np.ndarray]]], Mapping[str, columns.Column]
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class Usable:
+  """Which of the selected documents can be copied.
+
+  Attributes:
+    count: How many.
+    longest: Tokens of the longest document.
+    longest_unused: Of the longest one that cannot be copied, or 0.
+  """
+
+  count: int
+  longest: int
+  longest_unused: int
+
+
 def make_schedule(
   options: Options,
-  lengths: np.ndarray,
+  lengths: columns.Column,
   shares: document_shares.DocumentShares,
   *,
   seq_len: int,
   seed: int,
   name: str,
   path: str,
-) -> schedule_lib.SpliceSchedule:
-  """Returns the schedule of a source's rows.
+  keep: Keep,
+  check: Callable[[Usable], None],
+) -> tuple[schedule_lib.SpliceSchedule, Usable]:
+  """Returns the schedule of a source's rows, and what can be copied.
 
   Args:
     options: Balance, starts, offsets and what changes with rows.
-    lengths: int64[D], tokens of the selected documents.
+    lengths: Tokens of the selected documents.
     shares: What the options say of single documents.
     seq_len: Positions of a row.
     seed: The run's seed.
     name: The source's name.
     path: Dotted path of the options, for messages.
+    keep: Keeps what a look at all documents finds.
+    check: Refuses what cannot be copied.
 
   Raises:
     ConfigError: If some rows would have no document, or too many numbers.
@@ -60,11 +90,12 @@ def make_schedule(
 
   mode = options.balance()["balance_mode"]
   schedule = options.content_lengths()
+  spaces = [options.pair_space(seq_len, length) for _, length in schedule]
   pairs = [
     document_pairs.DocumentPairs(
       lengths,
       axis_order.AxisOrder(
-        space=options.pair_space(seq_len, length),
+        space=space,
         shuffle_content=options.shuffle_content,
         shuffle_offsets=options.shuffle_offsets,
         content_key=axis_key("content", options.content_seed),
@@ -74,20 +105,47 @@ def make_schedule(
       mode,
       shares.steps,
     )
-    for _, length in schedule
+    for space in spaces
   ]
+
   try:
-    return schedule_lib.SpliceSchedule(
-      pairs,
-      _make_shares(options, lengths, shares, mode),
-      _phase_table(options, len(lengths), [row for row, _ in schedule]),
-      balance_mode=mode,
-      epoch_length=options.epoch_length,
-      jitter_mode=options.jitter_mode,
-      jitter_key=hashing.fold_key(seed, name, "jitter"),
-    )
+    table = _phase_table(options, len(lengths), [row for row, _ in schedule])
   except ValueError as error:
     raise schema.ConfigError([f"`{path}` {error}"]) from error
+  all_shares = _Shares(options, lengths, shares, mode)
+
+  def count() -> dict[str, np.ndarray]:
+    whole = lengths.read().astype(np.int64, copy=False)
+    usable = spaces[-1].num_pairs(whole) > 0
+    found = Usable(
+      int(np.count_nonzero(usable)),
+      int(whole.max(initial=0)),
+      int(np.max(whole, where=~usable, initial=0)),
+    )
+    check(found)
+    document_shares.check(shares, options, usable, path)
+    try:
+      counts = schedule_lib.count(
+        pairs, all_shares.made(), table, mode, options.epoch_length
+      )
+    except ValueError as error:
+      raise schema.ConfigError([f"`{path}` {error}"]) from error
+    return {
+      "usable": np.asarray(dataclasses.astuple(found), np.int64),
+      "pass_rows": counts.pass_rows,
+      "ends": counts.last_ends.read(),
+    }
+
+  found = keep(count)
+  return schedule_lib.SpliceSchedule(
+    pairs,
+    all_shares,
+    table,
+    schedule_lib.Counts(found["pass_rows"].read(), found["ends"]),
+    balance_mode=mode,
+    jitter_mode=options.jitter_mode,
+    jitter_key=hashing.fold_key(seed, name, "jitter"),
+  ), Usable(*found["usable"].read().tolist())
 
 
 class SpliceSums(row_sums.Sums):
@@ -130,8 +188,8 @@ class SpliceSums(row_sums.Sums):
     copied = self._schedule.pairs_at(epoch).copy_len()
     if copied is None or self._differ(unit):
       return None
-    known = np.unique(copied[self._schedule.quotas(epoch) > 0])
-    if len(known) > 1:
+    known = copied[self._schedule.quotas(epoch) > 0]
+    if known.min() != known.max():
       return None
     return row_sums.Uniform(int(known[0]) - (unit == "loss_tokens"))
 
@@ -152,7 +210,7 @@ def describe(
   options: Options,
   schedule: schedule_lib.SpliceSchedule,
   shares: document_shares.DocumentShares,
-  share: np.ndarray,
+  share: np.ndarray | None,
 ) -> list[str]:
   """Returns lines for the log on what changes with rows, and on groups.
 
@@ -160,7 +218,8 @@ def describe(
     options: The source's.
     schedule: Its schedule.
     shares: What the options say of single documents.
-    share: float64[D], each document's share of an epoch after the ramp.
+    share: float64[D], each document's share of an epoch after the ramp; None
+      where there are no groups.
   """
   lines = []
   ramp = schedule.phases.ramp_passes
@@ -194,23 +253,37 @@ def describe(
   return lines
 
 
-def _make_shares(
-  options: Options,
-  lengths: np.ndarray,
-  shares: document_shares.DocumentShares,
-  mode: str,
-) -> shares_lib.Shares:
-  strides = np.full(len(lengths), options.content_stride, np.int64)
-  for slot, (stride, _) in shares.steps.items():
-    strides[slot] = stride
-  return shares_lib.Shares(
-    lengths,
-    strides,
-    _TAU[mode] if mode in _TAU else options.balance()["balance_tau"],
-    shares.weights,
-    shares.groups,
-    shares.group_weights,
-  )
+class _Shares:
+  """Makes the shares of all documents where a pass of a ramp asks."""
+
+  def __init__(
+    self,
+    options: Options,
+    lengths: columns.Column,
+    shares: document_shares.DocumentShares,
+    mode: str,
+  ):
+    self._options, self._lengths = options, lengths
+    self._shares, self._mode = shares, mode
+
+  @memo.remembered(1)
+  def __call__(self) -> shares_lib.Shares:
+    return self.made()
+
+  def made(self) -> shares_lib.Shares:
+    options, shares, mode = self._options, self._shares, self._mode
+    lengths = self._lengths.read().astype(np.int64, copy=False)
+    strides = np.full(len(lengths), options.content_stride, np.int64)
+    for slot, (stride, _) in shares.steps.items():
+      strides[slot] = stride
+    return shares_lib.Shares(
+      lengths,
+      strides,
+      _TAU[mode] if mode in _TAU else options.balance()["balance_tau"],
+      shares.weights,
+      shares.groups,
+      shares.group_weights,
+    )
 
 
 def _phase_table(

@@ -84,12 +84,13 @@ class SideArray:
   """
 
   def __init__(self, path: pathlib.Path, entry: Mapping[str, Any]):
-    """Maps the file; see `load_or_build`.
+    """Maps the file; see `load_or_build`. Other processes map it anew.
 
     Raises:
       StoreError: If the file is not of the size that the header says.
     """
     self.path = path
+    self._entry = dict(entry)
     dtype = np.dtype(entry["dtype"])
     self._crc32c = entry["crc32c"]
     self._checked = np.zeros(len(self._crc32c), np.bool_)
@@ -100,6 +101,9 @@ class SideArray:
       self._values = np.memmap(path, dtype, "r")
     else:
       self._values = np.empty(0, dtype)
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    return SideArray, (self.path, self._entry)
 
   def __len__(self) -> int:
     return len(self._values)
@@ -114,7 +118,52 @@ class SideArray:
     size = self._values.itemsize
     low = first * size // _PAGE_BYTES
     high = -(-last * size // _PAGE_BYTES)
-    pages = low + np.flatnonzero(~self._checked[low:high])
+    self._check(low + np.flatnonzero(~self._checked[low:high]))
+    return np.asarray(self._values[first:last])
+
+  def take(self, positions: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the values at positions, checked.
+
+    Args:
+      positions: int64[N], 0 <= position < len.
+
+    Raises:
+      StoreError: If a page was altered.
+    """
+    pages = positions * self._values.itemsize // _PAGE_BYTES
+    unknown = pages[~self._checked[pages]]
+    if len(unknown):
+      self._check(np.unique(unknown))
+    return np.asarray(self._values[positions]).astype(np.int64, copy=False)
+
+  def search(self, values: np.ndarray) -> np.ndarray:
+    """Returns int64[N], how many of ascending values are at most each.
+
+    Raises:
+      StoreError: If a page was altered.
+    """
+    # In their type, or NumPy would copy all of them into the other one.
+    values = np.clip(values, 0, np.iinfo(self._values.dtype).max)
+    values = values.astype(self._values.dtype)
+    found = np.searchsorted(self._values, values, side="right")
+    # Pages on the way are not checked. Where the neighbours are right, and
+    # the values ascend, so is what was found.
+    below = self.take(np.maximum(found - 1, 0))
+    above = self.take(np.minimum(found, len(self) - 1))
+    right = ((found == 0) | (below <= values)) & (
+      (found == len(self)) | (above > values)
+    )
+    if not np.all(right):
+      self.read()
+      return np.searchsorted(self._values, values, side="right")
+    return found
+
+  def _check(self, pages: np.ndarray) -> None:
+    """Checks pages that were not yet.
+
+    Raises:
+      StoreError: If one was altered.
+    """
     raw = self._values.view(np.uint8)
     for page in pages.tolist():
       data = raw[page * _PAGE_BYTES : (page + 1) * _PAGE_BYTES]
@@ -125,7 +174,6 @@ class SideArray:
           f" {found:08x}"
         )
       self._checked[page] = True
-    return np.asarray(self._values[first:last])
 
   @property
   def nbytes(self) -> int:

@@ -12,6 +12,7 @@ import numpy as np
 
 from chomp_data.index.splice import axes
 from chomp_data.index.splice import axis_order
+from chomp_data.index.splice import columns
 from chomp_data.index.splice import edge_weights
 
 # Passes of a ramp read starts between those of the passes before: so many
@@ -63,7 +64,7 @@ class DocumentPairs:
 
   def __init__(
     self,
-    lengths: np.ndarray,
+    lengths: columns.Column,
     order: axis_order.AxisOrder,
     alpha: float,
     balance_mode: str,
@@ -72,7 +73,7 @@ class DocumentPairs:
     """Sorts documents by stride and edge weight.
 
     Args:
-      lengths: int64[D], tokens of each document.
+      lengths: Tokens of each document.
       order: The pairs and the order of their axes, without own strides.
       alpha: Edge weight; above 0 only in coverage_balanced mode.
       balance_mode: As in `SpliceSchedule`.
@@ -83,25 +84,43 @@ class DocumentPairs:
     self.space: axes.PairSpace = order.space
     shared = (order.space.content_stride, alpha)
     numbers = {shared: 0}
-    self._variant_of = np.zeros(len(lengths), np.int64)
-    for slot, values in own.items():
-      self._variant_of[slot] = numbers.setdefault(values, len(numbers))
+    # Of the few documents that have their own.
+    self._own = np.asarray(sorted(own), np.int64)
+    self._own_variants = np.asarray(
+      [numbers.setdefault(own[i], len(numbers)) for i in sorted(own)], np.int64
+    )
     self._variants = [
       _variant(order, stride, weight) for stride, weight in numbers
     ]
-    self.num_pairs: np.ndarray = np.empty(len(lengths), np.int64)
-    for number, variant in enumerate(self._variants):
-      pick = np.flatnonzero(self._variant_of == number)
-      self.num_pairs[pick] = variant.order.space.num_pairs(lengths[pick])
-    self.num_pairs.setflags(write=False)
+
+  def __len__(self) -> int:
+    return len(self._lengths)
+
+  def num_pairs(self) -> np.ndarray:
+    """Returns int64[D], how many pairs each document has; looks at all."""
+    lengths = self._whole()
+    out = self.space.num_pairs(lengths)
+    for number in range(1, len(self._variants)):
+      pick = self._own[self._own_variants == number]
+      space = self._variants[number].order.space
+      out[pick] = space.num_pairs(lengths[pick])
+    return out
+
+  def _whole(self) -> np.ndarray:
+    return self._lengths.read().astype(np.int64, copy=False)
+
+  def _variants_of(self, slots: np.ndarray) -> np.ndarray:
+    """Returns the number of each document's variant, int64[N]."""
+    at = np.minimum(np.searchsorted(self._own, slots), len(self._own) - 1)
+    return np.where(self._own[at] == slots, self._own_variants[at], 0)
 
   def copy_len(self) -> np.ndarray | None:
     """Returns int64[D], tokens of every copy of a document; None: they vary."""
     match self.space.content_start_mode:
       case "coverage_balanced":
-        return self.space.copy_len(self._lengths)
+        return self.space.copy_len(self._whole())
       case "slide":
-        return np.minimum(self._lengths, self.space.seq_len)
+        return np.minimum(self._whole(), self.space.seq_len)
       case _:
         return None
 
@@ -118,7 +137,7 @@ class DocumentPairs:
     if len(self._variants) == 1:
       return self._place(self._variants[0], samples, jitter, ramp)
     out = np.empty((3, len(samples.slot)), np.int64)
-    variant = self._variant_of[samples.slot]
+    variant = self._variants_of(samples.slot)
     for number in np.unique(variant).tolist():
       pick = np.flatnonzero(variant == number)
       out[:, pick] = self._place(
@@ -131,7 +150,7 @@ class DocumentPairs:
 
   def _place(self, variant: _Variant, samples: Samples, jitter, ramp):
     order = variant.order
-    lengths = self._lengths[samples.slot]
+    lengths = self._lengths.take(samples.slot)
     balanced = self.space.content_start_mode == "coverage_balanced"
     k = samples.k
     if balanced:
@@ -148,7 +167,7 @@ class DocumentPairs:
   def _pair(self, variant, k, samples: Samples, lengths, ramp) -> np.ndarray:
     if self._balance_mode == "enumerate":
       return k
-    num_pairs = self.num_pairs[samples.slot]
+    num_pairs = variant.order.space.num_pairs(lengths)
     quota = samples.quota
     if self._balance_mode == "by_document":
       if ramp is not False:

@@ -10,6 +10,7 @@ Sources: seed 000 ("Refined Design", "Internal Structure") and docs/splice.md.
 NumPy only.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from chomp_data.index import hashing
 from chomp_data.index import memo
+from chomp_data.index.splice import columns
 from chomp_data.index.splice import document_pairs
 from chomp_data.index.splice import epoch_shares as shares_lib
 from chomp_data.index.splice import phases as phases_lib
@@ -60,6 +62,58 @@ class PhaseTable:
   length: np.ndarray
 
 
+@dataclasses.dataclass(frozen=True)
+class Counts:
+  """What a look at all documents finds; see `count`.
+
+  Attributes:
+    pass_rows: int64[P], the rows of a whole pass of each phase.
+    last_ends: Sums of the quotas of a last pass.
+  """
+
+  pass_rows: np.ndarray
+  last_ends: columns.Column
+
+
+def count(
+  pairs: Sequence[document_pairs.DocumentPairs],
+  shares: shares_lib.Shares,
+  table: PhaseTable,
+  balance_mode: str,
+  epoch_length: int | None,
+) -> Counts:
+  """Counts the rows of every phase's passes, and the last one's quotas.
+
+  Args:
+    pairs: The documents' pairs at each content length.
+    shares: How documents share the rows of a pass.
+    table: What the phases read.
+    balance_mode: One of BALANCE_MODES.
+    epoch_length: Rows of a pass, or None for the mode's own.
+
+  Raises:
+    ValueError: If a pass has no row, or too many to number.
+  """
+  pass_rows = np.empty(len(table.first_row), np.int64)
+  last = len(table.first_row) - 1
+  last_pairs = np.empty(0, np.int64)
+  for number, own in enumerate(pairs):
+    num_pairs = own.num_pairs()
+    if number == table.length[last]:
+      last_pairs = num_pairs
+    pick = table.length == number
+    pass_rows[pick] = _pass_rows(
+      num_pairs, table.num_documents[pick], balance_mode, epoch_length
+    )
+  if balance_mode != "enumerate" or not np.all(pass_rows > 0):
+    for number, own in enumerate(pairs):
+      _check_served(own, number, pass_rows, shares, table)
+  num_pairs = last_pairs[: int(table.num_documents[last])]
+  rows = int(pass_rows[last])
+  ends = _quota_ends(num_pairs, shares, rows, balance_mode)
+  return Counts(pass_rows, columns.Held(ends))
+
+
 class SpliceSchedule:
   """Maps rows to the splices they hold.
 
@@ -70,27 +124,24 @@ class SpliceSchedule:
   def __init__(
     self,
     pairs: Sequence[document_pairs.DocumentPairs],
-    shares: shares_lib.Shares,
+    shares: Callable[[], shares_lib.Shares],
     table: PhaseTable,
+    counts: Counts,
     *,
     balance_mode: str,
-    epoch_length: int | None,
     jitter_mode: str,
     jitter_key: int,
   ):
-    """Counts the rows of every phase's passes, and the last one's quotas.
+    """Binds what was counted.
 
     Args:
       pairs: The documents' pairs at each content length.
-      shares: How documents share the rows of a pass.
+      shares: How documents share the rows of a pass; asked of the ramp only.
       table: What the phases read.
+      counts: Of the same.
       balance_mode: One of BALANCE_MODES.
-      epoch_length: Rows of a pass, or None for the mode's own.
       jitter_mode: One of JITTER_MODES.
       jitter_key: Key of the uniform jitter.
-
-    Raises:
-      ValueError: If a pass has no row, or too many to number.
     """
     self._pairs = list(pairs)
     self._shares = shares
@@ -98,20 +149,11 @@ class SpliceSchedule:
     self._balance_mode = balance_mode
     self._jitter_mode = jitter_mode
     self._jitter_key = jitter_key
-    pass_rows = np.empty(len(table.first_row), np.int64)
-    for number, own in enumerate(self._pairs):
-      pick = table.length == number
-      pass_rows[pick] = _pass_rows(
-        own.num_pairs, table.num_documents[pick], balance_mode, epoch_length
-      )
-    self._check_served(pass_rows)
     self.phases: phases_lib.Phases = phases_lib.Phases(
-      table.first_row, pass_rows
+      table.first_row, counts.pass_rows
     )
     # Kept for good; those of the ramp come and go.
-    self._last_ends = self._quota_ends(
-      len(table.first_row) - 1, self.phases.last_pass_rows
-    )
+    self._last_ends = counts.last_ends
 
   def pairs_at(self, number: int) -> document_pairs.DocumentPairs:
     """Returns the documents' pairs at the content length of a pass."""
@@ -121,9 +163,14 @@ class SpliceSchedule:
   def quotas(self, number: int | None = None) -> np.ndarray:
     """Returns int64[D], rows by document of a pass, or of a last one."""
     ends = self._last_ends if number is None else self._ends(number)
-    out = np.zeros(len(self._pairs[0].num_pairs), np.int64)
-    out[: len(ends)] = np.diff(ends, prepend=0)
+    out = np.zeros(len(self._pairs[0]), np.int64)
+    out[: len(ends)] = np.diff(ends.read(), prepend=0)
     return out
+
+  def first_quotas(self, count: int) -> np.ndarray:
+    """Returns int64[count], rows of the first documents in a last pass."""
+    ends = self._last_ends.take(np.arange(min(count, len(self._last_ends))))
+    return np.diff(ends, prepend=0)
 
   def rows_of(self, slot: int, number: int) -> tuple[int, int]:
     """Returns rows first .. last - 1 of a pass, those of a document.
@@ -135,7 +182,8 @@ class SpliceSchedule:
     ends = self._ends(number)
     if slot >= len(ends):
       return 0, 0
-    return int(ends[slot - 1]) if slot else 0, int(ends[slot])
+    first, last = ends.take(np.asarray([max(slot - 1, 0), slot])).tolist()
+    return first if slot else 0, last
 
   def rows_before(self, slot: int, number: int) -> int:
     """Returns the rows of a document in the passes before one.
@@ -193,39 +241,23 @@ class SpliceSchedule:
       )
     return Splices(samples.slot, placed[0], placed[1], placed[2])
 
-  def _ends(self, number: int) -> np.ndarray:
-    """Returns int64[M], sums of a pass's quotas."""
+  def _ends(self, number: int) -> columns.Column:
+    """Returns the sums of a pass's quotas."""
     if number >= self.phases.ramp_passes:
       return self._last_ends
     one = np.asarray([number])
-    return self._quota_ends(
+    return self._ramp_ends(
       int(self.phases.phase_of(one)[0]), int(self.phases.sizes(one)[0])
     )
 
   @memo.remembered(64)
-  def _quota_ends(self, phase: int, rows: int) -> np.ndarray:
+  def _ramp_ends(self, phase: int, rows: int) -> columns.Column:
     count = int(self._table.num_documents[phase])
-    num_pairs = self._pairs[int(self._table.length[phase])].num_pairs[:count]
-    if self._balance_mode == "enumerate":
-      return np.cumsum(num_pairs)
-    return np.cumsum(self._shares.quotas(num_pairs > 0, rows))
-
-  def _check_served(self, pass_rows: np.ndarray) -> None:
-    """Refuses phases without a row; later ones only read more documents."""
-    if self._balance_mode == "enumerate" and np.all(pass_rows > 0):
-      return
-    for number, own in enumerate(self._pairs):
-      phase = int(np.argmax(self._table.length == number))
-      count = int(self._table.num_documents[phase])
-      usable = own.num_pairs[:count] > 0
-      if not pass_rows[phase] or not self._shares.served(usable).any():
-        raise ValueError(
-          f"must read a document that can be copied and weighs more than 0"
-          f" from row {int(self._table.first_row[phase])} on, got none among"
-          f" the first {count} at content_length"
-          f" {own.space.content_length}. Raise curriculum_start, lower"
-          " content_length, or raise a weight."
-        )
+    pairs = self._pairs[int(self._table.length[phase])]
+    num_pairs = pairs.num_pairs()[:count]
+    return columns.Held(
+      _quota_ends(num_pairs, self._shares(), rows, self._balance_mode)
+    )
 
   def _jitter(self, index: np.ndarray, number: np.ndarray) -> np.ndarray:
     choices = self._pairs[0].space.offset_jitter + 1
@@ -237,13 +269,47 @@ class SpliceSchedule:
     return (drawn % np.uint64(choices)).astype(np.int64)
 
 
+def _quota_ends(
+  num_pairs: np.ndarray,
+  shares: shares_lib.Shares,
+  rows: int,
+  balance_mode: str,
+) -> np.ndarray:
+  """Returns int64[M], sums of the quotas of a pass over first documents."""
+  if balance_mode == "enumerate":
+    return np.cumsum(num_pairs)
+  return np.cumsum(shares.quotas(num_pairs > 0, rows))
+
+
+def _check_served(
+  pairs: document_pairs.DocumentPairs,
+  number: int,
+  pass_rows: np.ndarray,
+  shares: shares_lib.Shares,
+  table: PhaseTable,
+) -> None:
+  """Refuses phases without a row; later ones only read more documents."""
+  phase = int(np.argmax(table.length == number))
+  count = int(table.num_documents[phase])
+  usable = pairs.num_pairs()[:count] > 0
+  if not pass_rows[phase] or not shares.served(usable).any():
+    raise ValueError(
+      f"must read a document that can be copied and weighs more than 0"
+      f" from row {int(table.first_row[phase])} on, got none among"
+      f" the first {count} at content_length"
+      f" {pairs.space.content_length}. Raise curriculum_start, lower"
+      " content_length, or raise a weight."
+    )
+
+
 def _samples(
-  ends: np.ndarray, number: np.ndarray, index: np.ndarray
+  ends: columns.Column, number: np.ndarray, index: np.ndarray
 ) -> document_pairs.Samples:
   """Returns the documents and samples of rows of passes with equal quotas."""
-  slot = np.searchsorted(ends, index, side="right")
-  first = np.where(slot > 0, ends[slot - 1], 0)
-  return document_pairs.Samples(slot, index - first, ends[slot] - first, number)
+  slot = ends.search(index)
+  first = np.where(slot > 0, ends.take(np.maximum(slot - 1, 0)), 0)
+  quota = ends.take(slot) - first
+  return document_pairs.Samples(slot, index - first, quota, number)
 
 
 def _pass_rows(
