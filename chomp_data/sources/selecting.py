@@ -117,7 +117,8 @@ def _select(
     "fill": fill,
   }
   # A pass that ends with the first documents finds them again as quickly.
-  short = mode == "first" and count is not None
+  unlimited = limits == document_selection.Limits()
+  short = mode == "first" and count is not None and unlimited
   arrays = kept(
     store, "selection", rule, build, 0 if short else store.num_documents
   )
@@ -187,7 +188,7 @@ def select_several(
     count,
     _limits_text(options),
     len(others),
-    others.min(initial=0),
+    int(others.min()) if len(others) else 0,
   )
   return chosen
 

@@ -139,6 +139,9 @@ class SideArray:
   def search(self, values: np.ndarray) -> np.ndarray:
     """Returns int64[N], how many of ascending values are at most each.
 
+    Args:
+      values: int64[N], at least 0.
+
     Raises:
       StoreError: If a page was altered.
     """

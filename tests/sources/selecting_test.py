@@ -1,6 +1,7 @@
 """Document selection: seed 000's policies and their fallbacks."""
 
 import logging as py_logging
+import pickle
 
 from absl import logging
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 from chomp_data import schema
 from chomp_data import sources
+from chomp_data.index.splice import document_selection
+from chomp_data.sources import selecting
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [30, 50, 20, 50, 10, 40]
@@ -97,7 +100,10 @@ def test_too_few_candidates_fill_up_with_the_longest_on_request(
     several(store, **wanted)
   got = several(store, strict_num_docs=False, doc_select_mode="first", **wanted)
   assert got == [0, 2, 1]
-  assert any("2 of num_docs=3" in w for w in warnings)
+  assert any(
+    "2 of num_docs=3" in w and "shortest of them: 50 tokens" in w
+    for w in warnings
+  )
 
 
 def test_doc_index_is_honoured_within_the_limits(store, warnings):
@@ -181,3 +187,113 @@ def test_tokens_of_unselected_documents_are_never_read(store):
   assert asked
   assert min(a.min() for a in asked) >= first
   assert max(a.max() for a in asked) < first + LENGTHS[4]
+
+
+# --- large stores ----------------------------------------------------------
+
+RULES = [
+  {"doc_select_mode": "first", "num_docs": None},
+  {"doc_select_mode": "longest", "num_docs": 4, "min_doc_length": 15},
+  {"doc_select_mode": "shortest", "num_docs": None, "balance_tau": 0.5},
+  {"doc_select_mode": "random", "num_docs": 3, "balance_mode": "enumerate"},
+  {
+    "doc_select_mode": "first",
+    "num_docs": 5,
+    "max_doc_length": 30,
+    "strict_num_docs": False,
+    "balance_mode": "by_document",
+    "doc_overrides": (("b", (("content_stride", 3),)),),
+  },
+  {"num_docs": None, "curriculum_start": 2, "curriculum_every": 7},
+  {"num_docs": None, "mode": "slide", "balance_mode": "enumerate"},
+]
+
+
+@pytest.mark.parametrize(
+  "rule", RULES, ids=lambda rule: str(list(rule.items()))
+)
+def test_a_large_store_s_selection_lies_beside_it_and_is_the_same(
+  store, monkeypatch, warnings, rule
+):
+  options = sources.MultiSpliceOptions(**rule)
+
+  def make():
+    return sources.SpliceSource(store, options, seq_len=8)
+
+  def known(source):
+    rows = np.arange(3 * len(source))
+    spans = source.plan(rows)
+    planned = [
+      getattr(spans, field).tolist()
+      for field in ("row", "document", "start", "offset", "length", "column")
+    ]
+    return [
+      len(source), planned, source.documents.tolist(), source.lengths.tolist(),
+      source.quotas().tolist(), source.describe(), source.fingerprint,
+      source.sums.uniform(0, "tokens"),
+    ]  # fmt: skip
+
+  want = known(make())
+  told = list(warnings)
+  monkeypatch.setattr(selecting, "_KEPT_ON_DISK", 1)
+  warnings.clear()
+  assert known(make()) == want
+  assert warnings == told
+  # Another process looks at no length but those of documents it reads.
+  monkeypatch.setattr(store, "iter_lengths", None)
+  warnings.clear()
+  again = make()
+  assert warnings == told
+  assert known(again) == want
+  assert known(pickle.loads(pickle.dumps(again))) == want
+
+
+def test_what_goes_to_a_reader_does_not_grow_with_documents(
+  tmp_path, monkeypatch
+):
+  monkeypatch.setattr(selecting, "_KEPT_ON_DISK", 1)
+  sizes = []
+  for count in (20, 4_000):
+    made = testing_stores.make_store(
+      tmp_path / str(count), [np.arange(9)] * count
+    )
+    options = sources.MultiSpliceOptions(num_docs=None)
+    source = sources.SpliceSource(made, options, seq_len=8)
+    source.plan(np.arange(100))
+    # Checksums of pages, one for 2**18 documents, and numbers in digits.
+    sizes.append(len(pickle.dumps(source)))
+  assert sizes[1] - sizes[0] < 64
+
+
+@pytest.mark.parametrize("count", [None, 10, 3_000, 40_000])
+@pytest.mark.parametrize("mode", document_selection.SELECT_MODES)
+def test_candidates_are_sorted_a_few_times_whatever_their_number(
+  monkeypatch, mode, count
+):
+  monkeypatch.setattr(document_selection, "_FEW", 64)
+  total, batch = 50_000, 100
+  lengths = np.random.default_rng(0).integers(0, 300, total)
+  sorted_ = []
+  order = document_selection._stable_order
+  monkeypatch.setattr(
+    document_selection,
+    "_stable_order",
+    lambda rank: sorted_.append(len(rank)) or order(rank),
+  )
+  excluded = np.arange(0, total, 3)
+  documents, found = document_selection.select(
+    lambda: ((i, lengths[i : i + batch]) for i in range(0, total, batch)),
+    mode,
+    document_selection.Limits(max_length=280),
+    count,
+    7,
+    excluded,
+  )
+  assert sum(sorted_) <= 3 * total
+  fits = (lengths > 0) & (lengths <= 280)
+  fits[excluded] = False
+  some = np.flatnonzero(fits)
+  rank = document_selection._rank(mode, some, lengths[some], 7)
+  want = some[np.lexsort((some, rank))][:count]
+  assert documents.tolist() == want.tolist()
+  assert found.tolist() == lengths[want].tolist()

@@ -1,9 +1,11 @@
 """Indexes beside a store: built once, shared, checked, rebuilt when wrong."""
 
+import contextlib
 import json
 import multiprocessing
 import os
 import pathlib
+import pickle
 import shutil
 import signal
 import subprocess
@@ -20,6 +22,7 @@ import pytest
 from chomp_data import stores
 from chomp_data.stores import heartbeat
 from chomp_data.stores import side_index
+from tests import laws
 
 KEY = {"store": "abc", "seq_len": 8, "order": None}
 
@@ -261,6 +264,52 @@ def test_pages_of_a_large_index_are_checked_at_first_touch(store, monkeypatch):
       array.read(first, last)
   shutil.rmtree(path.parent)
   assert load(store, Builder({"values": values}))["values"].read(10, 11) == 10
+
+
+@laws.examples(60)
+@hypothesis.given(
+  steps=st.lists(st.integers(0, 9), min_size=1, max_size=40),
+  dtype=st.sampled_from((np.int64, np.uint32)),
+  data=st.data(),
+)
+def test_values_are_found_and_looked_up_as_numpy_does(
+  tmp_path_factory, steps, dtype, data
+):
+  values = np.cumsum(steps).astype(dtype)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(os, "fsync", lambda descriptor: None)
+    patch.setattr(side_index, "_PAGE_BYTES", 16)
+    patch.setattr(side_index, "_CHECKED_AT_OPEN", 0)
+    store = tmp_path_factory.mktemp("found") / "store"
+    load(store, Builder({"values": values}))
+    path = beside(store) / "values.bin"
+    whole = values.astype(np.int64)
+    at = data.draw(st.lists(st.integers(0, len(values) - 1)))
+    asked = np.asarray(data.draw(st.lists(st.integers(0, 2**40))), np.int64)
+    asked = np.concatenate([asked, whole, np.maximum(whole - 1, 0)])
+    altered = data.draw(st.booleans())
+    if altered:
+      damaged = bytearray(path.read_bytes())
+      damaged[data.draw(st.integers(0, len(damaged) - 1))] ^= 0x55
+      path.write_bytes(damaged)
+    array = load(store, never)["values"]
+    # What is damaged is never looked at, or an error; never another value.
+    with contextlib.suppress(*[stores.StoreError] * altered):
+      taken = array.take(np.asarray(at, np.int64))
+      assert taken.dtype == np.int64
+      assert taken.tolist() == whole[at].tolist()
+    with contextlib.suppress(*[stores.StoreError] * altered):
+      found = array.search(asked)
+      assert found.tolist() == np.searchsorted(whole, asked, "right").tolist()
+    shutil.rmtree(store.parent)
+
+
+def test_another_process_maps_an_array_anew(store):
+  values = np.arange(100_000)
+  array = load(store, Builder({"values": values}))["values"]
+  sent = pickle.dumps(array)
+  assert len(sent) < 1_000
+  assert np.array_equal(pickle.loads(sent).read(), values)
 
 
 # --- places ----------------------------------------------------------------

@@ -105,9 +105,18 @@ def count(
     pass_rows[pick] = _pass_rows(
       num_pairs, table.num_documents[pick], balance_mode, epoch_length
     )
-  if balance_mode != "enumerate" or not np.all(pass_rows > 0):
-    for number, own in enumerate(pairs):
-      _check_served(own, number, pass_rows, shares, table)
+    # Later phases of it only read more documents.
+    phase = int(np.argmax(pick))
+    if balance_mode != "enumerate" or not pass_rows[phase]:
+      usable = num_pairs[: int(table.num_documents[phase])] > 0
+      if not pass_rows[phase] or not shares.served(usable).any():
+        raise ValueError(
+          f"must read a document that can be copied and weighs more than 0"
+          f" from row {int(table.first_row[phase])} on, got none among"
+          f" the first {len(usable)} at content_length"
+          f" {own.space.content_length}. Raise curriculum_start, lower"
+          " content_length, or raise a weight."
+        )
   num_pairs = last_pairs[: int(table.num_documents[last])]
   rows = int(pass_rows[last])
   ends = _quota_ends(num_pairs, shares, rows, balance_mode)
@@ -279,27 +288,6 @@ def _quota_ends(
   if balance_mode == "enumerate":
     return np.cumsum(num_pairs)
   return np.cumsum(shares.quotas(num_pairs > 0, rows))
-
-
-def _check_served(
-  pairs: document_pairs.DocumentPairs,
-  number: int,
-  pass_rows: np.ndarray,
-  shares: shares_lib.Shares,
-  table: PhaseTable,
-) -> None:
-  """Refuses phases without a row; later ones only read more documents."""
-  phase = int(np.argmax(table.length == number))
-  count = int(table.num_documents[phase])
-  usable = pairs.num_pairs()[:count] > 0
-  if not pass_rows[phase] or not shares.served(usable).any():
-    raise ValueError(
-      f"must read a document that can be copied and weighs more than 0"
-      f" from row {int(table.first_row[phase])} on, got none among"
-      f" the first {count} at content_length"
-      f" {pairs.space.content_length}. Raise curriculum_start, lower"
-      " content_length, or raise a weight."
-    )
 
 
 def _samples(
