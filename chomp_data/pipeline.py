@@ -23,6 +23,7 @@ import numpy as np
 
 from chomp_data import joining
 from chomp_data import planning
+from chomp_data import schema
 from chomp_data.config import options as options_lib
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import batches
@@ -32,6 +33,7 @@ from chomp_data.loading import watching
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import accounts as accounts_lib
+from chomp_data.plans import balance as balance_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones
@@ -97,6 +99,17 @@ class Pipeline:
     self.steps = plan.steps
     self._reads = reads_lib.Reads(plan.sources)
     self._operations = run.data.operations(plan.sources)
+    self._shards = self._pinned_shards()
+    if self.balances:
+      for name, own in run.sources.items():
+        if getattr(own.shuffle, "lanes", None) is not None:
+          logging.warning(
+            "config.data.balance deals rows of every lane to all shards, so"
+            " that processes read each other's blocks of %r. Unset balance, or"
+            " sources.%s.shuffle.lanes.",
+            name,
+            name,
+          )
     for line in plan.warnings():
       logging.warning("%s", line)
     if self.mix is not None and self.num_steps is not None:
@@ -315,6 +328,52 @@ class Pipeline:
     """
     return self._plan.spans(step, count)
 
+  def row_order(
+    self, step: int, shards: balance_lib.Shards | None = None
+  ) -> np.ndarray:
+    """Returns where the rows of a step stand on devices; reads no token.
+
+    A placement: `plan`, `canonical` and `batch` know nothing of it.
+
+    Args:
+      step: The step.
+      shards: The `shards` of the iterator that places them, or None for
+        `config.data.balance_shards`.
+
+    Returns:
+      int64[batch_size], the row of `plan(step)` that each row of the global
+      batch is: 0, 1, 2, ... unless `config.data.balance` deals them by cost.
+
+    Raises:
+      IndexError: If the step is not of the run.
+    """
+    shards = shards or self._shards
+    count = balance_lib.shards_of(self._plan, step, shards)
+    if count == 1:
+      return np.arange(self.buckets[self._plan.at(step)[1]].batch_size)
+    return balance_lib.order(self._plan, self._plan.planned(step), count)[0]
+
+  @property
+  def balances(self) -> bool:
+    """Whether rows are dealt to shards by their cost."""
+    return getattr(self.options, "balance", None) is not None
+
+  def _pinned_shards(self) -> balance_lib.Shards | None:
+    """Returns `config.data.balance_shards` by bucket, or None."""
+    count = self.options.balance_shards if self.balances else None
+    if count is None:
+      return None
+    problems = [
+      f"`config.data.balance_shards` must divide the rows of every step, got"
+      f" {count} for {own.batch_size} rows of {own}. Use a divisor, or unset it"
+      " for the shards that there are."
+      for own in self.buckets
+      if own.batch_size % count
+    ]
+    if problems:
+      raise schema.ConfigError(problems)
+    return {own.name: count for own in self.buckets}
+
   def samples(self, step: int) -> np.ndarray:
     """Returns the samples of a step in buckets.
 
@@ -410,6 +469,7 @@ class Pipeline:
     rows: Rows = None,
     fingerprint: Mapping[str, Any] | None = None,
     group_steps: int | None = None,
+    shards: balance_lib.Shards | None = None,
   ) -> batches.BatchSource:
     """Returns the Grain source of process-local batches.
 
@@ -419,6 +479,9 @@ class Pipeline:
       fingerprint: Shown in its `repr`, or None for the pipeline's own.
       group_steps: Most steps that are planned and fetched together, or None
         for about 4,096 rows; decides no batch.
+      shards: With `config.data.balance`, into how many shards the rows of each
+        bucket are cut; None is `config.data.balance_shards`, and where that is
+        None too, rows stand as they are planned.
     """
     # Its own caches: a thread or a worker reads through it.
     plan = pickle.loads(pickle.dumps(self._plan))
@@ -427,6 +490,7 @@ class Pipeline:
       self._by_bucket(rows),
       state.digest(fingerprint or self.fingerprint)[:16],
       group_steps,
+      shards=(shards or self._shards) if self.balances else None,
     )
 
   def data_loader(
@@ -644,10 +708,16 @@ def _local(
     for bucket in pipe.buckets
     if bucket.name in held
   }
+  shards = pipe._shards
+  if pipe.balances and shards is None:
+    shards = placement.num_shards(
+      pipe, sharding, operations, device_rows, list(rows)
+    )
   return feed.Local(
-    pipe.batch_source(rows, pipe.fingerprint_with(operations)),
+    pipe.batch_source(rows, pipe.fingerprint_with(operations), shards=shards),
     placement.Placer(sharding, held, pipe.buckets, device_rows),
     batch_bytes,
+    shards,
   )
 
 

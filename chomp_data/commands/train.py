@@ -333,7 +333,7 @@ class Run:
 
   def _add(self, metrics) -> None:
     self.documents.add(metrics)
-    self.span_losses.add(metrics)
+    self.span_losses.add(metrics, self.input.shards)
     self.by_source.add(metrics)
     if self.by_bucket is not None:
       self.by_bucket.add(metrics)

@@ -147,6 +147,11 @@ class TextFields(RunFields):
       of each row.
     tombstones: Documents and spans that are gone from some data steps on,
       pairs (from_step, file of JSON lines); docs/edits.md says which lines.
+    balance: How the rows of a batch are dealt to its shards: None as they are
+      planned, 'attention' so that sums of squared segment lengths are alike.
+      Where rows stand is no part of a state: it may change at any resume.
+    balance_shards: Over how many shards `balance` deals; None is as many as
+      the sharding cuts a batch's rows into.
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
@@ -154,11 +159,20 @@ class TextFields(RunFields):
   lookahead: bool = schema.option(False, schema.boolean())
   document_id: bool = schema.option(False, schema.boolean())
   tombstones: tuple[tuple[int, str], ...] = schema.option((), edits.TOMBSTONES)
+  balance: str | None = schema.option(
+    None, schema.optional(schema.choice(("attention",)))
+  )
+  balance_shards: int | None = schema.option(None, schema.optional(_ROWS))
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
     found = super().problems(path)
     found += edits.rising_problems(f"{path}.tombstones", self.tombstones)
+    if self.balance_shards is not None and self.balance is None:
+      found.append(
+        f"`{path}.balance_shards` must be None where nothing is balanced, got"
+        f" {self.balance_shards}. Set {path}.balance, or unset it."
+      )
     if not self.lookahead or formats.FORMATS[self.batch_format].lookahead:
       return found
     able = [name for name, form in formats.FORMATS.items() if form.lookahead]

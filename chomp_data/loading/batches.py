@@ -20,6 +20,7 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
 from chomp_data.ops import spans as spans_lib
+from chomp_data.plans import balance
 from chomp_data.plans import plan as plan_lib
 from chomp_data.sources import row_source
 
@@ -72,6 +73,7 @@ class BatchSource(workers.SentToWorkers):
     fingerprint: str = "",
     group_steps: int | None = None,
     stride: int = 1,
+    shards: balance.Shards | None = None,
   ):
     """Binds a plan to the rows of one process.
 
@@ -83,6 +85,8 @@ class BatchSource(workers.SentToWorkers):
         that Grain's state does not depend on the process.
       group_steps: Most steps of a group, or None for about 4,096 rows.
       stride: A reader asks for every n-th step only; others ask for the rest.
+      shards: By bucket, over how many shards the rows of its batches are dealt
+        by their cost; None leaves them where they are planned.
     """
     self._plan = plan
     self._rows = None if rows is None else dict(rows)
@@ -93,6 +97,7 @@ class BatchSource(workers.SentToWorkers):
       maxlen=_GROUPS_KEPT
     )
     self._own_stride = stride
+    self._shards = None if shards is None else dict(shards)
     # Planned before their turn, in order.
     self._ahead: collections.deque[_Group] = collections.deque()
     # Batches read ahead, and the last two steps asked for.
@@ -151,6 +156,7 @@ class BatchSource(workers.SentToWorkers):
       "fingerprint": self._fingerprint,
       "group_steps": self._group_steps,
       "stride": self._own_stride,
+      "shards": self._shards,
     }
 
   def for_workers(self, count: int) -> "BatchSource":
@@ -244,11 +250,15 @@ class BatchSource(workers.SentToWorkers):
   def _planned(self, step: int) -> _Group:
     stride = self._own_stride
     # From here on: what a run that was resumed has behind it is not fetched.
-    local = self._local(self._plan.at(step)[1])
-    most = self._group_steps or max(1, _PLANNED_ROWS // max(local, 1))
+    bucket = self._plan.at(step)[1]
+    rows = self._local(bucket)
+    if balance.shards_of(self._plan, step, self._shards) > 1:
+      # Which of them are this process's, their costs decide.
+      rows = self._plan.buckets[bucket].batch_size
+    most = self._group_steps or max(1, _PLANNED_ROWS // max(rows, 1))
     _, last = self._plan.group(step, most * stride)
     steps = range(step, last, stride)
-    planned = self._plan.planned(step, len(steps), self._rows, stride)
+    planned = balance.planned(self._plan, steps, self._rows, self._shards)
     self.reads.add_group(planned.spans)
     group = _Group(steps, planned, self._plan.prefetch(planned))
     if time.monotonic() - self._logged > _LOG_S:

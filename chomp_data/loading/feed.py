@@ -73,11 +73,14 @@ class Local:
     source: This process's batches.
     placer: Puts them on devices.
     batch_bytes: Shared memory of the smallest batch, where workers read.
+    shards: By bucket, over how many shards its rows are dealt by their cost;
+      None: they stand as they are planned.
   """
 
   source: Batches
   placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
   batch_bytes: int = 0
+  shards: Mapping[str, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -270,6 +273,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return self._wait_s
 
   @property
+  def shards(self) -> Mapping[str, int] | None:
+    """Over how many shards rows are dealt; see `Pipeline.row_order`."""
+    return self._local.shards
+
+  @property
   def fingerprint(self) -> Mapping[str, Any]:
     """What decides the run's rows."""
     return self._fingerprint
@@ -290,6 +298,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       **self._fingerprint,
       "num_steps": len(self._local.source),
       "step": self._step,
+      # No part of a state, but processes that differ would lose rows.
+      "balance_shards": self._local.shards and dict(self._local.shards),
     }
 
   def _join(self, peers: agreement.Peers) -> None:

@@ -132,6 +132,50 @@ def process_batches(
   return rows, min(sizes)
 
 
+def num_shards(
+  pipe: Run,
+  sharding: ShardingTree,
+  transforms: Sequence[grain.transforms.Map] = (),
+  device_rows: int | None = None,
+  needed: Collection[str] | None = None,
+) -> dict[str, int]:
+  """Returns into how many shards the rows of each bucket's batches are cut.
+
+  Where fields are cut differently, it is the most that one is cut into. Rows
+  beyond the run's are left out.
+
+  Args:
+    pipe: As in `process_batches`, over whose sharding its batches divide.
+    sharding: As in `field_sharding`.
+    transforms: As in `process_batches`.
+    device_rows: As in `process_batches`.
+    needed: The buckets that are meant; None is all.
+
+  Raises:
+    ConfigError: If a shard holds rows of the run and others.
+  """
+  found, problems = {}, []
+  for number, bucket in enumerate(pipe.buckets):
+    if needed is not None and bucket.name not in needed:
+      continue
+    count = device_rows or bucket.batch_size
+    rows = count
+    for name, value in _example(pipe, number, transforms, []).items():
+      shape = (count, *np.shape(value)[1:])
+      own = field_sharding(sharding, name, len(shape))
+      rows = min(rows, own.shard_shape(shape)[0])
+    found[bucket.name] = bucket.batch_size // rows
+    if bucket.batch_size % rows:
+      problems.append(
+        "`config.data.balance` must be None where a shard holds rows of the run"
+        f" and filler, got {bucket.batch_size} rows of {bucket} on devices that"
+        f" hold {rows} each. Use a multiple of {rows} rows, or unset it."
+      )
+  if problems:
+    raise schema.ConfigError(problems)
+  return found
+
+
 def _uneven(
   pipe: Run,
   bucket: buckets_lib.Bucket,

@@ -86,6 +86,20 @@ class Spans:
       values[name] = None if value is None else value[pick]
     return Spans(num_rows=num_rows, row=row, **values)
 
+  def of_rows(self, rows: np.ndarray) -> "Spans":
+    """Returns the spans of chosen rows.
+
+    Args:
+      rows: int64[R], which rows, in the order that they shall have.
+    """
+    counts = np.bincount(self.row, minlength=self.num_rows)
+    first = (np.cumsum(counts) - counts)[rows]
+    counts = counts[rows]
+    shift = first - (np.cumsum(counts) - counts)
+    pick = np.repeat(shift, counts)
+    pick += np.arange(len(pick))
+    return self.take(pick, np.repeat(np.arange(len(rows)), counts), len(rows))
+
   def live(self) -> "Spans":
     """Returns the spans that are not gone."""
     if self.gone is None:

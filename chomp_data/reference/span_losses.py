@@ -114,19 +114,31 @@ class Writer:
           )
         self._workdir.delete([name])
 
-  def add(self, metrics: Mapping[str, np.ndarray] | None) -> None:
+  def add(
+    self,
+    metrics: Mapping[str, np.ndarray] | None,
+    shards: Mapping[str, int] | None = None,
+  ) -> None:
     """Adds the next step.
 
     Args:
       metrics: On the host, with `token_nll` and `token_mask` [B, S] and, of
         batches with weights, `token_weight`; or None.
+      shards: Of the iterator that placed its rows.
     """
     if metrics is None or "token_nll" not in metrics or not self._writes:
       return
-    spans = self._pipe.plan(self._first + len(self._steps))
+    step = self._first + len(self._steps)
+    # From places on devices to rows of the plan.
+    row = np.argsort(self._pipe.row_order(step, shards))
     weight = metrics.get("token_weight")
     self._steps.append(
-      by_span(spans, metrics["token_nll"], metrics["token_mask"], weight)
+      by_span(
+        self._pipe.plan(step),
+        metrics["token_nll"][row],
+        metrics["token_mask"][row],
+        None if weight is None else weight[row],
+      )
     )
 
   def flush(self) -> None:

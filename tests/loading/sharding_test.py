@@ -22,14 +22,15 @@ def run(data, layout, num_processes, **extra):
   return steps
 
 
-def check(data, steps, first, last, device_rows=None):
-  """Every piece equals the host batch's, and every row is held."""
+def check(data, steps, first, last, device_rows=None, order=None):
+  """Every piece equals the host batch's, in an order; every row is held."""
   pipe = pipeline.build(data)
   assert sorted(steps) == list(range(first, last))
   for step, pieces in steps.items():
     batch = {
       name: np.pad(value, [(0, more), *[(0, 0)] * (value.ndim - 1)])
-      for name, value in pipe.batch(step).items()
+      for name, own in pipe.batch(step).items()
+      for value in [own if order is None else own[order(step)]]
       for more in [(device_rows or len(value)) - len(value)]
     }
     held = {name: np.zeros(value.shape, bool) for name, value in batch.items()}

@@ -1,0 +1,82 @@
+"""Balance: which row of a batch on devices is which row of the plan.
+
+A placement after the plan. What a step holds, and so states, fingerprints,
+accounts and traces, are of rows as they were planned; the number of shards
+decides only where in the global batch each of them stands.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from chomp_data.index import balance
+from chomp_data.ops import row_costs
+from chomp_data.plans import plan as plan_lib
+
+# Of the batches of each bucket, by its name.
+Shards = Mapping[str, int]
+
+
+def shards_of(plan: plan_lib.Plan, step: int, shards: Shards | None) -> int:
+  """Returns over how many shards the rows of a step are dealt; 1 is not."""
+  if shards is None:
+    return 1
+  bucket = plan.buckets[plan.at(step)[1]]
+  own = shards.get(bucket.name, 1)
+  return own if balance.helps(bucket.batch_size, own) else 1
+
+
+def order(
+  plan: plan_lib.Plan, planned: plan_lib.Planned, shards: int
+) -> np.ndarray:
+  """Returns the row of its step that stands at each place of global batches.
+
+  Args:
+    plan: The run.
+    planned: All rows of steps of one size; text.
+    shards: Over how many shards they are dealt.
+
+  Returns:
+    int64[steps, batch size].
+  """
+  bucket, spans = plan.buckets[planned.bucket], planned.spans
+  assert spans is not None
+  trailing = np.asarray(
+    [own.layout.trailing_filler_in_segment for own in plan.sources.values()]
+  )
+  costs = row_costs.attention(spans, bucket.shape[0], trailing[spans.source])
+  return balance.deal(costs.reshape(-1, bucket.batch_size), shards)
+
+
+def planned(
+  plan: plan_lib.Plan,
+  steps: range,
+  places: plan_lib.Rows | None,
+  shards: Shards | None,
+) -> plan_lib.Planned:
+  """Returns what reading some rows of global batches needs.
+
+  Args:
+    plan: The run.
+    steps: Which `Plan.group` puts together.
+    places: Where these rows stand in global batches; None is all.
+    shards: By bucket, over how many shards rows are dealt; None: they stand as
+      they are planned.
+  """
+  count = shards_of(plan, steps[0], shards)
+  if count == 1:
+    return plan.planned(steps[0], len(steps), places, steps.step)
+  whole = plan.planned(steps[0], len(steps), None, steps.step)
+  found = order(plan, whole, count)
+  size = found.shape[1]
+  if places is not None:
+    found = found[:, places[plan.buckets[whole.bucket].name]]
+  found = (found + np.arange(len(found))[:, None] * size).reshape(-1)
+  spans, samples = whole.spans, whole.samples
+  assert spans is not None
+  return dataclasses.replace(
+    whole,
+    spans=spans.of_rows(found),
+    samples=None if samples is None else samples[found],
+  )

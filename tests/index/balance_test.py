@@ -1,0 +1,111 @@
+"""Rows dealt to shards by cost."""
+
+import itertools
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.index import balance
+from tests import laws
+
+
+def slowest(costs, shards):
+  """Slowest shard over the mean, of each batch."""
+  sums = costs.reshape(len(costs), shards, -1).sum(axis=2)
+  return sums.max(axis=1) / np.maximum(sums.mean(axis=1), 1)
+
+
+@st.composite
+def batches(draw):
+  shards, rows = draw(st.integers(1, 6)), draw(st.integers(1, 5))
+  shape = draw(st.integers(1, 4)), shards * rows
+  most = draw(st.sampled_from([1, 5, 2**40]))
+  size = shape[0] * shape[1]
+  costs = draw(st.lists(st.integers(0, most), min_size=size, max_size=size))
+  return np.asarray(costs, np.int64).reshape(shape), shards
+
+
+def test_the_example_of_the_module():
+  assert balance.deal(np.asarray([[9, 8, 4, 1]]), 2).tolist() == [[0, 3, 1, 2]]
+
+
+@laws.examples(100)
+@hypothesis.given(case=batches())
+def test_every_row_of_a_batch_has_one_place(case):
+  costs, shards = case
+  found = balance.deal(costs, shards)
+  every = np.broadcast_to(np.arange(costs.shape[1]), costs.shape)
+  np.testing.assert_array_equal(np.sort(found, axis=1), every)
+  # Within a shard rows stand as they are planned.
+  by_shard = found.reshape(len(costs), shards, -1)
+  np.testing.assert_array_equal(by_shard, np.sort(by_shard, axis=2))
+
+
+@laws.examples(50)
+@hypothesis.given(case=batches())
+def test_a_batch_is_dealt_alike_whatever_is_dealt_beside_it(case):
+  costs, shards = case
+  whole = balance.deal(costs, shards)
+  for own, one in zip(costs, whole, strict=True):
+    np.testing.assert_array_equal(balance.deal(own[None], shards)[0], one)
+
+
+@laws.examples(50)
+@hypothesis.given(case=batches())
+def test_no_shard_is_slower_than_after_rounds_of_one_row(case):
+  costs, shards = case
+  found = np.take_along_axis(costs, balance.deal(costs, shards), 1)
+  for own, dealt in zip(costs, found, strict=True):
+    sums = np.zeros(shards, np.int64)
+    rows = sorted(own.tolist(), reverse=True)
+    for first in range(0, len(rows), shards):
+      order = np.argsort(sums, kind="stable")
+      sums[order] += rows[first : first + shards]
+    # Sums of one row a shard are what they are.
+    assert dealt.reshape(shards, -1).sum(axis=1).max() <= sums.max()
+
+
+def test_small_batches_are_near_the_best_there_is():
+  rng = np.random.default_rng(0)
+  costs = np.exp(rng.normal(0, 1, (40, 6)) * 3).astype(np.int64) + 1
+  found = np.take_along_axis(costs, balance.deal(costs, 2), 1)
+  for own, dealt in zip(costs, found, strict=True):
+    best = min(
+      max(sum(half), own.sum() - sum(half))
+      for half in itertools.combinations(own.tolist(), 3)
+    )
+    assert dealt.reshape(2, 3).sum(axis=1).max() <= 1.2 * best
+
+
+@pytest.mark.parametrize("shards", [1, 12])
+def test_rows_stay_where_nothing_can_be_gained(shards):
+  costs = np.random.default_rng(0).integers(0, 100, (3, 12))
+  found = balance.deal(costs, shards)
+  np.testing.assert_array_equal(found, np.broadcast_to(np.arange(12), (3, 12)))
+
+
+@pytest.mark.parametrize("shards", [8, 64])
+@pytest.mark.parametrize("seq_len", [2_048, 8_192])
+def test_shards_of_four_lognormal_packed_rows_are_within_five_percent(
+  shards, seq_len
+):
+  rng = np.random.default_rng(0)
+  # As web text: pieces of documents fill rows, first fit, and rows are shuffled.
+  lengths = np.exp(rng.normal(np.log(500), 1.2, 20_000)).astype(np.int64)
+  lengths = np.clip(lengths, 16, 65_536)
+  whole = int((lengths // seq_len).sum())
+  rest = np.sort(lengths % seq_len)[::-1]
+  room, costs = np.full(len(rest), seq_len), np.zeros(len(rest), np.int64)
+  for length in rest.tolist():
+    row = int(np.argmax(room >= length))
+    room[row] -= length
+    costs[row] += length**2
+  costs = np.append(costs[costs > 0], np.full(whole, seq_len**2))
+  rng.shuffle(costs)
+  size = 4 * shards
+  costs = costs[: len(costs) // size * size].reshape(-1, size)
+  dealt = np.take_along_axis(costs, balance.deal(costs, shards), 1)
+  assert slowest(costs, shards).mean() > 1.25
+  assert slowest(dealt, shards).mean() <= 1.05
