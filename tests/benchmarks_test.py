@@ -158,6 +158,17 @@ def test_packing_reads_starts_and_measures_memory(tmp_path):
     assert number(line["Mtokens/s"]) <= number(line["Mpositions/s"])
 
 
+def test_balanced_shards_of_packed_rows_are_within_five_percent(tmp_path):
+  ratios, times, planning = run("balance", tmp_path)
+  assert len(ratios) == 2 * 2
+  for line in ratios:
+    planned, dealt = line["4 a shard"].split(" > ")
+    assert number(planned) > 1.5
+    assert number(dealt) <= (1.05 if line["rows"] == "bin ffd" else 1.2)
+  assert len(times) == 4
+  assert len(planning) == 2
+
+
 def test_the_store_of_lengths_plans_as_a_real_store(tmp_path):
   found = subprocess.run(
     [sys.executable, "-c", AGAINST_A_STORE, str(tmp_path)],

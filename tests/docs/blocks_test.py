@@ -121,6 +121,26 @@ def around_readme(names, found):
   assert stores.open_store("data/crawl").num_documents == 9
 
 
+@around("balance.md")
+def around_balance(names, found):
+  config = ml_collections.ConfigDict(
+    {
+      "data": {
+        "seq_len": 256,
+        "global_batch_size": 16,
+        "balance_shards": 4,
+        "sources": {"web": {"store": "data/web", "rows": {"kind": "bin"}}},
+      }
+    }
+  )
+  names |= {
+    "config": config,
+    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
+  }
+  yield
+  assert names["order"].tolist() != list(range(16))
+
+
 @around("answers.md")
 def around_answers(names, found):
   yield

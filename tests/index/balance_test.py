@@ -92,7 +92,7 @@ def test_shards_of_four_lognormal_packed_rows_are_within_five_percent(
   shards, seq_len
 ):
   rng = np.random.default_rng(0)
-  # As web text: pieces of documents fill rows, first fit, and rows are shuffled.
+  # As web text: pieces of documents fill rows, first fit; then shuffled.
   lengths = np.exp(rng.normal(np.log(500), 1.2, 20_000)).astype(np.int64)
   lengths = np.clip(lengths, 16, 65_536)
   whole = int((lengths // seq_len).sum())
