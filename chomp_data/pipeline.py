@@ -347,7 +347,7 @@ class Pipeline:
     Raises:
       IndexError: If the step is not of the run.
     """
-    shards = shards or self._shards
+    shards = (shards or self._shards) if self.balances else None
     count = balance_lib.shards_of(self._plan, step, shards)
     if count == 1:
       return np.arange(self.buckets[self._plan.at(step)[1]].batch_size)

@@ -210,7 +210,7 @@ def test_the_last_value_of_a_path_counts():
       "must be one of 'none', 'full', 'era', 'block', got 'fulll'",
     ),
     ("data.sources.stdlib.rows.kind=bins", "one of 'splice', 'multi_splice'"),
-    ("data.seqlen=8", "Did you mean `seq_len`? Known fields: batch_format,"),
+    ("data.seqlen=8", "Did you mean `seq_len`? Known fields: balance,"),
     ("data.sources.stdlb.store=a", "Did you mean `stdlib`?"),
     ("data.seed.x=3", "`--config.data.seed.x` is not a known field."),
     ("dta.seed=3", "`--config.dta` is not a known field. Did you mean `data`?"),

@@ -233,6 +233,8 @@ def test_the_shards_are_those_of_the_sharding_or_as_the_config_says(stores):
   for name, value in pipe.canonical(0).items():
     np.testing.assert_array_equal(batch[name], value[order])
   assert pipe.row_order(0).tolist() == list(range(8))
+  plain = pipeline.build(config(stores, size=8))
+  assert plain.row_order(0, {"32": 2}).tolist() == list(range(8))
 
 
 @pytest.mark.parametrize(
