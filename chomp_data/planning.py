@@ -204,6 +204,10 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       max_epochs={n: own.max_epochs for n, own in run.sources.items()},
       path=f"{PATH}.mix",
     )
+  repeats = run.mix is not None and run.mix.policy.repeats
+  for name, own in ordered.items():
+    most = run.sources[name].max_epochs
+    own.expect(most or (None if repeats else options.epochs))
   plan = rows_plan.RowsPlan(
     ordered,
     steps=steps,

@@ -6,8 +6,10 @@ and the rows before it. With 'exact' both follow from sums of tokens. With
 many rows each window has and which piece went where.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
+import threading
 import time
 from typing import Any
 
@@ -46,6 +48,8 @@ _SAMPLED_WINDOWS = 4
 _BAR_DOCUMENTS = 50_000
 # From here on it takes longer than to load a compiled loop.
 _COMPILED_DOCUMENTS = 500_000
+# From this part of an epoch on the next one is packed.
+_AHEAD_FROM = 0.5
 
 
 class BinSource(row_source.RowSource):
@@ -112,6 +116,7 @@ class BinSource(row_source.RowSource):
     self._windows = packed_windows.PackedWindows(self._documents, self._pack)
     self._row_starts: dict[int, np.ndarray] = {}
     self._units = memo.Memo(1)
+    self._ahead = _Ahead(self)
     self._report_cost()
     self._epochs = epoch_starts.EpochStarts(
       self._rows_of_epoch, self._most_epochs(), path
@@ -123,6 +128,10 @@ class BinSource(row_source.RowSource):
   def __getstate__(self) -> dict[str, Any]:
     # Maps of files are opened again where they are used.
     return {**self.__dict__, "_indexes": {}}
+
+  def expect(self, epochs: int | None) -> None:
+    """Packs the next epoch before it comes; see `RowSource`."""
+    self._ahead.epochs = epochs
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row; see `RowSource`."""
@@ -386,13 +395,19 @@ class BinSource(row_source.RowSource):
       )
     if ffd:
       logging.warning(
-        "%s: each epoch's packing is kept beside the store, about %.2g GB an"
-        " epoch; a resume needs those of all epochs before it.",
+        "%s: the packing of an epoch takes about %.2g GB beside the store; the"
+        " next one is made during half an epoch, one that is past is removed.",
         self._path,
         5e-9 * self.store.num_documents,
       )
 
   def _rows_of_epoch(self, epoch: int) -> int:
+    if self.options.packing_algorithm == "ffd":
+      # What is left of a packing that was removed.
+      key = self._index_key(self._order_epoch(epoch))
+      kept = side_index.find(self.store.path, "ffd_rows", key)
+      if kept is not None:
+        return int(kept["rows"].read()[0])
     return int(self.row_starts(epoch)[-1])
 
   def _most_epochs(self) -> int:
@@ -417,6 +432,8 @@ class BinSource(row_source.RowSource):
     row = self._shuffled(
       row, window, epoch, starts[window + 1] - starts[window]
     )
+    if self.options.orders_differ and len(index):
+      self._ahead.reached(order, int(index[-1]), int(starts[-1]))
     return self._windows.plan(window, row, order)
 
   def _shuffled(
@@ -468,14 +485,45 @@ class BinSource(row_source.RowSource):
     """Returns First-Fit-Decreasing's index of an order of documents."""
     found = self._indexes.get(order)
     if found is None:
-      key = {**self._documents.key(), **self._packing_key(order)}
-      found = side_index.load_or_build(
-        self.store.path, "ffd", key, lambda: self._packed(order)
-      )
+      found = self.packed_on_disk(order)
       # Of the epoch at hand and the one before; maps are files held open.
       kept = sorted(self._indexes.items())[-1:]
       self._indexes = {**dict(kept), order: found}
     return found
+
+  def packed_on_disk(
+    self, order: int, until: Callable[[], bool] | None = None
+  ) -> dict[str, side_index.SideArray]:
+    """Opens First-Fit-Decreasing's index of an order, or makes it.
+
+    Args:
+      order: The epoch whose order of documents is meant.
+      until: Asked between windows whether to give up, which is an error.
+        None never does, and shows progress.
+    """
+    return side_index.load_or_build(
+      self.store.path,
+      "ffd",
+      self._index_key(order),
+      lambda: self._packed(order, until),
+    )
+
+  def is_packed(self, order: int) -> bool:
+    """Returns whether First-Fit-Decreasing's index of an order is there."""
+    key = self._index_key(order)
+    return side_index.find(self.store.path, "ffd", key) is not None
+
+  def drop_packing(self, order: int) -> None:
+    """Removes an order's index from disk; its number of rows stays."""
+    key = self._index_key(order)
+    rows = self.row_starts(order)[-1:]
+    side_index.load_or_build(
+      self.store.path, "ffd_rows", key, lambda: [{"rows": rows}]
+    )
+    side_index.drop(self.store.path, "ffd", key)
+
+  def _index_key(self, order: int) -> dict[str, Any]:
+    return {**self._documents.key(), **self._packing_key(order)}
 
   def _packing_key(self, order: int) -> dict[str, Any]:
     """Returns what decides packing in an order, lengths apart."""
@@ -488,18 +536,23 @@ class BinSource(row_source.RowSource):
       "order": None if documents.kind == "none" else [*how, order],
     }
 
-  def _packed(self, order: int) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the index window by window; shows progress."""
+  def _packed(
+    self, order: int, until: Callable[[], bool] | None
+  ) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the index window by window; see `packed_on_disk`."""
     began = time.monotonic()
     total = self.store.num_documents
     documents = self._documents.order
     if total >= _COMPILED_DOCUMENTS:
       compiled.wait()
+    told = until is None and total >= _BAR_DOCUMENTS
     with side_index.progress(
-      total, f"{self.name}: packing", "docs", total >= _BAR_DOCUMENTS
+      total, f"{self.name}: packing", "docs", told
     ) as bar:
       piece_end = 0
       for window in range(documents.num_windows):
+        if until is not None and until():
+          raise _ProgramEndsError
         contents = self._documents.contents(np.asarray([window]), order)
         pieces = packing.cut_pieces(contents.kept, self.seq_len)
         bins, rows = packing.first_fit_decreasing(
@@ -512,13 +565,71 @@ class BinSource(row_source.RowSource):
           "bins": bins.astype(np.uint32),
         }
         bar.update(int(documents.window_sizes(np.asarray([window]))[0]))
-    if total >= _BAR_DOCUMENTS:
+    if told:
       logging.info(
         "%s: packed %d documents in %.1f s",
         self.name,
         total,
         time.monotonic() - began,
       )
+
+
+class _ProgramEndsError(Exception):
+  """A packing was given up."""
+
+
+class _Ahead:
+  """Packs the next epoch of a run in a thread, so that none waits for it.
+
+  Attributes:
+    epochs: How many a run reads at most, None for ever; 0 prepares nothing.
+  """
+
+  def __init__(self, source: BinSource, epochs: int | None = 0):
+    self._source = source
+    self.epochs = epochs
+    self._begun = -1
+    # By this process, and not removed.
+    self._packed: list[int] = []
+    self._thread: threading.Thread | None = None
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    return _Ahead, (self._source, self.epochs)
+
+  def reached(self, epoch: int, row: int, num_rows: int) -> None:
+    """Hears where a reader is, and begins with the next epoch in time."""
+    following = epoch + 1
+    if (
+      self._source.options.packing_algorithm != "ffd"
+      or following <= self._begun
+      or row < _AHEAD_FROM * num_rows
+      or (self.epochs is not None and following >= self.epochs)
+    ):
+      return
+    self._begun = following
+    # No daemon: it ends between two windows where the program ends.
+    self._thread = threading.Thread(
+      target=self._pack, args=(following,), name="packing ahead"
+    )
+    self._thread.start()
+
+  def wait(self) -> None:
+    """Waits for what was begun."""
+    if self._thread is not None:
+      self._thread.join()
+
+  def _pack(self, epoch: int) -> None:
+    alive = threading.main_thread().is_alive
+    try:
+      if not self._source.is_packed(epoch):
+        self._source.packed_on_disk(epoch, lambda: not alive())
+        self._packed.append(epoch)
+      if self._packed and self._packed[0] < epoch - 1:
+        self._source.drop_packing(self._packed.pop(0))
+    except _ProgramEndsError:
+      pass
+    except Exception:  # Whoever reads the epoch meets it too, and says it.
+      logging.debug("epoch %d is not packed ahead", epoch, exc_info=True)
 
 
 class _BinSums(row_sums.Sums):

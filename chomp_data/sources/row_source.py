@@ -150,6 +150,14 @@ class RowSource(abc.ABC):
     """Returns the rows of an epoch."""
     return self.first_row_of(epoch + 1) - self.first_row_of(epoch)
 
+  def expect(self, epochs: int | None) -> None:
+    """Hears what a run reads, so that it may be prepared beside.
+
+    Args:
+      epochs: Passes at most, the ramp apart; None has no end.
+    """
+    del epochs
+
   @final
   def total_rows(self, epochs: int | None) -> int | None:
     """Returns the rows of a run over so many epochs, after its ramp.

@@ -212,11 +212,10 @@ def load_or_build(
   Raises:
     StoreError: If it can be kept nowhere.
   """
-  key = {"schema": _SCHEMA, "name": name, **key}
-  digest = hashlib.sha256(_canonical(key)).hexdigest()[:24]
+  key = _whole_key(name, key)
   tried = []
   for parent in _places(store_path):
-    directory = parent / f"{name}-{digest}"
+    directory = parent / _directory(name, key)
     found = _opened(directory, key)
     if found is not None:
       return found
@@ -247,6 +246,52 @@ def load_or_build(
     f" ({'; '.join(problems)}). Make one of them writable, or set"
     " XDG_CACHE_HOME."
   )
+
+
+def find(
+  store_path: str | os.PathLike[str], name: str, key: Mapping[str, Any]
+) -> dict[str, SideArray] | None:
+  """Returns an index that is on this machine, or None.
+
+  Args:
+    store_path: As in `load_or_build`.
+    name: Likewise.
+    key: Likewise.
+  """
+  key = _whole_key(name, key)
+  for parent in _places(store_path):
+    found = _opened(parent / _directory(name, key), key)
+    if found is not None:
+      return found
+  return None
+
+
+def drop(
+  store_path: str | os.PathLike[str], name: str, key: Mapping[str, Any]
+) -> None:
+  """Removes an index from this machine, if it is there.
+
+  Who has it open goes on reading; who asks for it again builds it again.
+
+  Args:
+    store_path: As in `load_or_build`.
+    name: Likewise.
+    key: Likewise.
+  """
+  for parent in _places(store_path):
+    directory = parent / _directory(name, _whole_key(name, key))
+    with contextlib.suppress(OSError):
+      # The header first: without it there is no index.
+      (directory / HEADER).unlink()
+      shutil.rmtree(directory, ignore_errors=True)
+
+
+def _whole_key(name: str, key: Mapping[str, Any]) -> dict[str, Any]:
+  return {"schema": _SCHEMA, "name": name, **key}
+
+
+def _directory(name: str, key: Mapping[str, Any]) -> str:
+  return f"{name}-{hashlib.sha256(_canonical(key)).hexdigest()[:24]}"
 
 
 def known(

@@ -4,8 +4,10 @@ import collections
 import concurrent.futures
 import dataclasses
 import itertools
+import pathlib
 import pickle
 import sys
+import threading
 
 import hypothesis
 from hypothesis import strategies as st
@@ -366,6 +368,67 @@ def test_epochs_of_different_lengths_follow_each_other(make_store, algorithm):
       for name, before in packed.read(source, seam[:3]).items()
     },
   )
+
+
+def packings(source, name="ffd"):
+  """The indexes of a source's store that are on disk."""
+  parent = pathlib.Path(source.store.path)
+  return list((parent.parent / f"{parent.name}.index").glob(f"{name}-*"))
+
+
+def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
+  make_store, monkeypatch
+):
+  source = reshuffled(make_store)
+  packed_by = []
+  packed_ = sources.BinSource._packed
+
+  def told(self, order, until):
+    packed_by.append((order, threading.current_thread().name))
+    return packed_(self, order, until)
+
+  monkeypatch.setattr(sources.BinSource, "_packed", told)
+  source.expect(6)
+  row, at_two = 0, None
+  for epoch in range(6):
+    last = int(source.first_row(np.asarray([epoch + 1]))[0])
+    for first in range(row, last, 3):
+      spans = source.plan(np.arange(first, min(first + 3, last)))
+      at_two = spans if (epoch, first) == (2, row) else at_two
+    source._ahead.wait()
+    row = last
+  assert [epoch for epoch, _ in packed_by] == [1, 2, 3, 4, 5]
+  assert {name for _, name in packed_by} == {"packing ahead"}
+  # The first, the last two and none between; of all others their rows.
+  assert len(packings(source)) == len(packings(source, "ffd_rows")) == 3
+  packed_by.clear()
+  again = make(
+    source.store, 12, packing_buffer_docs=8, shuffle_documents="full"
+  )
+  assert again.first_row(np.arange(6)).tolist() == (
+    source.first_row(np.arange(6)).tolist()
+  )
+  assert not packed_by
+  rows = np.arange(again.first_row_of(2), again.first_row_of(2) + 3)
+  np.testing.assert_array_equal(again.plan(rows).document, at_two.document)
+
+
+def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
+  for algorithm, epochs in (("ffd", 1), ("ffd", 0), ("exact", None)):
+    source = reshuffled(make_store, packing_algorithm=algorithm)
+    source.expect(epochs)
+    source.plan(np.arange(len(source)))
+    assert source._ahead._thread is None
+
+
+def test_a_packing_is_given_up_where_the_program_ends(make_store):
+  source = reshuffled(make_store)
+  source.plan(np.arange(2))
+  before = packings(source)
+  with pytest.raises(Exception, match=r"^$"):
+    source.packed_on_disk(1, lambda: True)
+  assert packings(source) == before
+  assert source.packed_on_disk(1)["bins"].nbytes
 
 
 def test_a_source_in_another_process_reads_the_same(make_store):
