@@ -12,7 +12,7 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.index.splice import columns
+from chomp_data.index import columns
 from chomp_data.index.splice import quotas
 from chomp_data.sources import share_options
 

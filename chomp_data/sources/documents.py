@@ -19,6 +19,7 @@ import numpy as np
 import tqdm
 
 from chomp_data import stores
+from chomp_data.index import columns
 from chomp_data.index import memo
 from chomp_data.index.pack import document_order
 from chomp_data.index.pack import packing
@@ -117,10 +118,16 @@ class Documents:
     self._bos, self._eos = int(add_bos), int(add_eos)
     self._long = long_documents
     self._window_tokens: tuple[int, np.ndarray] | None = None
+    self._starts: tuple[int, columns.Column] | None = None
     self._memory = memo.Memo(1)
-    arrays = self._sums()
+    key = {"block_docs": order.block_docs}
+    arrays = self._columns("sums", key, self._pass)
     self._blocks = arrays["blocks"]
-    self.totals: Totals = Totals(*(int(v) for v in arrays["totals"]))
+    self.totals: Totals = Totals(*arrays["totals"].read().tolist())
+
+  def __getstate__(self) -> dict[str, Any]:
+    # Another process reads and sums its own.
+    return {**vars(self), "_window_tokens": None, "_starts": None}
 
   def key(self) -> dict[str, Any]:
     """Returns what decides lengths and sums, as JSON values."""
@@ -226,9 +233,23 @@ class Documents:
       if self.order.kind == "full":
         sums = self._pass_in_order(epoch)
       else:
-        sums = self.order.window_sums(self._blocks, epoch)
+        sums = self.order.window_sums(self._blocks.read(), epoch)
       found = self._window_tokens = (epoch, sums)
     return found[1]
+
+  def window_starts(self, epoch: int) -> columns.Column:
+    """Returns the tokens before each window of an epoch, and all of them."""
+    if self._starts is None or self._starts[0] != epoch:
+      if self.order.kind == "none" and not isinstance(
+        self._blocks, columns.Held
+      ):
+        # Each block is a window: in the store's own order there are many.
+        found = columns.Running(self._blocks)
+      else:
+        tokens = columns.Held(self.window_tokens(epoch))
+        found = columns.Held(columns.Running(tokens).read())
+      self._starts = (epoch, found)
+    return self._starts[1]
 
   def begins_inside(
     self, every: int, num_rows: int, key: Mapping[str, Any]
@@ -265,12 +286,21 @@ class Documents:
       key: What decides them, `key()` apart, as JSON values.
       build: Makes them in one pass.
     """
+    arrays = self._columns(name, key, build)
+    return {name: array.read() for name, array in arrays.items()}
+
+  def _columns(
+    self,
+    name: str,
+    key: Mapping[str, Any],
+    build: Callable[[], Mapping[str, np.ndarray]],
+  ) -> Mapping[str, columns.Column]:
+    """Returns what `derived` does, of a large store in files."""
     if self.order.num_documents < _KEPT_ON_DISK:
-      return build()
-    arrays = side_index.load_or_build(
+      return {n: columns.Held(array) for n, array in build().items()}
+    return side_index.load_or_build(
       self.store.path, name, {**self.key(), **key}, lambda: [build()]
     )
-    return {name: array.read() for name, array in arrays.items()}
 
   def spans_of(
     self,
@@ -315,10 +345,6 @@ class Documents:
     added = self._bos + self._eos
     lengths = np.where(stored > 0, stored + added, 0) if added else stored
     return packing.kept_lengths(lengths, self._seq_len, self._long)
-
-  def _sums(self) -> Mapping[str, np.ndarray]:
-    key = {"block_docs": self.order.block_docs}
-    return self.derived("sums", key, self._pass)
 
   def _pass(self) -> Mapping[str, np.ndarray]:
     """Returns tokens by block, and totals, from one pass over all lengths."""

@@ -14,8 +14,8 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index import columns
 from chomp_data.index import hashing
-from chomp_data.index.splice import columns
 from chomp_data.index.splice import document_selection
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.stores import side_index

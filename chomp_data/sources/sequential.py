@@ -108,8 +108,10 @@ class SequentialSource(row_source.RowSource):
         path,
         documents_lib.pass_cost(store.num_documents),
       )
-    self._starts: tuple[int, np.ndarray] | None = None
     self._counts: dict[int, np.ndarray] = {}
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {**vars(self), "_counts": {}}
 
   def __len__(self) -> int:
     whole, rest = divmod(self._num_tokens, self.seq_len)
@@ -265,26 +267,17 @@ class SequentialSource(row_source.RowSource):
       f" shuffle_documents={self.options.shuffle_documents}"
     )
 
-  def _window_starts(self, epoch: int) -> np.ndarray:
-    """Returns int64[num_windows + 1], stream tokens before each window."""
-    found = self._starts
-    if found is None or found[0] != epoch:
-      tokens = self._documents.window_tokens(epoch)
-      starts = np.zeros(len(tokens) + 1, np.int64)
-      np.cumsum(tokens, out=starts[1:])
-      found = self._starts = (epoch, starts)
-    return found[1]
-
   def _plan(self, index: np.ndarray, epoch: int) -> spans_lib.Spans:
     """Plans rows of one epoch."""
     begin = index * self.seq_len
     end = np.minimum(begin + self.seq_len, self._num_tokens)
-    starts = self._window_starts(epoch)
+    starts = self._documents.window_starts(epoch)
     # Ascending keys are found in a quarter of the time.
     order = np.argsort(begin)
     first, last = np.empty_like(begin), np.empty_like(begin)
-    first[order] = np.searchsorted(starts, begin[order], side="right") - 1
-    last[order] = np.searchsorted(starts, end[order], side="left")
+    first[order] = starts.search(begin[order]) - 1
+    # The windows that begin before the end.
+    last[order] = starts.search(end[order] - 1)
     windows = np.unique(
       np.repeat(first - np.cumsum(last - first) + (last - first), last - first)
       + np.arange(int((last - first).sum()))
@@ -295,7 +288,7 @@ class SequentialSource(row_source.RowSource):
     opens = np.searchsorted(contents.window, np.arange(len(windows)))
     base = np.concatenate([[0], within])[opens]
     stream_end = within + np.repeat(
-      starts[windows] - base, np.diff(np.append(opens, len(within)))
+      starts.take(windows) - base, np.diff(np.append(opens, len(within)))
     )
     low, high = np.empty_like(begin), np.empty_like(begin)
     low[order] = np.searchsorted(stream_end, begin[order], side="right")

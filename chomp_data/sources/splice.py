@@ -14,8 +14,8 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.index import columns
 from chomp_data.index.splice import axes
-from chomp_data.index.splice import columns
 from chomp_data.index.splice import splice_rows
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib

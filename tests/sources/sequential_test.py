@@ -400,3 +400,31 @@ OTHER = {
   "document_slots": 3,
   "tail": "drop",
 }
+
+
+@pytest.mark.parametrize("order", ["none", "block"])
+def test_a_large_store_s_rows_are_the_same_and_hold_nothing_of_a_document(
+  make_store, monkeypatch, order
+):
+  sizes = []
+  for count in (200, 4_000):
+    store = make_store([[i % 7 + 3] * (i % 11) for i in range(count)])
+    options = sources.SequentialOptions(
+      shuffle_documents=order,
+      document_block=None if order == "none" else 64,
+      add_eos=True,
+    )
+    small = sources.SequentialSource(store, options, seq_len=16)
+    with monkeypatch.context() as patch:
+      patch.setattr(documents_lib, "_KEPT_ON_DISK", 1)
+      large = sources.SequentialSource(store, options, seq_len=16)
+      rows = np.random.default_rng(0).permutation(2 * len(small))
+      want, got = small.plan(rows), large.plan(rows)
+      for field in ("row", "document", "start", "offset", "length", "column"):
+        assert np.array_equal(getattr(want, field), getattr(got, field))
+      sent = pickle.dumps(large)
+      again = pickle.loads(sent).plan(rows)
+      assert np.array_equal(again.offset, want.offset)
+      sizes.append(len(sent))
+  # Numbers in digits, and the name of the store.
+  assert sizes[1] - sizes[0] < 64

@@ -6,6 +6,8 @@ each window, so that a window's tokens are a sum over its blocks; 'full'
 permutes all documents. The short block at the end stays last. NumPy only.
 """
 
+from typing import Any
+
 import numpy as np
 
 from chomp_data.index import hashing
@@ -39,6 +41,10 @@ class DocumentOrder:
     self.kind = kind
     self._key = key
     self._blocks: tuple[int, np.ndarray] | None = None
+
+  def __getstate__(self) -> dict[str, Any]:
+    # Another process permutes its own.
+    return {**vars(self), "_blocks": None}
 
   @property
   def num_windows(self) -> int:

@@ -10,9 +10,9 @@ import dataclasses
 
 import numpy as np
 
+from chomp_data.index import columns
 from chomp_data.index.splice import axes
 from chomp_data.index.splice import axis_order
-from chomp_data.index.splice import columns
 from chomp_data.index.splice import edge_weights
 
 # Passes of a ramp read starts between those of the passes before: so many

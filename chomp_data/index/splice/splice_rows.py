@@ -16,9 +16,9 @@ import dataclasses
 
 import numpy as np
 
+from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index import memo
-from chomp_data.index.splice import columns
 from chomp_data.index.splice import document_pairs
 from chomp_data.index.splice import epoch_shares as shares_lib
 from chomp_data.index.splice import phases as phases_lib
