@@ -211,3 +211,11 @@ def test_forecasting_asks_about_every_kind_of_run(tmp_path):
   assert {own["run"].split(",")[0] for own in table} >= {
     "sequential", "bin ffd", "bin exact", "windows", "multi_splice", "buckets"
   }  # fmt: skip
+
+
+def test_stalls(tmp_path):
+  (table,) = run("stalls", tmp_path)
+  assert len(table) == 11
+  for line in table:
+    assert int(line["batches"].replace(",", "")) > 10
+    assert 0 < float(line["median, ms"]) <= float(line["longest, ms"])
