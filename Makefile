@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test test-all test-beam test-maxtext check docs prepare prepare-mix prepare-images inspect clean help
+.PHONY: train test test-all test-beam test-maxtext bench-peers check docs prepare prepare-mix prepare-images inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -35,6 +35,9 @@ test-maxtext: $(MAXTEXT_BIN)/.made  ## Train real MaxText on our input for a few
 test-beam: .venv-beam/bin/pytest  ## Run what is on Apache Beam, in an environment of its own.
 	.venv-beam/bin/python -m pytest -n0 -k 'not killed and not far' tests/prepare/beam_test.py \
 	  tests/prepare/beam_bucket_test.py tests/docs/engines_test.py
+
+bench-peers: .venv-peers/.made | $(BIN)/.test  ## Compare speed and resuming with other loaders.
+	$(BIN)/python benchmarks/peers.py --rows=8,64 $(ARGS)
 
 check: $(BIN)/.dev  ## Lint, format and type checks.
 	$(BIN)/ruff check .
@@ -102,6 +105,12 @@ $(BIN)/.test: pyproject.toml constraints.txt
 .venv-docs/bin/mkdocs:
 	test -x .venv-docs/bin/python || $(PYTHON) -m venv .venv-docs
 	.venv-docs/bin/python -m pip install --quiet 'mkdocs-material>=9.5,<10'
+
+# Loaders to compare with, which ask for other versions than constraints.txt has.
+.venv-peers/.made: benchmarks/peers_requirements.txt
+	test -x .venv-peers/bin/python || $(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet --requirement $<
+	touch $@
 
 $(BIN)/.dev: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

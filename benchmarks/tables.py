@@ -46,6 +46,8 @@ def run_parts(
       f"--parts must be some of {', '.join(parts)}, got"
       f" {', '.join(sorted(unknown))}."
     )
-  blocks = [show(parts[name]()) for name in names]
-  if output:
-    pathlib.Path(output).write_text("\n".join(blocks))
+  blocks = []
+  for name in names:
+    blocks.append(show(parts[name]()))
+    if output:  # As soon as it is there: some parts take long.
+      pathlib.Path(output).write_text("\n".join(blocks))

@@ -1,0 +1,128 @@
+"""Hugging Face datasets, packed by TRL, in a torch `DataLoader`.
+
+Packing and shuffling are done once and written (`flatten_indices`), so that
+rows are read as they lie. `padding_free` batches are one long row of what
+tokens there are, with position ids that begin anew at every document.
+"""
+
+# What is imported is in an environment of its own.
+# pyright: reportMissingImports=false
+
+from collections.abc import Iterator
+from typing import Any
+
+import accelerate
+import accelerate.data_loader
+import datasets
+import numpy as np
+from peer_loaders import base
+import torch
+import torch.utils.data
+import trl
+from trl.trainer import sft_trainer
+
+DISTRIBUTION = "trl"
+KINDS = {
+  "one source": "`pack_dataset('wrapped')`",
+  "mix": "`pack_dataset('wrapped')`, `interleave_datasets`",
+  "packed": "`pack_dataset('bfd_split')`, padding-free collator",
+}
+
+
+def prepare(setting: base.Setting) -> None:
+  """Packs, shuffles and saves."""
+  path = setting.place("trl")
+  if path.exists():
+    return
+  parts = []
+  for name in setting.names:
+    texts = datasets.Dataset.from_generator(
+      _examples,
+      gen_kwargs={"setting": setting, "name": name},
+      features=datasets.Features(
+        {"input_ids": datasets.List(datasets.Value("int32"))}
+      ),
+      cache_dir=str(path) + ".cache",
+    )
+    if setting.kind == "packed":
+      packed = trl.pack_dataset(texts, base.SEQ_LEN, "bfd_split")
+    else:
+      # In one piece: otherwise each 1,000 documents end in a row that is short.
+      packed = trl.pack_dataset(
+        texts, base.SEQ_LEN, "wrapped", map_kwargs={"batch_size": None}
+      ).select(range(len(setting.rows(name))))
+    parts.append(packed.shuffle(seed=0))
+  whole = parts[0]
+  if len(parts) > 1:
+    whole = datasets.interleave_datasets(
+      parts,
+      probabilities=setting.weights,
+      seed=0,
+      stopping_strategy="all_exhausted",
+    )
+  whole.flatten_indices().save_to_disk(str(path))
+
+
+def _examples(setting: base.Setting, name: str) -> Iterator[dict[str, Any]]:
+  for document in setting.documents(name):
+    yield {"input_ids": document.astype(np.int32)}
+
+
+class Loader(base.Loader):
+  """See the module; ranks and resuming are accelerate's."""
+
+  def __init__(self, setting: base.Setting):
+    """Opens what was saved."""
+    super().__init__(setting)
+    packed = datasets.load_from_disk(str(setting.place("trl")))
+    self._flat = setting.kind == "packed"
+    collate = (
+      sft_trainer.DataCollatorForLanguageModeling(
+        pad_token_id=base.PAD, padding_free=True
+      )
+      if self._flat
+      else None
+    )
+    loader = torch.utils.data.DataLoader(
+      packed.with_format("numpy" if self._flat else "torch"),
+      batch_size=setting.batch_size,
+      collate_fn=collate,
+      drop_last=True,
+    )
+    if setting.ranks > 1:
+      loader = accelerate.data_loader.prepare_data_loader(
+        loader,
+        num_processes=setting.ranks,
+        process_index=setting.rank,
+        split_batches=True,
+        put_on_device=False,
+      )
+    self._loader = loader
+    self._step = self._skip = 0
+
+  def epoch(self) -> Iterator[base.Batch]:
+    """Iterates the loader."""
+    loader = accelerate.skip_first_batches(self._loader, self._skip)
+    self._step, self._skip = self._skip, 0
+    for batch in loader:
+      self._step += 1
+      found = {
+        name: value.numpy() if torch.is_tensor(value) else np.asarray(value)
+        for name, value in batch.items()
+      }
+      found["tokens"] = found.pop("input_ids").astype(np.int32)
+      yield found
+
+  def state(self) -> Any:
+    """Returns the step, as TRL's trainer does."""
+    return self._step
+
+  def restore(self, state: Any) -> None:
+    """See the class above."""
+    self._skip = state
+
+  def rows(self, batch: base.Batch) -> list[np.ndarray]:
+    """Returns documents where there are no rows."""
+    if not self._flat:
+      return super().rows(batch)
+    return np.split(batch["tokens"][0], batch["cu_seq_lens_q"][1:-1])

@@ -1,0 +1,480 @@
+"""What we and others take to hand out the same tokens, in one run.
+
+    python benchmarks/peers.py --rows=8,64
+    make bench-peers
+
+One corpus of lognormal lengths (see corpora.py) in three sources of 70, 20 and
+10% of the documents, mixed 0.5 / 0.3 / 0.2 by each loader's own means; uint16
+tokens, batches [rows, 2048] of int32 on the host, no workers, page cache warm.
+Each loader is a file of benchmarks/peer_loaders/ and runs in a process of its
+own, of this environment or of `--peers_python`; what neither has is 'not
+installed'. Three parts (`--parts` runs some):
+
+- speed: million tokens a CPU second (of the process, its threads and children)
+  and tokens a second over a raw gather timed in the same process right before,
+  `big[idx].astype(np.int32)`, big the page-cached uint16 tokens as rows, idx
+  random. Medians over repeats that go round all loaders of a kind; a process
+  that waits for its turn is stopped, so that no thread of it runs ahead.
+- starts: the time to the first batch after imports, and from a saved state to
+  its batch, in fresh processes; whether that batch is the one that was to come;
+  positions without a token, and tokens that an epoch leaves out, counted.
+- ranks: whether two processes hold, step by step, the rows that one would.
+
+Filler is no token. What loaders write once (shards, indexes, packed rows) is
+not timed.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+from absl import app
+from absl import flags
+from absl import logging
+import corpora
+import numpy as np
+from peer_loaders import base
+import tables
+
+_PARTS = flags.DEFINE_list(
+  "parts", ["speed", "starts", "ranks"], "Which parts are run."
+)
+_LOADERS = flags.DEFINE_list("loaders", None, "Only these; all by default.")
+_KINDS = flags.DEFINE_multi_string(
+  "kind", [], "Only these kinds ('one source', 'packed, ffd'), repeated."
+)
+_DOCUMENTS = flags.DEFINE_integer(
+  "documents", 25_000, "Of the corpus. One source has 70% of them.", 100
+)
+_ROWS = flags.DEFINE_list(
+  "rows", ["8"], "Rows of batches whose speed is timed."
+)
+_REPEATS = flags.DEFINE_integer("repeats", 9, "Of each timing.", 2)
+_STEP = flags.DEFINE_integer("resume_step", 1_000, "Where runs resume.", 1)
+_PEERS_PYTHON = flags.DEFINE_string(
+  "peers_python",
+  ".venv-peers/bin/python",
+  "The interpreter of loaders that this environment has not.",
+)
+_SMALL = flags.DEFINE_bool("small", False, "Little of everything: seconds.")
+_DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where the corpus is kept between runs (a new one)."
+)
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+
+_WORKER = pathlib.Path(__file__).parent / "peer_loaders" / "worker.py"
+_SHARES = {"web": 0.7, "code": 0.2, "wiki": 0.1}  # of the documents
+_PATIENCE = 600  # seconds for one answer
+_RANK_STEPS = 20
+
+# By file of peer_loaders/: the name, and the module that it needs.
+LOADERS = {
+  "gather": ("raw gather", "numpy"),
+  "chomp": ("chomp_data", "chomp_data"),
+  "lit": ("LitData", "litdata"),
+  "mosaic": ("MosaicML Streaming", "streaming"),
+  "trl_packing": ("datasets + TRL", "trl"),
+  "megatron": ("Megatron-Core", "megatron"),
+  "olmo": ("OLMo-core", "olmo_core"),
+  "grain_stock": ("Grain", "grain"),
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """A loader that is installed.
+
+  Attributes:
+    module: Of peer_loaders/.
+    name: With its version.
+    python: The interpreter that has it.
+    kinds: What it can do, and how.
+  """
+
+  module: str
+  name: str
+  python: str
+  kinds: Mapping[str, str]
+
+
+class Worker:
+  """A process of peer_loaders/worker.py."""
+
+  def __init__(
+    self,
+    module: str,
+    python: str,
+    log: pathlib.Path,
+    environment: Mapping[str, str] | None = None,
+  ):
+    """Starts it, and waits until everything is imported."""
+    quiet = {
+      "JAX_PLATFORMS": "cpu",
+      "HF_HUB_OFFLINE": "1",
+      "HF_DATASETS_CACHE": str(log.parent / "hf"),
+    }
+    with open(log, "a") as errors:
+      self._process = subprocess.Popen(
+        [python, str(_WORKER), module],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        text=True,
+        env={**os.environ, **quiet, **(environment or {})},
+      )
+    self.about = self._reply()
+
+  def __enter__(self) -> "Worker":
+    return self
+
+  def __exit__(self, *_: object) -> None:
+    self.go_on()
+    try:  # It ends with its commands, and frees what it shares.
+      self._process.communicate(timeout=10)
+    except subprocess.TimeoutExpired:
+      self._process.kill()
+      self._process.communicate()
+
+  def send(self, command: str, **arguments: Any) -> None:
+    """Asks without waiting."""
+    assert self._process.stdin is not None
+    print(
+      json.dumps([command, arguments]), file=self._process.stdin, flush=True
+    )
+
+  def receive(self) -> Any:
+    """Returns the answer, or raises what the worker raised."""
+    reply = self._reply()
+    if "error" in reply:
+      raise RuntimeError(reply["error"])
+    return reply["found"]
+
+  def ask(self, command: str, **arguments: Any) -> Any:
+    """Sends and receives."""
+    self.send(command, **arguments)
+    return self.receive()
+
+  def stop(self) -> None:
+    """Lets none of its threads run."""
+    self._process.send_signal(signal.SIGSTOP)
+
+  def go_on(self) -> None:
+    """Lets them run again."""
+    self._process.send_signal(signal.SIGCONT)
+
+  def _reply(self) -> dict[str, Any]:
+    assert self._process.stdout is not None
+    if not select.select([self._process.stdout], [], [], _PATIENCE)[0]:
+      raise RuntimeError(f"no answer in {_PATIENCE} s")
+    line = self._process.stdout.readline()
+    if not line:
+      raise RuntimeError("the process ended")
+    return json.loads(line)
+
+
+class Run:
+  """A corpus, and the loaders that are compared on it."""
+
+  def __init__(self, directory: pathlib.Path, modules: Sequence[str]):
+    """Makes the corpus where there is none, and what loaders read of it."""
+    self.directory = directory
+    self._log = directory / "workers.log"
+    make_corpus(directory, _DOCUMENTS.value)
+    self.entries: list[Entry] = []
+    self.missing: list[str] = []
+    for module in modules:
+      name, needs = LOADERS[module]
+      python = python_of(needs)
+      if python is None:
+        self.missing.append(name)
+        continue
+      with Worker(module, python, self._log) as worker:
+        version = worker.about["version"]
+        title = name if module == "gather" else f"{name} {version}"
+        kinds = {
+          kind: how
+          for kind, how in worker.about["kinds"].items()
+          if not _KINDS.value or kind in _KINDS.value
+        }
+        entry = Entry(module, title, python, kinds)
+        for kind in entry.kinds:
+          worker.ask("prepare", **self.setting(kind, 8))
+      self.entries.append(entry)
+      logging.info("prepared %s", entry.name)
+
+  def setting(self, kind: str, rows: int, **more: Any) -> dict[str, Any]:
+    """Returns a `base.Setting`, as JSON."""
+    return {
+      "directory": str(self.directory),
+      "kind": kind,
+      "batch_size": rows,
+      **more,
+    }
+
+  def start(self, entry: Entry, **environment: str) -> Worker:
+    """Starts a worker of a loader."""
+    return Worker(entry.module, entry.python, self._log, environment)
+
+  def not_installed(self, width: int) -> list[list[str]]:
+    """Returns lines of a table that has so many columns."""
+    return [
+      [name, "not installed", *[""] * (width - 2)] for name in self.missing
+    ]
+
+
+def make_corpus(directory: pathlib.Path, documents: int) -> None:
+  """Writes the sources; see `base`."""
+  directory.mkdir(parents=True, exist_ok=True)
+  rng = np.random.default_rng(0)
+  for name, share in _SHARES.items():
+    if (directory / f"{name}.npy").exists():
+      continue
+    lengths = corpora.lengths(rng, round(documents * share))
+    ends = np.cumsum(lengths)
+    tokens = rng.integers(3, base.VOCAB_SIZE, int(ends[-1]), dtype=np.uint16)
+    tokens[ends - 1] = base.EOS
+    tokens.tofile(directory / f"{name}.uint16")
+    np.save(directory / f"{name}.npy", np.concatenate([[0], ends]))
+
+
+def python_of(needs: str) -> str | None:
+  """Returns the first interpreter that has a module."""
+  code = (
+    f"import importlib.util as u; raise SystemExit(not u.find_spec({needs!r}))"
+  )
+  for python in (sys.executable, _PEERS_PYTHON.value):
+    try:
+      if not subprocess.run([python, "-c", code]).returncode:
+        return python
+    except OSError:
+      continue
+  return None
+
+
+def speed(run: Run, rows: int) -> tables.Table:
+  """Times all loaders, one kind after the other."""
+  lines = [
+    [
+      "what", "loader", "how", "Mtokens / CPU s", "low .. high",
+      "of the raw gather", "low .. high",
+    ]
+  ]  # fmt: skip
+  for what in ("one source", "mix", "packed", "splice"):
+    lines += _speeds(run, what, rows)
+  lines += [["", *line] for line in run.not_installed(6)]
+  return f"speed: [{rows}, {base.SEQ_LEN}]", lines
+
+
+def _speeds(run: Run, what: str, rows: int) -> list[list[str]]:
+  seconds, most = (0.02, 0.1) if _SMALL.value else (0.4, 2.0)
+  tokens = run.directory.joinpath(f"{base.ONE[0]}.uint16").stat().st_size // 2
+  taking = [
+    (entry, kind)
+    for entry in run.entries
+    for kind in entry.kinds
+    if kind.startswith(what)
+  ]
+  workers: list[tuple[Entry, str, Worker, float, list]] = []
+  lines = []
+  try:
+    for entry, kind in taking:
+      worker = run.start(entry)
+      try:
+        worker.ask("open", **run.setting(kind, rows))
+        full = worker.ask("warm", tokens=tokens, seconds=most, measured=seconds)
+      except RuntimeError as error:
+        lines.append([what, entry.name, f"failed: {error}", *[""] * 4])
+        worker.__exit__()
+        continue
+      worker.stop()
+      logging.info("opened %s, %s", entry.name, kind)
+      workers.append((entry, kind, worker, full, []))
+    for _ in range(_REPEATS.value):
+      for _, _, worker, full, found in workers:
+        worker.go_on()
+        own = worker.ask("measure")
+        worker.stop()
+        taken = own["positions"] * full
+        ratio = taken / own["wall"] / own["gather"]
+        found.append((taken / own["cpu"] / 1e6, ratio))
+  finally:
+    for _, _, worker, _, _ in workers:
+      worker.__exit__()
+  for entry, kind, _, _, found in workers:
+    cpu, ratio = np.transpose(found)
+    gathers = entry.module == "gather"  # Over itself, it is 1.
+    lines.append(
+      [
+        kind,
+        entry.name,
+        entry.kinds[kind],
+        _number(float(np.median(cpu))),
+        f"{_number(cpu.min())} .. {_number(cpu.max())}",
+        "1" if gathers else f"{np.median(ratio):.4f}",
+        "" if gathers else f"{ratio.min():.4f} .. {ratio.max():.4f}",
+      ]
+    )
+  return lines
+
+
+def _number(value: float) -> str:
+  return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def _resumable(run: Run) -> list[tuple[Entry, str]]:
+  return [
+    (entry, kind)
+    for entry in run.entries
+    for kind in entry.kinds
+    if entry.module != "gather" and not kind.startswith("mix")
+  ]
+
+
+def starts(run: Run) -> tables.Table:
+  """Starts and resumes in fresh processes, and counts an epoch."""
+  step = _STEP.value
+  lines = [
+    [
+      "loader", "what", "first batch, ms (CPU)",
+      f"resume at {step:,}, ms (CPU)", "the batch that was to come",
+      "empty positions", "left out", "fields",
+    ]
+  ]  # fmt: skip
+  file = str(run.directory / "state.pickle")
+  total = run.directory.joinpath(f"{base.ONE[0]}.uint16").stat().st_size // 2
+  for entry, kind in _resumable(run):
+    logging.info("%s, %s", entry.name, kind)
+    setting = run.setting(kind, 8, once=True)
+    repeats = 1 if _SMALL.value else 3
+    whole = kind != "splice"  # Its epoch is every row of every start.
+    try:
+      with run.start(entry) as worker:
+        straight = worker.ask(
+          "straight", step=step, file=file, whole=whole, **setting
+        )
+      first, resumed = [straight], []
+      for _ in range(repeats):
+        with run.start(entry) as worker:
+          resumed.append(worker.ask("resume", file=file, **setting))
+      for _ in range(repeats - 1):
+        with run.start(entry) as worker:
+          first.append(worker.ask("open", **setting))
+    except RuntimeError as error:
+      lines.append([entry.name, kind, f"failed: {error}", *[""] * 5])
+      continue
+    same = {own["digest"] for own in resumed}
+    positions = straight["steps"] * 8 * base.SEQ_LEN
+    lines.append(
+      [
+        entry.name,
+        kind,
+        _median_ms(first),
+        _median_ms(resumed),
+        "yes" if same == {straight["digest"]} else "no",
+        f"{1 - straight['tokens'] / positions:.2%}",
+        f"{1 - straight['tokens'] / total:.2%}" if whole else "",
+        ", ".join(straight["fields"]),
+      ]
+    )
+  lines += run.not_installed(len(lines[0]))
+  return f"starts: [8, {base.SEQ_LEN}], one source of {total:,} tokens", lines
+
+
+def _median_ms(found: Sequence[Mapping[str, float]]) -> str:
+  wall, cpu = (
+    statistics.median(own[name] for own in found) for name in ("ms", "cpu_ms")
+  )
+  return f"{wall:.0f} ({cpu:.0f})"
+
+
+def ranks(run: Run) -> tables.Table:
+  """Compares the rows of two processes with those of one."""
+  lines = [["loader", "what", "two ranks hold the rows of one, step by step"]]
+  for entry, kind in _resumable(run):
+    logging.info("%s, %s", entry.name, kind)
+    try:
+      with run.start(entry) as worker:
+        alone = worker.ask("rows", steps=_RANK_STEPS, **run.setting(kind, 8))
+      two = _two_ranks(run, entry, kind)
+    except RuntimeError as error:
+      lines.append([entry.name, kind, f"failed: {error}"])
+      continue
+    same = [
+      sorted(one) == sorted(a + b)
+      for one, a, b in zip(alone, *two, strict=True)
+    ]
+    found = "yes" if all(same) else f"no ({sum(same)} of {len(same)} steps)"
+    lines.append([entry.name, kind, found])
+  lines += run.not_installed(3)
+  return f"ranks: the first {_RANK_STEPS} steps, [8, {base.SEQ_LEN}]", lines
+
+
+def _two_ranks(run: Run, entry: Entry, kind: str) -> list[list[list[str]]]:
+  with socket.create_server(("127.0.0.1", 0)) as server:
+    port = str(server.getsockname()[1])
+  workers = []
+  try:
+    for rank in range(2):
+      # As launchers of torch set it.
+      workers.append(
+        run.start(
+          entry,
+          RANK=str(rank),
+          LOCAL_RANK=str(rank),
+          WORLD_SIZE="2",
+          LOCAL_WORLD_SIZE="2",
+          MASTER_ADDR="127.0.0.1",
+          MASTER_PORT=port,
+        )
+      )
+    for rank, worker in enumerate(workers):
+      setting = run.setting(kind, 8, rank=rank, ranks=2)
+      worker.send("rows", steps=_RANK_STEPS, **setting)
+    return [worker.receive() for worker in workers]
+  finally:
+    for worker in workers:
+      worker.__exit__()
+
+
+def main(argv: Sequence[str]) -> None:
+  """Prints the tables."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  modules = _LOADERS.value or list(LOADERS)
+  if unknown := set(modules) - set(LOADERS):
+    raise app.UsageError(
+      f"--loaders must be some of {', '.join(LOADERS)}, got"
+      f" {', '.join(sorted(unknown))}."
+    )
+  with tempfile.TemporaryDirectory() as temporary:
+    run = Run(pathlib.Path(_DIRECTORY.value or temporary), modules)
+    parts = {
+      **{
+        f"speed{rows}": lambda rows=int(rows): speed(run, rows)
+        for rows in _ROWS.value
+      },
+      "starts": lambda: starts(run),
+      "ranks": lambda: ranks(run),
+    }
+    timed = [name for name in parts if name.startswith("speed")]
+    names = [
+      name
+      for part in _PARTS.value
+      for name in (timed if part == "speed" else [part])
+    ]
+    tables.run_parts(parts, names, _OUTPUT.value)
+
+
+if __name__ == "__main__":
+  app.run(main)

@@ -1,0 +1,65 @@
+"""benchmarks/peers.py on a corpus of a few hundred documents.
+
+Other loaders are in an environment of their own; ours, stock Grain and the raw
+gather are always here.
+"""
+
+import pytest
+
+from tests import benchmarks_test
+
+pytestmark = pytest.mark.slow
+number = benchmarks_test.number
+_SMALL = ("--documents=400", "--repeats=2", "--resume_step=5")
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+  return benchmarks_test.run(
+    "peers",
+    tmp_path_factory.mktemp("peers"),
+    *_SMALL,
+    "--loaders=gather,chomp,grain_stock,lit",
+    "--kind=one source",
+    "--kind=packed, ffd",
+    "--peers_python=no/such/python",
+  )
+
+
+def test_speeds_are_below_the_raw_gather(tables):
+  speeds = [line for line in tables[0] if line["how"] != "not installed"]
+  assert [(line["loader"].split(" ")[0], line["what"]) for line in speeds] == [
+    ("raw", "one source"),
+    ("Grain", "one source"),
+    ("chomp_data", "packed, ffd"),
+  ]
+  for line in speeds:
+    assert number(line["Mtokens / CPU s"]) > 0
+  for line in speeds[1:]:
+    assert 0 < number(line["of the raw gather"]) < 1
+
+
+def test_ours_resumes_and_loses_only_what_fills_no_batch(tables):
+  ours = tables[1][0]
+  assert ours["loader"].startswith("chomp_data")
+  assert ours["the batch that was to come"] == "yes"
+  # 280 documents are 18 batches; of a last one at most 7 rows are left out.
+  assert number(ours["left out"]) < 100 * 7 / (18 * 8)
+  assert "segment_ids" in ours["fields"].split(", ")
+
+
+def test_ranks_of_ours_hold_the_rows_of_one(tables):
+  ours, grain = (
+    line["two ranks hold the rows of one, step by step"]
+    for line in tables[2][:2]
+  )
+  assert ours == "yes"
+  # Grain shards documents before it packs them: the comparison can say no.
+  assert grain.startswith("no (")
+
+
+def test_what_is_not_installed_is_said_and_not_measured(tables):
+  for table in tables:
+    (line,) = (line for line in table if "LitData" in line.values())
+    assert "not installed" in line.values()
+    assert not any(own[:1].isdigit() for own in line.values())
