@@ -7,8 +7,11 @@ import numpy as np
 from peer_loaders import base
 
 import chomp_data
+from chomp_data import pipeline as _pipeline  # noqa: F401
 from chomp_data import stores
-from chomp_data.loading import feed as _feed  # noqa: F401, before clocks run
+
+# What `chomp_data` would import when it is first asked, before clocks run.
+from chomp_data.loading import feed as _feed  # noqa: F401
 
 DISTRIBUTION = "chomp_data"
 KINDS = {
