@@ -1,6 +1,8 @@
 """Every error that a user can meet, with what to do in its message."""
 
 from collections.abc import Sequence
+import errno
+import resource
 from typing import Self
 
 _MOST = 10
@@ -30,6 +32,20 @@ class ConfigError(ValueError):
 
 class StoreError(ValueError):
   """A store cannot be opened, read or written; the message names the file."""
+
+
+def check_open_files(error: BaseException) -> None:
+  """Says it where a file did not open since too many others are open.
+
+  Raises:
+    StoreError: If so; another error passes.
+  """
+  if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    raise StoreError(
+      f"`ulimit -n` must leave files to open {error.filename}, got {most}"
+      f" ({error.strerror}). Raise it, or close files."
+    ) from error
 
 
 class StateError(ValueError):

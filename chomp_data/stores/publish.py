@@ -86,6 +86,7 @@ def lock(path: pathlib.Path) -> Iterator[None]:
       file.parent.mkdir(parents=True, exist_ok=True)
       descriptor = os.open(file, flags, 0o644)
     except OSError as error:
+      errors.check_open_files(error)
       raise errors.StoreError(
         f"{path} must be in a directory that can be made and written to, got"
         f" {error.filename}: {error.strerror}. Write elsewhere, or have it"

@@ -27,6 +27,7 @@ import tqdm
 
 from chomp_data import errors
 from chomp_data.stores import checksums
+from chomp_data.stores import file_maps
 from chomp_data.stores import heartbeat
 from chomp_data.stores import places
 from chomp_data.stores import publish
@@ -98,7 +99,7 @@ class SideArray:
     if size != entry["size"] * dtype.itemsize:
       raise self._damaged(f"must be of {entry['size']} values, got {size} B")
     if size:
-      self._values = np.memmap(path, dtype, "r")
+      self._values = file_maps.mapped(path, dtype)
     else:
       self._values = np.empty(0, dtype)
 
@@ -238,6 +239,7 @@ def load_or_build(
         _shared(directory, _place(store_path, directory.name))
       return built
     except OSError as error:
+      errors.check_open_files(error)
       logging.warning("index %s cannot be kept there: %s", directory, error)
       problems.append(str(error))
   raise errors.StoreError(
@@ -538,6 +540,7 @@ def _opened(
         array.read()
   # A StoreError is a ValueError.
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    errors.check_open_files(error)
     logging.warning("%s is built again: %s", directory, error)
     return None
   return arrays

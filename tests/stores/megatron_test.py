@@ -184,7 +184,7 @@ def test_a_bit_of_the_index_changes_an_error_or_nothing_at_all(corpus, name):
     (lambda p: os.truncate(f"{p}.bin", 100), "1476 bytes, got 100"),
     (lambda p: os.truncate(f"{p}.idx", 100), "162 bytes"),
     (lambda p: os.truncate(f"{p}.idx", 20), "header"),
-    (lambda p: os.truncate(f"{p}.idx", 0), "Megatron index"),
+    (lambda p: os.truncate(f"{p}.idx", 0), "must begin with MMIDIDX"),
     (lambda p: os.remove(f"{p}.idx"), "idx must be a file of a Megatron"),
     (lambda p: os.remove(f"{p}.bin"), "bin must be a file of a Megatron"),
   ],

@@ -22,6 +22,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import checksums
+from chomp_data.stores import file_maps
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
@@ -330,4 +331,4 @@ def _mapped(side: side_index.SideArray) -> np.ndarray:
   values = side.read(0, 0)
   if not len(side):
     return values
-  return np.asarray(np.memmap(side.path, values.dtype, "r"))
+  return file_maps.mapped(side.path, values.dtype)

@@ -4,13 +4,13 @@ Every id that is handed out is below the vocabulary size. A file that was
 adopted (`stores.adopted`) is checked besides, page by page, at first touch.
 """
 
-import mmap
 import pathlib
 
 import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import adopted
+from chomp_data.stores import file_maps
 from chomp_data.stores import span_reads
 
 RESTORE = "Restore the file from a copy, or write it again."
@@ -58,7 +58,7 @@ class MappedTokens:
     self._dtype = np.dtype(f"<u{dtype.itemsize}")
     self._check = vocab_size < 2 ** (8 * dtype.itemsize)
     if size:
-      self._values = np.memmap(path, self._dtype, "r")
+      self._values = file_maps.mapped(path, self._dtype)
     else:
       self._values = np.empty(0, self._dtype)
 
@@ -95,12 +95,8 @@ class MappedTokens:
     self.counters.coalesced_ranges += len(ranges)
     if not len(ranges):
       return
-    mapped: mmap.mmap = self._values._mmap  # pyright: ignore
-    page = mmap.PAGESIZE
     for start, size in zip(ranges.tolist(), sizes.tolist(), strict=True):
-      first = start * self._item // page * page
-      last = (start + size) * self._item
-      mapped.madvise(mmap.MADV_WILLNEED, first, last - first)
+      file_maps.read_soon(self._values[start : start + size])
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Nothing is decoded, and nothing kept."""

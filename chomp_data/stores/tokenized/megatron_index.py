@@ -19,6 +19,7 @@ import struct
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import file_maps
 from chomp_data.stores import publish
 
 MMIDIDX = b"MMIDIDX\x00\x00"
@@ -177,7 +178,7 @@ def opened(path: pathlib.Path) -> Index:
   try:
     with publish.open_file(path):
       pass
-    data = np.memmap(path, np.uint8, "r")
+    data = file_maps.mapped(path, np.uint8)
   except (OSError, ValueError) as error:
     raise errors.StoreError(
       f"{path} must be a readable Megatron index, got {error}. {_RESTORE}"

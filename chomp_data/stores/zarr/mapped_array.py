@@ -6,14 +6,14 @@ a file descriptor; which chunks were checked is remembered for the process.
 """
 
 from collections.abc import Iterator
-import contextlib
-import mmap
 import os
 import threading
 
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.kernels import compiled
+from chomp_data.stores import file_maps
 from chomp_data.stores import span_reads
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
@@ -50,7 +50,7 @@ class MappedArray(stored_array.StoredArray):
     check: stored_array.ChunkCheck | None = None,
     max_open_shards: int = MAX_OPEN_SHARDS,
   ):
-    """As `StoredArray`; `max_open_shards` bounds maps and descriptors."""
+    """As `StoredArray`; `max_open_shards` bounds maps."""
     super().__init__(directory, entry, table, counters, check)
     self._max_open = max_open_shards
     self._verified = np.zeros(self._layout.num_chunks, bool)
@@ -63,7 +63,6 @@ class MappedArray(stored_array.StoredArray):
     # Where a chunk begins in its shard, in words; set as shards are opened.
     self._base = np.zeros(self._layout.num_chunks, np.int64)
     self._shards: dict[int, np.ndarray] = {}
-    self._maps: dict[int, mmap.mmap] = {}
     # Checked chunks of open shards; the hot path looks only here.
     self._views: dict[int, np.ndarray] = {}
     self._lock = threading.RLock()
@@ -224,13 +223,9 @@ class MappedArray(stored_array.StoredArray):
     """Asks the system to read a chunk soon."""
     shard = chunk // self._layout.chunks_per_shard
     self._open_shard(shard)
-    first = int(self._base[chunk]) * self._word.itemsize
-    page = first - first % mmap.PAGESIZE
-    # Advice only: where a file system refuses it, copies read all the same.
-    with contextlib.suppress(OSError):
-      self._maps[shard].madvise(
-        mmap.MADV_WILLNEED, page, first - page + self._layout.chunk_bytes
-      )
+    first = int(self._base[chunk])
+    words = self._layout.chunk_bytes // self._word.itemsize
+    file_maps.read_soon(self._shards[shard][first : first + words])
     self._advised[chunk] = True
 
   def _by_shard(
@@ -291,18 +286,19 @@ class MappedArray(stored_array.StoredArray):
       expected = len(chunks) * stride + self._layout.index_bytes
       path = self.shard_path(shard)
       try:
-        with open(path, "rb") as file:
-          size = os.fstat(file.fileno()).st_size
-          if size != expected:
-            raise self.damaged(
-              shard, f"must be of {expected} bytes, got {size}"
-            )
-          data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        data = file_maps.mapped(path, np.uint8)
       except OSError as error:
+        errors.check_open_files(error)
         raise self.damaged(shard, f"must be readable, got {error}") from error
+      if len(data) != expected:
+        raise self.damaged(
+          shard, f"must be of {expected} bytes, got {len(data)}"
+        )
       try:
         index = array_layout.decode_index(
-          data[len(chunks) * stride :], len(chunks), len(chunks) * stride
+          data[len(chunks) * stride :].tobytes(),
+          len(chunks),
+          len(chunks) * stride,
         )
       except ValueError as error:
         raise self.damaged(
@@ -313,15 +309,15 @@ class MappedArray(stored_array.StoredArray):
       self._base[chunks.start : chunks.stop] = (
         index[:, 0] // self._word.itemsize
       )
-      words = np.frombuffer(data, self._word, size // self._word.itemsize)
+      whole = len(data) // self._word.itemsize * self._word.itemsize
+      words = data[:whole].view(self._word)
       while len(self._shards) >= self._max_open:
         self._close_shard(next(iter(self._shards)))
       self._shards[shard] = words
-      self._maps[shard] = data
       return words
 
   def _close_shard(self, shard: int) -> None:
     # Views that another thread still holds keep the map alive.
-    del self._shards[shard], self._maps[shard]
+    del self._shards[shard]
     for chunk in self._layout.chunks_of_shard(shard):
       self._views.pop(chunk, None)

@@ -193,6 +193,7 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
       " one: run tools/prepare.py again."
     ) from None
   except OSError as error:
+    errors.check_open_files(error)
     raise errors.StoreError(
       f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
     ) from error
@@ -326,6 +327,7 @@ def read_listed(
       if keep:
         blocks.append(block)
   except OSError as error:
+    errors.check_open_files(error)
     raise errors.StoreError(
       f"{path} must be readable, got {error}. {manifest_lib.RESTORE}"
     ) from error

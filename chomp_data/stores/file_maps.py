@@ -1,0 +1,66 @@
+"""Files mapped into memory, with no descriptor kept open.
+
+Python's `mmap` duplicates the descriptor and holds it as long as the map, and
+so does `np.memmap`: a run of some hundred sources met the limit of open files,
+1,024 on most machines. The system itself needs none once a file is mapped.
+(`trackfd=False` would do; Python has it from 3.13 on.)
+"""
+
+import ctypes
+import mmap
+import os
+import weakref
+
+import numpy as np
+
+_FAILED = ctypes.c_void_p(-1).value
+
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
+_libc.mmap.argtypes = (
+  ctypes.c_void_p,
+  ctypes.c_size_t,
+  ctypes.c_int,
+  ctypes.c_int,
+  ctypes.c_int,
+  ctypes.c_int64,
+)
+_libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_libc.madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+
+
+def mapped(path: str | os.PathLike[str], dtype: np.dtype | type) -> np.ndarray:
+  """Returns a file's values, read-only; the map goes with the last view.
+
+  Args:
+    path: The file.
+    dtype: Of its values; bytes after the last whole one are left out.
+
+  Raises:
+    OSError: If it cannot be opened or mapped.
+  """
+  dtype = np.dtype(dtype)
+  with open(path, "rb") as file:
+    size = os.fstat(file.fileno()).st_size
+    if not size:
+      return np.empty(0, dtype)
+    address = _libc.mmap(
+      None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0
+    )
+  if address == _FAILED:
+    number = ctypes.get_errno()
+    raise OSError(number, os.strerror(number), os.fspath(path))
+  buffer = (ctypes.c_ubyte * size).from_address(address)
+  # At the end of a process other threads may still read.
+  weakref.finalize(buffer, _libc.munmap, address, size).atexit = False
+  values = np.frombuffer(memoryview(buffer), dtype, size // dtype.itemsize)
+  values.flags.writeable = False
+  return values
+
+
+def read_soon(values: np.ndarray) -> None:
+  """Asks the system to read a part of a map ahead."""
+  address = values.__array_interface__["data"][0]
+  first = address // mmap.PAGESIZE * mmap.PAGESIZE
+  # Advice only: where a file system refuses it, reads do all the same.
+  _libc.madvise(first, address + values.nbytes - first, mmap.MADV_WILLNEED)
