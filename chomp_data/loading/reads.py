@@ -90,9 +90,14 @@ class Reads:
       counts[2] += len(spans)
       return
     source = spans.row_source()
-    for number, counts in enumerate(self._rows.values()):
-      counts[0] += int(np.count_nonzero(source == number))
-      counts[2] += int(np.count_nonzero(spans.source == number))
+    size = len(self._rows)
+    rows = np.bincount(source[source >= 0], minlength=size).tolist()
+    own = np.bincount(spans.source, minlength=size).tolist()
+    for counts, num_rows, num_spans in zip(
+      self._rows.values(), rows, own, strict=True
+    ):
+      counts[0] += num_rows
+      counts[2] += num_spans
 
   def add_group(self, spans: spans_lib.Spans | None) -> None:
     """Counts the distinct rows of a group that is planned; see `add_batch`."""
@@ -101,7 +106,10 @@ class Reads:
     self._begin()
     first = np.ones(len(spans), np.bool_)
     first[1:] = spans.row[1:] != spans.row[:-1]
-    for number, counts in enumerate(self._rows.values()):
+    present = np.flatnonzero(np.bincount(spans.source)).tolist()
+    rows = list(self._rows.values())
+    for number in present:
+      counts = rows[number]
       own = np.flatnonzero(first & (spans.source == number))
       # Rows that begin with the same token at the same column are the same.
       key = spans.offset[own] * (1 << 24) + spans.column[own]

@@ -93,6 +93,9 @@ class Summed:
     most = int(index.max())
     while self._positions[-1] < most:
       self._grow(most - int(self._positions[-1]))
+    table = self._table_of(int(index.min()), most)
+    if table is not None:
+      return table[0][index - table[1]]
     block = np.searchsorted(self._positions, index, side="right") - 1
     out = self._sums[block]
     inside = np.flatnonzero(self._positions[block] != index)
@@ -105,6 +108,19 @@ class Summed:
         table = self._table(edges, sums, low)
         out[pick] = table[index[pick] - int(edges[low])]
     return out
+
+  def _table_of(self, low: int, high: int) -> tuple[np.ndarray, int] | None:
+    """Returns the table of positions and its first, where one holds them."""
+    block = int(self._positions.searchsorted(low, side="right")) - 1
+    if low == high or block == len(self._positions) - 1:
+      return None
+    if high > self._positions[block + 1]:
+      return None
+    edges, sums = self._edges_in(block)
+    part = int(edges.searchsorted(low, side="right")) - 1
+    if high > edges[part + 1]:
+      return None
+    return self._table(edges, sums, part), int(edges[part])
 
   def below(self, units: int) -> int:
     """Returns how many positions have less before them."""
@@ -273,6 +289,13 @@ class SourceUnits(units_lib.UnitSequence):
     if self.unit == "rows" or not len(rows):
       return rows.copy()
     epoch, index = self._source.locate(rows)
+    number = int(epoch[0])
+    if number == epoch[-1] and (epoch == number).all():
+      # The common case: `unique` costs more than all of this.
+      base = self._units_before_epoch(number)
+      if not index.any():
+        return np.full(len(rows), base, np.int64)
+      return base + self._epoch(number).before(index)
     out = np.empty(len(rows), np.int64)
     for number in np.unique(epoch).tolist():
       own = np.flatnonzero(epoch == number)

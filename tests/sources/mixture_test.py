@@ -914,3 +914,49 @@ def test_building_does_not_sum_a_long_run_to_say_what_repeats(
   pipe = pipeline.build(data)
   # Of 20 epochs: whether its weight is served takes a row or two.
   assert len(planned) <= 3 * len(pipe.sources["stream"])
+
+
+# Many sources.
+
+
+def counted(monkeypatch, pipe):
+  """Returns the rows of each call of `plan` of a source, as they come."""
+  calls = []
+  for own in pipe.mix.ordered().values():
+    plan = own.plan
+    monkeypatch.setattr(
+      own, "plan", lambda rows, plan=plan: calls.append(len(rows)) or plan(rows)
+    )
+  return calls
+
+
+def test_batches_that_follow_are_planned_some_rows_of_a_source_at_once(
+  paths, monkeypatch
+):
+  # Sums of tokens would plan rows, too.
+  data = config(paths, mix={"unit": "rows"})
+  pipe, again = pipeline.build(data), pipeline.build(data)
+  name = pipe.buckets[0].name
+  calls = counted(monkeypatch, pipe)
+  for step in [*range(200), 7, 3_000, 3_001, 2]:
+    found = pipe.plan(step)
+    # By one row at a time nothing is planned ahead.
+    rows = [
+      again._plan.spans(step, 1, {name: np.asarray([row])}) for row in range(4)
+    ]
+    for field in ("source", "document", "start", "length", "column", "segment"):
+      np.testing.assert_array_equal(
+        getattr(found, field), np.concatenate([getattr(r, field) for r in rows])
+      )
+  # 204 batches of four sources would ask 800 times.
+  assert len(calls) < 100
+
+
+def test_a_process_plans_its_own_rows_only(paths, monkeypatch):
+  data = config(paths, mix={"unit": "rows"}, global_batch_size=64)
+  pipe = pipeline.build(data)
+  pipe.plan(0)
+  calls = counted(monkeypatch, pipe)
+  own = {pipe.buckets[0].name: np.asarray([3, 17])}
+  assert pipe._plan.spans(5, 6, own).num_rows == 12
+  assert sum(calls) == 12
