@@ -6,6 +6,7 @@ and workers, and Grain's own state is index arithmetic over steps.
 
 import collections
 import dataclasses
+import functools
 import threading
 import time
 from typing import Any
@@ -24,8 +25,11 @@ from chomp_data.plans import balance
 from chomp_data.plans import plan as plan_lib
 from chomp_data.sources import row_source
 
-# Rows planned at once: NumPy's cost by call is shared by all of them.
+# Rows planned at once: NumPy's cost by call is shared by all of them. A reader
+# begins with fewer, each time twice as many, for its first batch to be there
+# soon: unless chunks of a group are fetched together.
 _PLANNED_ROWS = 4_096
+_FIRST_ROWS = 64
 _GROUPS_KEPT = 4
 
 # Groups planned before their turn, where a store is far away.
@@ -98,6 +102,8 @@ class BatchSource(workers.SentToWorkers):
     )
     self._own_stride = stride
     self._shards = None if shards is None else dict(shards)
+    # Rows of the group that was planned last.
+    self._grown = 0
     # Planned before their turn, in order.
     self._ahead: collections.deque[_Group] = collections.deque()
     # Batches read ahead, and the last two steps asked for.
@@ -247,6 +253,26 @@ class BatchSource(workers.SentToWorkers):
       )
     return len(self._rows[own.name])
 
+  @functools.cached_property
+  def _is_mapped(self) -> bool:
+    """Whether no store gains by fetching for many steps at once."""
+    return all(
+      getattr(own.store, "is_mapped", False)
+      for own in self._plan.sources.values()
+    )
+
+  def _rows_at(self, step: int) -> int:
+    """Returns the rows to be planned with a step."""
+    if not self._is_mapped:
+      return _PLANNED_ROWS
+    last = self._groups[-1].steps if self._groups else range(0)
+    # Threads that share a reader ask out of order, a few steps apart.
+    near = _FIRST_ROWS * self._own_stride
+    goes_on = last.start <= step < last.stop + near
+    rows = 2 * self._grown if goes_on else _FIRST_ROWS
+    self._grown = min(max(rows, _FIRST_ROWS), _PLANNED_ROWS)
+    return self._grown
+
   def _planned(self, step: int) -> _Group:
     stride = self._own_stride
     # From here on: what a run that was resumed has behind it is not fetched.
@@ -255,7 +281,7 @@ class BatchSource(workers.SentToWorkers):
     if balance.shards_of(self._plan, step, self._shards) > 1:
       # Which of them are this process's, their costs decide.
       rows = self._plan.buckets[bucket].batch_size
-    most = self._group_steps or max(1, _PLANNED_ROWS // max(rows, 1))
+    most = self._group_steps or max(1, self._rows_at(step) // max(rows, 1))
     _, last = self._plan.group(step, most * stride)
     steps = range(step, last, stride)
     planned = balance.planned(self._plan, steps, self._rows, self._shards)

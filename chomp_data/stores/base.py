@@ -362,6 +362,14 @@ class Store(abc.ABC, Generic[OpenedT]):
       )
     self._opened.tokens.copy_spans(starts, lengths, out, positions)
 
+  @property
+  def is_mapped(self) -> bool:
+    """Whether tokens are copied from where they lie on a local disk.
+
+    Then nothing is gained by fetching together what many batches need.
+    """
+    return getattr(self._opened.tokens, "is_mapped", False)
+
   def prefetch(self, starts: np.ndarray, lengths: np.ndarray) -> bool:
     """Reads together what the copies of several batches will need.
 

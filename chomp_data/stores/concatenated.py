@@ -331,6 +331,11 @@ class _Tokens:
     self._starts = starts
 
   @property
+  def is_mapped(self) -> bool:
+    """See `base.Store.is_mapped`."""
+    return all(own.is_mapped for own in self._members)
+
+  @property
   def counters(self) -> span_reads.Counters:
     """What was read of all stores; a span that crosses two counts twice."""
     return sum((own.counters for own in self._members), span_reads.Counters())

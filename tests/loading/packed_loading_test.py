@@ -256,12 +256,67 @@ def test_distinct_rows_are_counted_over_an_epochs_end(data, store_path):
   own = sources_of(data, 1, store_path)
   own["sources"]["s0"]["shuffle"] = {"kind": "none"}
   pipe = pipeline.build({**own, "epochs": 2, "global_batch_size": 1})
-  source = pipe.batch_source()
+  source = pipe.batch_source(group_steps=pipe.num_steps)
   for step in range(pipe.num_steps):
     source[step]
   reads = source.reads.by_source()["s0"]
   assert reads.planned_examples == reads.examples == pipe.num_steps
   assert reads.unique_examples == pipe.num_steps // 2
+
+
+def planned_rows(source, steps):
+  """Returns the rows of each group that was planned for steps."""
+  found, before = [], 0
+  for step in steps:
+    source[step]
+    (reads,) = source.reads.by_source().values()
+    if reads.planned_examples > before:
+      found.append(reads.planned_examples - before)
+      before = reads.planned_examples
+  return found
+
+
+def test_a_reader_of_mapped_tokens_begins_with_few_rows(tmp_path):
+  store = testing_stores.make_store(
+    tmp_path / "store", [np.arange(9) % 7 + 2] * 900, chunk=1024
+  )
+  data = {
+    "seq_len": 4,
+    "global_batch_size": 8,
+    "epochs": None,
+    "sources": {
+      "a": {"store": str(store.path), "rows": {"kind": "sequential"}}
+    },
+  }
+  pipe = pipeline.build(data)
+  # Groups of a window are cut from its begin on, wherever reading begins.
+  got = planned_rows(pipe.batch_source(), range(1_200))
+  assert got[:5] == [64, 64, 128, 256, 512]
+  assert len(got) < 10
+  # Another place is a first batch again, also for one of two readers.
+  moved = [*range(30), *range(10**6, 10**6 + 8)]
+  assert planned_rows(pipe.batch_source(), moved)[3] <= 64
+  source = pipe.batch_source().for_workers(2)
+  assert planned_rows(source, range(1, 30, 2))[:2] == [64, 64]
+
+
+def test_a_group_whose_chunks_are_fetched_together_is_whole(tmp_path):
+  store = testing_stores.make_store(
+    tmp_path / "store",
+    [np.arange(9) % 7 + 2] * 900,
+    chunk=1024,
+    compression="zstd",
+  )
+  data = {
+    "seq_len": 4,
+    "global_batch_size": 8,
+    "epochs": None,
+    "sources": {
+      "a": {"store": str(store.path), "rows": {"kind": "sequential"}}
+    },
+  }
+  source = pipeline.build(data).batch_source()
+  assert planned_rows(source, [0]) == [4_096]
 
 
 @pytest.mark.parametrize("packed", ["reshuffled", "sequential"], indirect=True)

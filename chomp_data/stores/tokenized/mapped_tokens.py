@@ -23,6 +23,8 @@ class MappedTokens:
     counters: What was read in this process; there are no chunks.
   """
 
+  is_mapped = True
+
   def __init__(
     self,
     path: pathlib.Path,

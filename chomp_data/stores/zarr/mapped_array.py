@@ -41,6 +41,8 @@ READ_AHEAD_BYTES = 256 * 2**20
 class MappedArray(stored_array.StoredArray):
   """An uncompressed array of local files."""
 
+  is_mapped = True
+
   def __init__(
     self,
     directory: str | os.PathLike[str],
