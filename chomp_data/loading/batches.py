@@ -141,11 +141,12 @@ class BatchSource(workers.SentToWorkers):
 
   def __getitem__(self, index: int) -> dict[str, np.ndarray]:
     """Returns the canonical fields, [R, ...] each, of step `index`."""
-    # Before the step is looked up among planned groups.
-    self._plan.check_steps(index)
-    step = int(index)
     # Stock Grain reads with 16 threads, and they share what is planned.
     with self._lock:
+      if type(index) is not int or index not in self._ready:
+        # Before the step is looked up among planned groups.
+        self._plan.check_steps(index)
+      step = int(index)
       if step not in self._ready:
         self._read(step)
       self._stride, self._step = step - self._step, step

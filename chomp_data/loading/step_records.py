@@ -23,6 +23,13 @@ class Steps(Protocol):
   def __getitem__(self, index: int) -> Any: ...
 
 
+class _Batches:
+  """Batches of several steps; no list, so that Grain does not look into it."""
+
+  def __init__(self, found: list[Any]):
+    self.found = found
+
+
 class _Record:
   """A Grain source whose record `step` is the batches from that step on."""
 
@@ -33,10 +40,10 @@ class _Record:
   def __len__(self) -> int:
     return len(self._source)
 
-  def __getitem__(self, index: int) -> list[Any]:
+  def __getitem__(self, index: int) -> _Batches:
     first = int(index)
     last = min(first + self._size, len(self._source))
-    return [self._source[step] for step in range(first, last)]
+    return _Batches([self._source[step] for step in range(first, last)])
 
   def __repr__(self) -> str:
     return f"{self._source!r} by {self._size}"
@@ -65,7 +72,7 @@ class _Each(grain.transforms.Map):
     self._operation = operation
 
   def map(self, element: Any) -> Any:
-    return [self._operation.map(own) for own in element]
+    return _Batches([self._operation.map(own) for own in element.found])
 
 
 class StepLoader(grain.DataLoader):
@@ -132,7 +139,7 @@ class StepIterator(grain.DataLoaderIterator):
 
   def __next__(self) -> Any:
     if not self._ready:
-      self._ready = next(self._records)[::-1]
+      self._ready = next(self._records).found[::-1]
     self._index += 1
     return self._ready.pop()
 
