@@ -111,6 +111,10 @@ class Accounting(Protocol):
     """Returns what a checkpoint keeps, as JSON values."""
     ...
 
+  def prepare(self) -> object:
+    """Begins what takes long of the first record, beside the run."""
+    ...
+
   def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
     """Returns one line for each thing that a checkpoint says otherwise."""
     ...
@@ -362,6 +366,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._reader = reader_lib.Reader(
         loader, self._local.placer, self._prefetch, board
       )
+      if self._accounts is not None:
+        self._accounts.prepare()
       # An iterator that is dropped takes its thread and workers with it.
       self._dropped = weakref.finalize(self, self._reader.stop)
       self._dropped.atexit = False

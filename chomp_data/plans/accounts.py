@@ -7,12 +7,18 @@ see `token_sums` for the others.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import pickle
+import threading
 from typing import Any
 
+from absl import logging
 import numpy as np
 
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
+
+# Below this a pass over all lengths takes a tenth of a second.
+_MANY_DOCUMENTS = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,6 +59,38 @@ class Accounts:
     self._plan = plan
     self._entries = list(entries)
     self._sums = plan.token_sums()
+    self._prepared = False
+
+  def prepare(self) -> threading.Thread | None:
+    """Begins what the first account of large stores needs; see `record`.
+
+    A thread with a copy of the sources passes over lengths and keeps what it
+    finds beside the stores, where the first account then finds it.
+
+    Returns:
+      The thread, or None where nothing takes long, or it was begun before.
+    """
+    large = [
+      name
+      for name, own in self._plan.sources.items()
+      if own.store.num_documents >= _MANY_DOCUMENTS
+    ]
+    if self._prepared or not large or self._sums is None:
+      return None
+    self._prepared = True
+    sources = pickle.dumps([self._plan.sources[name] for name in large])
+
+    def work() -> None:
+      try:
+        for own in pickle.loads(sources):
+          for unit in token_sums.UNITS:
+            own.sums.known(unit)
+      except Exception:  # Whoever asks for the account meets it, and says it.
+        logging.debug("accounts are not prepared", exc_info=True)
+
+    thread = threading.Thread(target=work, name="accounts", daemon=True)
+    thread.start()
+    return thread
 
   def at(self, step: int) -> dict[str, Account]:
     """Returns every source's account before a step.
