@@ -256,10 +256,13 @@ class BatchSource(workers.SentToWorkers):
 
   @functools.cached_property
   def _is_mapped(self) -> bool:
-    """Whether no store gains by fetching for many steps at once."""
-    return all(
-      getattr(own.store, "is_mapped", False)
-      for own in self._plan.sources.values()
+    """Whether no store gains by fetching for many steps at once.
+
+    Arrays, which are no sources of text, are read by the record.
+    """
+    sources = self._plan.sources.values()
+    return bool(sources) and all(
+      getattr(own.store, "is_mapped", False) for own in sources
     )
 
   def _rows_at(self, step: int) -> int:
