@@ -89,6 +89,13 @@ def number(text):
   return float(text.split(" ")[0].replace(",", "").rstrip("%"))
 
 
+def test_many_sources_hold_no_descriptor(tmp_path):
+  mixes, chains = run("scale", tmp_path)
+  assert [line["sources"] for line in mixes] == ["2", "5"]
+  assert [line["descriptors"] for line in mixes] == ["0", "0"]
+  assert [line["stages"] for line in chains] == ["1", "50"]
+
+
 @pytest.fixture(scope="module")
 def read_cost(tmp_path_factory):
   directory = tmp_path_factory.mktemp("read_cost")

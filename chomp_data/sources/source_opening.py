@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import itertools
+from typing import Any
 
 from absl import logging
 
@@ -72,7 +73,14 @@ def check_tokenizers(
   """
   if allow_differences or len(found) < 2:
     return
-  for (one, store), (other, second) in itertools.combinations(found.items(), 2):
+  # Of stores with the same, the first stands for all.
+  kinds: dict[Any, tuple[str, stores.Store]] = {}
+  for name, store in found.items():
+    own = store.tokenizer_identity, _special(store)
+    kinds.setdefault(own, (name, store))
+  for (one, store), (other, second) in itertools.combinations(
+    kinds.values(), 2
+  ):
     if tokenizers_differ(store, second):
       raise schema.ConfigError(
         [
