@@ -18,6 +18,7 @@ OF_OTHER_LIBRARIES = (
   "chomp_data.cli.",
   "chomp_data.commands.",
   "chomp_data.loading.checkpoint.InputHandler",
+  "chomp_data.loading.step_records.",
   "chomp_data.reference.",
   "chomp_data.transforms.formats.",
   "chomp_data.transforms.masks.",
