@@ -485,6 +485,7 @@ class Pipeline:
     """
     # Its own caches: a thread or a worker reads through it.
     plan = pickle.loads(pickle.dumps(self._plan))
+    plan.expect_reading()
     return batches.BatchSource(
       plan,
       self._by_bucket(rows),

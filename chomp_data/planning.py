@@ -205,9 +205,6 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       path=f"{PATH}.mix",
     )
   repeats = run.mix is not None and run.mix.policy.repeats
-  for name, own in ordered.items():
-    most = run.sources[name].max_epochs
-    own.expect(most or (None if repeats else options.epochs))
   plan = rows_plan.RowsPlan(
     ordered,
     steps=steps,
@@ -217,6 +214,10 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     extra=options.extra_fields([own.store for own in ordered.values()]),
     mix=mix,
     gone=_tombstones(run, {name: own.store for name, own in ordered.items()}),
+    passes={
+      name: own.max_epochs or (None if repeats else options.epochs)
+      for name, own in run.sources.items()
+    },
   )
   if options.document_id and any(
     source.store.num_documents > _MAX_INT32 for source in plan.sources.values()

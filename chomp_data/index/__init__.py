@@ -1,1 +1,1 @@
-"""Integer maps: which row holds what. Pure functions of keys; NumPy only."""
+"""Integer maps: which row holds what. Pure functions of keys, in NumPy."""

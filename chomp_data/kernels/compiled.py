@@ -49,12 +49,18 @@ class _Loops:
         VARIABLE,
       )
 
-  def begin(self) -> threading.Thread:
-    """Starts to load, once."""
-    if self.thread is None:
+  def begin(self) -> threading.Thread | None:
+    """Starts to load, once; None where no thread can be started."""
+    if self.thread is None and self.allowed:
       # No daemon: what compiles would be cut off in the middle of C++ code.
-      self.thread = threading.Thread(target=self.load, name="kernels")
-      self.thread.start()
+      thread = threading.Thread(target=self.load, name="kernels")
+      try:
+        thread.start()
+      except RuntimeError as error:
+        logging.info("loops are not compiled: %s", error)
+        self.allowed = False
+        return None
+      self.thread = thread
     return self.thread
 
 
@@ -99,7 +105,8 @@ def wait() -> bool:
     return False
   with _lock:
     thread = _loaded.begin()
-  thread.join()
+  if thread is not None:
+    thread.join()
   return _loaded.loops is not None
 
 

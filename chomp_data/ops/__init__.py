@@ -1,1 +1,1 @@
-"""Arrays in, arrays out: spans, and placing them in a batch. NumPy only."""
+"""Arrays in, arrays out: spans, and placing them in a batch, in NumPy."""

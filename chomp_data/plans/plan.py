@@ -91,6 +91,9 @@ class Plan(abc.ABC):
         f" {count})."
       )
 
+  def expect_reading(self) -> None:  # noqa: B027
+    """Hears that steps are about to be read, and not only asked about."""
+
   @abc.abstractmethod
   def at(self, step: int) -> tuple[int | None, int]:
     """Returns the source (None in a run of rows) and bucket of a step.

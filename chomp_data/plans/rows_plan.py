@@ -23,6 +23,7 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
 from chomp_data.plans import tombstones
 from chomp_data.plans import trails
+from chomp_data.sources import growing
 from chomp_data.sources import mixture
 from chomp_data.sources import row_source
 from chomp_data.sources import shuffled
@@ -99,6 +100,7 @@ class RowsPlan(plan_lib.Plan):
     extra: tuple[str, ...] = (),
     mix: mixture.MixtureSource | None = None,
     gone: tombstones.Tombstones | None = None,
+    passes: Mapping[str, int | None] | None = None,
   ):
     """Binds rows to steps.
 
@@ -111,6 +113,7 @@ class RowsPlan(plan_lib.Plan):
       extra: Optional fields that batches carry, of `OPTIONAL_FIELDS`.
       mix: Of the sources, or None for one alone.
       gone: Documents and spans that are gone.
+      passes: How often each source is passed at most, None for ever.
     """
     if mix is None:
       (self.rows,) = ordered.values()
@@ -140,6 +143,15 @@ class RowsPlan(plan_lib.Plan):
     self._remainder = remainder
     self._document_id = document_id
     self._extra = extra
+    self._passes = dict(passes or {})
+
+  def expect_reading(self) -> None:
+    """Lets sources prepare epochs before they come; see `Plan`."""
+    for name, most in self._passes.items():
+      own = self.ordered[name]
+      phases = own.phases if isinstance(own, growing.GrowingSource) else [own]
+      for phase in phases:
+        phase.rows.expected_passes = most
 
   @functools.cached_property
   def num_rows(self) -> int | None:

@@ -116,7 +116,7 @@ class BinSource(row_source.RowSource):
     self._windows = packed_windows.PackedWindows(self._documents, self._pack)
     self._row_starts: dict[int, np.ndarray] = {}
     self._units = memo.Memo(1)
-    self._ahead = _Ahead(self)
+    self._ahead = _NextEpoch(self)
     self._report_cost()
     self._epochs = epoch_starts.EpochStarts(
       self._rows_of_epoch, self._most_epochs(), path
@@ -128,10 +128,6 @@ class BinSource(row_source.RowSource):
   def __getstate__(self) -> dict[str, Any]:
     # Maps of files are opened again where they are used.
     return {**self.__dict__, "_indexes": {}}
-
-  def expect(self, epochs: int | None) -> None:
-    """Packs the next epoch before it comes; see `RowSource`."""
-    self._ahead.epochs = epochs
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row; see `RowSource`."""
@@ -395,8 +391,9 @@ class BinSource(row_source.RowSource):
       )
     if ffd:
       logging.warning(
-        "%s: the packing of an epoch takes about %.2g GB beside the store; the"
-        " next one is made during half an epoch, one that is past is removed.",
+        "%s: the packing of an epoch takes about %.2g GB beside the store; a"
+        " reader makes the next one from half of an epoch on, and removes those"
+        " it made when they are past.",
         self._path,
         5e-9 * self.store.num_documents,
       )
@@ -506,6 +503,9 @@ class BinSource(row_source.RowSource):
       "ffd",
       self._index_key(order),
       lambda: self._packed(order, until),
+      wait=until is None,
+      # Of an order that comes once nobody else has any use.
+      share=not self.options.orders_differ,
     )
 
   def is_packed(self, order: int) -> bool:
@@ -578,32 +578,27 @@ class _ProgramEndsError(Exception):
   """A packing was given up."""
 
 
-class _Ahead:
-  """Packs the next epoch of a run in a thread, so that none waits for it.
+class _NextEpoch:
+  """Packs the next epoch of a reader in a thread, so that none waits for it."""
 
-  Attributes:
-    epochs: How many a run reads at most, None for ever; 0 prepares nothing.
-  """
-
-  def __init__(self, source: BinSource, epochs: int | None = 0):
+  def __init__(self, source: BinSource):
     self._source = source
-    self.epochs = epochs
     self._begun = -1
     # By this process, and not removed.
     self._packed: list[int] = []
     self._thread: threading.Thread | None = None
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return _Ahead, (self._source, self.epochs)
+    return _NextEpoch, (self._source,)
 
   def reached(self, epoch: int, row: int, num_rows: int) -> None:
     """Hears where a reader is, and begins with the next epoch in time."""
-    following = epoch + 1
+    following, most = epoch + 1, self._source.expected_passes
     if (
       self._source.options.packing_algorithm != "ffd"
       or following <= self._begun
       or row < _AHEAD_FROM * num_rows
-      or (self.epochs is not None and following >= self.epochs)
+      or (most is not None and following >= most)
     ):
       return
     self._begun = following
@@ -626,7 +621,7 @@ class _Ahead:
         self._packed.append(epoch)
       if self._packed and self._packed[0] < epoch - 1:
         self._source.drop_packing(self._packed.pop(0))
-    except _ProgramEndsError:
+    except (_ProgramEndsError, side_index.BusyError):
       pass
     except Exception:  # Whoever reads the epoch meets it too, and says it.
       logging.debug("epoch %d is not packed ahead", epoch, exc_info=True)
@@ -640,7 +635,10 @@ class _BinSums(row_sums.Sums):
 
   def epochs_repeat(self, unit: str) -> bool:
     """Returns whether epochs consume the same; see `Sums`."""
-    return unit != "loss_tokens" or not self._source.options.orders_differ
+    options = self._source.options
+    # First-Fit-Decreasing cuts a document every row, whatever its neighbours.
+    ffd = options.packing_algorithm == "ffd"
+    return unit != "loss_tokens" or ffd or not options.orders_differ
 
   def before_blocks(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns the units before each packing window; see `Sums`."""

@@ -239,7 +239,8 @@ class Documents:
 
   def window_starts(self, epoch: int) -> columns.Column:
     """Returns the tokens before each window of an epoch, and all of them."""
-    if self._starts is None or self._starts[0] != epoch:
+    known = self._starts
+    if known is None or known[0] != epoch:
       if self.order.kind == "none" and not isinstance(
         self._blocks, columns.Held
       ):
@@ -248,8 +249,9 @@ class Documents:
       else:
         tokens = columns.Held(self.window_tokens(epoch))
         found = columns.Held(columns.Running(tokens).read())
-      self._starts = (epoch, found)
-    return self._starts[1]
+      # Read once, and set whole: threads may ask about several epochs.
+      known = self._starts = (epoch, found)
+    return known[1]
 
   def begins_inside(
     self, every: int, num_rows: int, key: Mapping[str, Any]

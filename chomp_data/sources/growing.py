@@ -89,11 +89,6 @@ class GrowingSource(row_source.RowSource):
     """The windows of the first phase: what joins narrows no other source's."""
     return self.phases[0].windows
 
-  def expect(self, epochs: int | None) -> None:
-    """Tells the phases; see `RowSource`."""
-    for phase in self.phases:
-      phase.expect(epochs)
-
   def keep_windows(self, cache_bytes: int) -> None:
     """Keeps as many windows in memory as bytes allow; see `ShuffledSource`."""
     for phase in self.phases:

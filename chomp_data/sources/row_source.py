@@ -45,6 +45,9 @@ class RowSource(abc.ABC):
       no other chunk.
     ramp_epochs: Epochs before the first one that counts: those of a ramp, in
       which a source does not yet read all it has.
+    expected_passes: How often a reader passes it at most, the ramp apart, so
+      that an epoch may be prepared before it comes; None has no end. 0 where
+      nobody reads, but plans are asked about.
   """
 
   name: str
@@ -54,6 +57,7 @@ class RowSource(abc.ABC):
   options: Any = None
   documents_follow: bool = False
   ramp_epochs: int = 0
+  expected_passes: int | None = 0
 
   @abc.abstractmethod
   def __len__(self) -> int:
@@ -149,14 +153,6 @@ class RowSource(abc.ABC):
   def epoch_rows(self, epoch: int) -> int:
     """Returns the rows of an epoch."""
     return self.first_row_of(epoch + 1) - self.first_row_of(epoch)
-
-  def expect(self, epochs: int | None) -> None:
-    """Hears what a run reads, so that it may be prepared beside.
-
-    Args:
-      epochs: Passes at most, the ramp apart; None has no end.
-    """
-    del epochs
 
   @final
   def total_rows(self, epochs: int | None) -> int | None:

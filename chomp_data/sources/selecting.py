@@ -26,6 +26,8 @@ _BATCH = 2**15
 # Below this a pass over all lengths takes a few milliseconds, and numbers of
 # so many documents few megabytes.
 _KEPT_ON_DISK = 1 << 18
+# Raise it where selection or quotas come out otherwise.
+_VERSION = 1
 _NARROW = np.iinfo(np.uint32).max
 
 # Documents of a store, and their lengths.
@@ -57,7 +59,7 @@ def kept(
   arrays = side_index.load_or_build(
     store.path,
     name,
-    {"store": store.hash, **key},
+    {"version": _VERSION, "store": store.hash, **key},
     lambda: [{n: _narrowed(array) for n, array in build().items()}],
   )
   return {

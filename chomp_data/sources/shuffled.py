@@ -173,10 +173,6 @@ class ShuffledSource(row_source.RowSource):
     """Plans rows; see `RowSource.plan`."""
     return self.rows.plan(self.order(rows))
 
-  def expect(self, epochs: int | None) -> None:
-    """Tells the wrapped source; see `RowSource`."""
-    self.rows.expect(epochs)
-
   def keep_windows(self, cache_bytes: int) -> None:
     """Keeps as many windows of a block shuffle in memory as bytes allow.
 

@@ -53,9 +53,8 @@ def mapped(path: str | os.PathLike[str], dtype: np.dtype | type) -> np.ndarray:
   buffer = (ctypes.c_ubyte * size).from_address(address)
   # At the end of a process other threads may still read.
   weakref.finalize(buffer, _libc.munmap, address, size).atexit = False
-  values = np.frombuffer(memoryview(buffer), dtype, size // dtype.itemsize)
-  values.flags.writeable = False
-  return values
+  view = memoryview(buffer).toreadonly()
+  return np.frombuffer(view, dtype, size // dtype.itemsize)
 
 
 def read_soon(values: np.ndarray) -> None:

@@ -44,6 +44,11 @@ _POLL_S = 0.2
 _BLOCK_BYTES = 64 * 2**20
 _MOST_SHARED = 2**30
 
+
+class BusyError(Exception):
+  """Another process builds an index just now."""
+
+
 # Parts of arrays, appended in the order they come.
 Parts = Iterable[Mapping[str, np.ndarray]]
 
@@ -195,6 +200,9 @@ def load_or_build(
   name: str,
   key: Mapping[str, Any],
   build: Callable[[], Parts],
+  *,
+  wait: bool = True,
+  share: bool = True,
 ) -> dict[str, SideArray]:
   """Returns an index, built by one process if it is not there or not right.
 
@@ -206,11 +214,14 @@ def load_or_build(
     name: What the index is, for its directory.
     key: All that its arrays depend on, as JSON values.
     build: Makes the arrays, in parts.
+    wait: Whether to wait where another process builds it.
+    share: Whether it is kept beside a store in a bucket, too.
 
   Returns:
     The arrays by name.
 
   Raises:
+    BusyError: If another process builds it, and nobody is to wait.
     StoreError: If it can be kept nowhere.
   """
   key = _whole_key(name, key)
@@ -234,8 +245,10 @@ def load_or_build(
       if not os.access(directory.parent, os.W_OK):
         raise PermissionError(f"{directory.parent} is not writable")
       beside = not places.is_url(store_path) and directory == tried[0]
-      built = _built(directory, key, build, None if beside else store_path)
-      if places.is_url(store_path):
+      built = _built(
+        directory, key, build, None if beside else store_path, wait
+      )
+      if share and places.is_url(store_path):
         _shared(directory, _place(store_path, directory.name))
       return built
     except OSError as error:
@@ -282,10 +295,9 @@ def drop(
   """
   for parent in _places(store_path):
     directory = parent / _directory(name, _whole_key(name, key))
-    with contextlib.suppress(OSError):
-      # The header first: without it there is no index.
-      (directory / HEADER).unlink()
-      shutil.rmtree(directory, ignore_errors=True)
+    # Gone at once under its name, which another process may give anew.
+    with contextlib.suppress(OSError), _staging(directory) as staged:
+      os.rename(directory, staged / directory.name)
 
 
 def _whole_key(name: str, key: Mapping[str, Any]) -> dict[str, Any]:
@@ -394,6 +406,7 @@ def _built(
   key: Mapping[str, Any],
   build: Callable[[], Parts],
   of: str | os.PathLike[str] | None,
+  wait: bool,
 ) -> dict[str, SideArray]:
   waited, written = False, 0
   while True:
@@ -401,6 +414,8 @@ def _built(
       try:
         stack.enter_context(publish.lock(directory))
       except errors.StoreError:
+        if not wait:
+          raise BusyError(str(directory)) from None
         if not waited:
           logging.info("waiting for another process to build %s", directory)
         waited = True

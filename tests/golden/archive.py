@@ -57,4 +57,6 @@ def is_beside(name: str) -> bool:
 def unpack(root: pathlib.Path) -> None:
   """Lays the archive's files under a directory."""
   with tarfile.open(PATH) as packed:
-    packed.extractall(root, filter="data")
+    # Python has filters from 3.11.4 on.
+    safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
+    packed.extractall(root, **safely)

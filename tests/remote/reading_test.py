@@ -6,7 +6,6 @@ import pathlib
 import pickle
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 
@@ -18,6 +17,7 @@ from chomp_data import stores
 from chomp_data.stores import places
 from chomp_data.stores import verify
 from chomp_data.testing import stores as testing_stores
+from tests.golden import archive
 
 CHUNK = 64
 NUM_TOKENS = 100 * CHUNK - 7
@@ -192,9 +192,7 @@ def test_a_url_without_a_store_says_so(bucket):
 
 
 def test_a_store_of_schema_1_is_read(bucket, tmp_path):
-  golden = pathlib.Path(__file__).parents[1] / "golden" / "stores.tar.xz"
-  with tarfile.open(golden) as archive:
-    archive.extractall(tmp_path, filter="data")
+  archive.unpack(tmp_path)
   found = sorted(own.parent for own in tmp_path.rglob("manifest.json"))[:3]
   for path in found:
     url = upload(path, f"{bucket.root}/{path.name}")

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import pathlib
 import pickle
+import shutil
 import sys
 import threading
 
@@ -20,6 +21,9 @@ from chomp_data import stores
 from chomp_data.index.pack import packing
 from chomp_data.sources import packed_windows as packed_windows_lib
 from chomp_data.sources import row_source
+from chomp_data.sources import source_units
+from chomp_data.stores import publish
+from chomp_data.stores import side_index
 from chomp_data.testing import packed
 
 PAD, EOS, BOS = 0, 1, 2
@@ -388,7 +392,7 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
     return packed_(self, order, until)
 
   monkeypatch.setattr(sources.BinSource, "_packed", told)
-  source.expect(6)
+  source.expected_passes = 6
   row, at_two = 0, None
   for epoch in range(6):
     last = int(source.first_row(np.asarray([epoch + 1]))[0])
@@ -416,9 +420,37 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
 def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
   for algorithm, epochs in (("ffd", 1), ("ffd", 0), ("exact", None)):
     source = reshuffled(make_store, packing_algorithm=algorithm)
-    source.expect(epochs)
+    source.expected_passes = epochs
     source.plan(np.arange(len(source)))
     assert source._ahead._thread is None
+
+
+def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
+  source = reshuffled(make_store)
+  totals = [
+    source.sums.before_blocks(epoch, "loss_tokens")[-1] for epoch in range(5)
+  ]
+  assert len(set(totals)) == 1
+  for epoch in (1, 2, 3):
+    source.drop_packing(epoch)
+  again = make(
+    source.store, 12, packing_buffer_docs=8, shuffle_documents="full"
+  )
+  monkeypatch.setattr(sources.BinSource, "_packed", None)
+  units = source_units.SourceUnits(again, "loss_tokens", None)
+  start = again.first_row_of(4)
+  assert units.before(np.asarray([start])).tolist() == [sum(totals[:4])]
+
+
+def test_nobody_waits_to_pack_ahead_where_another_process_does(make_store):
+  source = reshuffled(make_store)
+  before = {*packings(source)}
+  source.packed_on_disk(1)
+  (own,) = {*packings(source)} - before
+  shutil.rmtree(own)
+  with publish.lock(own), pytest.raises(side_index.BusyError):
+    source.packed_on_disk(1, lambda: False)
+  assert source.packed_on_disk(1, lambda: False)["bins"].nbytes
 
 
 def test_a_packing_is_given_up_where_the_program_ends(make_store):

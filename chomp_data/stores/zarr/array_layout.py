@@ -9,12 +9,12 @@ and its `sharding_indexed`, `bytes`, `zstd` and `crc32c` codecs.
 
 from collections.abc import Sequence
 import dataclasses
-import functools
 import itertools
 import json
 
 import numpy as np
 
+from chomp_data.index import memo
 from chomp_data.stores import checksums
 from chomp_data.stores import span_reads
 
@@ -102,7 +102,7 @@ class ArrayLayout:
     """Returns the array's files, relative to its directory."""
     return ["zarr.json", *(shard_file(i) for i in range(self.num_shards))]
 
-  @functools.lru_cache(maxsize=16)  # noqa: B019
+  @memo.remembered(1)
   def zarr_json(self) -> bytes:
     """Returns the array's zarr v3 metadata, always the same bytes."""
     little = {"name": "bytes", "configuration": {"endian": "little"}}
