@@ -214,7 +214,7 @@ def test_forecasting_asks_about_every_kind_of_run(tmp_path):
   )
   assert found.returncode == 0, found.stdout + found.stderr
   (table,) = tables_of(output.read_text())
-  assert all(float(own["accounts, s"]) < 20 for own in table)
+  assert all(float(own["accounts"]) < 20 for own in table)
   assert {own["run"].split(",")[0] for own in table} >= {
     "sequential", "bin ffd", "bin exact", "windows", "multi_splice", "buckets"
   }  # fmt: skip
