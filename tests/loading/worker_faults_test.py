@@ -171,10 +171,11 @@ def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
     assert it.wait_s > 1.5
     state = it.get_state()
   shutil.rmtree(reshuffled["sources"]["text"]["store"] + ".index")
-  # A resume in a later epoch packs those before it.
+  # A resume in a later epoch packs those before it, and goes on to the next.
   with pipeline.make_iterator(reshuffled) as it:
     it.set_state(state)
-    next(it)
+    while it.step < 7:
+      next(it)
     assert it.wait_s > 1.5
 
 
