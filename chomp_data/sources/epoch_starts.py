@@ -37,9 +37,10 @@ class EpochStarts:
     """
     last = int(np.max(epoch, initial=0))
     self._check(last)
-    while len(self._known) <= last:
-      self._grow()
-    return self._known[epoch]
+    known = self._known
+    while len(known) <= last:
+      known = self._grown(known)
+    return known[epoch]
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch), int64[N] each; raises likewise."""
@@ -48,16 +49,18 @@ class EpochStarts:
     # Epochs differ by a few rows: this many are needed at least.
     self._check(last // max(2 * int(known[1]), 1))
     while known[-1] <= last:
-      self._grow()
-      known = self._known
+      known = self._grown(known)
     epoch = np.searchsorted(known, rows, side="right") - 1
     return epoch, rows - known[epoch]
 
-  def _grow(self) -> None:
-    epoch = len(self._known) - 1
+  def _grown(self, known: np.ndarray) -> np.ndarray:
+    """Returns what is known and an epoch more; two threads may ask at once."""
+    epoch = len(known) - 1
     self._check(epoch)
-    rows = self._rows_of(epoch)
-    self._known = np.append(self._known, self._known[-1] + rows)
+    known = np.append(known, known[-1] + self._rows_of(epoch))
+    if len(known) > len(self._known):
+      self._known = known
+    return known
 
   def _check(self, epoch: int) -> None:
     if epoch > self._most:

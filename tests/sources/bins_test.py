@@ -19,6 +19,7 @@ from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.index.pack import packing
+from chomp_data.sources import epoch_starts
 from chomp_data.sources import packed_windows as packed_windows_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
@@ -440,6 +441,24 @@ def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
   units = source_units.SourceUnits(again, "loss_tokens", None)
   start = again.first_row_of(4)
   assert units.before(np.asarray([start])).tolist() == [sum(totals[:4])]
+
+
+def test_two_threads_that_count_epochs_at_once_agree():
+  both, first_is_on = threading.Barrier(2), threading.Event()
+
+  def rows_of(epoch):
+    # The second comes out of epoch 1 when the first has counted it.
+    if epoch == 1 and both.wait(timeout=30):
+      first_is_on.wait(timeout=30)
+    if epoch == 2:
+      first_is_on.set()
+    return 10 + epoch
+
+  starts = epoch_starts.EpochStarts(rows_of, 100, "rows")
+  with concurrent.futures.ThreadPoolExecutor(2) as pool:
+    found = list(pool.map(starts.first_row, [np.asarray([3])] * 2))
+  assert [own.tolist() for own in found] == [[33], [33]]
+  assert starts.first_row(np.arange(4)).tolist() == [0, 10, 21, 33]
 
 
 def test_nobody_waits_to_pack_ahead_where_another_process_does(make_store):
