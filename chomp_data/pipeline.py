@@ -347,7 +347,7 @@ class Pipeline:
     Raises:
       IndexError: If the step is not of the run.
     """
-    shards = (shards or self._shards) if self.balances else None
+    shards = self._dealt(shards)
     count = balance_lib.shards_of(self._plan, step, shards)
     if count == 1:
       return np.arange(self.buckets[self._plan.at(step)[1]].batch_size)
@@ -357,6 +357,12 @@ class Pipeline:
   def balances(self) -> bool:
     """Whether rows are dealt to shards by their cost."""
     return getattr(self.options, "balance", None) is not None
+
+  def _dealt(
+    self, shards: balance_lib.Shards | None
+  ) -> balance_lib.Shards | None:
+    """Returns over how many shards rows are dealt; see `row_order`."""
+    return (shards or self._shards) if self.balances else None
 
   def _pinned_shards(self) -> balance_lib.Shards | None:
     """Returns `config.data.balance_shards` by bucket, or None."""
@@ -491,7 +497,7 @@ class Pipeline:
       self._by_bucket(rows),
       state.digest(fingerprint or self.fingerprint)[:16],
       group_steps,
-      shards=(shards or self._shards) if self.balances else None,
+      shards=self._dealt(shards),
     )
 
   def data_loader(

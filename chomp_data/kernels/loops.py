@@ -18,11 +18,10 @@ _ONE = np.uint64(1)
 
 def _compiled(signature: Any) -> Any:
   """Compiles now, without the interpreter's lock; keeps it where it can."""
-  options: dict[str, Any] = {"nogil": True, "cache": True}
 
   def compile_(function: Any) -> Any:
     try:
-      return numba.njit(signature, **options)(function)
+      return numba.njit(signature, nogil=True, cache=True)(function)
     except RuntimeError as error:  # Neither here nor in a home directory.
       if "cache" not in str(error):
         raise

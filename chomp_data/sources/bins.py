@@ -234,7 +234,7 @@ class BinSource(row_source.RowSource):
       order: The epoch whose order of documents is meant.
     """
     window, contents, entry = self._documents.found(document, order)
-    rows = self._pack(contents, window, order)
+    rows = self._pack(contents.kept, window, order)
     piece = np.flatnonzero(rows.slot == entry)
     row = np.searchsorted(rows.first, piece, side="right") - 1
     return window, row, rows.num_rows
@@ -291,7 +291,7 @@ class BinSource(row_source.RowSource):
     """Returns the (trained) tokens of rows as they are packed, int32[R]."""
     found = []
     for window, (_, kept) in enumerate(self._documents.windows(order)):
-      rows = self._packed_window(kept, window, order)
+      rows = self._pack(kept, window, order)
       if rows.num_rows:
         units = np.add.reduceat(rows.length, rows.first[:-1])
         if trained:
@@ -323,7 +323,7 @@ class BinSource(row_source.RowSource):
       looked_at = int(self._documents.order.window_sizes(shown).sum())
       for window in shown.tolist():
         contents = self._documents.contents(np.asarray([window]), 0)
-        cut += self._pack(contents, window, 0).num_cut
+        cut += self._pack(contents.kept, window, 0).num_cut
     return packing_report.PackingReport(
       rows=len(self),
       tokens=totals.tokens,
@@ -447,16 +447,8 @@ class BinSource(row_source.RowSource):
     keys = hashing.fold(keys, np.asarray(window))
     return permutation.permute(row, num_rows, keys)
 
-  def _pack(
-    self, contents: documents_lib.Contents, window: int, order: int
-  ) -> packing.Rows:
-    """Packs one window, or takes it from the index."""
-    return self._packed_window(contents.kept, window, order)
-
-  def _packed_window(
-    self, kept: np.ndarray, window: int, order: int
-  ) -> packing.Rows:
-    """Packs documents of so many tokens; see `_pack`."""
+  def _pack(self, kept: np.ndarray, window: int, order: int) -> packing.Rows:
+    """Packs documents of so many tokens, or takes their rows from the index."""
     pieces = packing.cut_pieces(kept, self.seq_len)
     if self.options.packing_algorithm == "exact":
       return packing.exact_rows(pieces, self.seq_len)

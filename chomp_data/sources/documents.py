@@ -413,10 +413,8 @@ class Documents:
       int64[N] each: documents, the tokens packed before each, and its own,
       which may be none.
     """
-    end, lengths = 0, self._lengths()
-    for windows in self._window_groups():
-      document = self.order.documents(windows, epoch)
-      kept = lengths(document)
+    end = 0
+    for _, document, kept in self._in_order(epoch):
       begin = end + np.cumsum(kept) - kept
       end += int(kept.sum())
       yield document, begin, kept
@@ -430,14 +428,20 @@ class Documents:
     Yields:
       int64[N] each: documents of some tokens, and these.
     """
-    lengths = self._lengths()
-    for windows in self._window_groups():
-      document = self.order.documents(windows, epoch)
-      kept = lengths(document)
+    for windows, document, kept in self._in_order(epoch):
       ends = np.cumsum(self.order.window_sizes(windows)).tolist()
       for low, high in itertools.pairwise([0, *ends]):
         some = np.flatnonzero(kept[low:high])
         yield document[low:high][some], kept[low:high][some]
+
+  def _in_order(
+    self, epoch: int
+  ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields windows, their documents, and the tokens of these."""
+    lengths = self._lengths()
+    for windows in self._window_groups():
+      document = self.order.documents(windows, epoch)
+      yield windows, document, lengths(document)
 
   def _window_groups(self) -> Iterator[np.ndarray]:
     """Yields all windows, ascending, about a million documents at once."""
@@ -448,12 +452,11 @@ class Documents:
   def _pass_in_order(self, epoch: int) -> np.ndarray:
     """Returns tokens by window of a full permutation: all lengths, gathered."""
     began = time.monotonic()
-    sums, lengths = np.zeros(self.order.num_windows, np.int64), self._lengths()
+    sums = np.zeros(self.order.num_windows, np.int64)
     with progress(
       self.order.num_documents, f"{self.name}: order of epoch {epoch}"
     ) as bar:
-      for windows in self._window_groups():
-        kept = lengths(self.order.documents(windows, epoch))
+      for windows, _, kept in self._in_order(epoch):
         sizes = self.order.window_sizes(windows)
         sums[windows] = np.add.reduceat(kept, np.cumsum(sizes) - sizes)
         bar.update(int(sizes.sum()))

@@ -24,8 +24,8 @@ from chomp_data.stores import heartbeat
 _KEPT_PIECES = 1 << 20
 _ENDS_KEPT = 4
 
-# Packs one window: (its contents, window, epoch of the order) -> rows.
-Pack = Callable[[documents_lib.Contents, int, int], packing.Rows]
+# Packs one window: (its documents' tokens, window, epoch of the order) -> rows.
+Pack = Callable[[np.ndarray, int, int], packing.Rows]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -181,7 +181,7 @@ class PackedWindows:
     self, contents: documents_lib.Contents, window: int, order: int
   ) -> spans_lib.Spans:
     """Packs one window: the spans of its rows."""
-    rows = self._pack(contents, window, order)
+    rows = self._pack(contents.kept, window, order)
     held = np.diff(rows.first)
     nth = np.arange(len(rows.slot)) - np.repeat(rows.first[:-1], held)
     return self._documents.spans_of(

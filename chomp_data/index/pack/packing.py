@@ -268,9 +268,7 @@ def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
     pieces: The pieces of a window; at least one.
     seq_len: Positions of a row.
   """
-  num_rows = _exact_num_rows(pieces, seq_len)
-  bins, _ = first_fit_decreasing(pieces.length, seq_len, max_bins=num_rows)
-  left = np.flatnonzero(bins < 0)
+  num_rows, bins, left = _exactly(pieces, seq_len)
   if not left.size:
     return rows_of_bins(pieces, bins, num_rows)
   fitted = bins >= 0
@@ -299,18 +297,21 @@ def exact_parts(pieces: Pieces, seq_len: int) -> np.ndarray:
     pieces: The pieces of a window; at least one.
     seq_len: Positions of a row.
   """
-  num_rows = _exact_num_rows(pieces, seq_len)
-  bins, _ = first_fit_decreasing(pieces.length, seq_len, max_bins=num_rows)
+  num_rows, bins, left = _exactly(pieces, seq_len)
   parts = np.ones(len(bins), np.int64)
-  left = np.flatnonzero(bins < 0)
   if left.size:
     fill = _filled(pieces, bins, left, seq_len, num_rows)
     parts[left] = np.bincount(fill.owner, minlength=len(left))
   return parts
 
 
-def _exact_num_rows(pieces: Pieces, seq_len: int) -> int:
-  return -(-int(pieces.length.sum()) // seq_len)
+def _exactly(
+  pieces: Pieces, seq_len: int
+) -> tuple[int, np.ndarray, np.ndarray]:
+  """Returns the rows, the row of each piece, and which found no room (-1)."""
+  num_rows = -(-int(pieces.length.sum()) // seq_len)
+  bins, _ = first_fit_decreasing(pieces.length, seq_len, max_bins=num_rows)
+  return num_rows, bins, np.flatnonzero(bins < 0)
 
 
 @dataclasses.dataclass(frozen=True)
