@@ -130,6 +130,24 @@ class Loader(abc.ABC):
     return list(batch["tokens"])
 
 
+class GrainLoader(Loader):
+  """Batches of an iterator that has Grain's states."""
+
+  _iterator: Any
+
+  def epoch(self) -> Iterator[Batch]:
+    """Goes on for ever, or ends where `once` says so."""
+    return self._iterator
+
+  def state(self) -> Any:
+    """Returns Grain's state."""
+    return self._iterator.get_state()
+
+  def restore(self, state: Any) -> None:
+    """See the class above."""
+    self._iterator.set_state(state)
+
+
 def init_process_group(setting: Setting) -> None:
   """Joins the processes of torch; `ranks` of 1 are a group of their own."""
   import torch

@@ -1,6 +1,5 @@
 """chomp_data, through its public API: `build`, then `data_loader`."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -83,7 +82,7 @@ def _config(setting: base.Setting) -> dict[str, Any]:
   return config
 
 
-class Loader(base.Loader):
+class Loader(base.GrainLoader):
   """Host batches with every canonical field."""
 
   def __init__(self, setting: base.Setting):
@@ -93,15 +92,3 @@ class Loader(base.Loader):
     rows = np.arange(setting.local_rows) + setting.rank * setting.local_rows
     own = None if setting.ranks == 1 else rows
     self._iterator = iter(pipe.data_loader(own))
-
-  def epoch(self) -> Iterator[base.Batch]:
-    """Goes on for ever, or ends where `once` says so."""
-    return self._iterator
-
-  def state(self) -> Any:
-    """Returns Grain's state."""
-    return self._iterator.get_state()
-
-  def restore(self, state: Any) -> None:
-    """See the class above."""
-    self._iterator.set_state(state)

@@ -5,9 +5,6 @@ Documents longer than a row are cut into pieces of a row before First-Fit, which
 would refuse them. No read threads: fewer CPU seconds than its default of 16.
 """
 
-from collections.abc import Iterator
-from typing import Any
-
 import grain
 import numpy as np
 from peer_loaders import base
@@ -55,7 +52,7 @@ class _Cut(grain.experimental.FlatMapTransform):
     ]
 
 
-class Loader(base.Loader):
+class Loader(base.GrainLoader):
   """As Grain documents it: shuffle, shard, repeat, mix, pack, batch."""
 
   def __init__(self, setting: base.Setting):
@@ -83,15 +80,3 @@ class Loader(base.Loader):
         records, length_struct=length
       )
     self._iterator = iter(packed.batch(setting.local_rows, drop_remainder=True))
-
-  def epoch(self) -> Iterator[base.Batch]:
-    """Goes on for ever, or ends where `once` says so."""
-    return self._iterator
-
-  def state(self) -> Any:
-    """Returns Grain's state."""
-    return self._iterator.get_state()
-
-  def restore(self, state: Any) -> None:
-    """See the class above."""
-    self._iterator.set_state(state)
