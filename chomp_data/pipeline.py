@@ -476,6 +476,7 @@ class Pipeline:
     fingerprint: Mapping[str, Any] | None = None,
     group_steps: int | None = None,
     shards: balance_lib.Shards | None = None,
+    columns: plan_lib.Columns | None = None,
   ) -> batches.BatchSource:
     """Returns the Grain source of process-local batches.
 
@@ -488,6 +489,8 @@ class Pipeline:
       shards: With `config.data.balance`, into how many shards the rows of each
         bucket are cut; None is `config.data.balance_shards`, and where that is
         None too, rows stand as they are planned.
+      columns: By bucket, (first, last + 1) of the columns of text whose tokens
+        are read, or None for all; tokens of others are filler.
     """
     # Its own caches: a thread or a worker reads through it.
     plan = pickle.loads(pickle.dumps(self._plan))
@@ -498,6 +501,7 @@ class Pipeline:
       state.digest(fingerprint or self.fingerprint)[:16],
       group_steps,
       shards=self._dealt(shards),
+      columns=columns,
     )
 
   def data_loader(
@@ -715,13 +719,22 @@ def _local(
     for bucket in pipe.buckets
     if bucket.name in held
   }
+  columns = None
+  if not operations:
+    # The config's own look at most at the next column, others anywhere.
+    columns = placement.process_columns(pipe, sharding, device_rows, list(rows))
   shards = pipe._shards
   if pipe.balances and shards is None:
     shards = placement.num_shards(
       pipe, sharding, operations, device_rows, list(rows)
     )
   return feed.Local(
-    pipe.batch_source(rows, pipe.fingerprint_with(operations), shards=shards),
+    pipe.batch_source(
+      rows,
+      pipe.fingerprint_with(operations),
+      shards=shards,
+      columns=columns,
+    ),
     placement.Placer(sharding, held, pipe.buckets, device_rows),
     batch_bytes,
     shards,

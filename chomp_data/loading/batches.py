@@ -78,6 +78,7 @@ class BatchSource(workers.SentToWorkers):
     group_steps: int | None = None,
     stride: int = 1,
     shards: balance.Shards | None = None,
+    columns: plan_lib.Columns | None = None,
   ):
     """Binds a plan to the rows of one process.
 
@@ -91,6 +92,7 @@ class BatchSource(workers.SentToWorkers):
       stride: A reader asks for every n-th step only; others ask for the rest.
       shards: By bucket, over how many shards the rows of its batches are dealt
         by their cost; None leaves them where they are planned.
+      columns: Those of rows whose tokens are read, by bucket; None is all.
     """
     self._plan = plan
     self._rows = None if rows is None else dict(rows)
@@ -102,6 +104,7 @@ class BatchSource(workers.SentToWorkers):
     )
     self._own_stride = stride
     self._shards = None if shards is None else dict(shards)
+    self._columns = dict(columns or {})
     # Rows of the group that was planned last.
     self._grown = 0
     # Planned before their turn, in order.
@@ -164,6 +167,7 @@ class BatchSource(workers.SentToWorkers):
       "group_steps": self._group_steps,
       "stride": self._own_stride,
       "shards": self._shards,
+      "columns": self._columns,
     }
 
   def for_workers(self, count: int) -> "BatchSource":
@@ -289,6 +293,8 @@ class BatchSource(workers.SentToWorkers):
     _, last = self._plan.group(step, most * stride)
     steps = range(step, last, stride)
     planned = balance.planned(self._plan, steps, self._rows, self._shards)
+    columns = self._columns.get(self._plan.buckets[bucket].name)
+    planned = dataclasses.replace(planned, columns=columns)
     self.reads.add_group(planned.spans)
     group = _Group(steps, planned, self._plan.prefetch(planned))
     if time.monotonic() - self._logged > _LOG_S:

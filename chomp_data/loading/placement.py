@@ -132,6 +132,58 @@ def process_batches(
   return rows, min(sizes)
 
 
+def process_columns(
+  pipe: Run,
+  sharding: ShardingTree,
+  device_rows: int | None = None,
+  needed: Collection[str] | None = None,
+) -> dict[str, tuple[int, int]]:
+  """Returns the columns of text whose tokens this process needs.
+
+  They are those that its devices hold, and the next one: it is the target of
+  the last.
+
+  Args:
+    pipe: As in `process_batches`, over whose sharding its batches divide.
+    sharding: As in `field_sharding`.
+    device_rows: As in `process_batches`.
+    needed: The buckets that are meant; None is all.
+
+  Returns:
+    (first, last + 1) by bucket, of those that it does not need all of.
+  """
+  found: dict[str, tuple[int, int]] = {}
+  every = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  if not any(_cuts_columns(own) for own in every):
+    return found
+  for number, bucket in enumerate(pipe.buckets):
+    if needed is not None and bucket.name not in needed:
+      continue
+    held = np.zeros(bucket.shape[0], np.bool_)
+    for name, value in _example(pipe, number, (), []).items():
+      shape = (device_rows or bucket.batch_size, *np.shape(value)[1:])
+      if shape[1:] == bucket.shape:
+        own = field_sharding(sharding, name, len(shape))
+        for index in own.addressable_devices_indices_map(shape).values():
+          held[index[1] if index else slice(None)] = True
+    columns = np.flatnonzero(held)
+    if len(columns):
+      first, last = int(columns[0]), min(int(columns[-1]) + 2, len(held))
+      if (first, last) != (0, len(held)):
+        found[bucket.name] = first, last
+  return found
+
+
+def _cuts_columns(sharding: jax.sharding.Sharding) -> bool:
+  """Returns whether a process may hold a part of the second axis only."""
+  return (
+    isinstance(sharding, jax.sharding.NamedSharding)
+    and not sharding.is_fully_addressable
+    and len(sharding.spec) > 1
+    and sharding.spec[1] is not None
+  )
+
+
 def num_shards(
   pipe: Run,
   sharding: ShardingTree,

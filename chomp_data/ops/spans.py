@@ -108,6 +108,35 @@ class Spans:
     own = self.take(pick, self.row[pick], self.num_rows)
     return dataclasses.replace(own, gone=None)
 
+  def in_columns(self, low: int, high: int) -> "Spans":
+    """Returns what lies in columns low .. high - 1, to be read, in its place.
+
+    What follows a span is not known any more.
+
+        a span of 6 from token 20 on at column 1, columns 3 .. 4:
+        -> 2 from token 22 on at column 3
+    """
+    begin = np.maximum(self.column, low)
+    end = np.minimum(self.ends(), high)
+    pick = np.flatnonzero(begin < end)
+    own = self.take(pick, self.row[pick], self.num_rows)
+    begin, end = begin[pick], end[pick]
+    cut, bos, eos = begin - own.column, own.bos, own.eos
+    # A BOS stands before the first token, and is no token of the store.
+    skip = cut if bos is None else cut - (bos & (cut > 0))
+    if own.eos is not None:
+      eos = own.eos & (own.ends() == end)
+    return dataclasses.replace(
+      own,
+      start=own.start + skip,
+      offset=own.offset + skip,
+      length=end - begin,
+      column=begin,
+      bos=None if bos is None else bos & (cut == 0),
+      eos=eos,
+      following=None,
+    )
+
   def ends(self) -> np.ndarray:
     """Returns int64[N], the column right of each span."""
     return self.column + self.length

@@ -178,16 +178,20 @@ class BatchesPlan(plan_lib.Plan):
 
   def prefetch(self, planned: plan_lib.Planned) -> bool:
     """Fetches what reading a planned step will need; see `Plan`."""
-    if planned.spans is None:
+    fetched = planned.fetched
+    if fetched is None:
       return False
-    own = self._numbered[planned.dataset]
-    return own.prefetch(planned.bucket, planned.spans)
+    return self._numbered[planned.dataset].prefetch(planned.bucket, fetched)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
     """Returns a step's fields; see `Plan`."""
     assert planned.samples is not None
     return self._numbered[planned.dataset].read(
-      planned.bucket, planned.samples, planned.dataset, planned.spans
+      planned.bucket,
+      planned.samples,
+      planned.dataset,
+      planned.spans,
+      planned.columns,
     )
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:

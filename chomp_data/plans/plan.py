@@ -31,6 +31,9 @@ Counts = dict[str, dict[str, int]]
 # By bucket, int64[R], ascending rows of its global batch.
 Rows = Mapping[str, np.ndarray]
 
+# By bucket, (first, last + 1) of the columns that are read; all of others.
+Columns = Mapping[str, tuple[int, int]]
+
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
@@ -42,12 +45,22 @@ class Planned:
     dataset: The number of the source, where it is one.
     samples: int64[R], samples of dataset and bucket, -1 for filler; None
       where spans say everything.
+    columns: (first, last + 1) of those whose tokens are read; None is all.
+      Fields have all columns: tokens of others are filler.
   """
 
   spans: spans_lib.Spans | None = None
   bucket: int = 0
   dataset: int = -1
   samples: np.ndarray | None = None
+  columns: tuple[int, int] | None = None
+
+  @property
+  def fetched(self) -> spans_lib.Spans | None:
+    """The spans, of the columns that are read alone."""
+    if self.spans is None or self.columns is None:
+      return self.spans
+    return self.spans.in_columns(*self.columns)
 
 
 class Plan(abc.ABC):

@@ -67,7 +67,10 @@ class RunRows(Protocol):
     ...
 
   def read(
-    self, spans: spans_lib.Spans, extra: Collection[str] = ()
+    self,
+    spans: spans_lib.Spans,
+    extra: Collection[str] = (),
+    columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
     """Reads and places planned rows; see `RowSource`."""
     ...
@@ -272,14 +275,15 @@ class RowsPlan(plan_lib.Plan):
 
   def prefetch(self, planned: plan_lib.Planned) -> bool:
     """Fetches what reading planned steps will need; see `Plan`."""
-    assert planned.spans is not None
-    return self.rows.prefetch(planned.spans)
+    fetched = planned.fetched
+    assert fetched is not None
+    return self.rows.prefetch(fetched)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
     """Returns the canonical fields of planned steps; see `Plan`."""
     spans = planned.spans
     assert spans is not None
-    batch = self.rows.read(spans, self._extra)
+    batch = self.rows.read(spans, self._extra, planned.columns)
     batch["source_id"] = spans.row_source()
     if self._document_id:
       batch["document_id"] = spans.row_documents(self.rows.document_slots)

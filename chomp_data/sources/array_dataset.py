@@ -123,6 +123,7 @@ class ArrayDataset(dataset.Dataset):
     samples: np.ndarray,
     number: int,
     spans: spans_lib.Spans | None = None,
+    columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns arrays, metadata, sizes and identities; see `Dataset`.
 
@@ -135,7 +136,7 @@ class ArrayDataset(dataset.Dataset):
       StoreError: If a sample does not fit its size, or metadata is out of
         range.
     """
-    del spans
+    del spans, columns
     height, width = self._shapes[bucket]
     real = np.flatnonzero(samples >= 0)
     own = self.numbers_of(bucket, samples[real])

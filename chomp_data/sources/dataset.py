@@ -81,6 +81,7 @@ class Dataset(abc.ABC):
     samples: np.ndarray,
     number: int,
     spans: spans_lib.Spans | None,
+    columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns the fields of samples, [R, ...] each.
 
@@ -89,6 +90,7 @@ class Dataset(abc.ABC):
       samples: int64[R], samples of it; -1 at the end is filler.
       number: The dataset's number in the run; filler has -1.
       spans: Of `spans`, with that number as their source.
+      columns: Of text, those whose tokens are read; see `Planned`.
     """
 
   def tokens_by_bucket(self) -> dict[str, int] | None:

@@ -235,11 +235,12 @@ class DocumentDataset(dataset.Dataset):
     samples: np.ndarray,
     number: int,
     spans: spans_lib.Spans | None,
+    columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
     """Returns the canonical fields of a batch; see `Dataset`."""
     del samples, number
     assert spans is not None
-    batch = self.rows[bucket].read(spans, self.extra)
+    batch = self.rows[bucket].read(spans, self.extra, columns)
     batch["source_id"] = spans.row_source()
     if self._document_id:
       batch["document_id"] = spans.row_documents(1)

@@ -36,6 +36,7 @@ def read(
   sources: Mapping[int, Readable],
   spans: spans_lib.Spans,
   extra: Collection[str] = (),
+  columns: tuple[int, int] | None = None,
 ) -> dict[str, np.ndarray]:
   """Reads and places planned rows of sources that share a layout.
 
@@ -43,6 +44,7 @@ def read(
     sources: By number, those that spans are of; one takes all of them.
     spans: The plan.
     extra: As in `RowSource.read`.
+    columns: As in `RowSource.read`.
 
   Returns:
     The fields of `RowSource.read`.
@@ -52,11 +54,12 @@ def read(
   fields = row_layout.span_fields(spans, layout)
   # From here on nothing is known of what is gone.
   spans = spans.live()
-  length, column = spans.stored()
-  position = spans.row * layout.seq_len + column
+  fetched = spans if columns is None else spans.in_columns(*columns)
+  length, column = fetched.stored()
+  position = fetched.row * layout.seq_len + column
   for number, source in sources.items():
-    pick = _of(number, spans, sources)
-    _copy(source, tokens, spans.offset[pick], length[pick], position[pick])
+    pick = _of(number, fetched, sources)
+    _copy(source, tokens, fetched.offset[pick], length[pick], position[pick])
   batch = {"tokens": tokens, **fields}
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
@@ -73,7 +76,7 @@ def read(
   if "loss_weight" not in wanted and any(store.has_weights for store in kept):
     wanted.append("loss_weight")
   if wanted or any(store.has_labels for store in kept):
-    _label(batch, by_source, spans, wanted, follows)
+    _label(batch, by_source, fetched, wanted, follows)
   return batch
 
 

@@ -189,7 +189,10 @@ class RowSource(abc.ABC):
 
   @final
   def read(
-    self, spans: spans_lib.Spans, extra: Collection[str] = ()
+    self,
+    spans: spans_lib.Spans,
+    extra: Collection[str] = (),
+    columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
     """Reads and places planned rows.
 
@@ -198,6 +201,8 @@ class RowSource(abc.ABC):
       extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too. With
         `next_token`, a row's last column is trained on where its document
         continues.
+      columns: (first, last + 1) of those whose tokens and labels are read, or
+        None for all; tokens of others are filler.
 
     Returns:
       `tokens`, `segment_ids`, `positions` int32[N, seq_len] and `loss_mask`
@@ -208,7 +213,7 @@ class RowSource(abc.ABC):
       with weights; `label_weight` float32[N, seq_len], what each position's
       own token weighs as a target.
     """
-    return row_reading.read({0: self}, spans, extra)
+    return row_reading.read({0: self}, spans, extra, columns)
 
   @final
   def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:

@@ -1,0 +1,144 @@
+"""A process that holds some columns of rows reads those, and the next one."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.testing import stores as testing_stores
+from tests.loading import processes
+from tests.loading import sharding_test
+from tests.sources import labelled
+
+SEQ_LEN = 16
+CUTS = [(0, 8), (8, 16), (3, 11), (0, 1), (15, 16), (5, 6)]
+ROWS = {
+  "sequential": {"kind": "sequential", "add_bos": True, "add_eos": True},
+  "ffd": {"kind": "bin", "packing_buffer_docs": 7, "add_eos": True},
+  "splice": {"kind": "multi_splice", "num_docs": 5, "content_length": 9},
+}
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+  """Text with levels and weights, and text without."""
+  root, out = tmp_path_factory.mktemp("corpora"), {}
+  for name, table in (("chats", labelled.LEVELS), ("text", None)):
+
+    def make_store(name=name, **options):
+      return testing_stores.make_store(root / name, **options)
+
+    lengths = np.random.default_rng(0).integers(0, 40, 40).tolist()
+    weights = table is not None
+    out[name] = labelled.make(
+      make_store, lengths, table=table, weights=weights, chunk=64, bos_id=2
+    ).path
+  return out
+
+
+def config(corpora, rows, names=("chats",), **changes):
+  data = {
+    "seed": 5,
+    "seq_len": SEQ_LEN,
+    "global_batch_size": 4,
+    "epochs": 1,
+    "sources": {
+      name: {"store": corpora[name], "rows": kind}
+      for name, kind in zip(names, itertools.cycle(rows))
+    },
+    **changes,
+  }
+  if len(names) > 1:
+    data["mix"] = {"weights": dict.fromkeys(names, 1)}
+  return data
+
+
+def check(data):
+  """Every column is as in a batch of all of them, whatever else is read."""
+  pipe, reads = pipeline.build(data), []
+  widths = {own.name: own.shape[0] for own in pipe.buckets}
+  for low, high in [(0, SEQ_LEN), *CUTS]:
+    columns = {
+      name: (min(low, width - 1), min(high + 1, width))
+      for name, width in widths.items()
+    }
+    source = pipe.batch_source(columns=columns)
+    for step in range(min(pipe.num_steps, 8)):
+      found = source[step]
+      for operation in pipe.operations():
+        found = operation.map(found)
+      whole = pipe.batch(step)
+      assert found.keys() == whole.keys()
+      for name, value in whole.items():
+        if value.ndim == 2:
+          last = min(high, value.shape[1])
+          cut = (slice(None), slice(min(low, last - 1), last))
+          np.testing.assert_array_equal(found[name][cut], value[cut], name)
+        else:
+          np.testing.assert_array_equal(found[name], value, name)
+    counts = source.reads.by_source().values()
+    reads.append(sum(own.logical_reads for own in counts))
+  return reads
+
+
+FORMATS = [
+  ("canonical", {"lookahead": True}),
+  ("canonical", {"train_on_eos": False, "mask_boundary_loss": False}),
+  ("maxtext", {"lookahead": True, "train_on_eos": False}),
+  ("chomp", {"train_on_eos": False}),
+  ("levanter", {}),
+  ("axlearn", {"lookahead": True}),
+]
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize(("name", "changes"), FORMATS)
+def test_columns_are_as_in_batches_that_were_read_whole(
+  corpora, rows, name, changes
+):
+  changes = {**changes, "batch_format": name}
+  whole, *parts = check(config(corpora, [ROWS[rows]], **changes))
+  assert sum(parts) < 0.9 * whole * len(parts)
+
+
+def test_columns_of_mixes_of_layouts_of_buckets_and_of_what_is_gone(
+  corpora, tmp_path
+):
+  kinds = list(ROWS.values())
+  gone = tmp_path / "gone.jsonl"
+  gone.write_text('{"source": "chats", "document": 3}\n')
+  edits = {"tombstones": ((1, str(gone)),)}
+  check(config(corpora, kinds[1:], ("chats", "text"), **edits))
+  check(config(corpora, kinds[:1], ("chats", "text")))
+  data = config(corpora, [{"add_eos": True}], ("chats", "text"))
+  data["buckets"] = {
+    "kind": "length",
+    "lengths": (4, 8, SEQ_LEN),
+    "tokens_per_batch": 64,
+  }
+  del data["seq_len"], data["global_batch_size"]
+  data["remainder"] = "pad"
+  check(data)
+
+
+@pytest.mark.parametrize("balance", [None, "attention"])
+def test_processes_read_their_columns_and_hold_the_batch_together(
+  corpora, balance
+):
+  data = config(corpora, [ROWS["ffd"]], batch_format="axlearn")
+  data |= {"lookahead": True, "balance": balance, "seq_len": 128}
+  pipe = pipeline.build(data)
+  steps = sharding_test.run(data, "columns", 2)
+  order = pipe.row_order if balance else None
+  sharding_test.check(data, steps, 0, pipe.num_steps, order=order)
+  whole = pipe.batch_source()
+  for step in range(pipe.num_steps):
+    whole[step]
+  expected = whole.reads.by_source()["chats"].logical_reads
+  own = processes.call(
+    "tests.loading.distributed_worker:reads", [{"data": data}] * 2
+  )
+  assert all(0 < count < 0.8 * expected for count, _ in own), (own, expected)
+  # Transforms of a job may look at any column.
+  assert all(count == expected for _, count in own)
