@@ -18,6 +18,7 @@ import json
 import math
 import os
 import signal
+import socket
 import sys
 import time
 from typing import Any
@@ -37,6 +38,7 @@ from chomp_data import cli
 from chomp_data import schema
 from chomp_data.audit import coverage
 from chomp_data.audit import job
+from chomp_data.integrations import prometheus
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import reads
@@ -68,6 +70,14 @@ _ALLOW_INPUT_CHANGE = flags.DEFINE_multi_string(
   "A field of config.data that may be another than in the checkpoint; with"
   " global_batch_size the run goes on at the same row.",
 )
+_METRICS_PORT = flags.DEFINE_integer(
+  "metrics_port",
+  None,
+  "Serve metrics for Prometheus on this port, process i on the port + i, on all"
+  " interfaces; 0 is any that is free (the log tells it).",
+  0,
+  65_535,
+)
 _DISTRIBUTED = flags.DEFINE_bool(
   "distributed", False, "Several processes; addresses from the cluster."
 )
@@ -84,6 +94,9 @@ _PROCESS_ID = flags.DEFINE_integer(
 # Both save first; a second one ends the run at once.
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
+
+# Of the curves, what Prometheus is told.
+_TOLD = ("train/loss", "train/tokens_per_second", "train/wait_share")
 
 # What a run goes on writing, and where files are named after steps.
 _FILES = ("metrics.json", curves.FILE, curves.DOCUMENTS)
@@ -126,6 +139,7 @@ class Run:
     self.curves: curves.Curves = curves.Curves(
       os.fspath(self.workdir) if writes else None
     )
+    self.metrics: prometheus.Metrics = prometheus.Metrics(self.input)
     self.span_losses: span_losses.Writer = span_losses.Writer(
       self.pipe,
       places.at(os.fspath(self.workdir)),
@@ -347,7 +361,9 @@ class Run:
     else:
       bar.set_postfix_str(str(window))
     self.last_sources = self.by_source.take(step)
-    self.curves.add(step, by_source.curves(window, self.last_sources))
+    points = by_source.curves(window, self.last_sources, self.input)
+    self.curves.add(step, points)
+    self.metrics.tell({name: points[name] for name in _TOLD}, self.last_sources)
     shown = []
     if self.pipe.mix is not None:
       shown += by_source.lines(self.last_sources)
@@ -448,9 +464,16 @@ def train(options: train_options.RunOptions, workdir: str) -> int:
   with contextlib.ExitStack() as stack:
     stack.callback(run.kept.close)
     stack.callback(run.curves.close)
+    stack.callback(run.metrics.close)
     # It tells other processes of an error here.
     stack.enter_context(run.input)
     stack.enter_context(run.job)
+    if _METRICS_PORT.value is not None:
+      logging.info(
+        "metrics for Prometheus at http://%s:%d/metrics",
+        socket.gethostname(),
+        run.metrics.serve(_METRICS_PORT.value),
+      )
     stopping = stack.enter_context(_stop_on_signals(run))
     hashes = None
     if _BATCH_HASHES.value:

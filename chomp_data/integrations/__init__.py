@@ -1,1 +1,1 @@
-"""Other people's trainers: what each of them asks of an input."""
+"""Other people's programs: what each of them asks of an input."""

@@ -38,6 +38,28 @@ from chomp_data.loading import workers
 
 InputError = reader_lib.InputError
 
+# A batch that comes later than this was not ready: devices may have waited.
+_STALL_S = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Waits:
+  """How an iterator's batches came, since it was made.
+
+  Attributes:
+    batches: Batches handed out.
+    seconds: Time that `next` took for them, of wall.
+    stalls: How often a batch took more than 50 ms; the first one after a start,
+      a `seek` or a resume is none.
+    failures: How often `next` failed: what could not be read, a worker or
+      another process that ended.
+  """
+
+  batches: int = 0
+  seconds: float = 0.0
+  stalls: int = 0
+  failures: int = 0
+
 
 class Batches(Protocol):
   """A Grain source whose record `step` is a process-local batch.
@@ -254,7 +276,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._step = self._made_at = step
     self._reader: reader_lib.Reader | None = None
     self._failure: BaseException | None = None
-    self._wait_s = 0.0
+    self._waits = Waits()
+    self._first = True
     # What workers tell; the last board is that of those at work.
     self._boards: list[workers.Board] = []
 
@@ -272,9 +295,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return reads_lib.from_counts(own, sums)
 
   @property
+  def waits(self) -> Waits:
+    """How often and how long `next` has waited for batches."""
+    return self._waits
+
+  @property
   def wait_s(self) -> float:
     """Seconds that `next` has waited for batches since the start."""
-    return self._wait_s
+    return self._waits.seconds
 
   @property
   def shards(self) -> Mapping[str, int] | None:
@@ -325,17 +353,30 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       assert self._reader is not None
       batch = self._reader.get(self._step, self._timeout_s)
     except StopIteration:
+      self._waited(began)
       raise
     except BaseException as error:
+      self._waited(began, failures=1)
       self._failure = error
       if self._peers is not None:
         self._peers.report(error, self._step)
       self._stop()
       raise
-    finally:
-      self._wait_s += time.perf_counter() - began
+    self._waited(began, batches=1)
     self._step += 1
     return batch
+
+  def _waited(self, began: float, batches: int = 0, failures: int = 0) -> None:
+    seconds = time.perf_counter() - began
+    before = self._waits
+    # Replaced as a whole: another thread may look at it.
+    self._waits = Waits(
+      before.batches + batches,
+      before.seconds + seconds,
+      before.stalls + (seconds > _STALL_S and not self._first),
+      before.failures + failures,
+    )
+    self._first = False
 
   def start_prefetch(self) -> None:
     """Begins to read ahead, if it has not begun.
@@ -344,6 +385,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       InputError: If shared memory is too small for the workers' batches.
     """
     if self._reader is None and self._failure is None:
+      self._first = True
       if self._peers is not None:
         self._join(self._peers)
       board = None

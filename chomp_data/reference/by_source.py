@@ -14,7 +14,17 @@ from typing import Any
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.loading import feed
 from chomp_data.reference import progress
+
+# Of `SourceReads`, what curves show.
+_READS = (
+  "chunks_fetched",
+  "bytes_fetched",
+  "cache_hits",
+  "requests",
+  "retries",
+)
 
 
 class SourceLog:
@@ -146,23 +156,35 @@ def _summed(
 
 
 def curves(
-  window: progress.Window, found: Mapping[str, Mapping[str, Any]]
+  window: progress.Window,
+  found: Mapping[str, Mapping[str, Any]],
+  iterator: feed.InputIterator,
 ) -> dict[str, float]:
   """Returns the points of a window's curves, by name.
 
   Args:
     window: Of the whole run.
     found: By source; see `SourceLog.take`.
+    iterator: The input: how this process waits and reads, since its start.
   """
+  waits = iterator.waits
   out = {
     "train/loss": window.loss,
     "train/tokens_per_second": window.tokens_per_second,
     "train/wait_share": window.wait_share,
+    "input/wait_seconds": waits.seconds,
+    "input/stalls": waits.stalls,
+    "input/failures": waits.failures,
   }
   for name, own in found.items():
     out[f"train/loss/{name}"] = own["loss"]
     out[f"share/{name}"] = own["window_share"]
-    out[f"epochs/{name}"] = own["epochs"]
+    for field in ("epochs", "rows", "tokens"):
+      if own[field] is not None:
+        out[f"{field}/{name}"] = own[field]
+  for name, own in iterator.reads.items():
+    for field in _READS:
+      out[f"input/{field}/{name}"] = getattr(own, field)
   return out
 
 

@@ -57,6 +57,11 @@ _NOT_RUN = (
   ("engines.md", "python -m apache_beam.", "a worker of a cluster"),
   ("engines.md", "chomp-prepare --input='s3://BUCKET", "a cluster"),
   ("engines.md", "chomp-prepare --input='gs://BUCKET", "Dataflow"),
+  (
+    "metrics.md",
+    "chomp-train --config=packed:runlocal --workdir=runs/served",
+    "a port of its own: train_evaluation_test.py",
+  ),
   ("maxtext.md", "python -m maxtext.", "MaxText: `make test-maxtext`"),
 )
 # Those that train a model again and again.
@@ -65,6 +70,7 @@ _SLOW = (
   "edits.md",
   "labels.md",
   "learning.md",
+  "metrics.md",
   "on_call.md",
   "start.md",
 )
@@ -267,6 +273,18 @@ def around_learning(names, found):
   pages.run_line(f"{split} --held_out=data/held --fraction=0.1")
   yield
   assert pathlib.Path("batch.npz").exists()
+
+
+@around("metrics.md")
+def around_metrics(names, found):
+  yield
+  page = pages.text("metrics.md")
+  with open("runs/metrics/curves.jsonl") as file:
+    shown = json.loads(file.readlines()[-1])
+  for name in shown.keys() - {"step"}:
+    assert f"`{name.replace('stdlib', 'SOURCE')}`" in page, name
+  for family in names["metrics"].collect():
+    assert family.name.removeprefix("chomp_data_") in page, family.name
 
 
 @around("object_stores.md")

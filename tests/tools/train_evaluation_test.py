@@ -3,11 +3,16 @@
 import json
 import os
 import pathlib
+import re
+import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
 
 import numpy as np
+from prometheus_client import parser
 import pytest
 
 from chomp_data import stores
@@ -82,6 +87,12 @@ def test_a_run_measures_as_it_goes_and_says_what_stood_out(tmp_path):
   trained = [own["step"] for own in lines if "train/loss" in own]
   measured = [own for own in lines if "held_out/loss/web" in own]
   assert trained == [2, 4, 6, 8, 10, 12, 14]
+  assert [own["rows/text"] for own in lines if "rows/text" in own] == [
+    4 * step for step in trained
+  ]
+  logged = next(own for own in reversed(lines) if "train/loss" in own)
+  assert logged["input/bytes_fetched/text"] > 0
+  assert logged["input/failures"] == 0
   assert [own["step"] for own in measured] == [4, 8, 12, 14]
   for own in measured:
     assert own["held_out/bits_per_byte/web"] == pytest.approx(
@@ -126,6 +137,72 @@ def test_a_run_measures_as_it_goes_and_says_what_stood_out(tmp_path):
   refused = in_process.run_tool("losses", *where, "--step=14:15")
   assert refused.returncode == 1
   assert "none of step 14" in refused.stderr
+
+
+def scraped(port):
+  url = f"http://127.0.0.1:{port}/metrics"
+  with urllib.request.urlopen(url, timeout=10) as answer:
+    text = answer.read().decode()
+  return {
+    sample.name: sample.value
+    for family in parser.text_string_to_metric_families(text)
+    for sample in family.samples
+  }
+
+
+@pytest.mark.slow
+def test_prometheus_finds_how_a_run_is_doing(tmp_path):
+  info = tokenizers.make_tokenizer(tokenizers.TokenizerSpec()).info
+  text = np.frombuffer(np.__doc__.encode(), np.uint8)
+  documents = [text[i : i + 90] for i in range(0, 2_000, 100)]
+  stores.write_store(tmp_path / "trained", documents, tokenizer_info=info)
+  config = tmp_path / "config.py"
+  endless = _CONFIG.replace('"num_steps": 8', '"num_steps": 1_000_000')
+  config.write_text(
+    endless.replace("DIRECTORY", str(tmp_path)).replace(
+      '"stores": {"web"', '"stores": None and {"web"'
+    )
+  )
+  with open(tmp_path / "log", "w") as log:
+    process = subprocess.Popen(
+      [
+        sys.executable,
+        str(_ROOT / "tools" / "train.py"),
+        f"--config={config}",
+        f"--workdir={tmp_path / 'run'}",
+        "--config.evaluation.every_steps=1000000",
+        "--config.train.span_losses=False",
+        "--config.checkpoint.every_steps=1000000",
+        "--metrics_port=0",
+      ],
+      cwd=tmp_path,
+      env={**os.environ, "PYTHONPATH": str(_ROOT)},
+      stdout=subprocess.DEVNULL,
+      stderr=log,
+    )
+  deadline = time.monotonic() + 200
+  try:
+    while not (
+      told := re.search(
+        r"metrics for Prometheus at .*:(\d+)/metrics",
+        (tmp_path / "log").read_text(),
+      )
+    ):
+      assert process.poll() is None
+      assert time.monotonic() < deadline
+      time.sleep(0.2)
+    port = int(told[1])
+    while "chomp_data_source_loss" not in (found := scraped(port)):
+      assert time.monotonic() < deadline
+      time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=100) == 128 + signal.SIGTERM
+  finally:
+    process.kill()
+  assert found["chomp_data_step"] >= 2
+  assert found["chomp_data_source_rows"] <= 4 * found["chomp_data_step"]
+  assert 0 < found["chomp_data_train_loss"] < 10
+  assert found["chomp_data_failures_total"] == 0
 
 
 _OF_ROWS = """
@@ -225,7 +302,12 @@ def test_two_processes_measure_what_one_does(tmp_path, data):
   for file in ("curves.jsonl", "documents.jsonl"):
     one, two = (
       [
-        {k: v for k, v in json.loads(line).items() if k not in speed}
+        {
+          k: v
+          for k, v in json.loads(line).items()
+          # What a process reads is its own.
+          if k not in speed and not k.startswith("input/")
+        }
         for line in (tmp_path / name / file).read_text().splitlines()
       ]
       for name in ("one", "two")

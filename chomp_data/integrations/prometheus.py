@@ -1,0 +1,173 @@
+"""How an input is doing, for Prometheus: each process on a port of its own.
+
+    metrics = prometheus.Metrics(iterator)
+    port = metrics.serve(9_000)
+
+Numbers are read from the iterator when they are asked for: nothing is counted
+twice, and a step costs nothing. Needs the extra `metrics`.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+import dataclasses
+from typing import Any
+
+import jax
+
+from chomp_data import errors
+from chomp_data.loading import feed
+
+_PREFIX = "chomp_data"
+
+# By source, of `SourceReads`: the name here, and what it says.
+_READS = {
+  "examples": ("rows_read", "Rows read by this process."),
+  "chunks_fetched": ("chunks_fetched", "Chunks read, or first touched."),
+  "bytes_fetched": ("fetched_bytes", "Bytes of these chunks, decoded."),
+  "cache_hits": ("cache_hits", "Requests for chunks that were in memory."),
+  "requests": ("requests", "Requests to an object store, all tries."),
+  "retries": ("retries", "Of these, tries after one that failed."),
+  "bytes_transferred": ("transferred_bytes", "Bytes that came from there."),
+}
+
+# What a trainer tells by source; see `Metrics.tell`.
+_TOLD = {
+  "rows": "Rows handed out since the run's start, by all processes.",
+  "tokens": "Tokens of them.",
+  "loss_tokens": "Tokens of them that are trained on.",
+  "epochs": "Epochs of them.",
+  "loss": "Mean loss of the last window, in nats a token.",
+}
+
+
+class Metrics:
+  """A collector of prometheus_client over an iterator.
+
+  Metrics begin with `chomp_data_` and have the label `process`, the index of
+  the JAX process; those by source have the label `source` too.
+  """
+
+  def __init__(self, iterator: feed.InputIterator):
+    """Asks nothing yet.
+
+    Args:
+      iterator: What is told of.
+    """
+    self._iterator = iterator
+    self._told: dict[str, dict[str, float]] = {}
+    self._values: dict[str, float] = {}
+    self._server: Any = None
+
+  def tell(
+    self,
+    values: Mapping[str, float],
+    by_source: Mapping[str, Mapping[str, Any]],
+  ) -> None:
+    """Tells what only a trainer knows, until it is told again.
+
+    Args:
+      values: By name, as `train/loss`: gauges.
+      by_source: By source, what there is of `rows`, `tokens`, `loss_tokens`,
+        `epochs` and `loss`; others and None are left out.
+    """
+    # Replaced as a whole: the server's thread may look at it.
+    self._values = {
+      "".join(c if c.isalnum() else "_" for c in name): float(value)
+      for name, value in values.items()
+    }
+    self._told = {
+      source: {
+        name: float(own[name]) for name in _TOLD if own.get(name) is not None
+      }
+      for source, own in by_source.items()
+    }
+
+  def collect(self) -> Iterator[Any]:
+    """Yields the metrics, as prometheus_client asks for them."""
+    from prometheus_client import core
+
+    process = str(jax.process_index())
+    waits = self._iterator.waits
+
+    def gauge(name: str, text: str, value: float) -> Any:
+      out = core.GaugeMetricFamily(
+        f"{_PREFIX}_{name}", text, labels=["process"]
+      )
+      out.add_metric([process], value)
+      return out
+
+    def counter(name: str, text: str, value: float) -> Any:
+      out = core.CounterMetricFamily(
+        f"{_PREFIX}_{name}", text, labels=["process"]
+      )
+      out.add_metric([process], value)
+      return out
+
+    yield gauge("step", "Step of the next batch.", self._iterator.step)
+    yield counter("batches", "Batches handed out.", waits.batches)
+    yield counter(
+      "wait_seconds", "Seconds that `next` took for them.", waits.seconds
+    )
+    yield counter(
+      "stalls", "Batches that took more than 50 ms to come.", waits.stalls
+    )
+    yield counter("failures", "How often `next` failed.", waits.failures)
+    labels = ["process", "source"]
+    reads = self._iterator.reads
+    for field, (name, text) in _READS.items():
+      out = core.CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
+      for source, own in reads.items():
+        out.add_metric([process, source], dataclasses.asdict(own)[field])
+      yield out
+    for name, text in _TOLD.items():
+      out = core.GaugeMetricFamily(
+        f"{_PREFIX}_source_{name}", text, labels=labels
+      )
+      for source, own in self._told.items():
+        if name in own:
+          out.add_metric([process, source], own[name])
+      yield out
+    for name, value in self._values.items():
+      yield gauge(name, "Told by the trainer.", value)
+
+  def serve(self, port: int, address: str = "0.0.0.0") -> int:
+    """Serves them over HTTP, in a thread, until `close`.
+
+    Args:
+      port: Of process 0; process i takes `port + i`. 0 is any that is free.
+      address: Where it listens; all interfaces unless told.
+
+    Returns:
+      The port of this process.
+
+    Raises:
+      InputError: If it cannot listen there.
+      ModuleNotFoundError: If prometheus_client is not installed.
+    """
+    try:
+      import prometheus_client
+    except ModuleNotFoundError as error:
+      raise ModuleNotFoundError(
+        "metrics for Prometheus need prometheus_client, which is not installed."
+        " Install it with: pip install 'chomp_data[metrics]'"
+      ) from error
+    registry = prometheus_client.CollectorRegistry()
+    registry.register(self)  # pyright: ignore[reportArgumentType]
+    own = port and port + jax.process_index()
+    try:
+      server, _ = prometheus_client.start_http_server(own, address, registry)
+    except (OSError, OverflowError) as error:
+      raise errors.InputError(
+        f"the port for metrics must be free on {address}, got {own} (of process"
+        f" {jax.process_index()}): {error}. Give another one; process i takes"
+        " the port + i."
+      ) from error
+    self._server = server
+    return server.server_port
+
+  def close(self) -> None:
+    """Ends serving; without a server it does nothing."""
+    if self._server is not None:
+      self._server.shutdown()
+      self._server.server_close()
+      self._server = None
