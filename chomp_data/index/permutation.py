@@ -16,10 +16,11 @@ import numpy as np
 
 from chomp_data.index import hashing
 from chomp_data.kernels import compiled
+from chomp_data.kernels import mixing
 
 # Over 12,000 keys at size 5, the commonest of the 120 orders came up 488 times
 # with 4 rounds, 302 with 6 and 207 with 8 (100 is even); cost barely differs.
-_ROUNDS = 8
+_ROUNDS = mixing.ROUNDS
 
 # With 200,000 keys the pairs of values a Feistel network gives to two indices
 # are uneven by up to 1,470 standard deviations at sizes 5 to 8, by up to 5 at
@@ -37,8 +38,8 @@ _NUMPY_S = 25e-9
 MAX_LINEAR_SIZE = 2**47
 _DIGIT_BITS = np.uint64(16)
 
-_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
-_SHIFT = np.uint64(32)
+_MULTIPLIER = mixing.ROUND_MULTIPLIER
+_SHIFT = mixing.ROUND_SHIFT
 _ONE = np.uint64(1)
 
 _Sizes = np.ndarray | int
@@ -172,7 +173,7 @@ def _walk(value, size, key, backward) -> np.ndarray:
   step = _backward if backward else _forward
   low, high = _half_bits(size)
   keys = [
-    hashing.mix(key + np.uint64(0x9E3779B97F4A7C15 * (r + 1) % 2**64))
+    hashing.mix(key + np.uint64(int(mixing.GOLDEN) * (r + 1) % 2**64))
     for r in range(_ROUNDS)
   ]
   value = step(value, low, high, keys)

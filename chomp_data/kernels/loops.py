@@ -6,13 +6,17 @@ Arrays are contiguous; what each does is told where its form in NumPy stands.
 from typing import Any
 
 import numba
+import numba.extending
 import numpy as np
 
-_ROUNDS = 8
-_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-_FIRST = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND = np.uint64(0x94D049BB133111EB)
+from chomp_data.kernels import mixing
+
+_ROUNDS = mixing.ROUNDS
+_MULTIPLIER = mixing.ROUND_MULTIPLIER
+_SHIFT = mixing.ROUND_SHIFT
+_GOLDEN = mixing.GOLDEN
+_FIRST, _SECOND = mixing.MULTIPLIERS
+_SHIFTS = mixing.SHIFTS
 _ONE = np.uint64(1)
 
 
@@ -82,16 +86,16 @@ def first_fit(order, length, capacity, max_items, max_bins, out):
 
 @numba.njit(nogil=True, inline="always")
 def _hashed(value):
-  value = (value ^ (value >> np.uint64(30))) * _FIRST
-  value = (value ^ (value >> np.uint64(27))) * _SECOND
-  return value ^ (value >> np.uint64(31))
+  value = (value ^ (value >> _SHIFTS[0])) * _FIRST
+  value = (value ^ (value >> _SHIFTS[1])) * _SECOND
+  return value ^ (value >> _SHIFTS[2])
 
 
 @numba.njit(nogil=True, inline="always")
 def _round(value, key):
   value = (value + key) * _MULTIPLIER
-  value = (value ^ (value >> np.uint64(32))) * _MULTIPLIER
-  return value ^ (value >> np.uint64(32))
+  value = (value ^ (value >> _SHIFT)) * _MULTIPLIER
+  return value ^ (value >> _SHIFT)
 
 
 # A half of few bits has few values: what a round makes of each is then looked
@@ -203,67 +207,81 @@ def feistel(value, size, key, backward, out):
     first = last
 
 
-def _mapped(dtype: Any) -> Any:
-  """Returns the type of a memory map that nobody writes to."""
-  return numba.types.Array(dtype, 1, "C", readonly=True)
-
-
 _INTS = numba.int64[::1]
+_BOOLS = numba.boolean[::1]
+
+
+def _as_pointer(typing: Any, address: Any) -> Any:
+  """Takes a number for an address; the caller knows that memory is there."""
+
+  def convert(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    kind = context.get_value_type(signature.return_type)
+    return builder.inttoptr(args[0], kind)
+
+  return numba.types.voidptr(address), convert
+
+
+_pointer: Any = numba.extending.intrinsic(_as_pointer)
+_array: Any = numba.carray  # pyright: ignore[reportPrivateImportUsage]
+
+
+@numba.njit(nogil=True, inline="always")
+def _widened(own, into):
+  # By unsigned numbers: signed ones might count from the end.
+  for j in range(np.uint64(len(own))):
+    into[j] = own[j]
 
 
 @_compiled(
-  [
-    numba.int64(
-      _mapped(dtype),
-      numba.int64,
-      numba.int64,
-      _INTS,
-      numba.boolean[::1],
-      numba.int64,
-      _INTS,
-      _INTS,
-      numba.int32[::1],
-      _INTS,
-    )
-    for dtype in (numba.uint8, numba.uint16, numba.uint32)
-  ]
-)
+  numba.int64(
+    _INTS, numba.int64, numba.int64, numba.int64, _INTS, _INTS,
+    numba.int32[::1], _INTS,
+  )
+)  # fmt: skip
 def copy_spans(
-  words, first, last, base, verified, size, starts, lengths, out, positions
+  address, itemsize, chunk_size, size, starts, lengths, out, positions
 ):
-  """`MappedArray.copy_spans`, of the chunks of one shard.
+  """`MappedArray.copy_spans`.
 
   Args:
-    words: The shard's.
-    first: Its first chunk; spans of others are left out.
-    last: The chunk after its last.
-    base: Where each chunk of the store begins in its shard.
-    verified: Whether each chunk was checked.
-    size: Elements of a chunk.
-    starts: Spans, as `copy_tokens` has them, within bounds.
+    address: Where each chunk lies in memory; 0 is not to be read.
+    itemsize: Bytes of an element: 1, 2 or 4.
+    chunk_size: Elements of a chunk.
+    size: Elements of the array.
+    starts: Spans, as `copy_tokens` has them.
     lengths: Their tokens.
     out: Tokens go here.
     positions: Where each span goes.
 
   Returns:
-    The parts of chunks that were copied; -1 if one is not checked.
+    The parts of chunks that were copied; -1 if one is not to be read, -2 if
+    a span is out of bounds.
   """
+  for i in range(len(starts)):
+    length = lengths[i]
+    # Compared by subtraction: a sum of two int64 could wrap.
+    if length < 0 or starts[i] < 0 or starts[i] > size - length:
+      return -2
+    if positions[i] < 0 or positions[i] > len(out) - length:
+      return -2
   parts = 0
   for i in range(len(starts)):
-    begin, left, to = starts[i], lengths[i], positions[i]
-    chunk = begin // size
-    within = begin - chunk * size
-    while left > 0 and chunk < last:
-      part = min(left, size - within)
-      if chunk >= first:
-        if not verified[chunk]:
-          return -1
-        source = base[chunk] + within
-        own, into = words[source : source + part], out[to : to + part]
-        # By unsigned numbers: signed ones might count from the end.
-        for j in range(np.uint64(part)):
-          into[j] = own[j]
-        parts += 1
+    left, to = lengths[i], positions[i]
+    chunk = starts[i] // chunk_size
+    within = starts[i] - chunk * chunk_size
+    while left > 0:
+      part = min(left, chunk_size - within)
+      if address[chunk] == 0:
+        return -1
+      source = _pointer(address[chunk] + within * itemsize)
+      into = out[to : to + part]
+      if itemsize == 2:
+        _widened(_array(source, part, np.uint16), into)
+      elif itemsize == 4:
+        _widened(_array(source, part, np.uint32), into)
+      else:
+        _widened(_array(source, part, np.uint8), into)
+      parts += 1
       to += part
       left -= part
       within = 0
@@ -272,32 +290,86 @@ def copy_spans(
 
 
 @_compiled(
-  numba.void(
-    _INTS,
-    _INTS,
-    _INTS,
-    numba.int32[::1],
-    numba.boolean[::1],
-    numba.boolean,
-    numba.boolean,
-    numba.int32[:, ::1],
-    numba.int32[:, ::1],
-    numba.boolean[:, ::1],
+  numba.int64(
+    _INTS, _INTS, _INTS, _INTS, _BOOLS, _BOOLS, numba.int32[::1], numba.int64,
+    numba.int64, numba.boolean, _INTS, _INTS, _INTS,
   )
-)
-def span_fields(
-  row,
-  column,
-  length,
-  segment,
-  gone,
-  trailing,
-  by_segment,
-  segment_ids,
-  positions,
-  loss_mask,
-):
-  """`row_layout.span_fields`: a row after the other.
+)  # fmt: skip
+def copies(
+  row, column, offset, length, bos, eos, source, number, seq_len, joined,
+  starts, lengths, positions,
+):  # fmt: skip
+  """`row_layout.copies`.
+
+  Args:
+    row: Of each span.
+    column: Likewise.
+    offset: Likewise.
+    length: Likewise.
+    bos: Likewise; empty where none has one.
+    eos: Likewise.
+    source: Likewise.
+    number: The source that is meant, or -1 for all.
+    seq_len: Positions of a row.
+    joined: Whether copies that follow each other become one.
+    starts: To be written.
+    lengths: To be written.
+    positions: To be written.
+
+  Returns:
+    How many were written.
+  """
+  count = 0
+  for i in range(len(row)):
+    if number >= 0 and source[i] != number:
+      continue
+    start, size = offset[i], length[i]
+    to = row[i] * seq_len + column[i]
+    if len(bos) and bos[i]:
+      to += 1
+      size -= 1
+    if len(eos) and eos[i]:
+      size -= 1
+    if joined and count:
+      before = count - 1
+      if (
+        starts[before] + lengths[before] == start
+        and positions[before] + lengths[before] == to
+      ):
+        lengths[before] += size
+        continue
+    starts[count], lengths[count], positions[count] = start, size, to
+    count += 1
+  return count
+
+
+@numba.njit(nogil=True, inline="always")
+def _filled(out, first, last, value):
+  # By unsigned numbers, which LLVM makes vectors of: 3 times the speed.
+  for j in range(np.uint64(first), np.uint64(last)):
+    out[j] = value
+
+
+@numba.njit(nogil=True, inline="always")
+def _counted(out, first, last, origin):
+  for j in range(np.uint64(first), np.uint64(last)):
+    out[j] = np.int32(j - np.uint64(origin))
+
+
+@_compiled(
+  numba.void(
+    _INTS, _INTS, _INTS, numba.int32[::1], _BOOLS, _BOOLS, _BOOLS,
+    numba.boolean, numba.boolean, numba.int32[::1], numba.int32[:, ::1],
+    numba.int32[:, ::1], numba.int32[:, ::1], numba.boolean[:, ::1],
+  )
+)  # fmt: skip
+def placed(
+  row, column, length, segment, gone, bos, eos, trailing, by_segment, ids,
+  tokens, segment_ids, positions, loss_mask,
+):  # fmt: skip
+  """`row_layout.placed`: a row after the other, in one pass.
+
+  Tokens of the store are not written, nor is what they are copied over.
 
   Args:
     row: Of each span, ascending.
@@ -305,38 +377,58 @@ def span_fields(
     length: Likewise.
     segment: Likewise.
     gone: Likewise; empty where nothing is.
+    bos: Likewise; empty where none is added.
+    eos: Likewise.
     trailing: Whether filler right of the last span is of its segment.
     by_segment: Whether positions begin with segments.
+    ids: Of filler, of what stands before a document, of BOS and of EOS.
+    tokens: To be written.
     segment_ids: To be written.
     positions: To be written.
     loss_mask: To be written.
   """
   num_rows, seq_len = segment_ids.shape
-  columns = np.arange(seq_len).astype(np.int32)
+  filler, before, bos_id, eos_id = ids[0], ids[1], ids[2], ids[3]
   i = 0
   for r in range(num_rows):
-    ids, places, mask = segment_ids[r], positions[r], loss_mask[r]
+    grid, segments = tokens[r], segment_ids[r]
+    places, mask = positions[r], loss_mask[r]
+    if not by_segment:
+      _counted(places, 0, seq_len, 0)
     at = 0
     origin = 0
     last_segment = -1
     while i < len(row) and row[i] == r:
       begin, end = column[i], column[i] + length[i]
-      if at < begin:
-        ids[at:begin] = 0
-        places[at:begin] = columns[at:begin]
-        mask[at:begin] = False
+      _filled(grid, at, begin, filler)
+      _filled(segments, at, begin, 0)
+      _filled(mask, at, begin, False)
+      if by_segment:
+        _counted(places, at, begin, 0)
+      if at == 0 and last_segment < 0 and begin > 0:
+        grid[begin - 1] = before
       if segment[i] != last_segment:
-        origin = begin if by_segment else 0
+        origin = begin
         last_segment = segment[i]
       last_of_row = i + 1 == len(row) or row[i + 1] != r
       at = seq_len if trailing and last_of_row else end
       live = len(gone) == 0 or not gone[i]
-      ids[begin:at] = segment[i] if live else 0
-      places[begin:at] = columns[begin - origin : at - origin]
-      mask[begin : end - 1] = live
-      mask[end - 1 : at] = False
+      if not live:
+        _filled(grid, begin, end, filler)
+      else:
+        if len(bos) and bos[i]:
+          grid[begin] = bos_id
+        if len(eos) and eos[i]:
+          grid[end - 1] = eos_id
+      _filled(grid, end, at, filler)
+      _filled(segments, begin, at, segment[i] if live else 0)
+      if by_segment:
+        _counted(places, begin, at, origin)
+      _filled(mask, begin, end - 1, live)
+      _filled(mask, end - 1, at, False)
       i += 1
-    if at < seq_len:
-      ids[at:] = 0
-      places[at:] = columns[at:]
-      mask[at:] = False
+    _filled(grid, at, seq_len, filler)
+    _filled(segments, at, seq_len, 0)
+    _filled(mask, at, seq_len, False)
+    if by_segment:
+      _counted(places, at, seq_len, 0)

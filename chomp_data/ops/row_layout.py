@@ -2,20 +2,21 @@
 
 Every field is a run-length pattern over the flattened [rows, seq_len] grid, so
 each is one `np.repeat` over a few runs per span, whatever the spans' lengths.
-NumPy, or compiled.
+NumPy, or compiled: then all of them in one pass.
 """
 
-from collections.abc import Callable
 import dataclasses
-from typing import Any
 
 import numpy as np
 
 from chomp_data.kernels import compiled
 from chomp_data.ops.spans import Spans
 
-# Seconds of a position's fields, about.
+# Seconds of a position's fields, and of a span's copy, about.
 _POSITION_S = 1e-9
+_COPY_S = 50e-9
+
+_NO_FLAGS = np.empty(0, np.bool_)
 
 # Cutting a gap out costs 0.15 us, runs of values about 8 us.
 _MOST_GAPS = 32
@@ -46,6 +47,56 @@ class RowLayout:
   positions: str = "column"
   bos_id: int | None = None
   eos_id: int | None = None
+
+
+def placed(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
+  """Returns the canonical fields, ready to receive the store's tokens.
+
+  Args:
+    spans: The plan of the rows.
+    layout: The rows' layout.
+
+  Returns:
+    `tokens` of `token_grid` and the fields of `span_fields`, all fresh. What
+    `copies` tells to copy over is not written, so that each position of
+    `tokens` is written once.
+  """
+  shape = (spans.num_rows, layout.seq_len)
+  loop = compiled.find("placed", _POSITION_S * spans.num_rows * layout.seq_len)
+  if loop is None:
+    tokens = token_grid(spans, layout)
+    return {"tokens": tokens, **span_fields(spans, layout)}
+  fields = {
+    "tokens": np.empty(shape, np.int32),
+    "segment_ids": np.empty(shape, np.int32),
+    "positions": np.empty(shape, np.int32),
+    "loss_mask": np.empty(shape, np.bool_),
+  }
+  ids = (
+    layout.filler_id,
+    layout.token_before_document,
+    layout.bos_id,
+    layout.eos_id,
+  )
+  loop(
+    compiled.flat(spans.row, np.int64),
+    compiled.flat(spans.column, np.int64),
+    compiled.flat(spans.length, np.int64),
+    compiled.flat(spans.segment, np.int32),
+    _flags(spans.gone),
+    _flags(None if layout.bos_id is None else spans.bos),
+    _flags(None if layout.eos_id is None else spans.eos),
+    layout.trailing_filler_in_segment,
+    layout.positions == "segment",
+    np.asarray([ids[0] if own is None else own for own in ids], np.int32),
+    *fields.values(),
+  )
+  return fields
+
+
+def _flags(values: np.ndarray | None) -> np.ndarray:
+  """Returns flags of spans as loops take them; None is none."""
+  return _NO_FLAGS if values is None else compiled.flat(values, np.bool_)
 
 
 def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
@@ -103,6 +154,48 @@ def joined_copies(
   return start[first], np.add.reduceat(length, first), position[first]
 
 
+def copies(
+  spans: Spans, seq_len: int, source: int | None, joined: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Returns which tokens of a store go where.
+
+  Args:
+    spans: The plan of rows, nothing of it gone.
+    seq_len: Positions of a row.
+    source: Whose spans are meant, by its number; None is all.
+    joined: Whether copies that follow each other become one.
+
+  Returns:
+    As `joined_copies`: in the store's tokens, and in the flattened `tokens`.
+  """
+  loop = compiled.find("copies", _COPY_S * len(spans))
+  if loop is not None:
+    found = np.empty((3, len(spans)), np.int64)
+    count = loop(
+      compiled.flat(spans.row, np.int64),
+      compiled.flat(spans.column, np.int64),
+      compiled.flat(spans.offset, np.int64),
+      compiled.flat(spans.length, np.int64),
+      _flags(spans.bos),
+      _flags(spans.eos),
+      compiled.flat(spans.source, np.int32),
+      -1 if source is None else source,
+      seq_len,
+      joined,
+      *found,
+    )
+    starts, lengths, positions = found[:, :count]
+    return starts, lengths, positions
+  length, column = spans.stored()
+  start, position = spans.offset, spans.row * seq_len + column
+  if source is not None:
+    pick = np.flatnonzero(spans.source == source)
+    start, length, position = start[pick], length[pick], position[pick]
+  if not joined:
+    return start, length, position
+  return joined_copies(start, length, position)
+
+
 def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
   """Returns the fields that depend on the plan alone.
 
@@ -122,9 +215,6 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
   """
   seq_len, num_rows = layout.seq_len, spans.num_rows
   shape, size = (num_rows, seq_len), num_rows * layout.seq_len
-  loop = compiled.find("span_fields", _POSITION_S * size)
-  if loop is not None:
-    return _compiled_fields(loop, spans, layout)
   begin = spans.row * seq_len + spans.column
   end = begin + spans.length
   segment_end = end
@@ -156,29 +246,6 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
     "positions": positions,
     "loss_mask": _covered(begin, end, size, inner=True).reshape(shape),
   }
-
-
-def _compiled_fields(
-  loop: Callable[..., Any], spans: Spans, layout: RowLayout
-) -> dict[str, np.ndarray]:
-  shape = (spans.num_rows, layout.seq_len)
-  fields = {
-    "segment_ids": np.empty(shape, np.int32),
-    "positions": np.empty(shape, np.int32),
-    "loss_mask": np.empty(shape, np.bool_),
-  }
-  gone = np.empty(0, np.bool_) if spans.gone is None else spans.gone
-  loop(
-    compiled.flat(spans.row, np.int64),
-    compiled.flat(spans.column, np.int64),
-    compiled.flat(spans.length, np.int64),
-    compiled.flat(spans.segment, np.int32),
-    compiled.flat(gone, np.bool_),
-    layout.trailing_filler_in_segment,
-    layout.positions == "segment",
-    *fields.values(),
-  )
-  return fields
 
 
 def real_tokens(spans: Spans, seq_len: int) -> np.ndarray:

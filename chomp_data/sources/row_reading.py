@@ -50,17 +50,20 @@ def read(
     The fields of `RowSource.read`.
   """
   layout = next(iter(sources.values())).layout
-  tokens = row_layout.token_grid(spans, layout)
-  fields = row_layout.span_fields(spans, layout)
+  batch = row_layout.placed(spans, layout)
+  if columns is not None:
+    # Filler where nothing is copied.
+    batch["tokens"] = row_layout.token_grid(spans, layout)
   # From here on nothing is known of what is gone.
   spans = spans.live()
   fetched = spans if columns is None else spans.in_columns(*columns)
-  length, column = fetched.stored()
-  position = fetched.row * layout.seq_len + column
+  tokens = batch["tokens"].reshape(-1)
   for number, source in sources.items():
-    pick = _of(number, fetched, sources)
-    _copy(source, tokens, fetched.offset[pick], length[pick], position[pick])
-  batch = {"tokens": tokens, **fields}
+    own = None if len(sources) == 1 else number
+    start, length, position = row_layout.copies(
+      fetched, layout.seq_len, own, source.documents_follow
+    )
+    source.store.copy_tokens(start, length, tokens, position)
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
   follows = None
@@ -109,21 +112,6 @@ def _of(
   if len(sources) == 1:
     return slice(None)
   return np.flatnonzero(spans.source == number)
-
-
-def _copy(
-  source: Readable,
-  tokens: np.ndarray,
-  offset: np.ndarray,
-  length: np.ndarray,
-  position: np.ndarray,
-) -> None:
-  """Copies tokens to where they go, positions in the flattened `tokens`."""
-  if source.documents_follow:
-    offset, length, position = row_layout.joined_copies(
-      offset, length, position
-    )
-  source.store.copy_tokens(offset, length, tokens.reshape(-1), position)
 
 
 class _Following:

@@ -81,20 +81,51 @@ def test_first_fit_decreasing(data):
 
 
 @laws.examples(100)
-@hypothesis.given(
-  case=row_layout_test.rows_of_spans(),
-  trailing=st.booleans(),
-  positions=st.sampled_from(["column", "segment"]),
-  seed=st.none() | st.integers(0, 100),
-)
-def test_fields_of_spans(case, trailing, positions, seed):
+@hypothesis.given(case=row_layout_test.rows_of_spans(), data=st.data())
+def test_rows_that_are_placed_and_what_is_copied_to_them(case, data):
+  draw, one = data.draw, st.booleans()
   seq_len, rows = case
   spans = row_layout_test.plan(rows)
-  if seed is not None:
-    gone = np.random.default_rng(seed).random(len(spans)) < 0.5
-    spans = dataclasses.replace(spans, gone=gone)
-  layout = row_layout.RowLayout(seq_len, 9, trailing, None, positions)
-  slow, fast = both(lambda: row_layout.span_fields(spans, layout))
+  size = len(spans)
+  rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+  flags = {
+    n: rng.random(size) < 0.5 for n in ("gone", "bos", "eos") if draw(one)
+  }
+  if "eos" in flags and "bos" in flags:
+    flags["eos"] &= (spans.length > 1) | ~flags["bos"]
+  # Of two sources, parts of which follow each other in their stores.
+  source = rng.integers(0, 2, size).astype(np.int32)
+  offset = 10 + np.cumsum(spans.length) + rng.integers(0, 2, size)
+  spans = dataclasses.replace(spans, source=source, offset=offset, **flags)
+  layout = row_layout.RowLayout(
+    seq_len,
+    filler_id=9,
+    trailing_filler_in_segment=draw(one),
+    token_before_document=draw(st.sampled_from([None, 5])),
+    positions=draw(st.sampled_from(["column", "segment"])),
+    bos_id=draw(st.sampled_from([None, 6])),
+    eos_id=draw(st.sampled_from([None, 7])),
+  )
+  if layout.bos_id is None or layout.eos_id is None:
+    # Sources that plan what is added have both of them.
+    added = {
+      n: None for n in ("bos", "eos") if getattr(layout, f"{n}_id") is None
+    }
+    spans = dataclasses.replace(spans, **added)
+  joined, sources = draw(one), draw(st.sampled_from([(None,), (0, 1)]))
+
+  def read():
+    fields = row_layout.placed(spans, layout)
+    tokens, told = fields["tokens"].reshape(-1), []
+    for number in sources:
+      found = row_layout.copies(spans.live(), seq_len, number, joined)
+      told.append([own.tolist() for own in found])
+      for start, length, position in zip(*told[-1], strict=True):
+        tokens[position : position + length] = start + np.arange(length)
+    return fields, told
+
+  (slow, slow_told), (fast, fast_told) = both(read)
+  assert fast_told == slow_told
   for name, value in slow.items():
     assert fast[name].dtype == value.dtype
     np.testing.assert_array_equal(fast[name], value)
@@ -132,12 +163,32 @@ def test_copies_of_tokens(tmp_path, vocab_size):
   assert slow == fast
 
 
+def test_copies_from_shards_that_are_closed_meanwhile(tmp_path):
+  testing_stores.make_store(
+    tmp_path / "store", [range(3, 99)], chunk=4, chunks_per_shard=2
+  )
+  store = stores.open_store(tmp_path / "store")
+  store._opened.tokens._max_open = 2
+  rng = np.random.default_rng(0)
+  with compiled.allowed(True):
+    for _ in range(100):
+      starts, lengths = rng.integers(0, 90, 2), rng.integers(0, 7, 2)
+      out = np.zeros(14, np.int32)
+      store.copy_tokens(starts, lengths, out, np.asarray([0, 7]))
+      for start, length, found in zip(
+        starts, lengths, out.reshape(2, 7), strict=True
+      ):
+        wanted = np.arange(3 + start, 3 + start + length)
+        np.testing.assert_array_equal(found[:length], wanted)
+        assert not found[length:].any()
+
+
 def test_a_copy_out_of_bounds_is_the_same_error(tmp_path):
   testing_stores.make_store(tmp_path / "store", [range(3, 99)], chunk=16)
   store = stores.open_store(tmp_path / "store")
   out, one = np.zeros(8, np.int32), np.asarray([4])
   with compiled.allowed(True):
-    for start, position in ((-1, 0), (93, 0), (0, 5), (0, -1)):
+    for start, position in ((-1, 0), (93, 0), (2**63 - 2, 0), (0, 5), (0, -1)):
       with pytest.raises(IndexError, match="span 0 must be within"):
         store.copy_tokens(np.asarray([start]), one, out, np.asarray([position]))
 

@@ -28,9 +28,8 @@ MAX_OPEN_SHARDS = 256
 GATHER_MEAN_LENGTH = 64
 GATHER_MIN_SPANS = 128
 
-# Seconds of a span; and the shards that are looked through for spans.
+# Seconds of a span.
 _SLICE_S = 0.5e-6
-_COMPILED_SHARDS = 8
 
 # A chunk's first touch reads all of it. Where the system was asked for 128
 # chunks of 512 KiB at once that were not in memory, they took 0.1 s instead of
@@ -65,8 +64,10 @@ class MappedArray(stored_array.StoredArray):
     # Where a chunk begins in its shard, in words; set as shards are opened.
     self._base = np.zeros(self._layout.num_chunks, np.int64)
     self._shards: dict[int, np.ndarray] = {}
-    # Checked chunks of open shards; the hot path looks only here.
+    # Checked chunks of open shards; the hot path looks only here. Compiled, at
+    # where they lie in memory.
     self._views: dict[int, np.ndarray] = {}
+    self._address = np.zeros(self._layout.num_chunks, np.int64)
     self._lock = threading.RLock()
 
   def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
@@ -130,41 +131,27 @@ class MappedArray(stored_array.StoredArray):
 
   def _copy_compiled(self, loop, starts, lengths, out, positions) -> bool:
     """Copies what lies in chunks that were checked; returns whether all did."""
-    if not len(starts) or self._words_per_value > 1 or out.dtype != np.int32:
+    if self._words_per_value > 1 or out.dtype != np.int32:
       return False
-    span_reads.check_spans(
-      starts, lengths, self._layout.size, positions, len(out)
-    )
-    per_shard = self._layout.chunks_per_shard
-    shard = self._layout.chunk * per_shard
-    first = int(starts.min()) // shard
-    last = max(int((starts + lengths).max()) - 1, 0) // shard
-    if last - first >= _COMPILED_SHARDS:
-      return False
-    starts = compiled.flat(starts, np.int64)
-    lengths = compiled.flat(lengths, np.int64)
-    positions = compiled.flat(positions, np.int64)
-    requests = 0
-    for own in range(first, last + 1):
-      words = self._shards.get(own)
-      if words is None:
-        return False
+    # So that no map is closed meanwhile.
+    with self._lock:
       parts = loop(
-        words,
-        own * per_shard,
-        (own + 1) * per_shard,
-        self._base,
-        self._verified,
+        self._address,
+        self._word.itemsize,
         self._layout.chunk,
-        starts,
-        lengths,
+        self._layout.size,
+        compiled.flat(starts, np.int64),
+        compiled.flat(lengths, np.int64),
         out,
-        positions,
+        compiled.flat(positions, np.int64),
       )
-      if parts < 0:
-        return False
-      requests += parts
-    self._count(len(starts), requests)
+    if parts == -2:
+      span_reads.check_spans(
+        starts, lengths, self._layout.size, positions, len(out)
+      )
+    if parts < 0:
+      return False
+    self._count(len(starts), parts)
     return True
 
   def gather(self, positions: np.ndarray) -> np.ndarray:
@@ -275,6 +262,7 @@ class MappedArray(stored_array.StoredArray):
           )
         self._verified[chunk] = True
       self._views[chunk] = values
+      self._address[chunk] = data.__array_interface__["data"][0]
       return values
 
   def _open_shard(self, shard: int) -> np.ndarray:
@@ -320,6 +308,8 @@ class MappedArray(stored_array.StoredArray):
 
   def _close_shard(self, shard: int) -> None:
     # Views that another thread still holds keep the map alive.
-    del self._shards[shard]
-    for chunk in self._layout.chunks_of_shard(shard):
+    chunks = self._layout.chunks_of_shard(shard)
+    self._address[chunks.start : chunks.stop] = 0
+    for chunk in chunks:
       self._views.pop(chunk, None)
+    del self._shards[shard]
