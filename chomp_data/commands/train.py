@@ -78,6 +78,18 @@ _METRICS_PORT = flags.DEFINE_integer(
   0,
   65_535,
 )
+_RESTORE_STEP = flags.DEFINE_integer(
+  "restore_step",
+  None,
+  "Go on from the checkpoint of this step, and not the newest. Later ones are"
+  " set aside as the run saves its first.",
+  0,
+)
+_FALL_BACK = flags.DEFINE_bool(
+  "fall_back",
+  False,
+  "Where the checkpoint is damaged, go on from the newest whole one before it.",
+)
 _DISTRIBUTED = flags.DEFINE_bool(
   "distributed", False, "Several processes; addresses from the cluster."
 )
@@ -158,46 +170,44 @@ class Run:
     )
 
   def restore_or_init(self) -> training.TrainState:
-    """Returns the newest checkpoint's state, or a new run's.
+    """Returns a checkpoint's state, or a new run's.
 
     Raises:
       ConfigError: If the checkpoint holds another model.
-      StateError: If it is of another input.
+      StateError: If it is damaged, or of another input.
     """
     manager = self.kept.manager
-    step = manager.latest_step()
+    step = self.kept.choose(_RESTORE_STEP.value, _FALL_BACK.value)
     if step is None:
       self.input.start_prefetch()
       logging.info("starting at step 0")
       return self.trainer.init(self.options.train.seed)
-    try:
-      # The input first: it names what differs by the fields of config.data.
-      saved = manager.restore(
-        step,
-        args=ocp.args.Composite(
-          run=ocp.args.JsonRestore(),
-          input=checkpoint.InputRestore(
-            self.input, tuple(_ALLOW_INPUT_CHANGE.value), step=step
-          ),
+    # The input first: it names what differs by the fields of config.data.
+    saved = manager.restore(
+      step,
+      args=ocp.args.Composite(
+        run=ocp.args.JsonRestore(),
+        input=checkpoint.InputRestore(
+          self.input, tuple(_ALLOW_INPUT_CHANGE.value), step=step
         ),
-      )
-    except KeyError as error:
-      raise state_lib.StateError(
-        f"the checkpoint at {self.kept.checkpoints}/{step} must hold model,"
-        f" input and run, got {error}. Remove that directory to resume from an"
-        " older step, or use another --workdir."
-      ) from error
+      ),
+    )
     # A store that joins later than at the start makes epochs of other sizes.
     most = self.pipe.num_steps
     if most is not None and most < self.options.num_steps:
       self.options = dataclasses.replace(self.options, num_steps=most)
     self._check_same_run(saved["run"])
-    restored = manager.restore(
-      step,
-      args=ocp.args.Composite(
-        model=ocp.args.StandardRestore(self.trainer.abstract_state())
-      ),
-    )
+    try:
+      restored = manager.restore(
+        step,
+        args=ocp.args.Composite(
+          model=ocp.args.StandardRestore(self.trainer.abstract_state())
+        ),
+      )
+    except Exception as error:
+      # Of a checkpoint that has no checksums of its files.
+      problem = f"a model that Orbax cannot restore ({error!r:.500})"
+      raise self.kept.damaged(step, problem) from error
     logging.info("resumed at step %d", step)
     return restored["model"]
 

@@ -22,7 +22,7 @@ _SAVED_IN = "checkpoint_step"
 # it is written the directory has another end.
 _STEP_NAME = re.compile(r"(?:.+_)?(\d+)(?:\.orbax-checkpoint-tmp.*)?")
 # What Orbax puts in the directory of a step.
-_METADATA = "_CHECKPOINT_METADATA"
+METADATA = "_CHECKPOINT_METADATA"
 
 
 def write(directory: os.PathLike[str], state: bytes) -> None:
@@ -77,7 +77,7 @@ def read(
 def _checkpoint_step(directory: epath.Path) -> int | None:
   """Returns the step in the name of an item's checkpoint, None without one."""
   found = _STEP_NAME.fullmatch(directory.parent.name)
-  if found is None or not (directory.parent / _METADATA).exists():
+  if found is None or not (directory.parent / METADATA).exists():
     return None
   return int(found[1])
 

@@ -38,6 +38,14 @@ _BLOCK_BYTES = 32 * 2**20
 _OF_ORBAX = "commit_success.txt"
 
 
+# What `complete.json` is called of a step that another run went back behind.
+_SET_ASIDE = "set_aside.json"
+
+
+class DamagedError(errors.StoreError):
+  """A checkpoint is not as it was sent."""
+
+
 class Mirror:
   """The checkpoints of a run at a URL."""
 
@@ -51,8 +59,8 @@ class Mirror:
     self._place = places.ObjectPlace(url)
     self._keep = keep
 
-  def newest(self) -> int | None:
-    """Returns the newest whole step, None where there is none.
+  def steps(self) -> list[int]:
+    """Returns the whole steps, ascending.
 
     Raises:
       StoreError: If there are only checkpoints of another layout, or the place
@@ -60,19 +68,23 @@ class Mirror:
     """
     names = self._place.names()
     steps = _complete(names)
-    if not steps and any(name.endswith(f"/{_OF_ORBAX}") for name in names):
+    # In what this tool sends it lies deeper, in an attempt's folder.
+    if not steps and any(
+      name.count("/") == 1 and name.endswith(f"/{_OF_ORBAX}") for name in names
+    ):
       raise errors.StoreError(
         f"{self._place.path} must hold checkpoints as this tool mirrors them,"
         " got some that Orbax wrote there by itself. Copy them to"
         " DIRECTORY/checkpoints, and resume with --workdir=DIRECTORY."
       )
-    return max(steps, default=None)
+    return sorted(steps)
 
   def fetch(self, step: int, directory: pathlib.Path) -> None:
     """Brings a whole step to a directory that is not there yet.
 
     Raises:
-      StoreError: If an object is missing, or not what was sent.
+      DamagedError: If an object is missing, or not what was sent.
+      StoreError: If one cannot be read.
     """
     try:
       found = json.loads(self._place.read(f"{step}/{COMPLETE}"))
@@ -150,6 +162,19 @@ class Mirror:
     except errors.StoreError as error:
       logging.warning("checkpoints that are too old stay: %s", error)
 
+  def set_aside(self, step: int) -> str:
+    """Makes a whole step one that no run goes on from.
+
+    Its objects stay until a run has a later step.
+
+    Returns:
+      What to rename it back.
+    """
+    name = f"{step}/{COMPLETE}"
+    self._place.write(f"{step}/{_SET_ASIDE}", self._place.read(name))
+    self._place.delete([name])
+    return self._place.file(f"{step}/{_SET_ASIDE}")
+
   def _tidy(self, step: int, attempt: str) -> None:
     """Removes steps not to be kept, and what other attempts left behind."""
     names = self._place.names()
@@ -171,10 +196,9 @@ class Mirror:
       (name for name in gone if not name.endswith(COMPLETE)),
     )
 
-  def _damaged(self, step: int, got: str) -> errors.StoreError:
-    return errors.StoreError(
+  def _damaged(self, step: int, got: str) -> DamagedError:
+    return DamagedError(
       f"{self._place.file(str(step))} must hold a whole checkpoint, got {got}."
-      " Remove it to resume from an older step, or use another --workdir."
     )
 
 

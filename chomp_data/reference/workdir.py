@@ -2,19 +2,32 @@
 
 Orbax writes to directories that all processes share. Of a work directory in a
 bucket, process 0 writes whole checkpoints to a local disk, in the background,
-and mirrors them; each process brings the newest one to its own disk and reads
-it there, by itself, so that no disk is shared. Other files of a run are
+and mirrors them; each process brings the one to restore to its own disk and
+reads it there, by itself, so that no disk is shared. Other files of a run are
 mirrored with each checkpoint, before it is complete.
+
+A checkpoint is looked through before anything of it is restored: its items, and
+checksums of their files. Process 0 does, and tells the others which step it is.
+What is later than the step that a run goes on from is of another future: it is
+set aside as the run saves its first checkpoint, or steps of two runs would lie
+side by side, and Orbax saves none that is not later than all that are there.
+
+    WORKDIR/checkpoints/100      goes to WORKDIR/set_aside/1/100
+    URL/checkpoints/100/complete.json, to .../100/set_aside.json
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence
 from concurrent import futures
 import contextlib
+import itertools
+import json
 import os
 import pathlib
 import shutil
 from typing import Any
 
+from absl import logging
 from etils import epath
 import jax
 from jax.experimental import multihost_utils
@@ -22,11 +35,24 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from chomp_data import errors
+from chomp_data.loading import checkpoint_sums
+from chomp_data.loading import state_files
+from chomp_data.loading import watching
 from chomp_data.reference import mirror
 from chomp_data.stores import places
 from chomp_data.stores import publish
 
+# What a checkpoint of a trainer holds, besides checksums.
+ITEMS = ("input", "model", "run")
+
 _CHECKPOINTS = "checkpoints"
+_SET_ASIDE = "set_aside"
+
+# Where process 0 tells the others, and how long they wait: it may fetch several
+# checkpoints and look through them.
+_TOLD = "chomp_data/checkpoint"
+_LONGEST_S = 3_600.0
+_numbers = itertools.count()
 
 
 class Workdir:
@@ -69,10 +95,7 @@ class Workdir:
         self.path = places.at(path).path
         local = stack.enter_context(_scratch(self.path))
         self._mirror = mirror.Mirror(self.checkpoints, keep)
-        step = self._mirror.newest()
         (local / _CHECKPOINTS).mkdir()
-        if step is not None:
-          self._mirror.fetch(step, local / _CHECKPOINTS / str(step))
         if jax.process_index() == 0:
           self._files = mirror.Files(self.path, local, (_CHECKPOINTS,))
           self._files.fetch(files, folders)
@@ -97,12 +120,44 @@ class Workdir:
       # One thread writes and sends, so that Orbax needs none of its own.
       self._thread = stack.enter_context(futures.ThreadPoolExecutor(1))
       self._sent: futures.Future | None = None
+      # Checkpoints of another future than the run's.
+      self._later: list[int] = []
       self._stack = stack.pop_all()
 
   @property
   def checkpoints(self) -> str:
     """The directory or URL of the checkpoints, for messages."""
     return places.join(self.path, _CHECKPOINTS)
+
+  def choose(
+    self, step: int | None = None, fall_back: bool = False
+  ) -> int | None:
+    """Returns the step of the checkpoint to restore, which is whole.
+
+    All processes call it, once, before they save. The manager can restore that
+    step then.
+
+    Args:
+      step: Which it shall be; None is the newest.
+      fall_back: Whether it may be an older one where that is damaged.
+
+    Returns:
+      The step; None where there is no checkpoint.
+
+    Raises:
+      StateError: If there is no such checkpoint, or it is damaged.
+      StoreError: If the bucket cannot be read.
+    """
+    chosen = _from_first(lambda: self._choose(step, fall_back))
+    if chosen["step"] is None:
+      return None
+    step = int(chosen["step"])
+    self._later = chosen["later"]
+    if self._mirror is not None:
+      if jax.process_index() != 0:
+        self._mirror.fetch(step, self._local(step))
+      self.manager.reload()
+    return step
 
   def save(self, step: int, model: Any, **others: Any) -> None:
     """Starts to write a checkpoint, unless the step has one.
@@ -117,6 +172,11 @@ class Workdir:
     Raises:
       StoreError: If the one before could not be written to its bucket.
     """
+    if self._later:
+      _from_first(self._set_aside)
+      self._later = []
+      if self._mirror is None:
+        self.manager.reload()
     if self._mirror is None:
       if step not in self.manager.all_steps():
         self._write(step, model, others)
@@ -141,6 +201,97 @@ class Workdir:
     """Lets what is being written come to its end."""
     self._stack.close()
 
+  def damaged(self, step: int, problem: object) -> errors.StateError:
+    """Returns the error of a checkpoint that is damaged, with what to do."""
+    others = [own for own in self._steps() if own != step]
+    return errors.StateError(
+      f"the checkpoint at {places.join(self.checkpoints, str(step))} must be"
+      f" whole, got {problem}. {_offer(step, others)}"
+    )
+
+  def _steps(self) -> list[int]:
+    """Returns the steps of all checkpoints, ascending."""
+    if self._mirror is not None:
+      return self._mirror.steps()
+    return sorted(self.manager.all_steps())
+
+  def _local(self, step: int) -> pathlib.Path:
+    return pathlib.Path(self.directory, _CHECKPOINTS, str(step))
+
+  def _choose(self, wanted: int | None, fall_back: bool) -> dict[str, Any]:
+    """Returns the step to restore, and the steps that are later."""
+    steps = self._steps()
+    if wanted is not None and wanted not in steps:
+      raise errors.StateError(
+        f"`--restore_step` must be a step of {self.checkpoints}, got {wanted}."
+        f" There {_listed(steps)}."
+      )
+    candidates = [own for own in steps if wanted is None or own <= wanted]
+    for step in reversed(candidates):
+      problem = self._problem(step)
+      if problem is None:
+        if step != candidates[-1]:
+          logging.warning(
+            "fell back to the checkpoint of step %d, from %d: what came after"
+            " it is trained again",
+            step,
+            candidates[-1],
+          )
+        return {"step": step, "later": [own for own in steps if own > step]}
+      if not fall_back:
+        raise self.damaged(step, problem)
+      logging.warning(
+        "skipped the checkpoint at %s: it has %s",
+        places.join(self.checkpoints, str(step)),
+        problem,
+      )
+    if candidates:
+      raise errors.StateError(
+        f"one checkpoint of {self.checkpoints} must be whole, got none of steps"
+        f" {', '.join(map(str, candidates))}. Bring a copy of one, or use"
+        " another --workdir."
+      )
+    return {"step": None, "later": []}
+
+  def _problem(self, step: int) -> str | None:
+    """Returns why a checkpoint cannot be restored, or None; it is here then."""
+    path = self._local(step)
+    if self._mirror is not None:
+      try:
+        self._mirror.fetch(step, path)
+      except mirror.DamagedError as error:
+        shutil.rmtree(path, ignore_errors=True)
+        return str(error)
+    found = checkpoint_sums.problem(path, ITEMS)
+    if found is None:
+      try:
+        state_files.read(path / "input", step=step)
+      except errors.StateError as error:
+        found = str(error)
+    if found is None and not checkpoint_sums.has_sums(path):
+      logging.warning(
+        "the checkpoint at %s has no checksums, as earlier versions saved it:"
+        " its model is trusted as found",
+        places.join(self.checkpoints, str(step)),
+      )
+    if found is not None and self._mirror is not None:
+      shutil.rmtree(path, ignore_errors=True)
+    return found
+
+  def _set_aside(self) -> dict[str, Any]:
+    """Takes checkpoints of another future from where runs look for them."""
+    if self._mirror is not None:
+      to = ", ".join([self._mirror.set_aside(step) for step in self._later])
+    else:
+      to = _move([self._local(step) for step in self._later], self.path)
+    logging.warning(
+      "checkpoints of steps %s are of the run as it was before it went back:"
+      " set aside as %s",
+      ", ".join(map(str, self._later)),
+      to,
+    )
+    return {}
+
   def _wait(self) -> None:
     if self._sent is not None:
       sent, self._sent = self._sent, None
@@ -148,6 +299,7 @@ class Workdir:
 
   def _write(self, step: int, model: Any, others: dict[str, Any]) -> None:
     items = {"model": ocp.args.StandardSave(model), **others}
+    items[checkpoint_sums.ITEM] = checkpoint_sums.SumsSave()
     self.manager.save(step, args=ocp.args.Composite(**items))
 
   def _write_and_send(
@@ -160,7 +312,61 @@ class Workdir:
     self._write(step, model, others)
     if self._files is not None:
       self._files.send()
-    kept.send(step, pathlib.Path(self.directory, _CHECKPOINTS, str(step)))
+    kept.send(step, self._local(step))
+
+
+def _from_first(function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+  """Returns what a function gives on process 0, or raises its error, on all."""
+  client = watching.client()
+  if client is None:
+    return function()
+  key = f"{_TOLD}/{next(_numbers)}"
+  if jax.process_index() != 0:
+    timeout_ms = int(_LONGEST_S * 1_000)
+    told = json.loads(client.blocking_key_value_get(key, timeout_ms))
+    if "error" in told:
+      raise errors.StateError(f"process 0: {told['error']}")
+    return told
+  try:
+    found = function()
+  except BaseException as error:
+    client.key_value_set(key, json.dumps({"error": watching.told(error)}))
+    raise
+  client.key_value_set(key, json.dumps(found))
+  return found
+
+
+def _offer(step: int, others: Sequence[int]) -> str:
+  """Returns what to do about a damaged step, for a message."""
+  if not others:
+    return "There is no other: bring a copy of it, or use another --workdir."
+  older = [own for own in others if own < step]
+  offered = f"--restore_step={(older or others)[-1]} goes on from another"
+  if older:
+    offered = f"--fall_back goes on from the newest whole one before, {offered}"
+  return f"{offered} (there {_listed(others)})."
+
+
+def _listed(steps: Sequence[int]) -> str:
+  if not steps:
+    return "is no checkpoint"
+  are = "are steps" if len(steps) > 1 else "is step"
+  return f"{are} {', '.join(map(str, steps))}"
+
+
+def _move(steps: Sequence[pathlib.Path], workdir: str) -> str:
+  """Moves checkpoints to a new folder of a work directory; returns it."""
+  # One level deeper than where questions about a job look for its states.
+  root = pathlib.Path(workdir) / _SET_ASIDE
+  root.mkdir(exist_ok=True)
+  taken = {path.name for path in root.iterdir()}
+  folder = root / next(
+    n for n in map(str, itertools.count(1)) if n not in taken
+  )
+  folder.mkdir()
+  for path in steps:
+    path.rename(folder / path.name)
+  return str(folder)
 
 
 def _make(path: pathlib.Path) -> None:

@@ -1,10 +1,27 @@
 """The checksum of everything that is kept on disk."""
 
+import os
 from typing import Any
 
 import google_crc32c
+
+_BLOCK_BYTES = 32 * 2**20
 
 
 def crc32c(data: Any) -> int:
   """Returns the CRC-32C of a contiguous read-only buffer."""
   return google_crc32c.value(data)
+
+
+def of_file(path: os.PathLike[str]) -> tuple[int, int]:
+  """Returns a file's size and CRC-32C.
+
+  Raises:
+    OSError: If it cannot be read.
+  """
+  size = found = 0
+  with open(path, "rb") as file:
+    while block := file.read(_BLOCK_BYTES):
+      found = google_crc32c.extend(found, block)
+      size += len(block)
+  return size, found

@@ -4,6 +4,7 @@ import itertools
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -18,10 +19,12 @@ from chomp_data import errors
 from chomp_data.audit import job
 from chomp_data.loading import state as state_lib
 from chomp_data.reference import mirror
+from chomp_data.reference import workdir
 from chomp_data.stores import places
 from chomp_data.testing import stores as testing_stores
 from tests import forks
 from tests import in_process
+from tests.reference import workdir_test as local
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -71,10 +74,10 @@ def steps_at(url):
 def test_what_is_sent_comes_back_and_old_steps_go(bucket, tmp_path):
   url = f"{bucket.root}/checkpoints"
   kept = mirror.Mirror(url, keep=2)
-  assert kept.newest() is None
+  assert kept.steps() == []
   for step in (8, 9, 10, 11):
     kept.send(step, made(tmp_path / f"{step}", step))
-    assert kept.newest() == step
+    assert kept.steps()[-1] == step
     found = fetched(mirror.Mirror(url, 2), step, tmp_path / f"{step}-back")
     assert found == content(step)
   assert steps_at(url) == [10, 11]
@@ -105,7 +108,7 @@ def test_what_fails_for_a_while_is_sent_and_fetched_again(
   kept = mirror.Mirror(f"{bucket.root}/checkpoints", None)
   bucket.fault = lambda request: None if request.number % 3 else 503
   kept.send(1, made(tmp_path / "1", 1))
-  assert kept.newest() == 1
+  assert kept.steps() == [1]
   assert fetched(kept, 1, tmp_path / "back") == content(1)
 
 
@@ -138,7 +141,64 @@ def test_checkpoints_that_orbax_wrote_to_the_bucket_are_not_passed_over(
   url = f"{bucket.root}/checkpoints"
   places.at(url).write("100/commit_success.txt", b"done")
   with pytest.raises(errors.StoreError, match=f"{url} must .*by itself"):
-    mirror.Mirror(url, None).newest()
+    mirror.Mirror(url, None).steps()
+
+
+def test_checkpoints_in_a_bucket_are_looked_through_and_set_aside(
+  s3_bucket, caplog
+):
+  url = f"{s3_bucket.root}/run"
+  kept = workdir.Workdir(url, None)
+  for step in (10, 20, 30):
+    local.save(kept, step)
+  kept.close()
+  place = places.at(url)
+  (own,) = (
+    own
+    for own in place.names()
+    if re.fullmatch(r"checkpoints/30/\w+/model/_METADATA", own)
+  )
+  data = bytearray(place.read(own))
+  data[9] ^= 4
+  place.write(own, bytes(data))
+  with pytest.raises(
+    errors.StateError,
+    match=rf"{url}/checkpoints/30 must be whole, got .*other bytes.*"
+    r"--fall_back goes .*--restore_step=20 .*\(there are steps 10, 20\)",
+  ):
+    local.choose(url)
+  with pytest.raises(errors.StateError, match=r"must be a step of .*, got 25"):
+    local.choose(url, step=25)
+  kept = workdir.Workdir(url, None)
+  with caplog.at_level("WARNING", "absl"):
+    assert kept.choose(fall_back=True) == 20
+  assert f"skipped the checkpoint at {url}/checkpoints/30" in caplog.text
+  assert local.restored(kept, 20)["b"]["c"][0] == 20
+  local.save(kept, 25)
+  assert f"set aside as {url}/checkpoints/30/set_aside.json" in caplog.text
+  kept.close()
+  assert local.choose(url) == 25
+  before = place.names()
+  assert "checkpoints/30/set_aside.json" in before
+  kept = workdir.Workdir(url, None)
+  kept.choose()
+  local.save(kept, 30)
+  kept.close()
+  assert local.choose(url) == 30
+  assert "checkpoints/30/set_aside.json" not in place.names()
+
+
+def test_a_bucket_whose_first_checkpoint_was_cut_short_begins_anew(
+  s3_bucket,
+):
+  url = f"{s3_bucket.root}/run"
+  kept = workdir.Workdir(url, None)
+  local.save(kept, 10)
+  kept.close()
+  place = places.at(url)
+  assert any(own.endswith("/commit_success.txt") for own in place.names())
+  place.delete(["checkpoints/10/complete.json"])
+  assert local.choose(url) is None
 
 
 def test_other_files_are_sent_as_they_change_and_go_as_they_go(
@@ -208,7 +268,7 @@ def test_a_run_killed_at_any_request_leaves_whole_checkpoints(bucket, tmp_path):
     if status == 0:
       break
     assert status == -signal.SIGKILL
-    newest.append(kept.newest())
+    newest.append(kept.steps()[-1])
     found = fetched(kept, newest[-1], tmp_path / f"back{nth}")
     assert found == content(newest[-1])
     # Whoever goes on leaves nothing of the one that was killed.

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -238,6 +239,45 @@ def test_a_checkpoint_of_another_model_or_input_is_refused(corpus, finished):
   assert status == 1
   assert "seed: state has 5, config has 6" in err
   assert "Traceback" not in err
+
+
+def test_a_damaged_checkpoint_is_refused_and_the_one_before_goes_on(
+  corpus, finished
+):
+  run = shutil.copytree(corpus.directory / "whole", corpus.directory / "back")
+  newest = run / "checkpoints" / "240"
+  (manifest,) = newest.glob("model/manifest.ocdbt")
+  data = bytearray(manifest.read_bytes())
+  data[20] ^= 1
+  manifest.write_bytes(data)
+  status, _, err = corpus.run("back")
+  assert status == 1
+  assert f"the checkpoint at {newest} must be whole, got other bytes in" in err
+  assert "--fall_back goes on from the newest whole one before" in err
+  assert "(there is step 200)" in err
+  # Of an earlier version there are no checksums: then Orbax finds it.
+  shutil.rmtree(newest / "sums")
+  (newest / "model" / "_METADATA").unlink()
+  about = newest / "_CHECKPOINT_METADATA"
+  about.write_text(about.read_text().replace('"sums"', '"other"'))
+  status, _, err = corpus.run("back")
+  assert status == 1
+  assert f"{newest} must be whole, got a model that Orbax cannot restore" in err
+  assert "Traceback" not in err
+  status, _, err = corpus.run("back", "--restore_step=100")
+  assert status == 1
+  assert "got 100. There are steps 200, 240." in err
+  status, _, err = corpus.run("back", "--restore_step=200")
+  assert status == 0, err
+  assert "resumed at step 200" in err
+  assert f"set aside as {run}/set_aside/1" in err
+  whole, back = corpus.hashes("whole"), corpus.hashes("back")
+  assert back == whole[200:]
+  assert corpus.saved_steps("back") == [200, 240]
+  for one, other in zip(
+    corpus.state("whole"), corpus.state("back"), strict=True
+  ):
+    np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow
