@@ -4,9 +4,10 @@
     %s --config=... --workdir=... --config.train.num_steps=50
 
 One Orbax checkpoint holds model and input, so a killed run goes on with the
-batch it would have read next. SIGTERM and Ctrl-C save first (a second one does
-not) and exit with 143 and 130. On several hosts start it once on each with
---distributed.
+batch it would have read next; --restore_step=N goes back to an older one, and
+--fall_back skips those that are damaged. SIGTERM and Ctrl-C save first (a
+second one does not) and exit with 143 and 130. On several hosts start it once
+on each with --distributed.
 """
 
 from collections.abc import Callable

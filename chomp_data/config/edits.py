@@ -137,7 +137,7 @@ def way_back(fingerprint: Any, path: str, step: int | None) -> str:
     return ""
   return (
     f". It changes data step {at}: go back to a checkpoint of step"
-    f" {steps_of(fingerprint).before(int(at))} or before"
+    f" {steps_of(fingerprint).before(int(at))} or before (--restore_step)"
   )
 
 
