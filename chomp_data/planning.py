@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import contextlib
 from typing import Any
 
+from absl import logging
+
 from chomp_data import schema
 from chomp_data import sources as sources_lib
 from chomp_data import stores
@@ -20,6 +22,7 @@ from chomp_data.index import hashing
 from chomp_data.index import steps as steps_lib
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.index.mix import interleave
+from chomp_data.loading import saved_states
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
@@ -28,9 +31,11 @@ from chomp_data.plans import tombstones
 from chomp_data.sources import array_dataset
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import document_pieces
+from chomp_data.sources import earlier
 from chomp_data.sources import growing
 from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
+from chomp_data.sources import rest
 from chomp_data.sources import row_kinds
 from chomp_data.sources import source_opening
 from chomp_data.stores import samples as samples_lib
@@ -97,6 +102,7 @@ def row_sources(
     StoreError: If stores cannot be opened; one line names each.
   """
   options = run.data
+  begun = _Begun(run)
   opened = source_opening.Opening()
   out: dict[str, Ordered] = {}
   # Each takes room for one window, in the order in which they join: a source
@@ -106,7 +112,12 @@ def row_sources(
     path = f"{PATH}.sources.{name}"
     with opened.source(path):
       own = out[name] = _ordered(
-        name, run.sources[name], options, max(room, 0), run.mix is not None
+        name,
+        run.sources[name],
+        options,
+        max(room, 0),
+        run.mix is not None,
+        begun,
       )
       if own.windows is not None:
         room -= own.windows.window_bytes
@@ -119,26 +130,106 @@ def row_sources(
   return out
 
 
+class _Begun:
+  """What an earlier run had taken of each source; see `start_after`."""
+
+  def __init__(self, run: options_lib.RunOptions):
+    """Reads its state.
+
+    Raises:
+      ConfigError: If this run can go on after none, or not after that one.
+    """
+    self._path = f"{PATH}.start_after"
+    self._sources: dict[str, dict[str, Any]] = {}
+    self._rows: dict[str, int] = {}
+    where = run.data.start_after
+    if where is None:
+      return
+    if run.mix is not None and run.mix.resume_state is not None:
+      raise schema.ConfigError(
+        [
+          f"`{self._path}` must be None beside mix.resume_state, got {where!r}."
+          " Leave one out: both say where sources begin."
+        ]
+      )
+    record = saved_states.find(where)
+    if record is None or "resume_state" not in record:
+      got = "no checkpoint" if record is None else "a run in buckets"
+      raise schema.ConfigError(
+        [
+          f"`{self._path}` must be the work directory of a run in rows of one"
+          f" length, or one of its checkpoints, got {got} at {where!r}. Correct"
+          " the path."
+        ]
+      )
+    for own in record["resume_state"]["datasets"]:
+      self._rows[own["spec"]] = own["row_offset"]
+    saved = record["fingerprint"]
+    shared = {name: saved[name] for name in ("seed", "seq_len")}
+    self._sources = {
+      name: {**own, **shared}
+      for name, own in saved["sources"].items()
+      if name in self._rows
+    }
+    if not self._sources.keys() & run.sources.keys():
+      raise schema.ConfigError(
+        [
+          f"`{self._path}` must be of a run with a source of the same name, got"
+          f" {', '.join(self._sources)}, here {', '.join(run.sources)}. Name"
+          " them alike."
+        ]
+      )
+    logging.info(
+      "%s: after step %d of the run at %s.", self._path, record["step"], where
+    )
+
+  def of(
+    self,
+    name: str,
+    source: options_lib.SourceOptions,
+    opened: Sequence[stores.Store],
+  ) -> earlier.Earlier | None:
+    """Returns a source as the earlier run left it, None where it begins anew.
+
+    Raises:
+      ConfigError: If what that run has not handed out cannot be told.
+    """
+    saved = self._sources.get(name)
+    if saved is None:
+      if self._sources:
+        logging.info("%s: %r begins anew: that run had none.", self._path, name)
+      return None
+    kinds = [row_kinds.ROW_KINDS[own].options for own in earlier.PACKED]
+    if type(source.rows) not in kinds:
+      raise schema.ConfigError(
+        [
+          f"`{PATH}.sources.{name}.rows.kind` must be"
+          f" {' or '.join(map(repr, earlier.PACKED))} with start_after, which"
+          " counts every token once, got one that gives tokens several times."
+          " Give the source another name: it begins anew."
+        ]
+      )
+    found = earlier.Earlier(name, saved, self._rows[name], opened, self._path)
+    return None if found.rest is None else found
+
+
 def _ordered(
   name: str,
   source: options_lib.SourceOptions,
   options: Any,
   cache_bytes: int,
   mixed: bool,
+  begun: _Begun,
 ) -> Ordered:
   """Returns the rows of a source in their order, one phase or several."""
   path = f"{PATH}.sources.{name}"
   opened = _opened(source)
   joined = source.joined or (0,) * len(opened)
   epochs = sorted(set(joined))
-  phases = [
-    sources_lib.ShuffledSource(
-      _row_source(
-        name,
-        source,
-        stores.as_one(opened[: bisect.bisect_right(joined, epoch)]),
-        options,
-      ),
+
+  def shuffled(rows: sources_lib.RowSource) -> sources_lib.ShuffledSource:
+    return sources_lib.ShuffledSource(
+      rows,
       source.shuffle,
       options.seed,
       cache_bytes=cache_bytes,
@@ -147,11 +238,37 @@ def _ordered(
       batch_size=options.sizes[0][1],
       mixed=mixed,
     )
-    for epoch in epochs
+
+  present = [opened[: bisect.bisect_right(joined, epoch)] for epoch in epochs]
+  before = begun.of(name, source, present[0])
+  phases = [
+    shuffled(_row_source(name, source, stores.as_one(own), options))
+    for own in present
   ]
-  if len(phases) == 1:
-    return phases[0]
-  return growing.GrowingSource(phases, epochs, path)
+  whole = phases[0]
+  if len(phases) > 1:
+    whole = growing.GrowingSource(phases, epochs, path)
+  if before is None or before.rest is None:
+    return whole
+  packed = _row_source(name, source, before.rest, options)
+  if not len(packed):
+    logging.warning(
+      "%s.start_after: the %d tokens of %r that remain of the epoch make no"
+      " row: it begins anew.",
+      PATH,
+      before.rest.num_tokens,
+      name,
+    )
+    return whole
+  starts = {1: phases[0], **dict(zip(epochs, phases, strict=True))}
+  starts[0] = shuffled(rest.RestSource(packed))
+  return rest.StartedSource(
+    [starts[epoch] for epoch in sorted(starts)],
+    sorted(starts),
+    path,
+    all_of=whole.fingerprint,
+    after=before.after,
+  )
 
 
 def _row_source(

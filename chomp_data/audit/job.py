@@ -5,10 +5,8 @@ it still runs. A job without such a file is as far as its newest checkpoint, and
 so is one whose work directory is in a bucket.
 """
 
-from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
-import functools
 import json
 import os
 import pathlib
@@ -20,6 +18,7 @@ from typing import Self
 from chomp_data import errors
 from chomp_data import joining
 from chomp_data import pipeline
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 from chomp_data.stores import places
 
@@ -28,12 +27,6 @@ RUNNING = "running"
 _FILE = "job.json"
 # Not more often: a file system of many hosts is not written to at each step.
 _EVERY_S = 1.0
-# Where an input's state lies in a work directory: <step>/<item>/input.json, in
-# it or in a directory of checkpoints; and in one step, or in its item.
-_STATES = ("*/*/input.json", "*/*/*/input.json")
-_STATES_OF_ONE = ("input.json", "*/input.json")
-# The last object of a checkpoint in a bucket.
-COMPLETE = "complete.json"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -198,20 +191,11 @@ def read(workdir: str) -> JobState | None:
     StateError: If there is no such directory, or its files are damaged.
     StoreError: If the bucket cannot be read.
   """
-  if places.is_url(workdir):
-    return _newest_in_bucket(workdir)
-  place = pathlib.Path(workdir)
-  if not place.is_dir():
-    raise errors.StateError(
-      f"the work directory of a job must exist, got {workdir}. Give the"
-      " --workdir of its trainer."
-    )
-  for pattern in _STATES_OF_ONE:
-    found = list(place.glob(pattern))
-    if len(found) == 1:
-      return _saved(state_lib.decode(found[0].read_bytes()))
-  saved = _newest_state(place)
-  told = _told(place / _FILE)
+  record = saved_states.find(workdir)
+  saved = None if record is None else _saved(record)
+  if places.is_url(workdir) or saved_states.is_one(workdir):
+    return saved
+  told = _told(pathlib.Path(workdir) / _FILE)
   if told is None:
     return saved
   if saved is None:
@@ -250,60 +234,6 @@ def _lives(pid: int) -> bool:
   except PermissionError:
     return True
   return True
-
-
-def _newest_state(place: pathlib.Path) -> JobState | None:
-  """Returns the step and fingerprint of the newest checkpoint."""
-  found: list[tuple[int, pathlib.Path]] = []
-  for pattern in _STATES:
-    for path in place.glob(pattern):
-      number = path.parent.parent.name.rpartition("_")[2]
-      # Others are still being written.
-      if number.isdecimal():
-        found.append((int(number), path))
-  for _, path in sorted(found, key=lambda own: -own[0]):
-    try:
-      record = state_lib.decode(path.read_bytes())
-    except FileNotFoundError:
-      continue  # It was removed meanwhile: there is a newer one.
-    return _saved(record)
-  return None
-
-
-def whole_steps(names: Iterable[str]) -> dict[int, str]:
-  """Returns where whole checkpoints are, by step.
-
-      checkpoints/12/complete.json -> {12: checkpoints/12}
-
-  Args:
-    names: Of objects; a work directory may hold others.
-  """
-  found = {}
-  for name in names:
-    folder, _, last = name.rpartition("/")
-    number = folder.rpartition("/")[2]
-    if last == COMPLETE and number.isascii() and number.isdecimal():
-      found[int(number)] = folder
-  return found
-
-
-def _newest_in_bucket(url: str) -> JobState | None:
-  names = places.at(url).names()
-  steps = whole_steps(names)
-  if not steps:
-    return None
-  newest = f"{steps[max(steps)]}/"
-  found = [
-    name
-    for name in names
-    if name.startswith(newest) and name.endswith("/input.json")
-  ]
-  return _state_in_bucket(url, found[0]) if found else None
-
-
-@functools.lru_cache(maxsize=1)
-def _state_in_bucket(url: str, name: str) -> JobState:
-  return _saved(state_lib.decode(places.at(url).read(name)))
 
 
 def _saved(record: Mapping[str, Any]) -> JobState:

@@ -5,6 +5,7 @@ They count data steps; `index/steps.py` says what these are.
 
 from collections.abc import Sequence
 import itertools
+import re
 from typing import Any
 
 from chomp_data import schema
@@ -13,6 +14,10 @@ from chomp_data.index import steps as steps_lib
 
 # Entries of a fingerprint by the data step that they begin at.
 FIELDS = ("batch_size_schedule", "skip", "tombstones")
+
+
+# Below a source, where its first epoch is the rest of another run's.
+_START = re.compile(r"\.after(\.|$)")
 
 
 def _pairs(value: Any, second: schema.Rule) -> tuple[tuple[int, Any], ...]:
@@ -132,6 +137,11 @@ def way_back(fingerprint: Any, path: str, step: int | None) -> str:
     return (
       ". Allow this change by name (--allow_input_change=global_batch_size) to"
       " go on at the same row"
+    )
+  if field == "sources" and _START.search(at):
+    return (
+      ". A run goes on from where it began: name that checkpoint, step and"
+      " all, in start_after"
     )
   if field not in FIELDS or not at:
     return ""

@@ -44,6 +44,7 @@ _MAX_POSITIONS = 2**34
 _SEED = schema.integer(0, 2**63 - 1)
 _SECTIONS = ("buckets", "mix", "sources")
 _SCHEDULE, _TOMBSTONES = "batch_size_schedule", "tombstones"
+_START_AFTER = "start_after"
 _ROWS = schema.integer(1, _MAX_SIDE)
 
 
@@ -241,6 +242,9 @@ class RowFields(TextFields):
       trained to predict the first token of the next document in its row.
     shuffle_cache_bytes: Most bytes that block shuffles keep in memory, over
       all sources; windows that need more are narrowed.
+    start_after: Work directory of an earlier run, or one of its checkpoints:
+      the first epoch of each source is what that run had not handed out of
+      its epoch, in other rows or another order; docs/phases.md.
   """
 
   seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
@@ -250,6 +254,7 @@ class RowFields(TextFields):
   )
   mask_boundary_loss: bool = schema.option(True, schema.boolean())
   shuffle_cache_bytes: int = schema.option(2 * 2**30, schema.integer(1, 2**62))
+  start_after: str | None = schema.option(None, schema.optional(schema.text()))
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""
@@ -590,8 +595,17 @@ def read(data: Any) -> RunOptions:
       f"`{PATH}.{_TOMBSTONES}` must be None for samples that are arrays, got"
       f" {data[_TOMBSTONES]!r}. Leave it out: skip steps, or begin anew."
     )
+  if name != "rows" and data.get(_START_AFTER) is not None:
+    problems.append(
+      f"`{PATH}.{_START_AFTER}` must be None with `{PATH}.buckets`, got"
+      f" {data[_START_AFTER]!r}. Leave it out: only runs in rows of one length"
+      " go on after others."
+    )
   fields, found = schema.read(
-    kind.fields, data, PATH, elsewhere=(*_SECTIONS, _SCHEDULE, _TOMBSTONES)
+    kind.fields,
+    data,
+    PATH,
+    elsewhere=(*_SECTIONS, _SCHEDULE, _TOMBSTONES, _START_AFTER),
   )
   problems += found
   problems += fields.problems(PATH) if fields else []

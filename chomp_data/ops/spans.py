@@ -207,8 +207,8 @@ def of_parts(
   whole: np.ndarray,
   begin: np.ndarray,
   end: np.ndarray,
-  bos: int,
-  eos: int,
+  bos: np.ndarray | int,
+  eos: np.ndarray | int,
   row: np.ndarray,
   column: np.ndarray,
   segment: np.ndarray,
@@ -223,8 +223,8 @@ def of_parts(
     whole: int64[N], its tokens that are given, added ones included.
     begin: int64[N], first token of the part, an added BOS being token 0.
     end: int64[N], the token after its last.
-    bos: 1 where each document gets a BOS, else 0.
-    eos: 1 where each gets an EOS, else 0.
+    bos: 1 where each document gets a BOS, else 0; or int64[N], by span.
+    eos: 1 where each gets an EOS, else 0; or int64[N], by span.
     row: int64[N], as in `Spans`.
     column: int64[N], as in `Spans`.
     segment: int[N], as in `Spans`.
@@ -232,7 +232,7 @@ def of_parts(
   """
   before_eos = bos + stored
   following = (end < whole).astype(np.int8)
-  if eos:
+  if np.any(eos):
     following[(following > 0) & (end == before_eos)] = 2
   # A part of only an EOS begins where the document's tokens end.
   start = np.maximum(begin - bos, 0)
@@ -246,8 +246,8 @@ def of_parts(
     length=end - begin,
     column=column,
     segment=segment.astype(np.int32),
-    bos=(begin == 0) if bos else None,
-    eos=(end > before_eos) if eos else None,
+    bos=(begin == 0) & (bos > 0) if np.any(bos) else None,
+    eos=(end > before_eos) if np.any(eos) else None,
     following=following,
   )
 

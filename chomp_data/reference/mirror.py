@@ -23,12 +23,12 @@ from typing import Any
 from absl import logging
 
 from chomp_data import errors
-from chomp_data.audit import job
+from chomp_data.loading import saved_states
 from chomp_data.stores import checksums
 from chomp_data.stores import heartbeat
 from chomp_data.stores import places
 
-COMPLETE = job.COMPLETE
+COMPLETE = saved_states.COMPLETE
 
 # Objects sent or fetched at once, and the bytes of the largest.
 _TOGETHER = 8
@@ -277,7 +277,9 @@ def _step(name: str) -> int | None:
 def _complete(names: Iterable[str]) -> set[int]:
   """Returns the steps that are whole."""
   # What lies deeper is no step of this run.
-  return set(job.whole_steps(own for own in names if own.count("/") == 1))
+  return set(
+    saved_states.whole_steps(own for own in names if own.count("/") == 1)
+  )
 
 
 def _for_all(function: Callable[[Any], None], items: Iterator[Any]) -> None:

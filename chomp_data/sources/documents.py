@@ -24,6 +24,7 @@ from chomp_data.index import memo
 from chomp_data.index.pack import document_order
 from chomp_data.index.pack import packing
 from chomp_data.ops import spans as spans_lib
+from chomp_data.stores import remaining
 from chomp_data.stores import side_index
 
 # Below this a pass over all lengths takes a few milliseconds.
@@ -147,7 +148,7 @@ class Documents:
     """
     document = self.order.documents(windows, epoch)
     first, stored = self.store.bounds(document)
-    kept = self._kept(stored)
+    kept = self._kept(document, stored)
     window = np.repeat(
       np.arange(len(windows)), self.order.window_sizes(windows)
     )
@@ -166,8 +167,8 @@ class Documents:
 
   def num_kept(self, document: int) -> int:
     """Returns the tokens of a document that are packed, added ones included."""
-    _, stored = self.store.bounds(np.asarray([document]))
-    return int(self._kept(stored)[0])
+    one = np.asarray([document])
+    return int(self._kept(one, self.store.bounds(one)[1])[0])
 
   def tokens_before(self, document: int, epoch: int) -> int:
     """Returns the tokens packed before a document in an epoch's order.
@@ -202,10 +203,13 @@ class Documents:
   def _lengths(self) -> Callable[[np.ndarray], np.ndarray]:
     """Returns what looks kept tokens of documents up, in memory if few."""
     if self.order.num_documents > _IN_MEMORY:
-      return lambda own: self._kept(self.store.bounds(own)[1])
+      return lambda own: self._kept(own, self.store.bounds(own)[1])
 
     def read() -> np.ndarray:
-      parts = [self._kept(own) for _, own in self.store.iter_lengths()]
+      parts = [
+        self._kept(np.arange(first, first + len(own)), own)
+        for first, own in self.store.iter_lengths()
+      ]
       whole = np.concatenate(parts)
       return whole.astype(np.int32) if whole.max() < 2**31 else whole
 
@@ -328,46 +332,63 @@ class Documents:
       segment: int64[N], as in `Spans`.
       num_rows: As in `Spans`.
     """
+    document = contents.document[which]
+    bos, eos = self._added(document)
     return spans_lib.of_parts(
-      document=contents.document[which],
+      document=document,
       first_token=contents.first_token[which],
       stored=contents.stored[which],
       whole=contents.kept[which],
       begin=begin,
       end=end,
-      bos=self._bos,
-      eos=self._eos,
+      bos=bos,
+      eos=eos,
       row=row,
       column=column,
       segment=segment,
       num_rows=num_rows,
     )
 
-  def _kept(self, stored: np.ndarray) -> np.ndarray:
-    added = self._bos + self._eos
-    lengths = np.where(stored > 0, stored + added, 0) if added else stored
+  def _added(
+    self, document: np.ndarray
+  ) -> tuple[np.ndarray | int, np.ndarray | int]:
+    """Returns how many BOS and EOS documents get; 0 where one is cut."""
+    if not isinstance(self.store, remaining.Remaining):
+      return self._bos, self._eos
+    begins, ends = self.store.at_ends(document)
+    return self._bos * begins, self._eos * ends
+
+  def _offered(self, document: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    """Returns the tokens of documents, added ones included."""
+    if not self._bos + self._eos:
+      return stored
+    bos, eos = self._added(document)
+    return np.where(stored > 0, stored + (bos + eos), 0)
+
+  def _kept(self, document: np.ndarray, stored: np.ndarray) -> np.ndarray:
+    lengths = self._offered(document, stored)
     return packing.kept_lengths(lengths, self._seq_len, self._long)
 
   def _pass(self) -> Mapping[str, np.ndarray]:
     """Returns tokens by block, and totals, from one pass over all lengths."""
     size = self.order.block_docs
     blocks = np.zeros(self.order.num_blocks, np.int64)
-    empty = long = stored = 0
+    empty = long = offered = 0
     total = self.order.num_documents
     batch = size * max(1, _PASS_DOCUMENTS // size)
-    added = self._bos + self._eos
     with progress(total, f"{self.name}: lengths") as bar:
       for first, lengths in self.store.iter_lengths(batch):
-        kept = self._kept(lengths)
+        own = np.arange(first, first + len(lengths))
+        whole = self._offered(own, lengths)
+        kept = packing.kept_lengths(whole, self._seq_len, self._long)
         low = first // size
         sums = np.add.reduceat(kept, np.arange(0, len(kept), size))
         blocks[low : low + len(sums)] = sums
         empty += int(np.sum(lengths == 0))
-        long += int(np.sum(lengths > self._seq_len - added))
-        stored += int(lengths.sum())
+        long += int(np.sum(whole > self._seq_len))
+        offered += int(whole.sum())
         bar.update(len(lengths))
     tokens = int(blocks.sum())
-    offered = stored + added * (total - empty)
     totals = np.asarray([total, empty, long, tokens, offered - tokens])
     return {"blocks": blocks, "totals": totals}
 

@@ -25,6 +25,7 @@ from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import source_units
 from chomp_data.sources.packing_options import SequentialOptions
+from chomp_data.stores import remaining
 from chomp_data.stores import side_index
 
 # Rows between sums of trained tokens: as many are planned to go between them.
@@ -94,7 +95,8 @@ class SequentialSource(row_source.RowSource):
       name=name,
     )
     self._num_tokens = self._documents.totals.tokens
-    if self._num_tokens < seq_len:
+    whole = not isinstance(store, remaining.Remaining)
+    if whole and self._num_tokens < seq_len:
       raise schema.ConfigError(
         [
           "`config.data.seq_len` must be at most the tokens of"

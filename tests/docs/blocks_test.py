@@ -21,11 +21,13 @@ import ml_collections
 import numpy as np
 import pytest
 
+import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.audit import difference
 from chomp_data.commands import stores as store_commands
 from chomp_data.commands.store_commands import shared
+from chomp_data.config import files
 from chomp_data.prepare import filters
 from chomp_data.prepare import images
 from chomp_data.stores import places
@@ -229,6 +231,19 @@ def around_edits(names, found):
   (done,) = found.values()
   said = "config.data.batch_size_schedule = ((0, 8), (3, 64))"
   assert said in done.stderr
+
+
+@around("phases.md")
+def around_phases(names, found):
+  config = files.load_config("packed")
+  place = pathlib.Path("runs/packed/checkpoints/150/input")
+  place.mkdir(parents=True)
+  with chomp_data.make_iterator(config.data, step=150) as batches:
+    (place / "input.json").write_bytes(batches.get_state())
+  yield
+  (done,) = found.values()
+  assert "'stdlib'" not in done.stderr  # It does not begin anew.
+  assert done.returncode == 0
 
 
 @around("formats.md")

@@ -1,0 +1,47 @@
+"""Sets of integers as intervals [begin, end): ascending, apart, none empty.
+
+NumPy only.
+"""
+
+import numpy as np
+
+Intervals = tuple[np.ndarray, np.ndarray]
+
+
+def merged(begin: np.ndarray, end: np.ndarray) -> Intervals:
+  """Returns the union of intervals, in any order; those that touch are one.
+
+      [3, 5) [8, 9) [5, 6) [9, 9)  ->  [3, 6) [8, 9)
+
+  Args:
+    begin: int64[N].
+    end: int64[N], at least `begin`.
+  """
+  some = np.flatnonzero(end > begin)
+  begin, end = begin[some], end[some]
+  order = np.argsort(begin, kind="stable")
+  begin, end = begin[order], np.maximum.accumulate(end[order])
+  opens = np.ones(len(begin), np.bool_)
+  np.greater(begin[1:], end[:-1], out=opens[1:])
+  first = np.flatnonzero(opens)
+  last = np.append(first[1:], len(begin))[: len(first)] - 1
+  return begin[first], end[last]
+
+
+def without(whole: Intervals, gone: Intervals) -> Intervals:
+  """Returns what of intervals is in none of others.
+
+      [0, 10) less [2, 4) [8, 12)  ->  [0, 2) [4, 8)
+
+  Args:
+    whole: Intervals.
+    gone: Intervals, which may reach beyond.
+  """
+  at = np.concatenate([*whole, *gone])
+  # 1 inside `whole` alone, below that inside `gone`.
+  count, other = len(whole[0]), len(gone[0])
+  step = np.repeat([1, -1, -2, 2], [count, count, other, other])
+  order = np.argsort(at, kind="stable")
+  at, inside = at[order], np.cumsum(step[order])
+  own = np.flatnonzero(inside == 1)
+  return merged(at[own], at[own + 1])
