@@ -1,0 +1,280 @@
+"""What kinds of runs cost, as counts that any machine gives alike.
+
+Of each kind a run is built whose side indexes are there, its first batch is
+read, then some batches through `grain.DataLoader`, and one far on in a new
+reader. Compiled loops are off: when they are loaded, time decides.
+"""
+
+from collections.abc import Iterator
+import contextlib
+import copy
+import gc
+import os
+import pathlib
+import pickle
+import sys
+import tracemalloc
+import types
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from chomp_data import pipeline
+from chomp_data.kernels import compiled
+from chomp_data.loading import batches
+from chomp_data.loading import feed
+from chomp_data.loading import state
+from chomp_data.testing import stores as testing_stores
+from tests.counts import allocations
+
+Counts = dict[str, int]
+
+_PACKAGE = str(pathlib.Path(pipeline.__file__).parent)
+_WARM, _STEPS = 16, 64
+_FAR = 3_000
+
+_READS = (
+  "planned_examples",
+  "logical_reads",
+  "coalesced_ranges",
+  "chunks_fetched",
+  "bytes_fetched",
+)
+
+_BLOCK = {"kind": "block", "window_blocks": 4}
+_ROW_BLOCK = {**_BLOCK, "io_block_size": 32}
+_FULL = {"kind": "full"}
+_EXACT = {"kind": "bin", "packing_algorithm": "exact"}
+
+
+def write(root: pathlib.Path) -> None:
+  """Writes the corpora: plain, compressed, labelled, and many small ones."""
+  for seed, (name, count, options) in enumerate(
+    [
+      ("plain", 2_000, {}),
+      ("zstd", 2_000, {"compression": "zstd"}),
+      ("labelled", 1_000, {"levels": (0.0, 1.0), "weights": True}),
+      *((f"small{i}", 100 + 7 * i, {}) for i in range(12)),
+    ]
+  ):
+    rng = np.random.default_rng(seed)
+    lengths = np.exp(rng.normal(4.5, 1.0, count)).astype(int)
+    documents = [rng.integers(3, 250, n) for n in lengths]
+    if "levels" in options:
+      levels = [rng.integers(0, 2, (n + 15) // 16) for n in lengths]
+      options = options | {
+        "label_levels": [
+          np.repeat(own, 16)[:n] for own, n in zip(levels, lengths, strict=True)
+        ],
+        "weights": rng.choice([0.5, 1.0], count).tolist(),
+      }
+    testing_stores.make_store(
+      root / name, documents, chunk=8_192, chunks_per_shard=16, **options
+    )
+
+
+def _one(rows: dict[str, Any], shuffle: dict[str, Any], store: str = "plain"):
+  return {
+    "sources": {"text": {"store": store, "rows": rows, "shuffle": shuffle}}
+  }
+
+
+def _mix(sources: dict[str, dict[str, Any]], unit: str):
+  weights = {name: 1 + i % 3 for i, name in enumerate(sources)}
+  return {
+    "sources": sources,
+    "mix": {"kind": "weighted", "unit": unit, "weights": weights},
+  }
+
+
+def kinds(root: pathlib.Path) -> dict[str, dict[str, Any]]:
+  """Returns `config.data` of every kind of run, over corpora of `write`."""
+  bins = {"kind": "bin", "packing_buffer_docs": 400}
+  exact = {**_EXACT, "packing_buffer_docs": 400}
+  splice = {"kind": "multi_splice", "num_docs": 100, "content_length": 64}
+  found: dict[str, dict[str, Any]] = {
+    "sequential block": _one({"kind": "sequential"}, _ROW_BLOCK),
+    "sequential full": _one({"kind": "sequential"}, _FULL),
+    "sequential, documents reshuffled": _one(
+      {"kind": "sequential", "shuffle_documents": "full"}, {}
+    ),
+    "sequential compressed": _one({"kind": "sequential"}, _ROW_BLOCK, "zstd"),
+    "ffd block": _one(bins, _BLOCK),
+    "ffd full": _one(bins, _FULL),
+    "ffd, documents reshuffled": _one(
+      {**bins, "shuffle_documents": "block"}, _BLOCK
+    ),
+    "ffd labelled": _one(bins, _BLOCK, "labelled"),
+    "exact block": _one(exact, _BLOCK),
+    "exact full": _one(exact, _FULL),
+    "windows full": _one({"kind": "windows"}, _FULL),
+    "splice full": _one(splice, _FULL),
+    "mix of three": _mix(
+      {
+        "a": {"store": "plain", "rows": bins, "shuffle": _BLOCK},
+        "b": {"store": "zstd", "rows": exact, "shuffle": _BLOCK},
+        "c": {"store": "labelled", "rows": bins, "shuffle": _FULL},
+      },
+      "tokens",
+    ),
+    "mix of twelve": _mix(
+      {
+        f"s{i}": {"store": f"small{i}", "rows": bins, "shuffle": _BLOCK}
+        for i in range(12)
+      },
+      "rows",
+    ),
+    "length buckets": {
+      **_one({}, {}),
+      "buckets": {
+        "kind": "length",
+        "lengths": (64, 128, 256),
+        "tokens_per_batch": 2_048,
+      },
+    },
+  }
+  for data in found.values():
+    data |= {"seed": 3, "epochs": None}
+    if "buckets" in data:
+      data |= {"remainder": "pad"}
+      (source,) = data["sources"].values()
+      del source["rows"], source["shuffle"]
+    else:
+      data |= {"seq_len": 256, "global_batch_size": 8}
+    for source in data["sources"].values():
+      source["store"] = str(root / source["store"])
+  parts = copy.deepcopy(found["ffd block"])
+  found["ffd block, two rows of a process"] = parts
+  return found
+
+
+class _Calls:
+  """Calls of this package's functions, plans, and records that Grain asked."""
+
+  def __init__(self):
+    self.calls = self.plans = self.rows = self.records = 0
+
+  def hear(self, frame: types.FrameType, event: str, value: Any) -> None:
+    code = frame.f_code
+    if not code.co_filename.startswith(_PACKAGE):
+      return
+    if event == "call":
+      # Comprehensions are no calls of later versions of Python.
+      self.calls += code.co_name[0] != "<"
+      if code.co_name == "__getitem__" and frame.f_back is not None:
+        self.records += "/grain/" in frame.f_back.f_code.co_filename
+    elif event == "return" and code.co_name in ("planned", "plan"):
+      spans = getattr(value, "spans", None)
+      if spans is not None and code.co_filename.endswith("_plan.py"):
+        self.plans += 1
+        self.rows += spans.num_rows
+
+
+@contextlib.contextmanager
+def _measured(into: Counts, prefix: str) -> Iterator[None]:
+  """Counts what happens within it, by this thread."""
+  heard = _Calls()
+  with allocations.counted() as found:
+    sys.setprofile(heard.hear)
+    try:
+      yield
+    finally:
+      sys.setprofile(None)
+  into |= {
+    f"{prefix}: calls": heard.calls,
+    f"{prefix}: plans": heard.plans,
+    f"{prefix}: rows planned": heard.rows,
+    f"{prefix}: arrays": found.number,
+    f"{prefix}: bytes of arrays": found.size,
+  }
+  if heard.records:
+    into[f"{prefix}: Grain records"] = heard.records
+
+
+def counts(name: str, data: dict[str, Any], root: pathlib.Path) -> Counts:
+  """Returns the counts of a kind of run, by what they count.
+
+  Args:
+    name: The kind's.
+    data: Its config.
+    root: Where its corpora are; its path is not counted.
+  """
+  rows = np.arange(2) if "two rows" in name else None
+  with (
+    compiled.allowed(False),
+    # Never touched; it would hide all others.
+    mock.patch.object(batches, "_FREED_BYTES", 0),
+  ):
+    pipe = pipeline.build(data)  # Side indexes are there from here on.
+    for step in (0, _FAR):
+      pipe.batch_source(rows)[step]
+    pipe.accounts.record(_FAR)
+    gc.collect()
+    return {**_costs(data, rows, str(root)), **_memory(data, rows)}
+
+
+def _costs(data: dict[str, Any], rows: np.ndarray | None, root: str) -> Counts:
+  found: Counts = {}
+  descriptors, maps = _descriptors(), _maps()
+  with _measured(found, "build"):
+    pipe = pipeline.build(data)
+  source, loader = _loader(pipe, rows)
+  with _measured(found, "first batch"):
+    next(loader)
+  for _ in range(_WARM - 1):
+    next(loader)
+  with _measured(found, f"{_STEPS} batches"):
+    for _ in range(_STEPS):
+      next(loader)
+  own = source.reads.by_source().values()
+  for field in _READS:
+    found[f"reads: {field}"] = sum(getattr(each, field) for each in own)
+  found["descriptors"] = _descriptors() - descriptors
+  found["maps"] = _maps() - maps
+  with _measured(found, "a batch far on"):
+    pipe.batch_source(rows)[_FAR]
+  with _measured(found, "a state far on"):
+    record = pipe.accounts.record(_FAR)
+  for what, held in (
+    ("bytes of a state", state.encode(_FAR, pipe.fingerprint, {}, record)),
+    ("bytes of a pickled reader", pickle.dumps(source.for_workers(2))),
+  ):
+    found[what] = len(held) - held.count(root.encode()) * len(root)
+  return found
+
+
+def _loader(
+  pipe: pipeline.Pipeline, rows: np.ndarray | None
+) -> tuple[batches.BatchSource, Iterator[Any]]:
+  """Returns a reader, and its batches through Grain."""
+  source = pipe.batch_source(rows)
+  loader = feed.data_loader(source, operations=pipe.operations())
+  return source, iter(loader)
+
+
+def _memory(data: dict[str, Any], rows: np.ndarray | None) -> Counts:
+  """Returns the most bytes that a run held, and those it holds in the end."""
+  tracemalloc.start()
+  try:
+    begun = tracemalloc.get_traced_memory()[0]
+    source, loader = _loader(pipeline.build(data), rows)
+    for _ in range(_WARM):
+      next(loader)
+    gc.collect()
+    held, most = tracemalloc.get_traced_memory()
+    del source, loader
+    return {"bytes held": held - begun, "most bytes held": most - begun}
+  finally:
+    tracemalloc.stop()
+
+
+def _descriptors() -> int:
+  return len(os.listdir("/proc/self/fd"))
+
+
+def _maps() -> int:
+  return sum(
+    "/" in line
+    for line in pathlib.Path("/proc/self/maps").read_text().splitlines()
+  )
