@@ -8,7 +8,9 @@ many rows each window has and which piece went where.
 
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Mapping
 import dataclasses
+import os
 import threading
 import time
 from typing import Any
@@ -49,6 +51,8 @@ _SAMPLED_WINDOWS = 4
 _BAR_DOCUMENTS = 50_000
 # From here on it takes longer than to load a compiled loop.
 _COMPILED_DOCUMENTS = 500_000
+# Windows packed by a thread before it takes others.
+_WINDOWS = 16
 # From this part of an epoch on the next one is packed.
 _AHEAD_FROM = 0.5
 
@@ -492,14 +496,24 @@ class BinSource(row_source.RowSource):
       until: Asked between windows whether to give up, which is an error.
         None never does, and shows progress.
     """
+    key = self._index_key(order)
+    # Of an order that comes once nobody else has any use.
+    share = not self.options.orders_differ
+    if until is None:
+      return side_index.load_or_build(
+        self.store.path,
+        "ffd",
+        key,
+        build_from=lambda done: self._packed(order, done),
+        share=share,
+      )
     return side_index.load_or_build(
       self.store.path,
       "ffd",
-      self._index_key(order),
-      lambda: self._packed(order, until),
-      wait=until is None,
-      # Of an order that comes once nobody else has any use.
-      share=not self.options.orders_differ,
+      key,
+      lambda: self._packed(order, {}, until),
+      wait=False,
+      share=share,
     )
 
   def is_packed(self, order: int) -> bool:
@@ -531,41 +545,78 @@ class BinSource(row_source.RowSource):
     }
 
   def _packed(
-    self, order: int, until: Callable[[], bool] | None
+    self,
+    order: int,
+    done: Mapping[str, int],
+    until: Callable[[], bool] | None = None,
   ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the index window by window; see `packed_on_disk`."""
+    """Yields the index by some windows each; see `packed_on_disk`.
+
+    Args:
+      order: The epoch whose order of documents is meant.
+      done: The sizes of arrays that are there: of the first windows.
+      until: As in `packed_on_disk`.
+    """
     began = time.monotonic()
     total = self.store.num_documents
     documents = self._documents.order
-    if total >= _COMPILED_DOCUMENTS:
-      compiled.wait()
+    windows = range(done.get("rows", 0), documents.num_windows)
+    first = windows.start * documents.window_docs
+    threads = 1
+    if total >= _COMPILED_DOCUMENTS and compiled.wait() and until is None:
+      threads = num_threads()
     told = until is None and total >= _BAR_DOCUMENTS
+    if told and first:
+      logging.info("%s: goes on after %d packed documents", self.name, first)
+    pieces = done.get("bins", 0)
     with side_index.progress(
-      total, f"{self.name}: packing", "docs", told
+      total, f"{self.name}: packing", "docs", told, first
     ) as bar:
-      piece_end = 0
-      for window in range(documents.num_windows):
-        if until is not None and until():
-          raise _ProgramEndsError
-        contents = self._documents.contents(np.asarray([window]), order)
-        pieces = packing.cut_pieces(contents.kept, self.seq_len)
-        bins, rows = packing.first_fit_decreasing(
-          pieces.length, self.seq_len, self.options.packing_max_docs_per_bin
-        )
-        piece_end += len(bins)
+      for own, bins, rows in packed_windows.packed_ahead(
+        self._first_fit, self._kept_of(windows, order, until), threads
+      ):
+        ends = pieces + np.cumsum([len(each) for each in bins])
+        pieces = int(ends[-1])
         yield {
-          "rows": np.asarray([rows], np.int64),
-          "piece_ends": np.asarray([piece_end], np.int64),
-          "bins": bins.astype(np.uint32),
+          "rows": np.asarray(rows, np.int64),
+          "piece_ends": ends,
+          "bins": np.concatenate(bins).astype(np.uint32),
         }
-        bar.update(int(documents.window_sizes(np.asarray([window]))[0]))
+        bar.update(int(documents.window_sizes(own).sum()))
     if told:
       logging.info(
-        "%s: packed %d documents in %.1f s",
+        "%s: packed %d documents in %.1f s, with %d threads",
         self.name,
-        total,
+        total - first,
         time.monotonic() - began,
+        threads,
       )
+
+  def _kept_of(
+    self, windows: range, order: int, until: Callable[[], bool] | None
+  ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    """Yields some windows, and the tokens of the documents of each."""
+    for low in range(windows.start, windows.stop, _WINDOWS):
+      if until is not None and until():
+        raise _ProgramEndsError
+      own = np.arange(low, min(low + _WINDOWS, windows.stop))
+      contents = self._documents.contents(own, order)
+      edges = np.searchsorted(contents.window, np.arange(1, len(own)))
+      yield own, np.split(contents.kept, edges)
+
+  def _first_fit(self, kept: np.ndarray) -> tuple[np.ndarray, int]:
+    """Returns the row of each piece of a window, and how many there are."""
+    pieces = packing.cut_pieces(kept, self.seq_len)
+    return packing.first_fit_decreasing(
+      pieces.length, self.seq_len, self.options.packing_max_docs_per_bin
+    )
+
+
+def num_threads() -> int:
+  """Returns how many threads may pack: the cores of this process."""
+  if hasattr(os, "sched_getaffinity"):  # Not everywhere.
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1
 
 
 class _ProgramEndsError(Exception):

@@ -5,8 +5,11 @@ lie in one set of arrays, so a plan is a few gathers whatever the number of
 windows.
 """
 
+import collections
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
+from concurrent import futures
 import dataclasses
 import threading
 from typing import Any
@@ -26,6 +29,46 @@ _ENDS_KEPT = 4
 
 # Packs one window: (its documents' tokens, window, epoch of the order) -> rows.
 Pack = Callable[[np.ndarray, int, int], packing.Rows]
+
+
+def packed_ahead(
+  pack: Callable[[np.ndarray], tuple[np.ndarray, int]],
+  windows: Iterator[tuple[np.ndarray, list[np.ndarray]]],
+  threads: int,
+) -> Iterator[tuple[np.ndarray, list[np.ndarray], list[int]]]:
+  """Packs windows in their order, several at once.
+
+  Args:
+    pack: Packs one: the tokens of its documents -> (bins, rows). It runs in a
+      thread, and should let go of the interpreter's lock.
+    windows: Yields some windows and the tokens of the documents of each, in
+      the caller's thread.
+    threads: How many pack; 1 is the caller's alone.
+
+  Yields:
+    The same windows, the bins of each, and the rows of each.
+  """
+
+  def packed(own: np.ndarray, kept: list[np.ndarray]) -> Any:
+    bins, rows = zip(*map(pack, kept), strict=True)
+    return own, list(bins), list(rows)
+
+  if threads == 1:
+    for own, kept in windows:
+      yield packed(own, kept)
+    return
+  ahead: collections.deque[futures.Future[Any]] = collections.deque()
+  with futures.ThreadPoolExecutor(threads, "packing") as pool:
+    try:
+      for own, kept in windows:
+        ahead.append(pool.submit(packed, own, kept))
+        if len(ahead) > 2 * threads:
+          yield ahead.popleft().result()
+      while ahead:
+        yield ahead.popleft().result()
+    finally:
+      for left in ahead:
+        left.cancel()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,12 +33,15 @@ from chomp_data.stores import places
 from chomp_data.stores import publish
 
 HEADER = "header.json"
+_JOURNAL = "journal.json"
 _SCHEMA = 1
 _PAGE_BYTES = 1 << 20
 # Up to this size an index is checked whole when it is opened; a larger one
 # page by page, at first touch.
 _CHECKED_AT_OPEN = 64 * 2**20
 _POLL_S = 0.2
+# How often what was built so far is kept, to go on from there.
+_KEPT_EVERY_S = 5.0
 # Read from a bucket in one request, and the largest file that is kept there: it
 # is sent in one request, too.
 _BLOCK_BYTES = 64 * 2**20
@@ -52,6 +55,9 @@ class BusyError(Exception):
 # Parts of arrays, appended in the order they come.
 Parts = Iterable[Mapping[str, np.ndarray]]
 
+# Makes the parts after those that are there: the sizes of arrays so far.
+BuildFrom = Callable[[Mapping[str, int]], Parts]
+
 
 class _Bar(tqdm.tqdm):
   """A bar that is a sign of life, whether or not it is shown."""
@@ -62,7 +68,7 @@ class _Bar(tqdm.tqdm):
 
 
 def progress(
-  total: int, what: str, unit: str, shown: bool
+  total: int, what: str, unit: str, shown: bool, done: int = 0
 ) -> "tqdm.tqdm[NoReturn]":
   """Returns a bar over a pass that makes derived arrays.
 
@@ -71,9 +77,11 @@ def progress(
     what: What is made, for the bar.
     unit: 'docs' or 'B'.
     shown: Whether it is long enough to be shown, where stderr is a terminal.
+    done: How much of it was passed before.
   """
   return _Bar(
     total=total,
+    initial=done,
     desc=what,
     unit=unit,
     unit_scale=True,
@@ -199,8 +207,9 @@ def load_or_build(
   store_path: str | os.PathLike[str],
   name: str,
   key: Mapping[str, Any],
-  build: Callable[[], Parts],
+  build: Callable[[], Parts] | None = None,
   *,
+  build_from: BuildFrom | None = None,
   wait: bool = True,
   share: bool = True,
 ) -> dict[str, SideArray]:
@@ -214,6 +223,8 @@ def load_or_build(
     name: What the index is, for its directory.
     key: All that its arrays depend on, as JSON values.
     build: Makes the arrays, in parts.
+    build_from: Makes them too, where it takes long: of a build that was
+      interrupted, what was kept last stays, and it goes on from there.
     wait: Whether to wait where another process builds it.
     share: Whether it is kept beside a store in a bucket, too.
 
@@ -246,7 +257,12 @@ def load_or_build(
         raise PermissionError(f"{directory.parent} is not writable")
       beside = not places.is_url(store_path) and directory == tried[0]
       built = _built(
-        directory, key, build, None if beside else store_path, wait
+        directory,
+        key,
+        build_from or _from_nothing(build),
+        None if beside else store_path,
+        wait,
+        resumes=build_from is not None,
       )
       if share and places.is_url(store_path):
         _shared(directory, _place(store_path, directory.name))
@@ -261,6 +277,11 @@ def load_or_build(
     f" ({'; '.join(problems)}). Make one of them writable, or set"
     " XDG_CACHE_HOME."
   )
+
+
+def _from_nothing(build: Callable[[], Parts] | None) -> BuildFrom:
+  assert build is not None
+  return lambda sizes: build()
 
 
 def find(
@@ -404,9 +425,10 @@ def _shared(directory: pathlib.Path, kept: places.Place) -> None:
 def _built(
   directory: pathlib.Path,
   key: Mapping[str, Any],
-  build: Callable[[], Parts],
+  build: BuildFrom,
   of: str | os.PathLike[str] | None,
   wait: bool,
+  resumes: bool,
 ) -> dict[str, SideArray]:
   waited, written = False, 0
   while True:
@@ -428,7 +450,7 @@ def _built(
         continue
       found = _opened(directory, key)
       if found is None:
-        _write(directory, key, build(), of)
+        _write(directory, key, build, of, resumes)
         found = _opened(directory, key)
       if found is None:
         raise errors.StoreError(
@@ -455,26 +477,39 @@ def _staged_bytes(directory: pathlib.Path) -> int:
 def _write(
   directory: pathlib.Path,
   key: Mapping[str, Any],
-  parts: Parts,
+  build: BuildFrom,
   of: str | os.PathLike[str] | None,
+  resumes: bool,
 ) -> None:
   prefix = _staged_prefix(directory)
+  again, writers = None, {}
   # We hold the lock: whoever left these was killed.
   for abandoned in directory.parent.glob(f"{prefix}*"):
-    shutil.rmtree(abandoned, ignore_errors=True)
-  with _staging(directory) as staged:
-    writers: dict[str, _Writer] = {}
+    if resumes and again is None:
+      writers = _kept(abandoned)
+      again = abandoned if writers else None
+    if abandoned != again:
+      shutil.rmtree(abandoned, ignore_errors=True)
+  with _staging(directory, again, resumes) as staged:
+    sizes = {name: writer.size for name, writer in writers.items()}
+    kept = time.monotonic()
     with contextlib.ExitStack() as stack:
-      for part in parts:
+      for writer in writers.values():
+        stack.callback(writer.close)
+      for part in build(sizes):
         for name, values in part.items():
           if name not in writers:
             writers[name] = _Writer(staged / f"{name}.bin", values.dtype)
             stack.callback(writers[name].close)
           writers[name].append(values)
+        if resumes and time.monotonic() - kept > _KEPT_EVERY_S:
+          _keep(staged, writers)
+          kept = time.monotonic()
     arrays = {name: writer.entry() for name, writer in writers.items()}
     header: dict[str, Any] = {"key": key, "arrays": arrays}
     if of is not None:
       header["store"] = _absolute(of)
+    (staged / _JOURNAL).unlink(missing_ok=True)
     _write_header(staged, header)
     if directory.exists():
       shutil.rmtree(directory)
@@ -482,35 +517,112 @@ def _write(
 
 
 @contextlib.contextmanager
-def _staging(directory: pathlib.Path) -> Iterator[pathlib.Path]:
-  """Yields a directory beside another one, to be given its name."""
+def _staging(
+  directory: pathlib.Path,
+  again: pathlib.Path | None = None,
+  resumes: bool = False,
+) -> Iterator[pathlib.Path]:
+  """Yields a directory beside another one, to be given its name.
+
+  Args:
+    directory: That one.
+    again: The directory that was yielded before, or None for a new one.
+    resumes: Whether it stays where what is done in it is interrupted. Where
+      the disk fails it goes: another place may be tried.
+  """
   prefix = _staged_prefix(directory)
-  staged = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=directory.parent))
+  staged = again or pathlib.Path(
+    tempfile.mkdtemp(prefix=prefix, dir=directory.parent)
+  )
+  stays = False
   try:
     yield staged
+  except OSError:
+    raise
+  except BaseException:
+    stays = resumes
+    raise
   finally:
-    shutil.rmtree(staged, ignore_errors=True)
+    if not stays:
+      shutil.rmtree(staged, ignore_errors=True)
 
 
-def _write_header(staged: pathlib.Path, header: dict[str, Any]) -> None:
+def _keep(staged: pathlib.Path, writers: Mapping[str, "_Writer"]) -> None:
+  """Keeps what was written so far, whatever becomes of this process."""
+  for writer in writers.values():
+    writer.sync()
+  arrays = {
+    name: {"dtype": writer.dtype.str, "size": writer.size}
+    for name, writer in writers.items()
+  }
+  temporary = staged / f".{_JOURNAL}"
+  _write_header(staged, {"arrays": arrays}, temporary.name)
+  os.replace(temporary, staged / _JOURNAL)
+
+
+def _kept(staged: pathlib.Path) -> dict[str, "_Writer"]:
+  """Returns what a build that was interrupted has kept; none: nothing."""
+  writers: dict[str, _Writer] = {}
+  try:
+    for name, entry in _header(staged, _JOURNAL)["arrays"].items():
+      dtype, size = np.dtype(entry["dtype"]), int(entry["size"])
+      writers[name] = _Writer(staged / f"{name}.bin", dtype, size)
+  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    logging.info("%s cannot be gone on with: %s", staged, error)
+    for writer in writers.values():
+      writer.close()
+    return {}
+  return writers
+
+
+def _write_header(
+  staged: pathlib.Path, header: dict[str, Any], name: str = HEADER
+) -> None:
   header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
-  (staged / HEADER).write_bytes(_canonical(header))
+  (staged / name).write_bytes(_canonical(header))
   staged.chmod(0o755)
 
 
 class _Writer:
   """Appends to a file and sums its pages."""
 
-  def __init__(self, path: pathlib.Path, dtype: np.dtype):
-    self._dtype = dtype
-    self._file = open(path, "wb")  # noqa: SIM115
+  def __init__(self, path: pathlib.Path, dtype: np.dtype, size: int = 0):
+    """Begins a file, or goes on after its first `size` values.
+
+    Raises:
+      ValueError: If the file has fewer.
+    """
+    self.dtype = dtype
+    self._file = open(path, "r+b" if size else "wb")  # noqa: SIM115
     self._page = bytearray()
     self._crc32c: list[int] = []
     self._bytes = 0
+    left = size * dtype.itemsize
+    while left:
+      data = self._file.read(min(left, _BLOCK_BYTES))
+      if not data:
+        self._file.close()
+        raise ValueError(f"{path} must have {size} values, got fewer")
+      self._sum(data)
+      left -= len(data)
+    self._file.truncate()
+
+  @property
+  def size(self) -> int:
+    """Values in the file."""
+    return self._bytes // self.dtype.itemsize
 
   def append(self, values: np.ndarray) -> None:
-    data = np.ascontiguousarray(values, self._dtype).tobytes()
+    data = np.ascontiguousarray(values, self.dtype).tobytes()
     self._file.write(data)
+    self._sum(data)
+
+  def sync(self) -> None:
+    """Leaves on the disk what was appended."""
+    self._file.flush()
+    os.fsync(self._file.fileno())
+
+  def _sum(self, data: bytes) -> None:
     self._bytes += len(data)
     self._page += data
     whole = len(self._page) // _PAGE_BYTES * _PAGE_BYTES
@@ -523,14 +635,13 @@ class _Writer:
     if self._page:
       self._crc32c.append(checksums.crc32c(bytes(self._page)))
       self._page.clear()
-    self._file.flush()
-    os.fsync(self._file.fileno())
+    self.sync()
     self._file.close()
 
   def entry(self) -> dict[str, Any]:
     return {
-      "dtype": self._dtype.str,
-      "size": self._bytes // self._dtype.itemsize,
+      "dtype": self.dtype.str,
+      "size": self.size,
       "crc32c": self._crc32c,
     }
 
@@ -561,12 +672,12 @@ def _opened(
   return arrays
 
 
-def _header(directory: pathlib.Path) -> dict[str, Any]:
+def _header(directory: pathlib.Path, name: str = HEADER) -> dict[str, Any]:
   """Returns a header; raises OSError, or ValueError and others of no header."""
-  header = json.loads(publish.read_file(directory / HEADER))
+  header = json.loads(publish.read_file(directory / name))
   stated = header.pop("sha256")
   if stated != hashlib.sha256(_canonical(header)).hexdigest():
-    raise errors.StoreError(f"{directory / HEADER} was altered")
+    raise errors.StoreError(f"{directory / name} was altered")
   return header
 
 

@@ -11,6 +11,7 @@ import pytest
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.index.pack import packing
+from chomp_data.sources import bins
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
 
@@ -207,3 +208,67 @@ def test_exact_rows_need_no_index(make_store, windows_packed):
   source.first_row(np.asarray([50]))
   assert not windows_packed
   assert not os.path.exists(f"{store.path}.index")
+
+
+def in_threads(monkeypatch, count):
+  """Lets so many threads pack two windows each, however few there are."""
+  monkeypatch.setattr(bins, "_COMPILED_DOCUMENTS", 0)
+  monkeypatch.setattr(bins, "_WINDOWS", 2)
+  monkeypatch.setattr(bins, "num_threads", lambda: count)
+
+
+def files_of(store):
+  return {file.name: file.read_bytes() for file in index_of(store).iterdir()}
+
+
+@pytest.mark.parametrize("threads", [1, 2, 5])
+@pytest.mark.parametrize("order", ["none", "block", "full"])
+def test_threads_pack_the_same_bytes(
+  make_store, tmp_path, monkeypatch, threads, order
+):
+  documents = packed.documents_of([*LENGTHS, 0, 21, 8, 0, 0])
+  options = {"shuffle_documents": order, "packing_max_docs_per_bin": 3}
+  store = make_store(documents)
+  make(store, **options)
+  expected = files_of(store)
+  shutil.rmtree(index_of(store))
+  in_threads(monkeypatch, threads)
+  make(stores.open_store(store.path), **options)
+  assert files_of(store) == expected
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("fails_at", range(1, 12, 2))
+def test_an_interrupted_packing_goes_on(
+  make_store, monkeypatch, windows_packed, threads, fails_at
+):
+  """Whatever was kept of it; what was written after that is dropped."""
+  store = make_store(packed.documents_of(LENGTHS * 3))
+  make(store)
+  expected, total = files_of(store), len(windows_packed)
+  shutil.rmtree(index_of(store))
+  in_threads(monkeypatch, threads)
+  # Every second time it is asked, so that the last part is not kept.
+  clock = iter(range(10**6))
+  monkeypatch.setattr(side_index, "_KEPT_EVERY_S", 1)
+  monkeypatch.setattr(side_index.time, "monotonic", lambda: next(clock))
+  first_fit = packing.first_fit_decreasing
+
+  def interrupted(*args, **kwargs):
+    if len(windows_packed) - total >= fails_at:
+      raise KeyboardInterrupt
+    return first_fit(*args, **kwargs)
+
+  with monkeypatch.context() as patched:
+    patched.setattr(packing, "first_fit_decreasing", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+      make(stores.open_store(store.path))
+  del windows_packed[:]
+  make(stores.open_store(store.path))
+  assert files_of(store) == expected
+  # Parts of two windows, of which the last one, or all, may not be kept.
+  ahead = 2 * (2 * threads + 1) if threads > 1 else 0
+  assert len(windows_packed) <= total - fails_at + 5 + ahead
+  if threads == 1 and fails_at > 5:
+    assert len(windows_packed) < total
+  assert list(index_of(store).parent.iterdir()) == [index_of(store)]

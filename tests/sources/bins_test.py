@@ -388,9 +388,9 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
   packed_by = []
   packed_ = sources.BinSource._packed
 
-  def told(self, order, until):
+  def told(self, order, *more):
     packed_by.append((order, threading.current_thread().name))
-    return packed_(self, order, until)
+    return packed_(self, order, *more)
 
   monkeypatch.setattr(sources.BinSource, "_packed", told)
   source.expected_passes = 6
