@@ -5,6 +5,7 @@ and workers, and Grain's own state is index arithmetic over steps.
 """
 
 import collections
+from collections.abc import Mapping
 import dataclasses
 import functools
 import threading
@@ -22,6 +23,7 @@ from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import balance
+from chomp_data.plans import certifying
 from chomp_data.plans import plan as plan_lib
 from chomp_data.sources import row_source
 
@@ -40,6 +42,9 @@ _READ_ROWS = 64
 # Steps of a Grain record, at most.
 _RECORD_STEPS = 8
 
+# Steps of readers that read ahead of who asks for their sums.
+_SUMS_KEPT = 4 * _READ_ROWS
+
 # Just below the most that glibc's threshold for mapped arrays grows to.
 _FREED_BYTES = 31 * 2**20
 
@@ -54,11 +59,13 @@ class _Group:
   Attributes:
     steps: Of one reader.
     planned: The plan of them.
+    sums: Of what each step hands out.
     wants_more: Whether it helped to plan further ahead.
   """
 
   steps: range
   planned: plan_lib.Planned
+  sums: list[int]
   wants_more: bool
 
 
@@ -79,6 +86,8 @@ class BatchSource(workers.SentToWorkers):
     stride: int = 1,
     shards: balance.Shards | None = None,
     columns: plan_lib.Columns | None = None,
+    counted: Mapping[str, np.ndarray] | None = None,
+    certificate: str = certifying.PLAN,
   ):
     """Binds a plan to the rows of one process.
 
@@ -93,6 +102,9 @@ class BatchSource(workers.SentToWorkers):
       shards: By bucket, over how many shards the rows of its batches are dealt
         by their cost; None leaves them where they are planned.
       columns: Those of rows whose tokens are read, by bucket; None is all.
+      counted: By bucket, bool[R], the rows that no process before this one
+        holds; None is all.
+      certificate: Whether `handed_out` sums the tokens too.
     """
     self._plan = plan
     self._rows = None if rows is None else dict(rows)
@@ -105,6 +117,13 @@ class BatchSource(workers.SentToWorkers):
     self._own_stride = stride
     self._shards = None if shards is None else dict(shards)
     self._columns = dict(columns or {})
+    self._counted = None if counted is None else dict(counted)
+    self._certificate = certificate
+    self._certifier = certifying.Certifier(plan, self._rows, self._counted)
+    # Of the steps that were read last.
+    self._sums: collections.OrderedDict[int, certifying.Sums] = (
+      collections.OrderedDict()
+    )
     # Rows of the group that was planned last.
     self._grown = 0
     # Planned before their turn, in order.
@@ -168,6 +187,8 @@ class BatchSource(workers.SentToWorkers):
       "stride": self._own_stride,
       "shards": self._shards,
       "columns": self._columns,
+      "counted": self._counted,
+      "certificate": self._certificate,
     }
 
   def for_workers(self, count: int) -> "BatchSource":
@@ -178,6 +199,11 @@ class BatchSource(workers.SentToWorkers):
     if count <= 1:
       return self
     return BatchSource(**{**self.arguments(), "stride": count})
+
+  def handed_out(self, step: int) -> certifying.Sums:
+    """Returns what a step holds that was read a moment ago, as sums."""
+    with self._lock:
+      return self._sums[step]
 
   def _read(self, step: int) -> None:
     """Reads a step, and those that the last two steps say will follow.
@@ -190,6 +216,7 @@ class BatchSource(workers.SentToWorkers):
     steps, planned = self._following(step, group)
     self.reads.add_batch(planned.spans)
     batch = self._plan.read(planned)
+    self._sum(steps, group, planned, batch)
     if len(steps) == 1:
       self._ready[step] = batch
       return
@@ -197,6 +224,24 @@ class BatchSource(workers.SentToWorkers):
     for i, own in enumerate(steps):
       rows = slice(i * size, (i + 1) * size)
       self._ready[own] = {name: value[rows] for name, value in batch.items()}
+
+  def _sum(
+    self,
+    steps: list[int],
+    group: _Group,
+    planned: plan_lib.Planned,
+    batch: Mapping[str, np.ndarray],
+  ) -> None:
+    """Remembers the sums of steps that are read."""
+    sums = [group.sums[group.steps.index(step)] for step in steps]
+    values: list[int | None] = [None] * len(steps)
+    if self._certificate == certifying.TOKENS:
+      values[:] = self._certifier.values(batch, planned, steps)
+    rows = self._certifier.num_rows(planned.bucket)
+    for step, own, of_values in zip(steps, sums, values, strict=True):
+      self._sums[step] = certifying.Sums(rows, own, of_values)
+    while len(self._sums) > _SUMS_KEPT:
+      self._sums.popitem(last=False)
 
   def _following(
     self, step: int, group: _Group
@@ -219,7 +264,11 @@ class BatchSource(workers.SentToWorkers):
         [spans.rows(low, low + size) for low in starts]
       )
     steps = [step + i * self._stride for i in range(count)]
-    return steps, dataclasses.replace(planned, spans=spans)
+    rows = planned.rows
+    if rows is not None:
+      rows = rows.reshape(len(group.steps), size)
+      rows = rows[group.steps.index(step) :: max(every, 1)][:count].reshape(-1)
+    return steps, dataclasses.replace(planned, spans=spans, rows=rows)
 
   def _group_of(self, step: int) -> _Group:
     """Returns the group of a step; plans further ones where that helps."""
@@ -296,7 +345,9 @@ class BatchSource(workers.SentToWorkers):
     columns = self._columns.get(self._plan.buckets[bucket].name)
     planned = dataclasses.replace(planned, columns=columns)
     self.reads.add_group(planned.spans)
-    group = _Group(steps, planned, self._plan.prefetch(planned))
+    wants_more = self._plan.prefetch(planned)
+    sums = self._certifier.planned(planned, steps)
+    group = _Group(steps, planned, sums, wants_more)
     if time.monotonic() - self._logged > _LOG_S:
       self._logged = time.monotonic()
       for line in reads_lib.lines(self.reads.by_source()):

@@ -72,6 +72,7 @@ def planned(
   size = found.shape[1]
   if places is not None:
     found = found[:, places[plan.buckets[whole.bucket].name]]
+  rows = found.reshape(-1)
   found = (found + np.arange(len(found))[:, None] * size).reshape(-1)
   spans, samples = whole.spans, whole.samples
   assert spans is not None
@@ -79,4 +80,5 @@ def planned(
     whole,
     spans=spans.of_rows(found),
     samples=None if samples is None else samples[found],
+    rows=rows,
   )

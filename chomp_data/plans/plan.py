@@ -47,6 +47,8 @@ class Planned:
       where spans say everything.
     columns: (first, last + 1) of those whose tokens are read; None is all.
       Fields have all columns: tokens of others are filler.
+    rows: int64[R], which row of its step each row is, where they are dealt by
+      their cost; None: they stand as they were asked for.
   """
 
   spans: spans_lib.Spans | None = None
@@ -54,6 +56,7 @@ class Planned:
   dataset: int = -1
   samples: np.ndarray | None = None
   columns: tuple[int, int] | None = None
+  rows: np.ndarray | None = None
 
   @property
   def fetched(self) -> spans_lib.Spans | None:
