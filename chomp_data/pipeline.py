@@ -34,6 +34,7 @@ from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import balance as balance_lib
+from chomp_data.plans import certifying
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones
@@ -477,6 +478,7 @@ class Pipeline:
     group_steps: int | None = None,
     shards: balance_lib.Shards | None = None,
     columns: plan_lib.Columns | None = None,
+    counted: Mapping[str, np.ndarray] | None = None,
   ) -> batches.BatchSource:
     """Returns the Grain source of process-local batches.
 
@@ -491,6 +493,8 @@ class Pipeline:
         None too, rows stand as they are planned.
       columns: By bucket, (first, last + 1) of the columns of text whose tokens
         are read, or None for all; tokens of others are filler.
+      counted: By bucket, bool[R], which of the rows a certificate counts here;
+        None is all.
     """
     # Its own caches: a thread or a worker reads through it.
     plan = pickle.loads(pickle.dumps(self._plan))
@@ -502,6 +506,8 @@ class Pipeline:
       group_steps,
       shards=self._dealt(shards),
       columns=columns,
+      counted=counted,
+      certificate=self.options.certificate,
     )
 
   def data_loader(
@@ -685,6 +691,7 @@ def _iterator(
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
     on_peer_failure=pipe.options.on_peer_failure,
+    certificate=pipe.options.certificate,
     step=step,
     resumed=functools.partial(
       _resumed, pipe, sharding, operations, device_rows
@@ -708,6 +715,8 @@ def _local(
     device_rows: As in `padded_iterator`.
     needed: As in `placement.process_batches`.
   """
+  import jax
+
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
@@ -720,7 +729,7 @@ def _local(
     if bucket.name in held
   }
   columns = None
-  if not operations:
+  if not operations and pipe.options.certificate != certifying.TOKENS:
     # The config's own look at most at the next column, others anywhere.
     columns = placement.process_columns(pipe, sharding, device_rows, list(rows))
   shards = pipe._shards
@@ -728,16 +737,24 @@ def _local(
     shards = placement.num_shards(
       pipe, sharding, operations, device_rows, list(rows)
     )
+  processes, part, counted = placement.processes_of(sharding), None, None
+  if len(processes) > 1 and jax.process_index() in processes:
+    part = processes.index(jax.process_index()), len(processes)
+    counted = placement.counted_rows(
+      pipe, sharding, rows, operations, device_rows
+    )
   return feed.Local(
     pipe.batch_source(
       rows,
       pipe.fingerprint_with(operations),
       shards=shards,
       columns=columns,
+      counted=counted,
     ),
     placement.Placer(sharding, held, pipe.buckets, device_rows),
     batch_bytes,
     shards,
+    part,
   )
 
 

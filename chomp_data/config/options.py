@@ -75,6 +75,8 @@ class RunFields:
       error; packing an epoch and the like do not count.
     on_peer_failure: What a process does when another one of the run fails or
       dies: 'exit', or 'raise' an error where the next batch is asked for.
+    certificate: What checkpoints certify to have been handed out: the 'plan',
+      at no cost, or its 'tokens' too (3 us for 1,000 tokens).
   """
 
   seed: int = schema.option(0, _SEED)
@@ -86,6 +88,7 @@ class RunFields:
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
   on_peer_failure: str = schema.option("exit", schema.choice(("exit", "raise")))
+  certificate: str = schema.option("plan", schema.choice(("plan", "tokens")))
 
   @property
   def mix_entries(self) -> list[mix_lines.Entry]:

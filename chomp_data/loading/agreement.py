@@ -19,6 +19,7 @@ from absl import logging
 import jax
 
 from chomp_data import schema
+from chomp_data.loading import placement
 from chomp_data.loading import reader
 from chomp_data.loading import state
 from chomp_data.loading import watching
@@ -56,7 +57,7 @@ def peers_of(sharding: Any) -> "Peers | None":
           " PartitionSpec('data'))."
         ]
       )
-  processes = {d.process_index for each in own for d in each.device_set}
+  processes = placement.processes_of(sharding)
   if len(processes) < 2 or jax.process_index() not in processes:
     return None
   watch = watching.this_process()
@@ -66,11 +67,15 @@ def peers_of(sharding: Any) -> "Peers | None":
       " not there. Call jax.distributed.initialize() first."
     )
     return None
-  return Peers(watch, sorted(processes))
+  return Peers(watch, processes)
 
 
 class Peers:
-  """The processes that one iterator shares batches with."""
+  """The processes that one iterator shares batches with.
+
+  Attributes:
+    processes: Their numbers, ascending, this one included.
+  """
 
   def __init__(self, watch: watching.Watch, processes: Sequence[int]):
     """Takes the next number of these processes.
@@ -82,7 +87,7 @@ class Peers:
     self._watch = watch
     self._client: Any = watching.client()
     self._member = watching.Member(processes)
-    self._processes = processes
+    self.processes: Sequence[int] = processes
     key = tuple(processes)
     self._number = next(_numbers.setdefault(key, itertools.count()))
     name = hashlib.sha256(repr(key).encode()).hexdigest()[:16]
@@ -152,6 +157,52 @@ class Peers:
       self._reported = False
       self._watch.recover()
 
+  def share(self, kind: str, number: int, record: Any) -> None:
+    """Tells something that one of the processes, or all, may ask for.
+
+    Args:
+      kind: What it is.
+      number: How often something of the kind was told before.
+      record: JSON values.
+    """
+    key = self._shared_key(kind, self._watch.process, number)
+    self._client.key_value_set(key, json.dumps(record), True)
+
+  def shared(self, kind: str, number: int) -> dict[int, Any]:
+    """Returns what processes have told so far; see `share`."""
+    told = self._client.key_value_dir_get(self._shared_key(kind, "", number))
+    return {
+      int(key.rsplit("/", 1)[1]): json.loads(value) for key, value in told
+    }
+
+  def forget(self, kind: str, number: int) -> None:
+    """Removes what all of them have told; see `share`."""
+    self._client.key_value_delete(self._shared_key(kind, "", number))
+
+  def all_shared(
+    self, kind: str, number: int, wait_s: float = ARRIVE_S
+  ) -> dict[int, Any]:
+    """Returns what all processes have told, or in `wait_s` some; see `share`.
+
+    Raises:
+      InputError: If one fails or dies.
+    """
+    deadline, pause = time.monotonic() + wait_s, 0.002
+    while True:
+      found = self.shared(kind, number)
+      missing = [own for own in self.processes if own not in found]
+      if not missing or time.monotonic() > deadline:
+        return found
+      for process in missing:
+        cause = self._watch.cause_of(process)
+        if cause is not None:
+          raise reader.InputError(cause)
+      time.sleep(pause)
+      pause = min(2 * pause, 1.0)
+
+  def _shared_key(self, kind: str, process: int | str, number: int) -> str:
+    return self._key(f"{kind}-{number}", process, self._number)
+
   def _key(self, kind: str, process: int | str, number: int) -> str:
     return f"{self._directory}/{number}/{kind}/{process}"
 
@@ -219,7 +270,7 @@ class Peers:
       }
       waited = time.monotonic() - began
       problems, ready, alone = [], True, False
-      for process in self._processes:
+      for process in self.processes:
         entry = found.get(process, {"state": "absent"})
         if entry["state"] == "ready":
           continue

@@ -9,6 +9,7 @@ What is written is in `state_files`. Under Orbax's `v1` an iterator is a
 checkpointable as it is, and needs none of this.
 """
 
+from collections.abc import Callable
 from collections.abc import Collection
 import dataclasses
 from typing import Any
@@ -25,7 +26,7 @@ class InputHandler(ocp.CheckpointHandler):
 
   def save(self, directory: epath.Path, args: "InputSave") -> None:
     """Writes the state that the iterator had when `InputSave` was made."""
-    state_files.write(directory, args.state)
+    state_files.write(directory, args.state())
 
   def restore(
     self, directory: epath.Path, args: "InputRestore"
@@ -51,13 +52,14 @@ class InputSave(ocp.args.CheckpointArgs):
   Attributes:
     item: The iterator; its state is taken at once, so a save in the
       background cannot see a later step.
+    state: See `InputIterator.saving`.
   """
 
   item: dataclasses.InitVar[Any]
-  state: bytes = dataclasses.field(init=False)
+  state: Callable[[], bytes] = dataclasses.field(init=False)
 
   def __post_init__(self, item: Any) -> None:
-    self.state = item.get_state()
+    self.state = item.saving()
 
 
 @ocp.args.register_with_handler(InputHandler, for_restore=True)

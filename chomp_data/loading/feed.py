@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 import os
 import time
 from typing import Any
@@ -28,6 +29,7 @@ from chomp_data import schema
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
+from chomp_data.loading import certificate as certificate_lib
 from chomp_data.loading import in_flight
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
@@ -35,6 +37,15 @@ from chomp_data.loading import state as state_lib
 from chomp_data.loading import state_files
 from chomp_data.loading import step_records
 from chomp_data.loading import workers
+from chomp_data.plans import certifying
+
+# Of the digest of a fingerprint, in a certificate.
+_DIGITS = 16
+
+# What processes tell each other while they run, and how many times of it are
+# kept for those that are late.
+_SAVED, _MOVED = "saved", "moved"
+_KEPT = 8
 
 InputError = reader_lib.InputError
 
@@ -82,6 +93,10 @@ class Batches(Protocol):
 
   def __getitem__(self, index: int) -> Any: ...
 
+  def handed_out(self, step: int) -> certifying.Sums:
+    """Returns what a step holds that was read a moment ago, as sums."""
+    ...
+
   def for_workers(self, count: int) -> "Batches":
     """Returns the same batches for processes that share them by turns."""
     ...
@@ -97,12 +112,15 @@ class Local:
     batch_bytes: Shared memory of the smallest batch, where workers read.
     shards: By bucket, over how many shards its rows are dealt by their cost;
       None: they stand as they are planned.
+    part: Which one of how many processes this is that share batches; None
+      where it is alone.
   """
 
   source: Batches
   placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
   batch_bytes: int = 0
   shards: Mapping[str, int] | None = None
+  part: tuple[int, int] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,6 +151,10 @@ class Accounting(Protocol):
     """Returns what a checkpoint keeps, as JSON values."""
     ...
 
+  def rows_held(self, step: int) -> Mapping[str, int]:
+    """Returns rows of batches before a step, filler included."""
+    ...
+
   def prepare(self) -> object:
     """Begins what takes long of the first record, beside the run."""
     ...
@@ -159,7 +181,7 @@ def data_loader(
     seed: Seeds random transforms.
     operations: Transforms over whole batches.
     worker_count: Child processes that read; 0 reads in this one.
-    board: Where they tell what happens.
+    board: Where they tell what happens; batches then come with their sums.
 
   Returns:
     The loader. Its order does not depend on worker_count.
@@ -173,7 +195,9 @@ def data_loader(
     flags.FLAGS.mark_as_parsed()
   # A worker plans and fetches its own steps only.
   source = source.for_workers(worker_count)
-  last = [workers.LastOperation(source, board)] if worker_count else []
+  last = (
+    [workers.LastOperation(source, board, first_step)] if worker_count else []
+  )
   sampler = batches.StepSampler(
     first_step, len(source), seed if random else None, source.steps
   )
@@ -236,6 +260,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     timeout_s: float = 600.0,
     accounts: Accounting | None = None,
     on_peer_failure: str = "exit",
+    certificate: str = certifying.PLAN,
     step: int = 0,
     resumed: Callable[[Mapping[str, Any], int, bool], Resumed | None]
     | None = None,
@@ -253,6 +278,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       accounts: What the run consumes, kept in every state.
       on_peer_failure: Whether this process should 'exit' where another one
         fails that shares its batches, or the next `next` should 'raise'.
+      certificate: What is certified: the 'plan', or its 'tokens' too.
       step: The step of the first batch.
       resumed: Returns the run as a state continues it, or None as it is; of
         the state's fingerprint and step, and whether steps may get another
@@ -278,6 +304,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._failure: BaseException | None = None
     self._waits = Waits()
     self._first = True
+    self._certificate = certificate_lib.Certificate(
+      step, local.part, certificate == certifying.TOKENS
+    )
+    self._input = ""
+    # How often a checkpoint was saved, and another step gone to.
+    self._saves = self._moves = 0
     # What workers tell; the last board is that of those at work.
     self._boards: list[workers.Board] = []
 
@@ -351,7 +383,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     try:
       self.start_prefetch()
       assert self._reader is not None
-      batch = self._reader.get(self._step, self._timeout_s)
+      batch, sums = self._reader.get(self._step, self._timeout_s)
     except StopIteration:
       self._waited(began)
       raise
@@ -363,6 +395,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._stop()
       raise
     self._waited(began, batches=1)
+    self._certificate.add(sums)
     self._step += 1
     return batch
 
@@ -406,7 +439,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         board=board,
       )
       self._reader = reader_lib.Reader(
-        loader, self._local.placer, self._prefetch, board
+        loader,
+        self._local.placer,
+        self._prefetch,
+        board,
+        sums=self._local.source.handed_out,
+        first_step=self._step,
       )
       if self._accounts is not None:
         self._accounts.prepare()
@@ -423,8 +461,136 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         "process_count": jax.process_count(),
         "worker_count": self._worker_count,
       },
-      {} if self._accounts is None else self._accounts.record(self._step),
+      {
+        **({} if self._accounts is None else self._accounts.record(self._step)),
+        certificate_lib.FIELD: certificate_lib.records(self.certificate),
+      },
     )
+
+  @property
+  def certificate(self) -> list[certificate_lib.Segment]:
+    """What was handed out, as sums: this process's part where it has one."""
+    return self._certificate.segments(self._input_digest())
+
+  def saving(self) -> Callable[[], bytes]:
+    """Tells the processes that share its batches of a checkpoint of now.
+
+    All of them must save it. Nothing is waited for here.
+
+    Returns:
+      What gives its state: on process 0 with the certificate of all processes,
+      which are then compared.
+    """
+    step, state, own = self._step, self.get_state(), self.certificate
+    if self._peers is None or self._local.part is None:
+      certificate_lib.log(step, own)
+      return lambda: state
+    number, self._saves = self._saves, self._saves + 1
+    entry = {"step": step, "segments": certificate_lib.records(own)}
+    self._peers.share(_SAVED, number, entry)
+    if jax.process_index() != 0:
+      return lambda: state
+    rows = {
+      (part.first, part.last): self._rows_held(part.first, part.last)
+      for part in own
+      if part.part is not None
+    }
+    return functools.partial(self._joined, state, step, number, rows)
+
+  def _rows_held(self, first: int, last: int) -> int | None:
+    """Returns the rows of some steps over all processes, filler included."""
+    if self._accounts is None:
+      return None
+    before, after = (self._accounts.rows_held(at) for at in (first, last))
+    return sum(after.values()) - sum(before.values())
+
+  def _joined(
+    self,
+    state: bytes,
+    step: int,
+    number: int,
+    rows: Mapping[tuple[int, int], int | None],
+  ) -> bytes:
+    """Returns a state with the certificate of all processes.
+
+    Raises:
+      InputError: If they have not handed out the same steps of the same run,
+        each row once.
+    """
+    peers = self._peers
+    assert peers is not None
+    told = peers.all_shared(_SAVED, number)
+    for old in range(max(0, number - _KEPT), number + 1):
+      peers.forget(_SAVED, old)
+    missing = sorted(set(peers.processes) - set(told))
+    if missing:
+      logging.warning(
+        "the certificate of step %d is not that of all processes: %s saved no"
+        " checkpoint",
+        step,
+        ", ".join(map(str, missing)),
+      )
+      return state
+    found, problems = certificate_lib.joined(
+      {
+        process: [certificate_lib.Segment.of(one) for one in own["segments"]]
+        for process, own in told.items()
+      },
+      rows,
+    )
+    problems = [
+      f"process {process} is at step {own['step']}, process 0 at step {step}"
+      for process, own in sorted(told.items())
+      if own["step"] != step
+    ] + problems
+    if problems:
+      listed = "".join(f"\n  - {line}" for line in problems)
+      error = InputError(
+        "processes must have handed out the same steps where they save a"
+        f" checkpoint, got:{listed}\nResume from an earlier checkpoint."
+      )
+      peers.report(error, step)
+      raise error
+    certificate_lib.log(step, found)
+    return state_lib.with_fields(
+      state, {certificate_lib.FIELD: certificate_lib.records(found)}
+    )
+
+  def _agree(self) -> None:
+    """Tells the other processes which step it has gone to; waits for none.
+
+    Raises:
+      InputError: If one of them has gone to another, or in another run.
+    """
+    peers = self._peers
+    if peers is None or self._local.part is None:
+      return
+    number, self._moves = self._moves, self._moves + 1
+    own = {"step": self._step, "input": self._input_digest()}
+    peers.share(_MOVED, number, own)
+    if number >= _KEPT and self._local.part[0] == 0:
+      peers.forget(_MOVED, number - _KEPT)
+    differ = {
+      process: other
+      for process, other in peers.shared(_MOVED, number).items()
+      if other != own
+    }
+    if differ:
+      process, other = min(differ.items())
+      self._failure = InputError(
+        "processes must go to the same step of the same run, got step"
+        f" {own['step']} of {own['input']} here and step {other['step']} of"
+        f" {other['input']} on process {process}. Restore one checkpoint on all"
+        " of them."
+      )
+      peers.report(self._failure, self._step)
+      raise self._failure
+
+  def _input_digest(self) -> str:
+    """Returns the digest of what decides the run's rows."""
+    if not self._input:
+      self._input = state_lib.digest(self._fingerprint)[:_DIGITS]
+    return self._input
 
   def set_state(
     self, state: bytes, allow_changes: bool | Collection[str] = False
@@ -485,12 +651,16 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       again.commit()
       self._local, self._accounts = local, accounts
       self._fingerprint = again.fingerprint
+      self._input = ""
     self._go_to(step)
+    self._certificate.go_on(record.get(certificate_lib.FIELD) or (), step)
+    self._agree()
 
   def seek(self, step: int) -> None:
     """Goes to a step.
 
-    Where processes share batches, all of them must.
+    Where processes share batches, all of them must. The certificate begins
+    anew, unless it is at that step.
 
     Args:
       step: The step of the next batch.
@@ -499,11 +669,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       IndexError: If it is not of the run, nor its end.
     """
     self._check_step(step)
+    if step != self._step:
+      self._certificate.begin(step)
     self._go_to(step)
+    self._agree()
 
   def reset(self) -> None:
-    """Goes back to the step that it was made at."""
-    self._go_to(self._made_at)
+    """Goes back to the step that it was made at; see `seek`."""
+    self.seek(self._made_at)
 
   async def save(self, directory: AwaitedPath) -> Awaitable[None]:
     """Saves its state as it is now: a checkpointable of Orbax's `v1`.
@@ -514,11 +687,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     Returns:
       What writes the file, in the background.
     """
-    state = self.get_state()
+    state = self.saving()
 
     async def write() -> None:
       path = await directory.await_creation()
-      await asyncio.to_thread(state_files.write, path, state)
+      await asyncio.to_thread(lambda: state_files.write(path, state()))
 
     return write()
 

@@ -174,6 +174,52 @@ def process_columns(
   return found
 
 
+def processes_of(sharding: ShardingTree) -> list[int]:
+  """Returns the processes whose devices hold batches, ascending."""
+  own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  return sorted({d.process_index for each in own for d in each.device_set})
+
+
+def counted_rows(
+  pipe: Run,
+  sharding: ShardingTree,
+  rows: Mapping[str, np.ndarray],
+  transforms: Sequence[grain.transforms.Map] = (),
+  device_rows: int | None = None,
+) -> dict[str, np.ndarray]:
+  """Returns which of a process's rows no process before it holds.
+
+  Args:
+    pipe: As in `process_batches`, over whose sharding its batches divide.
+    sharding: As in `field_sharding`.
+    rows: By bucket, int64[R], rows of the run that this process holds.
+    transforms: As in `process_batches`.
+    device_rows: As in `process_batches`.
+
+  Returns:
+    By bucket, bool[R]: over all processes each row is one's.
+  """
+  own, counted = jax.process_index(), {}
+  for number, bucket in enumerate(pipe.buckets):
+    if bucket.name not in rows:
+      continue
+    count = device_rows or bucket.batch_size
+    first = np.full(count, own)
+    seen: set[tuple[int, int, int]] = set()
+    for name, value in _example(pipe, number, transforms, []).items():
+      shape = (count, *np.shape(value)[1:])
+      of_field = field_sharding(sharding, name, len(shape))
+      for device, index in of_field.devices_indices_map(shape).items():
+        low, high, _ = (index[0] if index else slice(None)).indices(count)
+        key = low, high, device.process_index
+        if key not in seen:
+          seen.add(key)
+          part = first[low:high]
+          np.minimum(part, device.process_index, out=part)
+    counted[bucket.name] = first[rows[bucket.name]] == own
+  return counted
+
+
 def _cuts_columns(sharding: jax.sharding.Sharding) -> bool:
   """Returns whether a process may hold a part of the second axis only."""
   return (

@@ -93,6 +93,9 @@ class Reader:
     place: Callable,
     depth: int,
     board: workers.Board | None = None,
+    *,
+    sums: Callable[[int], Any] | None = None,
+    first_step: int = 0,
   ):
     """Begins to read.
 
@@ -102,7 +105,12 @@ class Reader:
       depth: Batches kept ready.
       board: Where the loader's processes tell what happens; None where it
         starts none. It is closed when they have ended.
+      sums: Of the step that the loader has given; with a board they come with
+        the batches.
+      first_step: The loader's first.
     """
+    self._sums = sums
+    self._first_step = first_step
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._stopped = threading.Event()
     self._closing = threading.Event()
@@ -121,8 +129,10 @@ class Reader:
     self._thread.start()
     _stop_at_exit(self)
 
-  def get(self, step: int, timeout_s: float) -> dict[str, jax.Array]:
-    """Returns the next batch; raises StopIteration at the end.
+  def get(
+    self, step: int, timeout_s: float
+  ) -> tuple[dict[str, jax.Array], Any]:
+    """Returns the next batch and its sums; raises StopIteration at the end.
 
     Args:
       step: The step, for messages.
@@ -200,8 +210,9 @@ class Reader:
     iterator = None
     try:
       iterator = iter(loader)
-      for batch in self._batches(iterator):
-        self._put(place(batch))
+      for step, item in enumerate(self._batches(iterator), self._first_step):
+        batch, sums = self._with_sums(step, item)
+        self._put((place(batch), sums))
         if self._stopped.is_set():
           break
       end = _End(None)
@@ -214,6 +225,11 @@ class Reader:
       _close(iterator)
     if self._board is not None:
       self._board.close()
+
+  def _with_sums(self, step: int, item: Any) -> tuple[Any, Any]:
+    if self._board is not None:
+      return item
+    return item, None if self._sums is None else self._sums(step)
 
   def _beats(self) -> int:
     board = self._board

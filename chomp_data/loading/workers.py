@@ -152,16 +152,19 @@ class LastOperation:
   never come, and the batch after a dropped one would be taken for it.
   """
 
-  def __init__(self, source: Any, board: Board | None):
+  def __init__(self, source: Any, board: Board | None, first_step: int = 0):
     """Remembers whom to tell.
 
     Args:
       source: The loader's source, with `reads`.
-      board: Where to tell what happens, or None.
+      board: Where to tell what happens, and then sums go with each batch, as
+        (batch, sums); or None.
+      first_step: The step of the loader's first record.
     """
     # In a worker this is the very object that Grain reads through.
     self._source = source
     self._board = board
+    self._first_step = first_step
 
   def __call__(self, input_iterator: Iterator[Any]) -> Iterator[Any]:
     """Yields a worker's records as they are."""
@@ -175,6 +178,9 @@ class LastOperation:
           record = next(input_iterator, None)
           if record is not None:
             _check_picklable(record.data)
+            if self._board is not None:
+              step = self._first_step + record.metadata.index
+              record.data = record.data, self._source.handed_out(step)
       except Exception:
         self._tell(ends=True)
         raise

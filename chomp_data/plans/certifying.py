@@ -1,4 +1,4 @@
-"""What steps hand out, as sums; see `ops.order_sums`."""
+"""What steps hand out, as sums; see `plans.order_sums`."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chomp_data.ops import order_sums
+from chomp_data.plans import order_sums
 from chomp_data.plans import plan as plan_lib
 
 # What sums are of: spans, and the values that were read.
@@ -56,7 +56,9 @@ class Certifier:
       return int(np.count_nonzero(self._counted[own.name]))
     return own.batch_size if self._rows is None else len(self._rows[own.name])
 
-  def planned(self, planned: plan_lib.Planned, steps: Sequence[int]) -> list[int]:
+  def planned(
+    self, planned: plan_lib.Planned, steps: Sequence[int]
+  ) -> list[int]:
     """Returns the sum of each of some steps that are planned.
 
     Args:

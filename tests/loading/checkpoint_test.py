@@ -290,8 +290,12 @@ def test_an_iterator_that_seeks_counts_as_one_that_was_there(data):
   with pipeline.make_iterator(data) as it:
     for _ in range(5):
       next(it)
-    wanted = it.get_state()
+    wanted = state_lib.decode(it.get_state())
     it.seek(20)
     it.get_state()
     it.seek(5)
-    assert it.get_state() == wanted
+    found = state_lib.decode(it.get_state())
+    # It certifies what it has handed out, and that is not known any more.
+    assert wanted.pop("certificate")[0]["last"] == 5
+    assert found.pop("certificate") == []
+    assert found == wanted

@@ -1,11 +1,14 @@
 """Real JAX processes on loopback: one stream of global batches for all."""
 
 import hashlib
+import pathlib
 
 import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.audit import verifying
+from chomp_data.loading import state as state_lib
 from tests.loading import processes
 
 
@@ -64,11 +67,42 @@ def test_global_batches_are_the_same_for_any_processes(
   check(data, steps, 0, 26)
 
 
+def certified(data, directory, step):
+  """The certificate of a checkpoint is the plan's, in one segment."""
+  path = pathlib.Path(directory) / str(step) / "input" / "input.json"
+  (found,) = state_lib.decode(path.read_bytes())["certificate"]
+  tokens = data.get("certificate") == "tokens"
+  sums = verifying.sums(pipeline.build(data), range(step), tokens)
+  assert (found["first"], found["last"], found["rows"]) == (0, step, sums.rows)
+  assert int(found["plan"], 16) == sums.plan
+  if tokens:
+    assert int(found["tokens"], 16) == sums.tokens
+  assert "part" not in found
+
+
+@pytest.mark.parametrize(
+  ("layout", "change"),
+  [
+    ("shared", {"worker_count": 0}),
+    ("sequence", {"certificate": "tokens"}),
+    pytest.param("interleaved", {"worker_count": 2}, marks=pytest.mark.slow),
+  ],
+)
+def test_processes_save_one_certificate(data, tmp_path, layout, change):
+  data = {**data, **change}
+  own = {"directory": str(tmp_path / "checkpoints")}
+  run(data, layout, 2, stop_at=5, **own)
+  certified(data, **own, step=5)
+  run(data, layout, 2, stop_at=8, restore=True, **own)
+  certified(data, **own, step=8)
+
+
 @pytest.mark.slow
 def test_a_checkpoint_restores_on_other_processes_and_workers(data, tmp_path):
   directory = str(tmp_path / "checkpoints")
   first = run(data, "contiguous", 2, directory=directory, stop_at=7)
   check(data, first, 0, 7)
+  certified(data, directory, 7)
   then = run(
     {**data, "worker_count": 1},
     "contiguous",
@@ -78,6 +112,7 @@ def test_a_checkpoint_restores_on_other_processes_and_workers(data, tmp_path):
     stop_at=11,
   )
   check(data, then, 7, 11)
+  certified(data, directory, 11)
   rest = run(
     data,
     "interleaved",

@@ -1,0 +1,266 @@
+"""An order certificate: sums of what a run has handed out, as it goes on.
+
+A segment is a stretch of steps under one input, and its sums modulo 2**128
+over global rows, each once; see `plans.order_sums`. A state holds the run's
+segments. Where several processes share batches, each has its part of a
+segment, and sums of parts are the segment's, under any topology. An input that
+changes, or a step that is gone to, begins a new one.
+
+    state 0 .. 700    {first: 0, last: 700, rows: 5600, plan: 8a04..., ...}
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+from typing import Self
+
+from absl import logging
+
+from chomp_data.plans import certifying
+from chomp_data.plans import order_sums
+
+# What a state calls it.
+FIELD = "certificate"
+
+# Digits that a log shows.
+_SHOWN = 12
+
+
+@dataclasses.dataclass(frozen=True)
+class Segment:
+  """What steps first .. last - 1 handed out.
+
+  Attributes:
+    first: The first step.
+    last: The step after the last.
+    input: The digest of the fingerprint that they were read under.
+    rows: How many rows, filler included.
+    plan: The sum of their spans or samples.
+    tokens: The sum of their tokens or arrays, None where it was not asked for.
+    part: Which process of how many has counted these; None is all of them.
+  """
+
+  first: int
+  last: int
+  input: str
+  rows: int = 0
+  plan: int = 0
+  tokens: int | None = None
+  part: tuple[int, int] | None = None
+
+  def record(self) -> dict[str, Any]:
+    """Returns JSON values."""
+    out: dict[str, Any] = {
+      "first": self.first,
+      "last": self.last,
+      "input": self.input,
+      "rows": self.rows,
+      "plan": _hexadecimal(self.plan),
+    }
+    if self.tokens is not None:
+      out["tokens"] = _hexadecimal(self.tokens)
+    if self.part is not None:
+      out["part"] = list(self.part)
+    return out
+
+  @classmethod
+  def of(cls, record: Mapping[str, Any]) -> Self:
+    """Returns the segment that `record` gave."""
+    tokens, part = record.get("tokens"), record.get("part")
+    return cls(
+      first=record["first"],
+      last=record["last"],
+      input=record["input"],
+      rows=record["rows"],
+      plan=int(record["plan"], 16),
+      tokens=None if tokens is None else int(tokens, 16),
+      part=None if part is None else (part[0], part[1]),
+    )
+
+  def with_sums(self, last: int, sums: certifying.Sums) -> Self:
+    """Returns it with the steps up to another one."""
+    tokens = None
+    if self.tokens is not None and sums.tokens is not None:
+      tokens = (self.tokens + sums.tokens) % order_sums.MODULUS
+    return dataclasses.replace(
+      self,
+      last=last,
+      rows=self.rows + sums.rows,
+      plan=(self.plan + sums.plan) % order_sums.MODULUS,
+      tokens=tokens,
+    )
+
+  def is_gone_on_with(self, other: Self) -> bool:
+    """Returns whether another segment is only more of this one."""
+    same = (self.last, self.input) == (other.first, other.input)
+    alike = (self.tokens is None) == (other.tokens is None)
+    return same and alike and self.part is None and other.part is None
+
+  def __str__(self) -> str:
+    tokens = ""
+    if self.tokens is not None:
+      tokens = f", tokens {_hexadecimal(self.tokens)[:_SHOWN]}"
+    shown = _hexadecimal(self.plan)[:_SHOWN]
+    return f"steps {self.first} .. {self.last - 1}: plan {shown}{tokens}"
+
+
+class Certificate:
+  """The segments of a run so far. For one thread."""
+
+  def __init__(
+    self,
+    step: int,
+    part: tuple[int, int] | None = None,
+    tokens: bool = False,
+  ):
+    """Begins a segment.
+
+    Args:
+      step: Its first step.
+      part: Of which process of how many sums will be; None is all.
+      tokens: Whether tokens are summed too.
+    """
+    self._part = part
+    self._tokens = 0 if tokens else None
+    self._before: list[Segment] = []
+    self.begin(step)
+
+  def begin(self, step: int) -> None:
+    """Forgets what was handed out: the next step is another one."""
+    self._before = []
+    self._first = self._last = step
+    self._rows, self._plan = 0, 0
+    self._values = self._tokens
+
+  def add(self, sums: certifying.Sums) -> None:
+    """Counts the next step."""
+    self._last += 1
+    self._rows += sums.rows
+    # Far below where such numbers become slow; `segments` takes the remainder.
+    self._plan += sums.plan
+    if self._values is not None and sums.tokens is not None:
+      self._values += sums.tokens
+
+  def segments(self, input_digest: str) -> list[Segment]:
+    """Returns the segments so far.
+
+    Args:
+      input_digest: Of the fingerprint that the last one is read under.
+    """
+    values = self._values
+    last = Segment(
+      first=self._first,
+      last=self._last,
+      input=input_digest,
+      rows=self._rows,
+      plan=self._plan % order_sums.MODULUS,
+      tokens=None if values is None else values % order_sums.MODULUS,
+      part=self._part,
+    )
+    return _merged([*self._before, last])
+
+  def go_on(self, records: Sequence[Mapping[str, Any]], step: int) -> None:
+    """Goes on from what a state tells.
+
+    Args:
+      records: Of the segments of the state; none of an old one.
+      step: The state's.
+    """
+    found = [Segment.of(own) for own in records]
+    self.begin(step)
+    # A part that another process has counted says nothing here.
+    self._before = [
+      own for own in found if own.part is None or own.part == self._part
+    ]
+
+  def regroup(self, step: int, part: tuple[int, int] | None, digest: str):
+    """Goes on with other processes from a step on; see `__init__`.
+
+    Args:
+      step: The next one.
+      part: Of which process of how many sums will be from here on.
+      digest: Of the fingerprint up to here.
+    """
+    before = self.segments(digest)
+    self._part = part
+    self.begin(step)
+    self._before = before
+
+
+def records(segments: Iterable[Segment]) -> list[dict[str, Any]]:
+  """Returns segments as JSON values."""
+  return [own.record() for own in segments]
+
+
+def log(step: int, segments: Iterable[Segment]) -> None:
+  """Tells people what was handed out before a step."""
+  told = "; ".join(map(str, segments))
+  logging.info("certificate at step %d: %s", step, told or "nothing yet")
+
+
+def joined(
+  processes: Mapping[int, Sequence[Segment]],
+  rows: Mapping[tuple[int, int], int | None],
+) -> tuple[list[Segment], list[str]]:
+  """Returns the segments of a run from the parts of its processes.
+
+  Args:
+    processes: What each process of the run has.
+    rows: Of (first, last), how many rows these steps have, where it is known.
+
+  Returns:
+    Segments, without those of which a part is missing; and a line for each
+    thing that processes tell differently.
+  """
+  problems: list[str] = []
+  whole: dict[tuple[int, int, str], tuple[int, Segment]] = {}
+  parts: dict[tuple[int, int, str, int], dict[int, Segment]] = {}
+  for process, own in sorted(processes.items()):
+    for segment in own:
+      key = segment.first, segment.last, segment.input
+      if segment.part is None:
+        first, other = whole.setdefault(key, (process, segment))
+        if other != segment:
+          problems.append(
+            f"process {process} goes on from {segment}, process {first} from"
+            f" {other}"
+          )
+      else:
+        index, count = segment.part
+        parts.setdefault((*key, count), {})[index] = segment
+  found = [segment for _, segment in whole.values()]
+  for (first, last, digest, count), by_index in parts.items():
+    if len(by_index) < count:
+      continue
+    total = Segment(first, last, digest, tokens=0)
+    for segment in by_index.values():
+      sums = certifying.Sums(segment.rows, segment.plan, segment.tokens)
+      total = total.with_sums(last, sums)
+    found.append(total)
+    known = rows.get((first, last))
+    if known is not None and known != total.rows:
+      problems.append(
+        f"steps {first} .. {last - 1} have {known} rows, and processes have"
+        f" counted {total.rows}"
+      )
+  found.sort(key=lambda own: (own.first, own.last))
+  return _merged(found), problems
+
+
+def _merged(segments: Iterable[Segment]) -> list[Segment]:
+  """Returns segments without empty ones, and those that go on as one."""
+  out: list[Segment] = []
+  for own in segments:
+    if own.first == own.last:
+      continue
+    if out and out[-1].is_gone_on_with(own):
+      sums = certifying.Sums(own.rows, own.plan, own.tokens)
+      own = out.pop().with_sums(own.last, sums)
+    out.append(own)
+  return out
+
+
+def _hexadecimal(total: int) -> str:
+  return f"{total:032x}"
