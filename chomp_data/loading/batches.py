@@ -8,6 +8,7 @@ import collections
 from collections.abc import Mapping
 import dataclasses
 import functools
+import math
 import threading
 import time
 from typing import Any
@@ -37,10 +38,10 @@ _GROUPS_KEPT = 4
 # Groups planned before their turn, where a store is far away.
 _GROUPS_AHEAD = 64
 
-# Rows read and placed at once.
-_READ_ROWS = 64
-# Steps of a Grain record, at most.
-_RECORD_STEPS = 8
+# Rows read and placed at once, and positions where rows are long: the fields of
+# so many take 3.4 MB.
+_READ_ROWS = 128
+_READ_POSITIONS = 2**18
 
 # Steps of readers that read ahead of who asks for their sums.
 _SUMS_KEPT = 4 * _READ_ROWS
@@ -148,16 +149,6 @@ class BatchSource(workers.SentToWorkers):
     """Which data step each step is."""
     return self._plan.steps
 
-  @property
-  def record_steps(self) -> int:
-    """Steps that are worth a Grain record together, by this process's rows."""
-    sizes = (
-      [own.batch_size for own in self._plan.buckets]
-      if self._rows is None
-      else [len(own) for own in self._rows.values()]
-    )
-    return max(1, min(_READ_ROWS // max(1, *sizes), _RECORD_STEPS))
-
   def __len__(self) -> int:
     return self._plan.step_limit
 
@@ -254,7 +245,9 @@ class BatchSource(workers.SentToWorkers):
     every, rest = divmod(self._stride, group.steps.step)
     if step - self._step == self._stride and every > 0 and not rest:
       left = -(-(group.steps.stop - step) // self._stride)
-      count = max(1, min(_READ_ROWS // max(size, 1), left))
+      row = math.prod(self._plan.buckets[planned.bucket].shape)
+      rows = min(_READ_ROWS, _READ_POSITIONS // row)
+      count = max(1, min(rows // max(size, 1), left))
     first = group.steps.index(step) * size
     if count == 1 or every == 1:
       spans = spans.rows(first, first + count * size)

@@ -78,13 +78,9 @@ class Batches(Protocol):
   Attributes:
     reads: What reading through it has cost.
     steps: Which data step each step is.
-    record_steps: Steps that are worth a Grain record together.
   """
 
   reads: reads_lib.Reads
-
-  @property
-  def record_steps(self) -> int: ...
 
   @property
   def steps(self) -> steps_lib.Steps: ...
@@ -210,10 +206,8 @@ def data_loader(
   alone = worker_count or not all(
     isinstance(operation, grain.transforms.Map) for operation in operations
   )
-  if not alone and source.record_steps > 1:
-    return step_records.StepLoader(
-      source, sampler, operations, source.record_steps, **options
-    )
+  if not alone:
+    return step_records.StepLoader(source, sampler, operations, **options)
   return grain.DataLoader(
     data_source=source,
     sampler=sampler,

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from chomp_data.index import steps as steps_lib
+from chomp_data.loading import batches
 from chomp_data.loading import feed
 from chomp_data.loading import reads
 from chomp_data.loading import step_records
@@ -22,8 +23,8 @@ class Counted(grain.transforms.Map):
 class Source:
   """Batches that are their step."""
 
-  def __init__(self, record_steps, broken=None):
-    self.record_steps, self._broken = record_steps, broken
+  def __init__(self, broken=None):
+    self._broken = broken
     self.reads = reads.Reads({})
     self.steps = steps_lib.Steps()
 
@@ -42,18 +43,39 @@ class Source:
     return "Source()"
 
 
-def loader(record_steps, first_step=0, **options):
-  source = Source(record_steps, **options)
-  return feed.data_loader(source, first_step=first_step, operations=[Counted()])
+def loader(size, first_step=0, broken=None):
+  """Our loader with records of so many steps; Grain's own with 1."""
+  source, options = Source(broken), {"operations": [Counted()]}
+  kind = step_records.StepLoader
+  if size == 1:
+    kind, options["data_source"] = grain.DataLoader, source
+  else:
+    options |= {"source": source, "size": size}
+  return kind(
+    sampler=batches.StepSampler(first_step, STEPS),
+    shard_options=grain.sharding.NoSharding(),
+    read_options=grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
+    **options,
+  )
 
 
 def rest(iterator):
   return [(int(b["step"]), int(b["twice"])) for b in iterator]
 
 
-def test_a_loader_of_one_step_a_record_is_grains_own():
-  assert type(loader(1)) is grain.DataLoader
-  assert isinstance(loader(2), step_records.StepLoader)
+def test_records_are_read_a_step_at_a_time():
+  read = []
+
+  class Told(Source):
+    def __getitem__(self, step):
+      read.append(step)
+      return super().__getitem__(step)
+
+  it = iter(feed.data_loader(Told()))
+  assert isinstance(it, step_records.StepIterator)
+  assert not read
+  assert [int(b["step"]) for b in itertools.islice(it, 2)] == [0, 1]
+  assert read == [0, 1]
 
 
 @pytest.mark.parametrize("first_step", [0, 5, STEPS])
@@ -95,14 +117,14 @@ def test_a_state_of_another_source_is_refused():
     def __repr__(self):
       return "Other()"
 
-  state = iter(feed.data_loader(Other(4))).get_state()
+  state = iter(feed.data_loader(Other())).get_state()
   with pytest.raises(ValueError, match="does not match"):
     iter(loader(4)).set_state(state)
 
 
-def test_an_error_is_that_of_its_record():
+def test_an_error_is_that_of_its_step():
   it = iter(loader(4, broken=6))
-  assert [int(b["step"]) for b in itertools.islice(it, 4)] == [0, 1, 2, 3]
+  assert [int(b["step"]) for b in itertools.islice(it, 6)] == [*range(6)]
   for _ in range(2):
     with pytest.raises(KeyError, match="broken"):
       next(it)
@@ -113,11 +135,10 @@ def test_random_transforms_have_a_record_of_their_own():
     def random_map(self, element, rng):
       return {**element, "noise": rng.integers(2**32)}
 
-  def noise(record_steps, first_step=0):
+  def noise(first_step=0):
     found = feed.data_loader(
-      Source(record_steps), first_step=first_step, operations=[Noise()]
+      Source(), first_step=first_step, operations=[Noise()]
     )
     return [int(b["noise"]) for b in found]
 
-  assert noise(8) == noise(1)
-  assert noise(8, 5) == noise(1)[5:]
+  assert noise(5) == noise()[5:]

@@ -217,8 +217,6 @@ def test_a_worker_that_packs_is_waited_for_and_a_stopped_one_is_not(reshuffled):
 class Uneven:
   """Batches of two workers: the second takes long for its first batch."""
 
-  record_steps = 1
-
   def __init__(self, num_steps, broken=None):
     self._num_steps, self._broken = num_steps, broken
     self.reads = reads.Reads({})
