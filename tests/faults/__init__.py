@@ -1,0 +1,1 @@
+"""Faults, injected and counted; `python -m tests.faults --help`."""
