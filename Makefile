@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')
 
-.PHONY: train test test-all test-beam test-maxtext bench-peers check docs prepare prepare-mix prepare-images inspect clean help
+.PHONY: train test test-all faults test-beam test-maxtext bench-peers check docs prepare prepare-mix prepare-images inspect clean help
 
 help:  ## Say what each command does.
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -28,6 +28,9 @@ test: $(BIN)/.test .venv-moto/bin/moto_server  ## Run the tests, two at once, bu
 # What `test` left out: slow tests, and every law on more examples.
 test-all: test  ## Run all tests, and each law on ten times the examples.
 	$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile=full --timeout=1800 $(ARGS)
+
+faults: $(BIN)/.test .venv-moto/bin/moto_server  ## Inject faults by the thousand and count what comes of them: hours.
+	$(BIN)/python -m tests.faults $(ARGS)
 
 test-maxtext: $(MAXTEXT_BIN)/.made  ## Train real MaxText on our input for a few steps.
 	$(MAXTEXT_BIN)/python -m pytest tests/integrations $(ARGS)

@@ -18,6 +18,7 @@ import rich.console
 import rich.table
 import tqdm
 
+from tests.faults import checkpoints
 from tests.faults import files
 from tests.faults import harness
 from tests.faults import processes
@@ -25,7 +26,7 @@ from tests.faults import states
 
 FAULTS = {
   fault.name: fault
-  for room in (files, states, processes)
+  for room in (files, states, checkpoints, processes)
   for fault in room.FAULTS
 }
 

@@ -127,10 +127,10 @@ def run(
     log = directory / f"{fault.name}-{done}.log"
     found, ended = _child(fault, cases, done, directory, seed, guarded, log)
     for line in found:
-      name, _, text = line.partition(": ")
+      name = line.partition(": ")[0]
       outcomes[name] = outcomes.get(name, 0) + 1
       if name in BAD and len(told) < 5:
-        told.append(f"case {done}: {line}" if text else f"case {done}: {name}")
+        told.append(f"case {done}: {line[:300]}")
       done += 1
     if ended is None:
       break
