@@ -97,7 +97,17 @@ def _resized(
     begun = [entry for entry in saved if entry[0] < own]
     if begun and begun[-1][1] != size and not resize:
       return run
-    sizes = steps_lib.Steps([*begun, (own, size)]).sizes
+    steps = steps_lib.Steps([*begun, (own, size)])
+    sizes = steps.sizes
+    if begun and begun[-1][1] != size:
+      logging.warning(
+        "steps have %d rows from step %d on, and %d before: the run goes on at"
+        " row %d, so that none is lost and none comes twice",
+        size,
+        step,
+        begun[-1][1],
+        steps.first_row(own),
+      )
   if len(sizes) == 1:
     return run
   logging.info("config.data.batch_size_schedule = %s", sizes)

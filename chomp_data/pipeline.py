@@ -607,6 +607,7 @@ def make_iterator(
   *,
   operations: Sequence[grain.transforms.Map] = (),
   step: int = 0,
+  allow_input_change: bool | Collection[str] = (),
 ) -> "feed.InputIterator":
   """Returns an iterator of global batches as sharded `jax.Array`s.
 
@@ -617,6 +618,8 @@ def make_iterator(
       batches on the default device.
     operations: More transforms over process-local batches.
     step: The step of its first batch.
+    allow_input_change: Fields of config.data, by dotted path, that may be
+      others in a state that it is set to; see `InputIterator.set_state`.
 
   Returns:
     The iterator, at that step. Where the sharding spans processes, all of
@@ -628,7 +631,9 @@ def make_iterator(
     IndexError: If the step is not of the run, nor its end.
     InputError: If it fails on another process.
   """
-  return padded_iterator(data, sharding, operations, step)
+  return padded_iterator(
+    data, sharding, operations, step, allow_input_change=allow_input_change
+  )
 
 
 def padded_iterator(
@@ -637,6 +642,7 @@ def padded_iterator(
   operations: Sequence[grain.transforms.Map] = (),
   step: int = 0,
   device_rows: int | None = None,
+  allow_input_change: bool | Collection[str] = (),
 ) -> "feed.InputIterator":
   """Returns an iterator of batches that have more rows on devices.
 
@@ -649,6 +655,7 @@ def padded_iterator(
     step: As in `make_iterator`.
     device_rows: At least `global_batch_size`, which None is; those beyond are
       of 0.
+    allow_input_change: As in `make_iterator`.
   """
   import jax
 
@@ -659,7 +666,9 @@ def padded_iterator(
   own = sharding
 
   def make() -> "feed.InputIterator":
-    return _iterator(data, own, operations, step, device_rows)
+    return _iterator(
+      data, own, operations, step, device_rows, allow_input_change
+    )
 
   peers = agreement.peers_of(sharding)
   if peers is None:
@@ -675,6 +684,7 @@ def _iterator(
   operations: Sequence[grain.transforms.Map],
   step: int,
   device_rows: int | None,
+  allow_input_change: bool | Collection[str],
 ) -> "feed.InputIterator":
   """Returns this process's iterator, whatever the others do."""
   from chomp_data.loading import feed
@@ -693,6 +703,7 @@ def _iterator(
     on_peer_failure=pipe.options.on_peer_failure,
     certificate=pipe.options.certificate,
     step=step,
+    allow_input_change=allow_input_change,
     resumed=functools.partial(
       _resumed, pipe, sharding, operations, device_rows
     ),

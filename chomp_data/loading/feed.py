@@ -221,7 +221,7 @@ def _allowing(changes: bool | Collection[str]) -> Callable[[str], bool]:
   """Returns whether a field, by its dotted path, may differ."""
   if isinstance(changes, bool):
     return lambda path: changes
-  names = set(changes)
+  names = {changes} if isinstance(changes, str) else set(changes)
   return lambda path: any(
     path == name or path.startswith(f"{name}.") for name in names
   )
@@ -256,6 +256,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     on_peer_failure: str = "exit",
     certificate: str = certifying.PLAN,
     step: int = 0,
+    allow_input_change: bool | Collection[str] = (),
     resumed: Callable[[Mapping[str, Any], int, bool], Resumed | None]
     | None = None,
   ):
@@ -274,6 +275,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         fails that shares its batches, or the next `next` should 'raise'.
       certificate: What is certified: the 'plan', or its 'tokens' too.
       step: The step of the first batch.
+      allow_input_change: What may differ in a state, as `set_state` takes it,
+        where that is not told.
       resumed: Returns the run as a state continues it, or None as it is; of
         the state's fingerprint and step, and whether steps may get another
         number of rows from there on.
@@ -283,6 +286,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """
     self._accounts = accounts
     self._resumed = resumed
+    self._allowed = allow_input_change
     self._on_peer_failure = on_peer_failure
     self._peers: agreement.Peers | None = None
     self._local = local
@@ -594,7 +598,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     Args:
       state: From `get_state`, of any number of processes and workers.
       allow_changes: Accept the state of a run that differs, in any field or in
-        those of these dotted paths; every difference is logged. With another
+        those of these dotted paths, besides those that `make_iterator` was
+        told; every difference is logged with what follows. With another
         `global_batch_size` a run of rows goes on at the same row.
 
     Raises:
@@ -603,7 +608,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """
     record = state_lib.decode(state)
     step, saved = record["step"], record["fingerprint"]
-    allows = _allowing(allow_changes)
+    own, told = _allowing(self._allowed), _allowing(allow_changes)
+
+    def allows(path: str) -> bool:
+      return own(path) or told(path)
+
     again = None
     if self._resumed is not None:
       again = self._resumed(saved, step, allows("global_batch_size"))
@@ -622,11 +631,17 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         "input state must come from the same data and config, got"
         f" {len(refused)} difference{'s' * (len(refused) > 1)} (fields of"
         f" config.data):{listed}\nUse the config it was saved"
-        " with, or start a new run."
+        " with, or start a new run. `allow_input_change` takes the names of"
+        " fields that may differ, if that is what is meant."
       )
     if found:
       listed = "".join(f"\n  - {line}" for _, line in found)
-      logging.warning("Input state of another run accepted:%s", listed)
+      logging.warning(
+        "input state of another run accepted at step %d:%s\n%s",
+        step,
+        listed,
+        state_lib.consequence([path for path, _ in found], step),
+      )
     if step > len(local.source):
       raise state_lib.StateError(
         f"input state's step must be at most {len(local.source)}, the run's"

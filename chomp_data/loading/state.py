@@ -5,6 +5,7 @@ over all of it. The fingerprint decides whether a state fits a run; topology
 is only told, because the order of rows does not depend on it.
 """
 
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -23,6 +24,9 @@ from chomp_data.loading import operations as operations_lib
 SCHEMA = 1
 
 _MISSING = "(absent)"
+
+# Fields that say what is made of rows, and not which.
+_OF_FIELDS = ("batch_format", "document_id", "lookahead", "operations")
 
 # Fields that not every fingerprint has, by dotted path, and what it means
 # without them. One that is new comes here, and changes no state's meaning.
@@ -220,6 +224,26 @@ def changes(
   if step is not None:
     old, new = _past(old, step), _past(new, step)
   return list(_compared(_weighed(old), _weighed(new), ""))
+
+
+def consequence(paths: Collection[str], step: int) -> str:
+  """Returns what follows where a state of another run is taken, for people.
+
+  Args:
+    paths: Of what differs.
+    step: Of the state.
+  """
+  if all(path.partition(".")[0] in _OF_FIELDS for path in paths):
+    return (
+      f"From step {step} on rows are those that follow; what is made of them"
+      " is another."
+    )
+  return (
+    f"From step {step} on batches are those that this config has there, as if"
+    " it had been the run's from step 0: of what the state's run has read, some"
+    " may come again, and some that it has not may not come in this epoch. What"
+    " is consumed before is counted as this config would have."
+  )
 
 
 def _canonical(record: dict[str, Any]) -> dict[str, Any]:

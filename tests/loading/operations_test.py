@@ -1,6 +1,7 @@
 """Names of transforms in fingerprints, and those of earlier versions."""
 
 import dataclasses
+import functools
 import json
 
 import grain
@@ -63,6 +64,64 @@ def test_a_fingerprint_that_is_no_json_is_refused():
     errors.ConfigError, match=r"`Told\.fingerprint` must be of JSON values"
   ):
     operations.named(Told(object()))
+
+
+class Hidden(Plain):
+  def __init__(self, size=1):
+    self.size = size
+
+
+class Slotted(Plain):
+  __slots__ = ("size",)
+
+  def __init__(self):
+    self.size = 1
+
+
+class Passing(Plain):
+  """Its own `repr` hands on what it holds."""
+
+  def __init__(self, held):
+    self.held = held
+
+  def __repr__(self):
+    return f"passing {self.held}"
+
+
+@pytest.mark.parametrize(
+  ("operation", "name"),
+  [
+    (Hidden(), "Hidden"),
+    (Slotted(), "Slotted"),
+    (Scale(2, Hidden()), "Scale"),
+    (Scale(2, [Hidden(), 3]), "Scale"),
+    (Scale(2, {"by": (Hidden(),)}), "Scale"),
+    (Scale(2, functools.partial(doubled, Hidden())), "Scale"),
+    (Scale(2, Hidden().map), "Scale"),
+    (Passing(Hidden()), "Passing"),
+  ],
+)
+def test_options_that_only_pythons_own_repr_would_tell_are_refused(
+  data, operation, name
+):
+  with pytest.raises(
+    errors.ConfigError,
+    match=rf"`{name}` must tell its options, got .* object at 0x.*"
+    r"dataclass.*`__repr__`.*`fingerprint`",
+  ):
+    operations.named(operation)
+  with pytest.raises(errors.ConfigError, match="must tell its options"):
+    pipeline.make_iterator(data, operations=[operation])
+
+
+def test_what_holds_nothing_hides_nothing():
+  assert operations.named(Scale(2, Plain())).startswith("Scale(by=2, how=<")
+  assert operations.named(Scale(2, functools.partial(doubled, 3))) == (
+    "Scale(by=2, how=functools.partial(<function doubled>, 3))"
+  )
+  assert operations.named(Passing(Scale(3))) == (
+    "Passing passing Scale(by=3, how=None, seen=[])"
+  )
 
 
 def test_a_transform_keeps_its_name_where_its_module_moves():

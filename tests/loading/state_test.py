@@ -31,6 +31,9 @@ CHANGES = [
   ("global_batch_size", 4),
   ("epochs", 2),
   ("remainder", "pad"),
+  ("lookahead", True),
+  ("mask_boundary_loss", False),
+  ("train_on_eos", False),
   ("batch_format", "maxtext"),
   ("document_id", False),
   ("sources.text.rows.num_docs", 4),
@@ -50,6 +53,7 @@ CHANGES = [
   ("sources.text.rows.doc_select_mode", "first"),
   ("sources.text.shuffle.kind", "none"),
   ("sources.text.shuffle.seed", 9),
+  ("sources.text.shuffle.perm_type", "linear"),
 ]
 
 
@@ -65,6 +69,12 @@ def test_a_state_of_another_config_is_refused_with_both_values(
   assert len(lines) == 1
   assert "state has" in lines[0]
   assert f"config has {value!r}" in lines[0]
+  # It is allowed by its own name, and what follows from it by theirs.
+  found = re.findall(r"^  - (\S+): state has", str(caught.value), re.MULTILINE)
+  others = {own for own, _ in CHANGES} | {*found}
+  with pytest.raises(state_lib.StateError, match=re.escape(path)):
+    it.set_state(saved, others - {path})
+  it.set_state(saved, found)
 
 
 def test_other_data_at_the_same_path_is_refused(data, tmp_path):
@@ -100,11 +110,37 @@ def test_a_moved_store_other_workers_and_key_order_are_no_difference(
   pipeline.make_iterator(same).set_state(saved)
 
 
-def test_an_override_is_accepted_on_request(data):
-  saved = pipeline.make_iterator(data).get_state()
-  it = pipeline.make_iterator(changed(data, "seed", 4))
+def test_what_is_allowed_is_told_with_what_follows(data, caplog):
+  saved = pipeline.make_iterator(data, step=5).get_state()
+  other = changed(changed(data, "seed", 4), "batch_format", "maxtext")
+  for allowed in ("seed", ("seed", "batch_forma"), ["seed", "document_id"]):
+    it = pipeline.make_iterator(other, allow_input_change=allowed)
+    with pytest.raises(state_lib.StateError) as caught:
+      it.set_state(saved)
+    # What is not named is refused, and only that.
+    assert (
+      "got 1 difference (fields of config.data):\n  - batch_format: state"
+      in (str(caught.value))
+    )
+    assert "`allow_input_change` takes the names" in str(caught.value)
+  with caplog.at_level("WARNING", "absl"):
+    it.set_state(saved, "batch_format")
+  assert it.step == 5
+  told = caplog.messages[-1]
+  assert told.startswith("input state of another run accepted at step 5:")
+  assert "\n  - seed: state has 3, config has 4\n" in told
+  assert "From step 5 on batches are those that this config has there" in told
+  # The batch is what was said, and the state is the new run's.
+  wanted = pipeline.build(other).batch(5)
+  for name, value in next(it).items():
+    np.testing.assert_array_equal(value, wanted[name])
+  saved = it.get_state()
+  it.close()
+  pipeline.make_iterator(other).set_state(saved)
+  it = pipeline.make_iterator(changed(other, "batch_format", "canonical"))
   it.set_state(saved, allow_changes=True)
-  assert it.step == 0
+  assert it.step == 6
+  assert "From step 6 on rows are those that follow" in caplog.messages[-1]
 
 
 def test_every_flipped_value_is_refused_by_the_digest(data):

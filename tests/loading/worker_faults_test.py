@@ -47,6 +47,8 @@ class RewordsError(Exception):
 class Failing(grain.transforms.Map):
   """Fails in a worker, at its third batch."""
 
+  fingerprint = None
+
   def __init__(self, error, *args):
     self._error, self._args, self._seen = error, args, 0
 
@@ -182,6 +184,8 @@ def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
 
 class SlowPacking(grain.transforms.Map):
   """Makes packing slow in the worker that it is sent to."""
+
+  fingerprint = None
 
   def __init__(self, seconds):
     self._seconds = seconds

@@ -383,6 +383,12 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
         ):
           it.set_state(state)
       it.set_state(state, ("global_batch_size",) if changed else False)
+      told = (
+        f"steps have {size} rows from step {it.step} on, and"
+        f" {schedule[-1][1]} before: the run goes on at row {len(seen)}, so"
+        " that none is lost and none comes twice"
+      )
+      assert (told in caplog.messages) == changed
     if changed or not schedule:
       schedule.append((it.step, size))
     with it:

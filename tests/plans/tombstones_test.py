@@ -383,6 +383,8 @@ def test_a_run_resumes_at_every_step_with_its_accounts(corpora, tmp_path, rows):
 class Masked(grain.transforms.Map):
   """Takes documents out by hand, where a source has rows of one document."""
 
+  fingerprint = None
+
   def __init__(self, documents):
     self.documents = documents
 
