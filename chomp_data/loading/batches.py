@@ -25,6 +25,7 @@ from chomp_data.loading import workers
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import balance
 from chomp_data.plans import certifying
+from chomp_data.plans import following
 from chomp_data.plans import plan as plan_lib
 from chomp_data.sources import row_source
 
@@ -132,6 +133,9 @@ class BatchSource(workers.SentToWorkers):
     # Batches read ahead, and the last two steps asked for.
     self._ready: dict[int, dict[str, np.ndarray]] = {}
     self._step, self._stride = -1, 0
+    # Where steps are counted as they are read, and the last group counted.
+    self._ledger: following.Ledger | None = None
+    self._in_ledger: _Group | None = None
     self._logged = time.monotonic()
     self.reads: reads_lib.Reads = reads_lib.Reads(plan.sources)
     # Until a larger array was freed once, glibc gives the pages of each batch
@@ -196,6 +200,25 @@ class BatchSource(workers.SentToWorkers):
     with self._lock:
       return self._sums[step]
 
+  def count_into(self, ledger: following.Ledger) -> bool:
+    """Counts what is read from here on, if all rows of all steps are.
+
+    Args:
+      ledger: Where it is counted.
+
+    Returns:
+      Whether it is.
+    """
+    whole = all(
+      self._local(number) == own.batch_size
+      for number, own in enumerate(self._plan.buckets)
+      if self._rows is None or own.name in self._rows
+    )
+    with self._lock:
+      self._ledger = ledger if whole else None
+      self._in_ledger = None
+    return whole
+
   def _read(self, step: int) -> None:
     """Reads a step, and those that the last two steps say will follow.
 
@@ -203,6 +226,9 @@ class BatchSource(workers.SentToWorkers):
     A worker is asked for every n-th step only: the stride tells.
     """
     group = self._group_of(step)
+    if self._ledger is not None and group is not self._in_ledger:
+      self._in_ledger = group
+      self._ledger.add(group.steps, group.planned)
     self._ready.clear()
     steps, planned = self._following(step, group)
     self.reads.add_batch(planned.spans)

@@ -93,6 +93,10 @@ class Batches(Protocol):
     """Returns what a step holds that was read a moment ago, as sums."""
     ...
 
+  def count_into(self, ledger: Any) -> bool:
+    """Counts the steps that are read, if all of their rows are."""
+    ...
+
   def for_workers(self, count: int) -> "Batches":
     """Returns the same batches for processes that share them by turns."""
     ...
@@ -140,6 +144,18 @@ class Resumed:
   commit: Callable[[], None]
 
 
+class Follower(Protocol):
+  """A thread that counts what nobody else does."""
+
+  def reached(self, step: int) -> None:
+    """Hears where the run is."""
+    ...
+
+  def close(self) -> None:
+    """Ends the thread."""
+    ...
+
+
 class Accounting(Protocol):
   """What a run has consumed before a step, for checkpoints."""
 
@@ -151,8 +167,10 @@ class Accounting(Protocol):
     """Returns rows of batches before a step, filler included."""
     ...
 
-  def prepare(self) -> object:
-    """Begins what takes long of the first record, beside the run."""
+  def follow(
+    self, step: int, count_into: Callable[[Any], bool]
+  ) -> "Follower | None":
+    """Begins to count what is read, so that records need no planning."""
     ...
 
   def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
@@ -299,6 +317,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._timeout_s = timeout_s
     self._step = self._made_at = step
     self._reader: reader_lib.Reader | None = None
+    self._follower: Follower | None = None
     self._failure: BaseException | None = None
     self._waits = Waits()
     self._first = True
@@ -395,6 +414,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._waited(began, batches=1)
     self._certificate.add(sums)
     self._step += 1
+    if self._follower is not None:
+      self._follower.reached(self._step)
     return batch
 
   def _waited(self, began: float, batches: int = 0, failures: int = 0) -> None:
@@ -436,6 +457,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         worker_count=self._worker_count,
         board=board,
       )
+      if self._accounts is not None:
+        count_into = self._local.source.count_into
+        if self._worker_count:
+          # Their processes know nothing of this one's accounts.
+          count_into = _counts_nothing
+        self._follower = self._accounts.follow(self._step, count_into)
       self._reader = reader_lib.Reader(
         loader,
         self._local.placer,
@@ -444,10 +471,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         sums=self._local.source.handed_out,
         first_step=self._step,
       )
-      if self._accounts is not None:
-        self._accounts.prepare()
-      # An iterator that is dropped takes its thread and workers with it.
-      self._dropped = weakref.finalize(self, self._reader.stop)
+      # An iterator that is dropped takes its threads and workers with it.
+      self._dropped = weakref.finalize(
+        self, _stop, self._reader, self._follower
+      )
       self._dropped.atexit = False
 
   def get_state(self) -> bytes:
@@ -761,5 +788,16 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def _stop(self) -> None:
     if self._reader is not None:
       self._dropped.detach()
-      self._reader.stop()
-      self._reader = None
+      _stop(self._reader, self._follower)
+      self._reader = self._follower = None
+
+
+def _counts_nothing(ledger: Any) -> bool:
+  del ledger
+  return False
+
+
+def _stop(reader: reader_lib.Reader, follower: Follower | None) -> None:
+  reader.stop()
+  if follower is not None:
+    follower.close()

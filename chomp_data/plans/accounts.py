@@ -4,21 +4,17 @@ Samples follow from the step, and so do tokens where a source knows its sums;
 see `token_sums` for the others.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
-import pickle
-import threading
 from typing import Any
 
-from absl import logging
 import numpy as np
 
+from chomp_data.plans import following
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
-
-# Below this a pass over all lengths takes a tenth of a second.
-_MANY_DOCUMENTS = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +40,26 @@ class Account:
   epochs: float
 
 
+_NOTHING: dict[str, int] = dict.fromkeys(token_sums.UNITS, 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Standing:
+  """What a run has consumed before a step, by source.
+
+  Attributes:
+    step: The step.
+    places: Where each source is.
+    given: Samples that were handed out, by source and bucket.
+    sums: Units that were handed out, by source and unit; none of arrays.
+  """
+
+  step: int
+  places: Mapping[str, token_sums.Place]
+  given: Mapping[str, Mapping[str, int]]
+  sums: Mapping[str, Mapping[str, int | None]]
+
+
 class Accounts:
   """Accounts of a run at any step. For one thread."""
 
@@ -59,38 +75,142 @@ class Accounts:
     self._plan = plan
     self._entries = list(entries)
     self._sums = plan.token_sums()
-    self._prepared = False
+    # Of what reads: what it reads is counted in `_ledger`, from `_base` on.
+    self._ledger: following.Ledger | None = None
+    self._base: _Standing | None = None
+    self._follower: following.Follower | None = None
 
-  def prepare(self) -> threading.Thread | None:
-    """Begins what the first account of large stores needs; see `record`.
+  def follow(
+    self, step: int, count_into: Callable[[following.Ledger], bool]
+  ) -> following.Follower | None:
+    """Begins to count what a run reads, so that no state needs planning.
 
-    A thread with a copy of the sources passes over lengths and keeps what it
-    finds beside the stores, where the first account then finds it.
+    Args:
+      step: Where it begins to read.
+      count_into: Lets who reads count all rows of steps; returns whether it
+        will.
 
     Returns:
-      The thread, or None where nothing takes long, or it was begun before.
+      A thread that hears where the run is; None: none is needed.
     """
-    large = [
-      name
-      for name, own in self._plan.sources.items()
-      if own.store.num_documents >= _MANY_DOCUMENTS
-    ]
-    if self._prepared or not large or self._sums is None:
+    plan = self._plan
+    self._ledger = self._follower = None
+    if plan.gone.first_step is not None:
+      # Which rows lack something is counted from where the first one does.
       return None
-    self._prepared = True
-    sources = pickle.dumps([self._plan.sources[name] for name in large])
+    self._ledger = ledger = following.Ledger(plan)
+    counts = count_into(ledger)
+    base = self._base
+    if (base is None or base.step != step) and self._is_begin(step):
+      base = self._standing_at(step)
+    known = base is not None and base.step == step
+    self._base = base if known else None
+    if known and counts:
+      return None
 
-    def work() -> None:
-      try:
-        for own in pickle.loads(sources):
-          for unit in token_sums.UNITS:
-            own.sums.known(unit)
-      except Exception:  # Whoever asks for the account meets it, and says it.
-        logging.debug("accounts are not prepared", exc_info=True)
+    def begin(plan: plan_lib.Plan) -> None:
+      found = Accounts(plan)._standing_at(step)
+      # Another reader may have begun, or the state have been asked for.
+      if self._ledger is ledger and self._base is None:
+        self._base = found
 
-    thread = threading.Thread(target=work, name="accounts", daemon=True)
-    thread.start()
-    return thread
+    self._follower = following.Follower(
+      plan, ledger, step, None if known else begin, not counts
+    )
+    return self._follower
+
+  def _is_begin(self, step: int) -> bool:
+    """Returns whether nothing was taken before a step."""
+    return step == 0 and not any(
+      own.samples for own in self._plan.places(0).values()
+    )
+
+  def _standing(
+    self, step: int, units: Sequence[str] = token_sums.UNITS
+  ) -> _Standing:
+    """Returns what was consumed before a step, by what was counted if it was.
+
+    Args:
+      step: The step.
+      units: Those that are asked for, at least.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
+    """
+    if self._base is None and self._follower is not None:
+      # It is nearly there, and two at once take longer.
+      self._follower.wait_begun()
+    base, ledger = self._base, self._ledger
+    if base is not None and base.step == step:
+      return base
+    if base is not None and ledger is not None:
+      sums = ledger.between(base.step, step)
+      if sums is not None:
+        # What is counted goes on from the last step that was asked for.
+        self._base = self._after(base, step, *ledger.split(sums))
+        return self._base
+    if ledger is None:
+      return self._standing_at(step, units)
+    found = self._standing_at(step)
+    if base is None or ledger.covers(step):
+      self._base = found
+    return found
+
+  def _after(
+    self,
+    base: _Standing,
+    step: int,
+    samples: np.ndarray,
+    tokens: np.ndarray,
+    trained: np.ndarray,
+  ) -> _Standing:
+    """Returns what was consumed where that much came since."""
+    names = self._plan.source_names
+    buckets = [own.name for own in self._plan.buckets]
+    more: dict[str, dict[str, int]] = {
+      name: dict(zip(token_sums.UNITS, own, strict=True))
+      for name, *own in zip(
+        names, tokens.tolist(), trained.tolist(), strict=True
+      )
+    }
+    return _Standing(
+      step,
+      {
+        name: dataclasses.replace(
+          base.places[name], samples=base.places[name].samples + own
+        )
+        for name, own in zip(names, samples.sum(axis=1).tolist(), strict=True)
+      },
+      {
+        name: {
+          bucket: base.given[name][bucket] + count
+          for bucket, count in zip(buckets, own, strict=True)
+        }
+        for name, own in zip(names, samples.tolist(), strict=True)
+      },
+      {
+        name: {
+          unit: None if sum_ is None else sum_ + more[name][unit]
+          for unit, sum_ in own.items()
+        }
+        for name, own in base.sums.items()
+      },
+    )
+
+  def _standing_at(
+    self, step: int, units: Sequence[str] = token_sums.UNITS
+  ) -> _Standing:
+    """Returns what was consumed before a step, from the plan."""
+    places = self._plan.places(step)
+    sums: dict[str, dict[str, int | None]] = {}
+    if self._sums is not None:
+      sums = {
+        name: {
+          unit: self._sums.before(step, name, place, unit) for unit in units
+        }
+        for name, place in places.items()
+      }
+    return _Standing(step, places, self._plan.given(step), sums)
 
   def at(self, step: int) -> dict[str, Account]:
     """Returns every source's account before a step.
@@ -101,15 +221,19 @@ class Accounts:
     Raises:
       IndexError: If the step lies beyond the run.
     """
-    return {
-      name: Account(
+    return self._accounts(self._standing(step))
+
+  def _accounts(self, standing: _Standing) -> dict[str, Account]:
+    out = {}
+    for name, place in standing.places.items():
+      sums = standing.sums.get(name, {})
+      out[name] = Account(
         rows=place.given,
-        tokens=self._sum(step, name, place, "tokens"),
-        loss_tokens=self._sum(step, name, place, "loss_tokens"),
+        tokens=sums.get("tokens"),
+        loss_tokens=sums.get("loss_tokens"),
         epochs=self._plan.passes(name, place.samples),
       )
-      for name, place in self._plan.places(step).items()
-    }
+    return out
 
   def rows(self, step: int) -> dict[str, int]:
     """Returns the rows (or samples) that sources have given before a step.
@@ -128,10 +252,7 @@ class Accounts:
     Args:
       step: At most the steps of the run.
     """
-    return {
-      name: {bucket: count for bucket, count in own.items() if count}
-      for name, own in self._plan.given(step).items()
-    }
+    return _some(self._plan.given(step))
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows of batches by bucket before a step, filler included.
@@ -190,18 +311,18 @@ class Accounts:
       IndexError: If the step lies beyond the run.
     """
     found: dict[str, Any] = {}
+    standing = self._standing(step)
     if self._plan.by_bucket:
-      found["histogram"] = self.histogram(step)
+      found["histogram"] = _some(standing.given)
     if self._sums is not None:
-      accounts = self.at(step)
       found["accounts"] = {
-        name: dataclasses.asdict(own) for name, own in accounts.items()
+        name: vars(own).copy() for name, own in self._accounts(standing).items()
       }
       gone = self._sums.gone(step)
       if gone:
         found["gone"] = gone
     if self._plan.foreign_offsets() is not None:
-      found["resume_state"] = self.resume_state(step)
+      found["resume_state"] = self._resume_state(standing)
     if self._entries:
       found["dataset_mix"] = self._entries
     return found
@@ -220,19 +341,21 @@ class Accounts:
       IndexError: If the step lies beyond the run.
       TypeError: If a run of this kind cannot start from offsets.
     """
-    foreign = self._plan.foreign_offsets()
-    if foreign is None:
+    if self._plan.foreign_offsets() is None:
       raise TypeError(
         "`resume_state` must be asked of a run without `config.data.buckets`:"
         " offsets cannot say which samples of an epoch were given. Use the"
         " step."
       )
+    return self._resume_state(self._standing(step, ("tokens",)))
+
+  def _resume_state(self, standing: _Standing) -> dict[str, Any]:
     entries = []
-    for name, place in self._plan.places(step).items():
-      tokens = None if self._sums is None else self._sums.taken(name, place)
+    for name, place in standing.places.items():
+      tokens = self._taken(standing, name)
       known = {} if tokens is None else {"token_offset": tokens}
       entries.append({"spec": name, "row_offset": place.samples, **known})
-    return {"datasets": entries + foreign}
+    return {"datasets": entries + (self._plan.foreign_offsets() or [])}
 
   def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
     """Compares a checkpoint's accounts with the plan, and goes on from them.
@@ -249,6 +372,7 @@ class Accounts:
       problems = self._uneven(record.get("histogram") or {}, step)
     if self._sums is None or problems:
       return problems
+    self._base = None
     saved = record.get("accounts") or {}
     places, told = self._plan.places(step), {}
     compared: list[tuple[str, token_sums.Place, int | None]] = []
@@ -279,7 +403,27 @@ class Accounts:
         problems.append(
           f"accounts.{name}.tokens: state has {tokens}, plan {planned}"
         )
+    sums = {
+      name: {unit: told.get(name, _NOTHING)[unit] for unit in token_sums.UNITS}
+      for name in places
+    }
+    if not any(
+      own is None for units in sums.values() for own in units.values()
+    ):
+      self._base = _Standing(step, places, self._plan.given(step), sums)
     return problems
+
+  def _taken(self, standing: _Standing, name: str) -> int | None:
+    """Returns the tokens of all rows that were taken, skipped ones too."""
+    if self._sums is None:
+      return None
+    place, tokens = standing.places[name], standing.sums[name]["tokens"]
+    if self._plan.gone.first_step is not None:
+      return self._sums.taken(name, place)
+    if tokens is None or not place.skipped:
+      return tokens
+    skipped = self._sums.skipped(name, place)
+    return None if skipped is None else tokens + skipped
 
   def _uneven(
     self, saved: Mapping[str, Mapping[str, int]], step: int
@@ -302,3 +446,13 @@ class Accounts:
     if self._sums is None:
       return None
     return self._sums.before(step, name, place, unit)
+
+
+def _some(
+  given: Mapping[str, Mapping[str, int]],
+) -> dict[str, dict[str, int]]:
+  """Returns counts by source and bucket, none of which is 0."""
+  return {
+    name: {bucket: count for bucket, count in own.items() if count}
+    for name, own in given.items()
+  }

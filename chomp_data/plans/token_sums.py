@@ -67,6 +67,16 @@ class TokenSums(abc.ABC):
       unit: Of `UNITS`.
     """
 
+  def skipped(self, name: str, place: Place) -> int | None:
+    """Returns the tokens of all rows that were skipped, None if not known.
+
+    Args:
+      name: The source.
+      place: Where it is.
+    """
+    del name, place
+    return None
+
   def taken(self, name: str, place: Place) -> int | None:
     """Returns the tokens of all rows that were taken, skipped ones too.
 
@@ -126,9 +136,14 @@ class RowSums(TokenSums):
     del step
     return self._sums(name, unit).before(place)
 
+  def skipped(self, name: str, place: Place) -> int:
+    """Returns the tokens of all rows that were skipped; see `TokenSums`."""
+    return self._sums(name, "tokens").skipped(place)
+
   def taken(self, name: str, place: Place) -> int | None:
     """Returns the tokens of all rows that were taken; see `TokenSums`."""
-    return self._sums(name, "tokens").taken(place)
+    total = self._sums(name, "tokens").before(place)
+    return None if total is None else total + self.skipped(name, place)
 
   def known(self, name: str) -> bool:
     """Returns whether tokens are known; see `TokenSums`."""
@@ -185,6 +200,9 @@ class _SourceSums:
   def before(self, place: Place) -> int | None:
     """Returns the units handed out before a place, None if not told."""
     rows = place.samples
+    if not rows:
+      # What is known of a source may take a pass over all of it.
+      return 0
     if self.known:
       return self._by_prefix(place)
     # Before what a checkpoint told, only a sum from the start on will do.
@@ -207,12 +225,10 @@ class _SourceSums:
       del self._told[:-_SUMS_KEPT]
     return total
 
-  def taken(self, place: Place) -> int | None:
-    """Returns the units of all rows before a place, None if not told."""
-    total = self.before(place)
+  def skipped(self, place: Place) -> int:
+    """Returns the units of all rows that were skipped before a place."""
+    total = 0
     for rows in place.skipped:
-      if total is None:
-        return None
       if rows not in self._skipped:
         self._skipped[rows] = (
           self._rows_before(rows[1]) - self._rows_before(rows[0])
@@ -283,7 +299,7 @@ class StepSums(TokenSums):
         where they follow from it.
     """
     self._numbers = {name: i for i, name in enumerate(by_name)}
-    self._labelled = _labelled(by_name)
+    self._labelled = labelled(by_name)
     self._plan = plan
     self._by_epoch = by_epoch
     self._consumed = consumed
@@ -377,7 +393,7 @@ class LiveSums(TokenSums):
     """
     self._whole = whole
     self._names = list(by_name)
-    self._labelled = _labelled(by_name)
+    self._labelled = labelled(by_name)
     self._first = first_step
     self._live_spans, self._whole_spans = live_spans, whole_spans
     # Step, and what is gone by unit and source before it: the latest.
@@ -454,24 +470,37 @@ class LiveSums(TokenSums):
     return sums
 
 
-def _labelled(by_name: Mapping[str, stores.Store]) -> dict[int, stores.Store]:
+def labelled(by_name: Mapping[str, stores.Store]) -> dict[int, stores.Store]:
   """Returns stores that do not train on all of their tokens, by number."""
   return {
     i: own for i, own in enumerate(by_name.values()) if not own.trains_on_all
   }
 
 
-def _units(
-  spans: spans_lib.Spans, count: int, labelled: Mapping[int, stores.Store]
-) -> np.ndarray:
-  """Returns int64[2, count], tokens and trained tokens of spans by source."""
+def span_units(
+  spans: spans_lib.Spans, by_number: Mapping[int, stores.Store]
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns int64[N], the tokens of each span and its trained tokens.
+
+  Args:
+    spans: The plan.
+    by_number: Of `labelled`.
+  """
   trained = spans.length - 1
-  for number, store in labelled.items():
+  for number, store in by_number.items():
     pick = np.flatnonzero(spans.source == number)
     own = spans.take(pick, spans.row[pick], spans.num_rows)
     trained[pick] = row_labels.trained_targets(own, store)
+  return spans.length, trained
+
+
+def _units(
+  spans: spans_lib.Spans, count: int, by_number: Mapping[int, stores.Store]
+) -> np.ndarray:
+  """Returns int64[2, count], tokens and trained tokens of spans by source."""
   # Sums of a block stay far below 2**53, where float64 is exact.
   found = [
-    np.bincount(spans.source, own, count) for own in (spans.length, trained)
+    np.bincount(spans.source, own, count)
+    for own in span_units(spans, by_number)
   ]
   return np.stack(found).astype(np.int64)

@@ -6,12 +6,10 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
-from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import token_sums
 from chomp_data.sources import documents
 from chomp_data.sources import sequential
 from chomp_data.sources import shuffled
-from chomp_data.stores import side_index
 from chomp_data.testing import stores as testing_stores
 
 SEQ_LEN = 16
@@ -230,34 +228,3 @@ def test_a_step_beyond_the_run_is_refused(path, remainder):
     for ask in (pipe.resume_state, pipe.accounts.at, pipe.accounts.rows):
       with pytest.raises(IndexError, match=rf"0 \.\. {steps}, got {step}\."):
         ask(step)
-
-
-def test_what_the_first_account_needs_is_prepared_beside_the_run(
-  tmp_path, monkeypatch
-):
-  store = testing_stores.make_store(
-    tmp_path / "store", [np.arange(n % 9 + 1) + 2 for n in range(300)]
-  )
-  data = {
-    "seq_len": 8,
-    "global_batch_size": 2,
-    "sources": {
-      "a": {
-        "store": str(store.path),
-        "rows": {"kind": "bin", "packing_algorithm": "exact"},
-      }
-    },
-  }
-  want = pipeline.build(data).accounts.record(20)
-  for module, name in (
-    (documents, "_KEPT_ON_DISK"),
-    (accounts_lib, "_MANY_DOCUMENTS"),
-  ):
-    monkeypatch.setattr(module, name, 1)
-  own = pipeline.build(data).accounts
-  thread = own.prepare()
-  thread.join(60)
-  assert own.prepare() is None
-  # Nothing is left to be made of all documents.
-  monkeypatch.setattr(side_index, "_write", None)
-  assert own.record(20) == want

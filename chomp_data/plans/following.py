@@ -1,0 +1,224 @@
+"""What steps hand out, counted as a run reads them.
+
+Summing what was handed out before a step may plan thousands of rows. A run
+that reads has planned them: it counts each group of steps as it comes to it,
+and a state is then a look-up. Where a process plans its own rows only, or
+workers do, a thread plans all rows a little ahead of the run.
+"""
+
+import collections
+from collections.abc import Callable
+import pickle
+import threading
+
+from absl import logging
+import numpy as np
+
+from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import token_sums
+
+# Steps that are kept behind those that are read: more than are read ahead.
+_KEPT_STEPS = 1_024
+# Rows that are planned together where nobody else plans them all, and the
+# steps that are counted before the run comes to them.
+_ROWS = 4_096
+_STEPS_AHEAD = 256
+
+
+class Ledger:
+  """Sums at the steps that a run is at; several threads may.
+
+  Sums are one vector: samples by source and bucket, tokens by source, and
+  trained tokens by source.
+  """
+
+  def __init__(self, plan: plan_lib.Plan):
+    """Counts nothing yet.
+
+    Args:
+      plan: The run; nothing of it may be gone.
+    """
+    self._steps = plan.steps
+    self._shape = (len(plan.source_names), len(plan.buckets))
+    self._labelled = token_sums.labelled(
+      {name: own.store for name, own in plan.sources.items()}
+    )
+    self._lock = threading.Lock()
+    # (first step, int64[steps + 1, N]), side by side: sums before each step,
+    # from some step on that does not matter.
+    self._groups: collections.deque[tuple[int, np.ndarray]] = (
+      collections.deque()
+    )
+
+  def add(self, steps: range, planned: plan_lib.Planned) -> None:
+    """Counts steps that follow each other.
+
+    Args:
+      steps: Of one size, with no skip between them.
+      planned: All of their rows.
+    """
+    units = self._units(len(steps), planned)
+    with self._lock:
+      last = self._groups[-1] if self._groups else (steps.start, units[:1])
+      if self._end(last) != steps.start or self._skips_before(steps.start):
+        # The run went elsewhere.
+        self._groups.clear()
+      elif self._groups:
+        units += last[1][-1]
+      self._groups.append((steps.start, units))
+      while (
+        len(self._groups) > 1
+        and self._end(self._groups[0]) < steps.start - _KEPT_STEPS
+      ):
+        self._groups.popleft()
+
+  def between(self, first: int, last: int) -> np.ndarray | None:
+    """Returns the sums of steps first .. last - 1, or None if not known."""
+    with self._lock:
+      ends = [self._before(step) for step in (first, last)]
+    return None if ends[0] is None or ends[1] is None else ends[1] - ends[0]
+
+  def covers(self, step: int) -> bool:
+    """Returns whether sums before a step are counted."""
+    with self._lock:
+      return self._before(step) is not None
+
+  def split(
+    self, sums: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns samples [sources, buckets], tokens, and trained tokens."""
+    sources, buckets = self._shape
+    samples = sums[: sources * buckets].reshape(self._shape)
+    tokens, trained = sums[sources * buckets :].reshape(2, sources)
+    return samples, tokens, trained
+
+  @property
+  def end(self) -> int | None:
+    """The step after the last one counted."""
+    with self._lock:
+      return self._end(self._groups[-1]) if self._groups else None
+
+  def _before(self, step: int) -> np.ndarray | None:
+    for first, sums in reversed(self._groups):
+      if first <= step < first + len(sums):
+        return sums[step - first]
+    return None
+
+  def _end(self, group: tuple[int, np.ndarray]) -> int:
+    return group[0] + len(group[1]) - 1
+
+  def _skips_before(self, step: int) -> bool:
+    """Returns whether the data step before a step is skipped."""
+    before = self._steps.data_step(step) - 1
+    return before >= 0 and self._steps.run_step(before) is None
+
+  def _units(self, count: int, planned: plan_lib.Planned) -> np.ndarray:
+    """Returns int64[count + 1, N], sums before each of the steps."""
+    sources, buckets = self._shape
+    spans, samples = planned.spans, planned.samples
+    if samples is not None:
+      source = np.where(samples < 0, -1, planned.dataset)
+    else:
+      assert spans is not None
+      source = spans.row_source()
+    step = np.repeat(np.arange(count), len(source) // count)
+    real = source >= 0
+    given = np.zeros((count, sources, buckets), np.int64)
+    given[:, :, planned.bucket] = np.bincount(
+      (step * sources + source)[real], minlength=count * sources
+    ).reshape(count, sources)
+    tokens = np.zeros((2, count, sources), np.int64)
+    if spans is not None:
+      key = step[spans.row] * sources + spans.source
+      for own, units in zip(
+        tokens, token_sums.span_units(spans, self._labelled), strict=True
+      ):
+        # Sums of steps stay far below 2**53, where float64 is exact.
+        sums = np.bincount(key, units, count * sources)
+        own[:] = sums.reshape(count, sources)
+    found = np.zeros((count + 1, sources * (buckets + 2)), np.int64)
+    np.cumsum(
+      np.concatenate([given.reshape(count, -1), *tokens], axis=1),
+      axis=0,
+      out=found[1:],
+    )
+    return found
+
+
+class Follower:
+  """A thread that counts what nobody else does; see `Ledger`."""
+
+  def __init__(
+    self,
+    plan: plan_lib.Plan,
+    ledger: Ledger,
+    step: int,
+    begin: Callable[[plan_lib.Plan], None] | None,
+    counts: bool,
+  ):
+    """Begins.
+
+    Args:
+      plan: The run; the thread has its own copy.
+      ledger: Where it counts.
+      step: The run's step.
+      begin: Called with that copy first.
+      counts: Whether it plans and counts steps too.
+    """
+    self._ledger = ledger
+    self._step = step
+    self._counts = counts
+    self._wake, self._begun = threading.Event(), threading.Event()
+    self._closed = False
+    self._thread = threading.Thread(
+      target=self._work,
+      args=(pickle.dumps(plan), begin),
+      name="accounts",
+      daemon=True,
+    )
+    self._thread.start()
+
+  def reached(self, step: int) -> None:
+    """Hears where the run is."""
+    self._step = step
+    end = self._ledger.end
+    if end is not None and step + _STEPS_AHEAD // 2 > end:
+      self._wake.set()
+
+  def close(self) -> None:
+    """Ends the thread, soon."""
+    self._closed = True
+    self._wake.set()
+
+  def wait_begun(self) -> None:
+    """Waits until `begin` was called."""
+    self._begun.wait()
+
+  def _work(
+    self, pickled: bytes, begin: Callable[[plan_lib.Plan], None] | None
+  ) -> None:
+    try:
+      plan = pickle.loads(pickled)
+      if begin is not None:
+        begin(plan)
+      self._begun.set()
+      if self._counts:
+        self._count(plan)
+    except Exception:  # Whoever asks for a state meets it, and says it.
+      logging.debug("the run is not followed", exc_info=True)
+    finally:
+      self._begun.set()
+
+  def _count(self, plan: plan_lib.Plan) -> None:
+    following = self._step
+    while not self._closed and following < plan.step_limit:
+      if following >= self._step + _STEPS_AHEAD:
+        self._wake.wait()
+        self._wake.clear()
+        continue
+      rows = plan.buckets[plan.at(following)[1]].batch_size
+      most = max(1, min(_ROWS // rows, _STEPS_AHEAD))
+      last = plan.group(following, most)[1]
+      steps = range(following, last)
+      self._ledger.add(steps, plan.planned(following, len(steps)))
+      following = last

@@ -1,0 +1,177 @@
+"""States of a run that reads: looked up, and what the plan says."""
+
+import json
+import pathlib
+import time
+
+from hypothesis import given
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.loading import batches
+from chomp_data.plans import following
+from chomp_data.plans import rows_plan
+from chomp_data.testing import stores as testing_stores
+from tests import laws
+
+SEQ_LEN = 16
+ROWS = {
+  "sequential": {"kind": "sequential"},
+  "ffd": {"kind": "bin", "packing_buffer_docs": 8, "add_eos": True},
+  "exact": {
+    "kind": "bin",
+    "packing_buffer_docs": 8,
+    "packing_algorithm": "exact",
+    "shuffle_documents": "full",
+  },
+  "splice": {"kind": "splice"},
+}
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory):
+  """A store that trains on all of its tokens, and one that does not."""
+  rng = np.random.default_rng(0)
+  path = tmp_path_factory.mktemp("following")
+  documents = [rng.integers(3, 250, size=n) for n in rng.integers(0, 40, 200)]
+  testing_stores.make_store(path / "text", documents)
+  testing_stores.make_store(
+    path / "labelled",
+    documents,
+    levels=(0, 1),
+    label_levels=[rng.integers(0, 2, len(own)) for own in documents],
+  )
+  return path
+
+
+def source(path, rows, shuffle="full"):
+  return {"store": str(path), "rows": ROWS[rows], "shuffle": {"kind": shuffle}}
+
+
+def configs(path):
+  """Returns `config.data` of every kind of run, by name."""
+  text, labelled = path / "text", path / "labelled"
+  common = {"seq_len": SEQ_LEN, "global_batch_size": 4, "epochs": 2}
+  mixed = {
+    **common,
+    "sources": {
+      "a": source(text, "ffd", "block"),
+      "b": source(labelled, "sequential"),
+      "c": source(text, "splice"),
+    },
+    "mix": {"kind": "token_balanced"},
+  }
+  return {
+    **{
+      f"{rows} {shuffle}": {
+        **common,
+        "sources": {"text": source(text, rows, shuffle)},
+      }
+      for rows in ROWS
+      for shuffle in ("full", "none")
+    },
+    "labelled": {**common, "sources": {"text": source(labelled, "ffd")}},
+    "mix": mixed,
+    "skip": {**mixed, "skip": ((3, 9), (40, 40))},
+    "sizes": {
+      **mixed,
+      "global_batch_size": None,
+      "batch_size_schedule": ((0, 4), (20, 8), (30, 2)),
+    },
+    "offsets": {
+      **mixed,
+      "mix": {
+        "kind": "token_balanced",
+        "resume_state": {
+          "datasets": [
+            {"spec": "a", "row_offset": 40},
+            {"spec": "b", "row_offset": 30},
+          ]
+        },
+      },
+    },
+    "pad": {
+      **common,
+      "remainder": "pad",
+      "epochs": 1,
+      "sources": {"text": source(text, "sequential")},
+    },
+    "buckets": {
+      "sources": {"a": {"store": str(text)}, "b": {"store": str(labelled)}},
+      "buckets": {
+        "kind": "length",
+        "lengths": (4, 8, SEQ_LEN),
+        "tokens_per_batch": 64,
+      },
+      "epochs": 2,
+    },
+  }
+
+
+NAMES = [*configs(pathlib.Path())]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@laws.examples(4)
+@given(data=st.data())
+def test_a_state_is_what_the_plan_says_at_every_step(stores, name, data):
+  config = configs(stores)[name]
+  alone = pipeline.build(config)
+  last = min(alone.num_steps or 100, 100)
+  steps = st.integers(0, last)
+  own = data.draw(st.booleans(), "read by this process")
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(following, "_KEPT_STEPS", data.draw(st.sampled_from([4, 99])))
+    if not own:
+      patch.setattr(batches.BatchSource, "count_into", lambda *_: False)
+    with pipeline.make_iterator(config, step=data.draw(steps, "begin")) as it:
+      for _ in range(data.draw(st.integers(1, 3), "restores")):
+        for _ in range(min(data.draw(st.integers(0, 60)), last - it.step)):
+          next(it)
+          if data.draw(st.integers(0, 3)) == 0:
+            state = json.loads(it.get_state())
+            want = json.loads(json.dumps(alone.accounts.record(it.step)))
+            assert {key: state.get(key) for key in want} == want, it.step
+        with pipeline.make_iterator(config, step=data.draw(steps)) as other:
+          saved = other.get_state()
+        it.set_state(saved)
+        assert it.get_state() == saved
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("name", ["exact full", "mix", "sizes"])
+def test_a_run_that_reads_plans_nothing_for_its_states(
+  stores, name, own, monkeypatch
+):
+  config = configs(stores)[name]
+  if not own:
+    monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
+  pipe = pipeline.build(config)
+  alone = pipeline.build(config).accounts
+  want = [alone.record(step) for step in range(40)]
+  deadline = time.monotonic() + 60
+  with pipeline.make_iterator(pipe) as it:
+    it.start_prefetch()
+    for rows in pipe._plan.ordered.values():
+      monkeypatch.setattr(rows, "plan", None)
+    monkeypatch.setattr(pipe._plan, "spans", None)
+    for step in range(40):
+      state = json.loads(it.get_state())
+      assert state["accounts"] == want[step]["accounts"]
+      next(it)
+      while not (own or pipe.accounts._ledger.covers(it.step)):
+        assert time.monotonic() < deadline
+        time.sleep(1e-3)
+  assert isinstance(pipe._plan, rows_plan.RowsPlan)
+
+
+def test_a_thread_that_follows_ends_with_its_iterator(stores, monkeypatch):
+  monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
+  it = pipeline.make_iterator(configs(stores)["mix"])
+  next(it)
+  thread = it._follower._thread
+  it.close()
+  thread.join(10)
+  assert not thread.is_alive()
