@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import dataclasses
 import functools
 import pickle
+import shlex
 from typing import Any
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,9 @@ if TYPE_CHECKING:
   from chomp_data.loading import placement
 
 FINGERPRINT_SCHEMA = 1
+
+# Paths that a line of the summary names.
+_SHOWN = 3
 
 # Steps planned at once.
 _STEPS = 256
@@ -550,7 +554,25 @@ class Pipeline:
       skipped = ", ".join(f"{low} .. {high}" for low, high in self.steps.skip)
       entries.append(f"  skip: data steps {skipped}")
     entries += self._plan.gone.describe()
+    entries += self._trusted()
     return "\n".join([head, *entries, *lines])
+
+  def _trusted(self) -> list[str]:
+    """Returns a line for each source of files that nothing vouches for."""
+    # Most runs are of stores of ours: other kinds are not imported for them.
+    from chomp_data.stores import adopting
+
+    lines = []
+    for name, own in self._run.sources.items():
+      paths = adopting.trusted(own.paths)
+      if paths:
+        more = f" and {len(paths) - _SHOWN} more" * (len(paths) > _SHOWN)
+        shown = " ".join(map(shlex.quote, paths[:_SHOWN]))
+        lines.append(
+          f"  {name}: trusted as found, its files have no checksums:"
+          f" `chomp-stores adopt {shown}`{more} keeps some beside them"
+        )
+    return lines
 
   def continued(
     self, fingerprint: Mapping[str, Any], step: int, resize: bool = False

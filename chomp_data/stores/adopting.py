@@ -1,9 +1,12 @@
 """Which files `adopt` and `verify` take of a corpus that others wrote."""
 
+from collections.abc import Iterable
 import os
 import pathlib
 
 from chomp_data import errors
+from chomp_data.stores import adopted
+from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores.array_record import record_files
 from chomp_data.stores.samples import arrow_samples
@@ -36,6 +39,32 @@ def files_at(path: str | os.PathLike[str]) -> record_files.Corpus:
   if arrow_samples.is_saved(place):
     return record_files.Corpus(place, arrow_samples.file_names(place), place)
   return record_files.find(path)
+
+
+def trusted(paths: Iterable[str]) -> list[str]:
+  """Returns the paths whose files have no checksums, so are read as found.
+
+  A change of them shows where their ends, sizes or records tell it, and not
+  everywhere; what they were before they were opened first, nothing tells.
+
+  Args:
+    paths: Of data that can be opened.
+  """
+  return [path for path in paths if not _has_checksums(path)]
+
+
+def _has_checksums(path: str) -> bool:
+  """Whether every byte of what is read at a path is checked."""
+  if places.is_url(path):
+    home = path.rstrip("/")
+    if places.at(home).version(manifest.FILE) is not None:
+      return True
+    for suffix in megatron_store.SUFFIXES:
+      home = home.removesuffix(suffix)
+    return places.at(f"{home}.adopted").version(adopted.FILE) is not None
+  if (pathlib.Path(path) / manifest.FILE).exists():
+    return True
+  return adopted.directory_of(files_at(path).home).is_dir()
 
 
 def _below(directory: pathlib.Path) -> tuple[str, ...]:

@@ -11,12 +11,16 @@ import datasets
 import numpy as np
 import pytest
 
+from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.commands import stores as command
 from chomp_data.commands.store_commands import split
 from chomp_data.prepare import run as prepare
+from chomp_data.stores import adopting
 from chomp_data.testing import stores as testing_stores
 from tests import in_process
+from tests.golden import cases
+from tests.golden import corpora
 
 FIXTURES = pathlib.Path(__file__).parents[1] / "stores" / "fixtures"
 MEGATRON = "{'vocab_size': 100_000, 'eos_id': 0, 'adds_eos': True}"
@@ -428,6 +432,36 @@ def test_stores_of_ours_need_no_adoption(store, call):
   status, _, error = call("adopt", store.path)
   assert status == 1
   assert "Verify it" in error
+
+
+def test_what_was_not_adopted_is_told_as_trusted_in_the_summary(
+  foreign, store, call
+):
+  """With the command that ends it."""
+  path, files, options = foreign
+  if options is None:
+    # Arrow holds arrays, for buckets of sizes.
+    shutil.rmtree(path)
+    corpora.write(path.parent, "scans")
+    path = (path.parent / "scans").rename(path)
+    source = {"store": str(path)}
+    data = cases.CASES["sizes"].data
+  else:
+    rows = {"kind": "sequential", "pad_token_id": 0}
+    source = {"store": str(path), "rows": rows, **options}
+    data = {"seq_len": 16, "global_batch_size": 2}
+    if files[0].suffix == ".bin":
+      # Before anything of ours has seen it: nothing else can tell.
+      flip(files[0])
+  data = {**data, "mix": None, "sources": {"own": source}}
+  said = (
+    "  own: trusted as found, its files have no checksums: `chomp-stores adopt"
+    f" {path}` keeps some beside them"
+  )
+  assert said in pipeline.build(data).describe().splitlines()
+  assert call("adopt", path)[0] == 0
+  assert "trusted" not in pipeline.build(data).describe()
+  assert adopting.trusted([store.path]) == []
 
 
 def test_what_was_not_adopted_is_read_and_said_so(tmp_path, call):

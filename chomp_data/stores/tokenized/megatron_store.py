@@ -26,7 +26,7 @@ from chomp_data.stores.tokenized import mapped_tokens
 from chomp_data.stores.tokenized import megatron_index
 from chomp_data.stores.tokenized import offsets_index
 
-_SUFFIXES = (".bin", ".idx")
+SUFFIXES = (".bin", ".idx")
 
 # To read some spans of a corpus in a bucket, here and there: tokens of a page,
 # and bytes of all that are kept.
@@ -176,7 +176,7 @@ def files_of(path: str | os.PathLike[str]) -> record_files.Corpus:
   """
   publish.check_local(path)
   home = _prefix(pathlib.Path(path))
-  names = tuple(home.name + suffix for suffix in _SUFFIXES)
+  names = tuple(home.name + suffix for suffix in SUFFIXES)
   for name in names:
     if not (home.parent / name).is_file():
       raise errors.StoreError(
@@ -193,12 +193,12 @@ def objects_of(url: str | os.PathLike[str]) -> object_corpus.ObjectCorpus:
     StoreError: If one of them is missing.
   """
   home = os.fspath(url).rstrip("/")
-  for suffix in _SUFFIXES:
+  for suffix in SUFFIXES:
     home = home.removesuffix(suffix)
   root, _, name = home.rpartition("/")
   return object_corpus.find(
     root,
-    [name + suffix for suffix in _SUFFIXES],
+    [name + suffix for suffix in SUFFIXES],
     home,
     "an object of a Megatron corpus, which is the common part of the names of"
     " its .bin and .idx",
@@ -209,9 +209,9 @@ def is_at(path: pathlib.Path) -> bool:
   """Whether both files are at a path."""
   home = _prefix(path)
   return bool(home.name) and all(
-    home.with_name(home.name + suffix).is_file() for suffix in _SUFFIXES
+    home.with_name(home.name + suffix).is_file() for suffix in SUFFIXES
   )
 
 
 def _prefix(path: pathlib.Path) -> pathlib.Path:
-  return path.with_suffix("") if path.suffix in _SUFFIXES else path
+  return path.with_suffix("") if path.suffix in SUFFIXES else path
