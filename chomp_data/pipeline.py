@@ -753,7 +753,7 @@ def _local(
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
-  held, batch_bytes = placement.process_batches(
+  held = placement.process_batches(
     pipe, sharding, operations, device_rows, needed
   )
   rows = {
@@ -776,19 +776,31 @@ def _local(
     counted = placement.counted_rows(
       pipe, sharding, rows, operations, device_rows
     )
+  source = pipe.batch_source(
+    rows,
+    pipe.fingerprint_with(operations),
+    shards=shards,
+    columns=columns,
+    counted=counted,
+  )
   return feed.Local(
-    pipe.batch_source(
-      rows,
-      pipe.fingerprint_with(operations),
-      shards=shards,
-      columns=columns,
-      counted=counted,
-    ),
+    source,
     placement.Placer(sharding, held, pipe.buckets, device_rows),
-    batch_bytes,
+    _workers_help(source, operations),
     shards,
     part,
   )
+
+
+def _workers_help(
+  source: batches.BatchSource, operations: Sequence[grain.transforms.Map]
+) -> bool:
+  """Returns whether processes that read may be faster than this one.
+
+  Files that are mapped are read ahead by the system, and then a batch costs
+  less than handing it over. Transforms of a user may take any time.
+  """
+  return bool(operations) or not source.is_mapped
 
 
 def _resumed(

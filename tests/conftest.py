@@ -11,6 +11,7 @@ import tempfile
 import hypothesis
 import pytest
 
+from chomp_data import pipeline
 from tests import in_process
 
 for name, once, derandomize in (
@@ -36,6 +37,14 @@ os.environ["JAX_COMPILATION_CACHE_DIR"] = _COMPILED.name
 os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 # Tiny models take longer to optimise than to run: half of what compiling costs.
 os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_read():
+  """A test that asks for workers gets them where they cannot help, too."""
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(pipeline, "_workers_help", lambda *_: True)
+    yield
 
 
 @pytest.fixture(scope="session")

@@ -59,7 +59,9 @@ class RunFields:
     remainder: What happens to the last rows of an epoch where they fill no
       batch (in buckets, to those of each source and bucket): 'drop' leaves
       them out, 'pad' adds filler.
-    worker_count: How many child processes read; with 0 the main process does.
+    worker_count: How many child processes read; with 0 the main process does,
+      and also where they cannot help: where all stores are files that are
+      mapped, and the run has no transforms of its own.
     dataset_mix: Sources and weights in one line, "pathA:0.9 pathB:0.1", in
       place of `mix.weights`, `mix.stages` and `sources.<name>.weight`. An
       entry whose alias is a declared source is that source at another path.

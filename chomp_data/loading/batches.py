@@ -327,7 +327,7 @@ class BatchSource(workers.SentToWorkers):
     return len(self._rows[own.name])
 
   @functools.cached_property
-  def _is_mapped(self) -> bool:
+  def is_mapped(self) -> bool:
     """Whether no store gains by fetching for many steps at once.
 
     Arrays, which are no sources of text, are read by the record.
@@ -339,7 +339,7 @@ class BatchSource(workers.SentToWorkers):
 
   def _rows_at(self, step: int) -> int:
     """Returns the rows to be planned with a step."""
-    if not self._is_mapped:
+    if not self.is_mapped:
       return _PLANNED_ROWS
     last = self._groups[-1].steps if self._groups else range(0)
     # Threads that share a reader ask out of order, a few steps apart.

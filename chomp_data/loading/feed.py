@@ -30,7 +30,7 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
 from chomp_data.loading import certificate as certificate_lib
-from chomp_data.loading import in_flight
+from chomp_data.loading import handover
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
@@ -109,7 +109,7 @@ class Local:
   Attributes:
     source: This process's batches.
     placer: Puts them on devices.
-    batch_bytes: Shared memory of the smallest batch, where workers read.
+    workers_help: Whether processes that read can be faster than this one.
     shards: By bucket, over how many shards its rows are dealt by their cost;
       None: they stand as they are planned.
     part: Which one of how many processes this is that share batches; None
@@ -118,7 +118,7 @@ class Local:
 
   source: Batches
   placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
-  batch_bytes: int = 0
+  workers_help: bool = True
   shards: Mapping[str, int] | None = None
   part: tuple[int, int] | None = None
 
@@ -185,7 +185,7 @@ def data_loader(
   seed: int = 0,
   operations: Sequence[grain.transforms.Map] = (),
   worker_count: int = 0,
-  board: workers.Board | None = None,
+  board: handover.Board | None = None,
 ) -> grain.DataLoader:
   """Returns a Grain loader of one process's batches.
 
@@ -209,9 +209,6 @@ def data_loader(
     flags.FLAGS.mark_as_parsed()
   # A worker plans and fetches its own steps only.
   source = source.for_workers(worker_count)
-  last = (
-    [workers.LastOperation(source, board, first_step)] if worker_count else []
-  )
   sampler = batches.StepSampler(
     first_step, len(source), seed if random else None, source.steps
   )
@@ -226,13 +223,15 @@ def data_loader(
   )
   if not alone:
     return step_records.StepLoader(source, sampler, operations, **options)
-  return grain.DataLoader(
-    data_source=source,
-    sampler=sampler,
-    operations=[*operations, *last],
-    worker_count=worker_count,
-    **options,
-  )
+  options |= {
+    "data_source": source,
+    "sampler": sampler,
+    "operations": operations,
+    "worker_count": worker_count,
+  }
+  if worker_count:
+    return workers.WorkerLoader(board=board, **options)
+  return grain.DataLoader(**options)
 
 
 def _allowing(changes: bool | Collection[str]) -> Callable[[str], bool]:
@@ -328,7 +327,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     # How often a checkpoint was saved, and another step gone to.
     self._saves = self._moves = 0
     # What workers tell; the last board is that of those at work.
-    self._boards: list[workers.Board] = []
+    self._boards: list[handover.Board] = []
 
   @property
   def step(self) -> int:
@@ -409,7 +408,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._failure = error
       if self._peers is not None:
         self._peers.report(error, self._step)
-      self._stop()
+      self._stop(at_once=True)
       raise
     self._waited(began, batches=1)
     self._certificate.add(sums)
@@ -431,30 +430,22 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._first = False
 
   def start_prefetch(self) -> None:
-    """Begins to read ahead, if it has not begun.
-
-    Raises:
-      InputError: If shared memory is too small for the workers' batches.
-    """
+    """Begins to read ahead, if it has not begun."""
     if self._reader is None and self._failure is None:
       self._first = True
       if self._peers is not None:
         self._join(self._peers)
-      board = None
-      if self._worker_count:
-        # On CPUs JAX takes the memory that a batch came in for its own.
-        alias = jax.default_backend() == "cpu"
-        held = self._prefetch + 1 if alias else 0
-        in_flight.check(self._local.batch_bytes, self._worker_count, held)
+      board, count = None, self._processes()
+      if count:
         told = len(reads_lib.counts(self._local.source.reads.by_source()))
-        board = workers.Board(self._worker_count, told)
+        board = handover.Board(count, told)
         self._boards.append(board)
       loader = data_loader(
         self._local.source,
         first_step=self._step,
         seed=self._seed,
         operations=self._operations,
-        worker_count=self._worker_count,
+        worker_count=count,
         board=board,
       )
       if self._accounts is not None:
@@ -476,6 +467,29 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         self, _stop, self._reader, self._follower
       )
       self._dropped.atexit = False
+
+  def _processes(self) -> int:
+    """Returns how many processes read beside this one."""
+    count, more = self._worker_count, ""
+    if not count:
+      return 0
+    if not self._local.workers_help:
+      more = (
+        "all stores are files that are mapped into memory, and handing a batch"
+        " over costs more than reading it. Unset it."
+      )
+    elif not workers.have_room(count):
+      more = f"{workers.SHARED} has no room for their locks. Enlarge it."
+    if more:
+      logging.log_first_n(
+        logging.WARNING,
+        "`config.data.worker_count` is %d, but this process reads: %s",
+        1,
+        count,
+        more,
+      )
+      return 0
+    return count
 
   def get_state(self) -> bytes:
     """Returns the state: the next step, and what it is a step of."""
@@ -785,10 +799,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._peers.report(error, self._step, late=True)
     self.close()
 
-  def _stop(self) -> None:
+  def _stop(self, at_once: bool = False) -> None:
     if self._reader is not None:
       self._dropped.detach()
-      _stop(self._reader, self._follower)
+      _stop(self._reader, self._follower, at_once)
       self._reader = self._follower = None
 
 
@@ -797,7 +811,11 @@ def _counts_nothing(ledger: Any) -> bool:
   return False
 
 
-def _stop(reader: reader_lib.Reader, follower: Follower | None) -> None:
-  reader.stop()
+def _stop(
+  reader: reader_lib.Reader,
+  follower: Follower | None,
+  at_once: bool = False,
+) -> None:
+  reader.stop(at_once)
   if follower is not None:
     follower.close()

@@ -18,7 +18,6 @@ import jax
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.loading import in_flight
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.transforms import applying
 
@@ -73,22 +72,13 @@ class Run(Protocol):
     ...
 
 
-def process_rows(
-  pipe: Run,
-  sharding: ShardingTree,
-  transforms: Sequence[grain.transforms.Map] = (),
-) -> dict[str, np.ndarray]:
-  """Returns the rows alone of `process_batches`."""
-  return process_batches(pipe, sharding, transforms)[0]
-
-
 def process_batches(
   pipe: Run,
   sharding: ShardingTree,
   transforms: Sequence[grain.transforms.Map] = (),
   device_rows: int | None = None,
   needed: Collection[str] | None = None,
-) -> tuple[dict[str, np.ndarray], int]:
+) -> dict[str, np.ndarray]:
   """Returns the rows of each bucket's batches that this process holds.
 
   Args:
@@ -100,15 +90,14 @@ def process_batches(
       all.
 
   Returns:
-    By bucket, int64[R], ascending; and the shared memory of the smallest
-    batch of them, if a worker hands it over.
+    By bucket, int64[R], ascending.
 
   Raises:
     ConfigError: If fields do not divide over the sharding, or it lacks one, or
       datasets give different fields; every such bucket is named.
     StoreError: If the first sample of a bucket does not fit its size.
   """
-  rows, sizes, problems, shown = {}, [], [], []
+  rows, problems, shown = {}, [], []
   for number, bucket in enumerate(pipe.buckets):
     example = _example(pipe, number, transforms, problems)
     count = device_rows or bucket.batch_size
@@ -122,14 +111,13 @@ def process_batches(
       continue
     rows[bucket.name] = _held_rows(shapes, sharding)
     here = len(rows[bucket.name])
-    sizes.append(in_flight.batch_bytes(example, here))
     shown.append(f"{bucket} ({here} rows here)")
   if problems:
     # What is wrong in every bucket alike is told once.
     raise schema.ConfigError(list(dict.fromkeys(problems)))
   if len(rows) > 1:
     logging.info("static shapes that will come: %s", "; ".join(shown))
-  return rows, min(sizes)
+  return rows
 
 
 def process_columns(

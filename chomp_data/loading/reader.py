@@ -20,7 +20,7 @@ import weakref
 import grain
 import jax
 
-from chomp_data.loading import in_flight
+from chomp_data.loading import handover
 from chomp_data.loading import workers
 from chomp_data.stores import heartbeat
 
@@ -43,17 +43,6 @@ class _End:
 
   def __init__(self, error: BaseException | None):
     self.error = error
-
-
-def _close(iterator: grain.DataLoaderIterator) -> None:
-  """Stops the workers of a Grain iterator and frees their shared memory.
-
-  Grain 0.2.18 has no public way: without this its batches in flight stay in
-  shared memory until the process ends.
-  """
-  close = getattr(getattr(iterator, "_iterator", None), "close", None)
-  if close is not None:
-    close()
 
 
 # Those whose threads may still run.
@@ -80,8 +69,6 @@ def _stop_readers() -> None:
 
 # One reader starts its workers at a time, so that it knows which are its own.
 _starting = threading.Lock()
-# What Grain calls them: a user's own processes are left alone.
-_WORKER_NAME = "grain-process-prefetch"
 
 
 class Reader:
@@ -92,7 +79,7 @@ class Reader:
     loader: Any,
     place: Callable,
     depth: int,
-    board: workers.Board | None = None,
+    board: handover.Board | None = None,
     *,
     sums: Callable[[int], Any] | None = None,
     first_step: int = 0,
@@ -139,11 +126,12 @@ class Reader:
       timeout_s: Longest wait without a batch and without a sign of life: a
         pass over a store, such as packing an epoch, takes what it takes.
     """
-    deadline = time.monotonic() + timeout_s
+    now = time.monotonic()
+    deadline = now + timeout_s
     dead_since, beats = None, self._beats()
     while self._ended is None:
       try:
-        item = self._ready.get(timeout=_POLL_S)
+        item = self._ready.get(timeout=max(min(_POLL_S, deadline - now), 0.0))
       except queue.Empty:
         now, last = time.monotonic(), beats
         beats = self._beats()
@@ -157,13 +145,13 @@ class Reader:
         if dead_since:
           self._check_bus(step)
         if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
-          raise InputError(
+          raise self._told() or InputError(
             f"a loader worker died before step {step} (exit codes"
             f" {[p.exitcode for p in dead]}). See its log above; resume from"
             " a checkpoint."
           ) from None
-        if now > deadline:
-          raise InputError(
+        if now >= deadline:
+          raise self._told() or InputError(
             f"no batch for step {step} within {timeout_s:g} s, nor a sign of"
             " planning. A worker or the store hangs; resume from a checkpoint,"
             " or raise `config.data.timeout_s`."
@@ -178,14 +166,19 @@ class Reader:
       raise self._ended.error
     raise StopIteration
 
-  def stop(self) -> None:
-    """Ends the thread; batches read ahead are dropped."""
+  def stop(self, at_once: bool = False) -> None:
+    """Ends the thread; batches read ahead are dropped.
+
+    Args:
+      at_once: Kill workers and leave the thread behind: after a failure
+        neither may ever answer.
+    """
     self._stopped.set()
     if threading.current_thread() is self._thread:
       return  # Collected where it reads: it ends by itself.
     if os.getpid() != self._process:
       return  # A fork has neither the thread nor the workers.
-    deadline = time.monotonic() + _STOP_THREAD_S
+    deadline = time.monotonic() + (0.0 if at_once else _STOP_THREAD_S)
     while self._thread.is_alive() and time.monotonic() < deadline:
       try:
         self._ready.get_nowait()
@@ -203,8 +196,6 @@ class Reader:
         worker.join(timeout=_STOP_WORKER_S)
     # A thread that waits for a worker that is gone never comes to it.
     self._let_others_start()
-    if self._board is not None:
-      self._board.close()
 
   def _run(self, loader: Any, place: Callable) -> None:
     iterator = None
@@ -222,7 +213,8 @@ class Reader:
     if iterator is not None:
       # From here on workers end because they are told to.
       self._closing.set()
-      _close(iterator)
+      if isinstance(iterator, workers.WorkerIterator):
+        iterator.stop_workers()
     if self._board is not None:
       self._board.close()
 
@@ -240,11 +232,14 @@ class Reader:
     codes = [worker.exitcode for worker in self._known_workers()]
     if -signal.SIGBUS in codes:
       raise InputError(
-        f"a loader worker died of SIGBUS before step {step}: {in_flight.PATH}"
-        " is too small for the batches in flight, or a file of a store was cut"
-        " while it was read. Enlarge it, or lower `config.data.worker_count`"
-        " or the batch size; resume from a checkpoint."
+        f"a loader worker died of SIGBUS before step {step}: a file of a store"
+        " was cut while it was read, or its disk failed. Mend the store; resume"
+        " from a checkpoint."
       )
+
+  def _told(self) -> BaseException | None:
+    """Returns what a worker failed with, where that is slow to arrive."""
+    return None if self._board is None else self._board.error()
 
   def _workers_start(self, now: float) -> bool:
     board = self._board
@@ -289,7 +284,7 @@ class Reader:
         for child in multiprocessing.active_children()
         if child not in others
         and child not in self._workers
-        and child.name.startswith(_WORKER_NAME)
+        and child.name.startswith(workers.NAME)
       ]
     return self._workers
 

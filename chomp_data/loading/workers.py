@@ -6,29 +6,41 @@ and hold memory and shared memory. And what went wrong in one is told.
 """
 
 from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
 import contextlib
 import functools
-import itertools
 import multiprocessing
 from multiprocessing import connection
-from multiprocessing import shared_memory
 import os
 import pickle
-import struct
 import threading
 import traceback
 from typing import Any
 
 from absl import logging
-import numpy as np
+import grain
 
 from chomp_data import errors
+from chomp_data.loading import handover
 from chomp_data.loading import reads as reads_lib
 from chomp_data.stores import heartbeat
 
 InputError = errors.InputError
+
+# How Grain's names of its workers begin.
+NAME = "grain-process-prefetch"
+
+# Where Linux keeps shared memory, and what locks of Grain 0.2.18 take of it by
+# worker: 25 of them, a page each.
+SHARED = "/dev/shm"
+_LOCKS_BYTES = 2**18
+
+# What a worker ends with that would start workers of its own.
+_NO_GUARD = 78
+_GUARD = (
+  "a program whose loader has workers must be importable without reading, got"
+  " one that reads as it is imported: workers import it. Put what it does under"
+  " `if __name__ == '__main__':`, or set `config.data.worker_count` to 0."
+)
 
 
 class SentToWorkers:
@@ -53,98 +65,7 @@ class SentToWorkers:
     end_with_parent()
 
 
-class Board:
-  """What workers tell while they run, in memory that they share.
-
-  A worker tells how often it gave a sign of life, first when it begins,
-  whether what ends its batches is on its way, and what it has read.
-  """
-
-  def __init__(self, worker_count: int, num_counts: int = 0):
-    """Makes the board; `close` frees it.
-
-    Args:
-      worker_count: Processes that write to it.
-      num_counts: How many counts each tells of what it has read.
-    """
-    self._lock = threading.Lock()
-    self._places = itertools.count()
-    self._count = worker_count
-    # Of each worker: beats, whether it has ended, counts.
-    self._row = struct.Struct(f"qq{num_counts}q")
-    size = worker_count * self._row.size
-    # Any: its `buf` is None only once it is closed.
-    self._memory: Any = shared_memory.SharedMemory(create=True, size=size)
-    self._last = [(0,) * (2 + num_counts)] * worker_count
-
-  def __getstate__(self) -> dict[str, Any]:
-    # Grain pickles a loader once for each worker: each gets its own place.
-    place = next(self._places) % self._count
-    return {
-      "name": self._memory.name,
-      "format": self._row.format,
-      "place": place,
-    }
-
-  def __setstate__(self, state: dict[str, Any]) -> None:
-    self._row = struct.Struct(state["format"])
-    self._memory = shared_memory.SharedMemory(state["name"])
-    self._first = state["place"] * self._row.size
-
-  def tell_beats(self, beats: int) -> None:
-    """Tells how often this worker gave a sign of life."""
-    self._tell(0, [beats])
-
-  def tell_end(self) -> None:
-    """Tells that this worker's last batch, or its error, is on its way."""
-    self._tell(1, [1])
-
-  def tell_counts(self, counts: Sequence[int]) -> None:
-    """Tells what this worker has read so far."""
-    self._tell(2, counts)
-
-  def beats(self) -> int:
-    """Returns a number that changes with each worker's beats."""
-    return sum(row[0] for row in self._rows())
-
-  def begun(self) -> bool:
-    """Returns whether all workers have begun to read."""
-    return all(row[0] for row in self._rows())
-
-  def ended(self) -> int:
-    """Returns how many workers have told that they end."""
-    return sum(row[1] for row in self._rows())
-
-  def counts(self) -> list[int]:
-    """Returns what all workers have read, summed."""
-    return [sum(column) for column in zip(*self._rows(), strict=True)][2:]
-
-  def close(self) -> None:
-    """Frees the memory; what was told last is kept."""
-    self._rows()
-    with self._lock:
-      if self._memory is not None:
-        self._memory.close()
-        self._memory.unlink()
-        self._memory = None
-
-  def _tell(self, column: int, values: Sequence[int]) -> None:
-    struct.pack_into(
-      f"{len(values)}q", self._memory.buf, self._first + 8 * column, *values
-    )
-
-  def _rows(self) -> list[tuple[int, ...]]:
-    with self._lock:
-      if self._memory is not None:
-        size = self._row.size
-        self._last = [
-          self._row.unpack_from(self._memory.buf, place * size)
-          for place in range(self._count)
-        ]
-      return self._last
-
-
-class LastOperation:
+class _LastOperation:
   """The last of a loader's operations where workers read: faults arrive.
 
   Grain sends what a worker made through a queue that pickles it in a thread
@@ -152,14 +73,16 @@ class LastOperation:
   never come, and the batch after a dropped one would be taken for it.
   """
 
-  def __init__(self, source: Any, board: Board | None, first_step: int = 0):
+  def __init__(
+    self, source: Any, board: handover.Board, first_step: int | None
+  ):
     """Remembers whom to tell.
 
     Args:
       source: The loader's source, with `reads`.
-      board: Where to tell what happens, and then sums go with each batch, as
-        (batch, sums); or None.
-      first_step: The step of the loader's first record.
+      board: Where to tell what happens, and to put batches.
+      first_step: The step of the loader's first record, for sums to go with
+        each batch, as (batch, sums); None: without.
     """
     # In a worker this is the very object that Grain reads through.
     self._source = source
@@ -167,33 +90,109 @@ class LastOperation:
     self._first_step = first_step
 
   def __call__(self, input_iterator: Iterator[Any]) -> Iterator[Any]:
-    """Yields a worker's records as they are."""
-    if self._board is not None:
-      heartbeat.tell(self._board.tell_beats)
-      heartbeat.beat()
+    """Yields a worker's records, their batches handed over."""
+    heartbeat.tell(self._board.tell_beats)
+    heartbeat.beat()
     record = True
     while record is not None:
       try:
         with errors_arrive():
           record = next(input_iterator, None)
           if record is not None:
-            _check_picklable(record.data)
-            if self._board is not None:
+            if self._first_step is not None:
               step = self._first_step + record.metadata.index
               record.data = record.data, self._source.handed_out(step)
-      except Exception:
-        self._tell(ends=True)
+            record.data = self._board.hand_over(record.data)
+      except Exception as error:
+        self._tell_counts()
+        self._board.tell_end(error)
         raise
-      self._tell(ends=record is None)
-      if record is not None:
+      self._tell_counts()
+      if record is None:
+        self._board.tell_end()
+      else:
         yield record
 
-  def _tell(self, ends: bool) -> None:
-    if self._board is not None:
-      counts = reads_lib.counts(self._source.reads.by_source())
-      self._board.tell_counts(counts)
-      if ends:
-        self._board.tell_end()
+  def _tell_counts(self) -> None:
+    counts = reads_lib.counts(self._source.reads.by_source())
+    self._board.tell_counts(counts)
+
+
+class WorkerLoader(grain.DataLoader):
+  """A loader whose workers hand batches over in memory that is used again.
+
+  Its states are those of `grain.DataLoader`.
+  """
+
+  def __init__(self, *, board: handover.Board | None = None, **options: Any):
+    """Binds batches.
+
+    Args:
+      board: What the workers of its one iterator share with this process, for
+        (batch, sums); None: each iterator has its own, for batches alone.
+      **options: Of `grain.DataLoader`; with workers.
+    """
+    super().__init__(**options)
+    self._board = board
+    self._of_workers: dict[str, Any] = options
+
+  def __iter__(self) -> "WorkerIterator":
+    return WorkerIterator(self, self._board or self.new_board())
+
+  def new_board(self) -> handover.Board:
+    """Returns what the workers of an iterator share with this process."""
+    source = self._of_workers["data_source"]
+    return handover.Board(
+      self._of_workers["worker_count"],
+      len(reads_lib.counts(source.reads.by_source())),
+    )
+
+  def handing_over(self, board: handover.Board) -> grain.DataLoader:
+    """Returns a loader of what workers hand over."""
+    options = self._of_workers
+    # Who gives a board wants sums of what is handed out, too.
+    first = None if self._board is None else options["sampler"].first_step
+    last = _LastOperation(options["data_source"], board, first)
+    return grain.DataLoader(
+      **{**options, "operations": [*options["operations"], last]}
+    )
+
+
+class WorkerIterator(grain.DataLoaderIterator):
+  """Batches of workers; its state is Grain's."""
+
+  def __init__(self, loader: WorkerLoader, board: handover.Board):
+    """Begins with the loader's first step."""
+    check_guard()
+    super().__init__(loader.handing_over(board), state=None)
+    self._loader = loader
+    self._board = board
+
+  def __next__(self) -> Any:
+    try:
+      handed = super().__next__()
+    except RuntimeError as error:
+      if f"exit code {_NO_GUARD}." in str(error):
+        self.stop_workers()
+        raise InputError(_GUARD) from None
+      raise
+    return self._board.take(handed)
+
+  def set_state(self, state: bytes) -> None:
+    """Goes on where a state was saved; see `grain.DataLoaderIterator`."""
+    # Others: what those at work have on its way is not taken.
+    self.stop_workers()
+    self._board = self._loader.new_board()
+    super().__init__(self._loader.handing_over(self._board), state=None)
+    super().set_state(state)
+
+  def stop_workers(self) -> None:
+    """Stops the workers.
+
+    Grain 0.2.18 has no public way: without this they run until the process
+    ends. Not called `close`, which a `yield from` would call.
+    """
+    self._iterator.close()
 
 
 @contextlib.contextmanager
@@ -225,15 +224,20 @@ def _name(error: Exception) -> str:
   return f"{own.__module__}.{own.__qualname__}"
 
 
-def _check_picklable(batch: Any) -> None:
-  fields = batch.values() if isinstance(batch, Mapping) else [batch]
-  pickle.dumps(
-    [
-      field
-      for field in fields
-      if not isinstance(field, np.ndarray) or field.dtype.hasobject
-    ]
-  )
+def check_guard() -> None:
+  """Ends a worker that does what the program that it imports does."""
+  if multiprocessing.current_process().name.startswith(NAME):
+    # In silence: the program itself is told, and each worker would repeat it.
+    os._exit(_NO_GUARD)
+
+
+def have_room(count: int) -> bool:
+  """Returns whether the locks of some workers find shared memory."""
+  try:
+    found = os.statvfs(SHARED)
+  except OSError:
+    return True  # A system that keeps it elsewhere.
+  return found.f_bavail * found.f_frsize >= count * _LOCKS_BYTES
 
 
 @functools.cache

@@ -44,17 +44,43 @@ def mapped(path: str | os.PathLike[str], dtype: np.dtype | type) -> np.ndarray:
     size = os.fstat(file.fileno()).st_size
     if not size:
       return np.empty(0, dtype)
-    address = _libc.mmap(
-      None, size, mmap.PROT_READ, mmap.MAP_SHARED, file.fileno(), 0
-    )
+    buffer = _buffer(file.fileno(), 0, size, mmap.PROT_READ, path)
+  view = memoryview(buffer).toreadonly()
+  return np.frombuffer(view, dtype, size // dtype.itemsize)
+
+
+def shared(descriptor: int, offset: int, size: int) -> np.ndarray:
+  """Returns bytes of an open file, which are written where they are changed.
+
+  Args:
+    descriptor: Of a file of at least `offset + size` bytes, open for writing.
+    offset: A multiple of the page size.
+    size: At least 1.
+
+  Raises:
+    OSError: If it cannot be mapped.
+  """
+  access = mmap.PROT_READ | mmap.PROT_WRITE
+  buffer = _buffer(descriptor, offset, size, access)
+  return np.frombuffer(memoryview(buffer), np.uint8)
+
+
+def _buffer(
+  descriptor: int,
+  offset: int,
+  size: int,
+  access: int,
+  path: str | os.PathLike[str] = "shared memory",
+) -> ctypes.Array:
+  """Returns a map of a part of an open file."""
+  address = _libc.mmap(None, size, access, mmap.MAP_SHARED, descriptor, offset)
   if address == _FAILED:
     number = ctypes.get_errno()
     raise OSError(number, os.strerror(number), os.fspath(path))
   buffer = (ctypes.c_ubyte * size).from_address(address)
   # At the end of a process other threads may still read.
   weakref.finalize(buffer, _libc.munmap, address, size).atexit = False
-  view = memoryview(buffer).toreadonly()
-  return np.frombuffer(view, dtype, size // dtype.itemsize)
+  return buffer
 
 
 def read_soon(values: np.ndarray) -> None:

@@ -19,10 +19,10 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import feed
+from chomp_data.loading import handover
 from chomp_data.loading import placement
 from chomp_data.loading import reader
 from chomp_data.loading import state
-from chomp_data.loading import workers
 from chomp_data.testing import batch_hashes
 
 
@@ -271,7 +271,7 @@ class Broken(grain.transforms.Map):
 def test_a_failed_input_stays_failed(data):
   pipe = pipeline.build(data)
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-  rows = placement.process_rows(pipe, sharding)
+  rows = placement.process_batches(pipe, sharding)
   it = feed.InputIterator(
     feed.Local(
       pipe.batch_source(rows), placement.Placer(sharding, rows, pipe.buckets)
@@ -314,10 +314,12 @@ def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path, signal):
   program.write_text(
     textwrap.dedent("""
     import json, multiprocessing, sys, time
-    import chomp_data
+    from chomp_data import pipeline
+
+    pipeline._workers_help = lambda *_: True
 
     if __name__ == "__main__":
-      batches = chomp_data.make_iterator(json.loads(sys.argv[1]))
+      batches = pipeline.make_iterator(json.loads(sys.argv[1]))
       next(batches)
       print(*(p.pid for p in multiprocessing.active_children()), flush=True)
       time.sleep(100)
@@ -389,12 +391,13 @@ def test_a_stopped_worker_is_an_error_after_the_timeout(data):
     workers = [p for p in multiprocessing.active_children() if p not in before]
     for worker in workers:
       os.kill(worker.pid, signals.SIGSTOP)
-    began = time.monotonic()
     with pytest.raises(feed.InputError, match=r"timeout_s"):  # noqa: PT012
       for _ in range(10_000):
+        began = time.monotonic()
         next(it)
-    assert time.monotonic() - began < 30
-  assert not [p for p in workers if p.is_alive()]
+    # Nobody waits for what is left of them, either.
+    assert time.monotonic() - began < 10
+    assert not [p for p in workers if p.is_alive()]
 
 
 @pytest.mark.slow
@@ -503,7 +506,7 @@ class Unable:
 
 
 def test_a_loader_that_cannot_begin_says_why():
-  own = reader.Reader(Unable(), lambda batch: batch, 2, workers.Board(1))
+  own = reader.Reader(Unable(), lambda batch: batch, 2, handover.Board(1))
   with pytest.raises(OSError, match="no space for workers"):
     own.get(0, timeout_s=30)
   own.stop()

@@ -1,9 +1,13 @@
 """What goes wrong in a loader worker is told, soon and in its own words."""
 
+import json
 import os
 import pickle
 import shutil
 import signal
+import subprocess
+import sys
+import textwrap
 import threading
 import time
 import types
@@ -16,6 +20,8 @@ from chomp_data import pipeline
 from chomp_data.index import steps as steps_lib
 from chomp_data.index.pack import packing
 from chomp_data.loading import feed
+from chomp_data.loading import handover
+from chomp_data.loading import reader
 from chomp_data.loading import reads
 from chomp_data.loading import workers
 from chomp_data.plans import certifying
@@ -116,11 +122,82 @@ def test_a_batch_that_cannot_be_pickled_is_an_error_and_not_dropped():
     for value in (np.zeros(2), "a word", (x for x in "ab"), np.zeros(2)):
       yield types.SimpleNamespace(data={"field": value})
 
-  batches = workers.LastOperation(None, None)(records())
+  board = handover.Board(1)
+  source = types.SimpleNamespace(reads=reads.Reads({}))
+  worker = pickle.loads(pickle.dumps(board))
+  batches = workers._LastOperation(source, worker, None)(records())
   next(batches)
-  assert next(batches).data == {"field": "a word"}
+  assert board.take(next(batches).data) == {"field": "a word"}
   with pytest.raises(TypeError, match="generator"):
     next(batches)
+  assert board.ended() == 1
+  assert "generator" in str(board.error())
+
+
+class Silent:
+  """A loader whose workers' batches do not come."""
+
+  def __iter__(self):
+    return self
+
+  def __next__(self):
+    time.sleep(4)
+    raise StopIteration
+
+  def start_prefetch(self):
+    pass
+
+
+def test_an_error_that_is_slow_to_arrive_is_not_hidden_by_a_timeout():
+  """What a worker has told is known before the queue has brought it."""
+  board = handover.Board(2)
+  both = [pickle.loads(pickle.dumps(board)) for _ in range(2)]
+  for own in both:
+    own.tell_beats(1)
+  own = reader.Reader(Silent(), lambda batch: batch, 1, board)
+  with pytest.raises(feed.InputError, match="nor a sign of planning"):
+    own.get(0, timeout_s=0.1)
+  both[1].tell_end(KeyError("a broken shard"))
+  with pytest.raises(KeyError, match="a broken shard"):
+    own.get(0, timeout_s=0.1)
+  own.stop(at_once=True)
+
+
+UNGUARDED = textwrap.dedent("""
+  import json, sys
+  from chomp_data import pipeline
+
+  pipeline._workers_help = lambda *_: True
+  print("read as a program")
+  if sys.argv[2] == "iterator":
+    batches = pipeline.make_iterator(json.loads(sys.argv[1]))
+  else:
+    batches = iter(pipeline.build(json.loads(sys.argv[1])).data_loader())
+  next(batches)
+""")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["iterator", "loader"])
+def test_a_program_without_a_guard_gets_one_clear_error(data, tmp_path, how):
+  program = tmp_path / "program.py"
+  program.write_text(UNGUARDED)
+  config = json.dumps({**data, "worker_count": 2})
+  ran = subprocess.run(
+    [sys.executable, str(program), config, how],
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  assert ran.returncode == 1
+  # Of a loader that is left open Grain's own destructors complain, too.
+  told = ran.stderr.split("Exception ignored")[0]
+  assert ran.stderr.startswith("Traceback")
+  assert told.count("Traceback (most recent call last)") == 1, ran.stderr
+  last = told.strip().splitlines()[-1]
+  assert "InputError: a program whose loader has workers must be" in last
+  assert "if __name__ == '__main__':" in last
+  assert "leaked" not in ran.stderr
 
 
 @pytest.fixture
