@@ -450,7 +450,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
       if self._accounts is not None:
         count_into = self._local.source.count_into
-        if self._worker_count:
+        if count:
           # Their processes know nothing of this one's accounts.
           count_into = _counts_nothing
         self._follower = self._accounts.follow(self._step, count_into)
