@@ -33,6 +33,7 @@ from chomp_data.loading import state
 from chomp_data.loading import watching
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.ops import wire_rows
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import balance as balance_lib
 from chomp_data.plans import certifying
@@ -483,6 +484,7 @@ class Pipeline:
     shards: balance_lib.Shards | None = None,
     columns: plan_lib.Columns | None = None,
     counted: Mapping[str, np.ndarray] | None = None,
+    on_wire: bool = False,
   ) -> batches.BatchSource:
     """Returns the Grain source of process-local batches.
 
@@ -499,6 +501,8 @@ class Pipeline:
         are read, or None for all; tokens of others are filler.
       counted: By bucket, bool[R], which of the rows a certificate counts here;
         None is all.
+      on_wire: Whether records are rows as they travel to devices that make
+        their fields.
     """
     # Its own caches: a thread or a worker reads through it.
     plan = pickle.loads(pickle.dumps(self._plan))
@@ -512,7 +516,19 @@ class Pipeline:
       columns=columns,
       counted=counted,
       certificate=self.options.certificate,
+      on_wire=on_wire,
     )
+
+  def wire(self, bucket: int) -> wire_rows.Wire | None:
+    """Returns how rows of a bucket travel to devices that make their fields.
+
+    Args:
+      bucket: The number of the bucket.
+
+    Returns:
+      None where samples are arrays.
+    """
+    return self._plan.wire(bucket)
 
   def data_loader(
     self,
@@ -750,6 +766,7 @@ def _local(
   """
   import jax
 
+  from chomp_data.loading import device_fields
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
@@ -776,19 +793,23 @@ def _local(
     counted = placement.counted_rows(
       pipe, sharding, rows, operations, device_rows
     )
+  placer = placement.Placer(sharding, held, pipe.buckets, device_rows)
+  maker = device_fields.placer(pipe, sharding, held, operations, device_rows)
   source = pipe.batch_source(
     rows,
     pipe.fingerprint_with(operations),
     shards=shards,
     columns=columns,
     counted=counted,
+    on_wire=maker is not None,
   )
   return feed.Local(
     source,
-    placement.Placer(sharding, held, pipe.buckets, device_rows),
+    maker or placer,
     _workers_help(source, operations),
     shards,
     part,
+    on_devices=maker is not None,
   )
 
 

@@ -158,6 +158,10 @@ class TextFields(RunFields):
       Where rows stand is no part of a state: it may change at any resume.
     balance_shards: Over how many shards `balance` deals; None is as many as
       the sharding cuts a batch's rows into.
+    device_fields: Whether tokens travel to devices as stores hold them, and
+      fields are made there: 'auto' where devices are accelerators, 'always',
+      or 'never'. Fields are the same, so it may change at any resume; a
+      transform of batches on the host has them made there.
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
@@ -169,6 +173,9 @@ class TextFields(RunFields):
     None, schema.optional(schema.choice(("attention",)))
   )
   balance_shards: int | None = schema.option(None, schema.optional(_ROWS))
+  device_fields: str = schema.option(
+    "auto", schema.choice(("auto", "always", "never"))
+  )
 
   def problems(self, path: str) -> list[str]:
     """Returns what is wrong between these fields."""

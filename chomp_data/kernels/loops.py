@@ -432,3 +432,93 @@ def placed(
     _filled(mask, at, seq_len, False)
     if by_segment:
       _counted(places, at, seq_len, 0)
+
+
+@numba.njit(nogil=True, inline="always")
+def _set_bits(row, first, begin, end):
+  """Sets bits begin .. end - 1 of words from `first` on, 16 a word."""
+  word, last = first + (begin >> 4), first + (end >> 4)
+  low = (1 << (begin & 15)) - 1
+  high = (1 << (end & 15)) - 1
+  if word == last:
+    row[word] |= np.uint16(high & ~low)
+    return
+  row[word] |= np.uint16(0xFFFF & ~low)
+  for i in range(word + 1, last):
+    row[i] = np.uint16(0xFFFF)
+  if high:
+    row[last] |= np.uint16(high)
+
+
+@_compiled(
+  numba.int64(
+    _INTS,
+    _INTS,
+    _INTS,
+    numba.int32[::1],
+    numba.boolean[::1],
+    numba.boolean,
+    numba.int64,
+    numba.int64,
+    numba.int64,
+    numba.int64,
+    numba.uint16[:, ::1],
+  )
+)
+def wire_patterns(
+  row,
+  column,
+  length,
+  segment,
+  gone,
+  trailing,
+  seq_len,
+  words,
+  inside,
+  real,
+  out,
+):
+  """`wire_rows.Writer.patterns`: bits of spans, written into rows.
+
+  Args:
+    row: Of each span.
+    column: Likewise.
+    length: Likewise.
+    segment: Likewise.
+    gone: Likewise, or of no length where none is gone.
+    trailing: Whether filler after a row's last span is of its segment.
+    seq_len: Positions of a row.
+    words: Of a kind of bits; the kinds follow each other.
+    inside: Which kind marks segments that are gone too, or -1.
+    real: Which kind marks tokens, or -1.
+    out: Rows, whose first words are written.
+
+  Returns:
+    The first span whose segment is not the next one of its row, or -1.
+  """
+  kinds = 3 + (inside >= 0) + (real >= 0)
+  out[:, : kinds * words] = 0
+  number = 0
+  for i in range(len(row)):
+    own, begin = out[row[i]], column[i]
+    end = begin + length[i]
+    first = i == 0 or row[i - 1] != row[i]
+    if first:
+      number = 0
+    if first or segment[i] != segment[i - 1]:
+      number += 1
+      own[begin >> 4] |= np.uint16(1 << (begin & 15))
+    if number != segment[i]:
+      return i
+    segment_end = end
+    if trailing and (i + 1 == len(row) or row[i + 1] != row[i]):
+      segment_end = seq_len
+    if inside >= 0:
+      _set_bits(own, inside * words, begin, segment_end)
+    if len(gone) and gone[i]:
+      continue
+    _set_bits(own, words, begin, segment_end)
+    _set_bits(own, 2 * words, begin, end - 1)
+    if real >= 0:
+      _set_bits(own, real * words, begin, end)
+  return -1

@@ -90,6 +90,7 @@ class BatchSource(workers.SentToWorkers):
     columns: plan_lib.Columns | None = None,
     counted: Mapping[str, np.ndarray] | None = None,
     certificate: str = certifying.PLAN,
+    on_wire: bool = False,
   ):
     """Binds a plan to the rows of one process.
 
@@ -107,6 +108,8 @@ class BatchSource(workers.SentToWorkers):
       counted: By bucket, bool[R], the rows that no process before this one
         holds; None is all.
       certificate: Whether `handed_out` sums the tokens too.
+      on_wire: Whether records are rows as they travel to devices that make
+        their fields: `wire` alone, see `Plan.on_wire`.
     """
     self._plan = plan
     self._rows = None if rows is None else dict(rows)
@@ -126,6 +129,7 @@ class BatchSource(workers.SentToWorkers):
     self._sums: collections.OrderedDict[int, certifying.Sums] = (
       collections.OrderedDict()
     )
+    self._on_wire = on_wire
     # Rows of the group that was planned last.
     self._grown = 0
     # Planned before their turn, in order.
@@ -184,6 +188,7 @@ class BatchSource(workers.SentToWorkers):
       "columns": self._columns,
       "counted": self._counted,
       "certificate": self._certificate,
+      "on_wire": self._on_wire,
     }
 
   def for_workers(self, count: int) -> "BatchSource":
@@ -232,7 +237,11 @@ class BatchSource(workers.SentToWorkers):
     self._ready.clear()
     steps, planned = self._following(step, group)
     self.reads.add_batch(planned.spans)
-    batch = self._plan.read(planned)
+    batch = (
+      {"wire": self._plan.on_wire(planned)}
+      if self._on_wire
+      else self._plan.read(planned)
+    )
     self._sum(steps, group, planned, batch)
     if len(steps) == 1:
       self._ready[step] = batch
@@ -253,6 +262,8 @@ class BatchSource(workers.SentToWorkers):
     sums = [group.sums[group.steps.index(step)] for step in steps]
     values: list[int | None] = [None] * len(steps)
     if self._certificate == certifying.TOKENS:
+      if self._on_wire:
+        batch = {"tokens": self._plan.tokens_on_wire(planned, batch["wire"])}
       values[:] = self._certifier.values(batch, planned, steps)
     rows = self._certifier.num_rows(planned.bucket)
     for step, own, of_values in zip(steps, sums, values, strict=True):

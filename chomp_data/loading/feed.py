@@ -114,6 +114,7 @@ class Local:
       None: they stand as they are planned.
     part: Which one of how many processes this is that share batches; None
       where it is alone.
+    on_devices: Whether the placer makes fields, transforms and all.
   """
 
   source: Batches
@@ -121,6 +122,7 @@ class Local:
   workers_help: bool = True
   shards: Mapping[str, int] | None = None
   part: tuple[int, int] | None = None
+  on_devices: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -444,7 +446,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         self._local.source,
         first_step=self._step,
         seed=self._seed,
-        operations=self._operations,
+        operations=() if self._local.on_devices else self._operations,
         worker_count=count,
         board=board,
       )

@@ -2,13 +2,17 @@
 
 `segment_ids` are any integers, 0 is outside; a segment begins where the id
 changes. A mask is True at column i for the token at column i + 1, its target.
-Every function takes one row or any number of rows. NumPy only.
+Every function takes one row or any number of rows. Positions are NumPy's;
+masks, which are made on devices too, are of any array namespace: what made
+their arguments makes them.
 """
+
+from typing import Any
 
 import numpy as np
 
 
-def successor_mask(segment_ids: np.ndarray) -> np.ndarray:
+def successor_mask(segment_ids: Any) -> Any:
   """Marks positions whose next position is in the same segment.
 
       segment_ids  [1, 1, 1, 2, 2, 0, 0]
@@ -24,14 +28,12 @@ def successor_mask(segment_ids: np.ndarray) -> np.ndarray:
     TypeError: If `segment_ids` is not of an integer dtype.
   """
   _check_integer("segment_ids", segment_ids)
-  mask = np.zeros(segment_ids.shape, np.bool_)
   here = segment_ids[..., :-1]
-  np.equal(here, segment_ids[..., 1:], out=mask[..., :-1])
-  mask[..., :-1] &= here != 0
-  return mask
+  mask = before_end((here == segment_ids[..., 1:]) & (here != 0))
+  return mask[..., : segment_ids.shape[-1]]
 
 
-def crossing_mask(segment_ids: np.ndarray) -> np.ndarray:
+def crossing_mask(segment_ids: Any) -> Any:
   """Marks positions whose next position is in another segment.
 
       segment_ids  [1, 1, 1, 2, 2, 0, 3]
@@ -48,12 +50,9 @@ def crossing_mask(segment_ids: np.ndarray) -> np.ndarray:
     TypeError: If `segment_ids` is not of an integer dtype.
   """
   _check_integer("segment_ids", segment_ids)
-  mask = np.zeros(segment_ids.shape, np.bool_)
-  inside = segment_ids != 0
-  np.not_equal(segment_ids[..., :-1], segment_ids[..., 1:], out=mask[..., :-1])
-  mask[..., :-1] &= inside[..., :-1]
-  mask[..., :-1] &= inside[..., 1:]
-  return mask
+  here, after = segment_ids[..., :-1], segment_ids[..., 1:]
+  mask = before_end((here != after) & (here != 0) & (after != 0))
+  return mask[..., : segment_ids.shape[-1]]
 
 
 def segment_starts(segment_ids: np.ndarray) -> np.ndarray:
@@ -114,10 +113,10 @@ def column_positions(shape: tuple[int, ...]) -> np.ndarray:
 
 
 def eos_targets(
-  tokens: np.ndarray,
-  eos_id: np.ndarray | int,
-  next_token: np.ndarray | None = None,
-) -> np.ndarray:
+  tokens: Any,
+  eos_id: Any,
+  next_token: Any = None,
+) -> Any:
   """Marks positions whose target is the end-of-document token.
 
       tokens      [5, 6, 9, 7, 9]     eos_id 9
@@ -137,19 +136,35 @@ def eos_targets(
     TypeError: If an argument is not of an integer dtype.
   """
   _check_integer("tokens", tokens)
-  eos = np.asarray(eos_id)
+  xp = tokens.__array_namespace__()
+  eos = xp.asarray(eos_id)
   _check_integer("eos_id", eos)
-  mask = np.zeros(tokens.shape, np.bool_)
-  np.equal(tokens[..., 1:], eos[..., None], out=mask[..., :-1])
+  here = tokens[..., 1:] == eos[..., None]
+  last = None
   if next_token is not None:
     _check_integer("next_token", next_token)
-    mask[..., -1] = next_token == eos
+    last = xp.broadcast_to(next_token == eos, tokens.shape[:-1])
+  mask = before_end(here, last)
   # A negative token id would otherwise equal the "no EOS" of its row.
-  mask &= (eos >= 0)[..., None]
-  return mask
+  return (mask & (eos >= 0)[..., None])[..., : tokens.shape[-1]]
 
 
-def _check_integer(name: str, values: np.ndarray) -> None:
+def before_end(values: Any, last: Any = None) -> Any:
+  """Returns values of all columns but the last, and what that one has.
+
+      values [[1, 2], [3, 4]], last [5, 6] -> [[1, 2, 5], [3, 4, 6]]
+
+  Args:
+    values: [..., seq_len - 1].
+    last: [...], or None for 0.
+  """
+  xp = values.__array_namespace__()
+  if last is None:
+    last = xp.zeros(values.shape[:-1], values.dtype)
+  return xp.concatenate([values, last[..., None]], axis=-1)
+
+
+def _check_integer(name: str, values: Any) -> None:
   if not np.issubdtype(values.dtype, np.integer):
     raise TypeError(
       f"`{name}` must be of an integer dtype, got {values.dtype}. Convert it."

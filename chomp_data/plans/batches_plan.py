@@ -15,6 +15,7 @@ from chomp_data.index.bucket import bucket_lists
 from chomp_data.index.bucket import bucket_schedule as schedule_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.ops import wire_rows
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import summary
@@ -23,6 +24,7 @@ from chomp_data.plans import tombstones
 from chomp_data.plans import trails
 from chomp_data.sources import dataset as dataset_lib
 from chomp_data.sources import row_source
+from chomp_data.sources import row_wire
 
 # Steps of a run without an end have numbers below this.
 _ENDLESS = 2**40
@@ -193,6 +195,31 @@ class BatchesPlan(plan_lib.Plan):
       planned.spans,
       planned.columns,
     )
+
+  def wire(self, bucket: int) -> wire_rows.Wire | None:
+    """Returns how rows of text travel to devices; see `Plan`."""
+    sources = [own.in_bucket(bucket) for own in self._numbered]
+    rows = [own for own in sources if own is not None]
+    if len(rows) < len(sources):
+      return None
+    first = self._numbered[0]
+    gone = self.gone.first_step is not None
+    return row_wire.wire_of(rows, first.extra, first.document_slots, gone)
+
+  def on_wire(self, planned: plan_lib.Planned) -> np.ndarray:
+    """Returns a step of text as it travels to devices; see `Plan`."""
+    source = self._numbered[planned.dataset].in_bucket(planned.bucket)
+    wire = self._wires[planned.bucket]
+    if source is None or wire is None:
+      return super().on_wire(planned)
+    assert planned.spans is not None
+    return row_wire.read(
+      {planned.dataset: source}, planned.spans, wire, planned.columns
+    )
+
+  @functools.cached_property
+  def _wires(self) -> list[wire_rows.Wire | None]:
+    return [self.wire(number) for number in range(len(self.buckets))]
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
     """Yields the first sample of each dataset in a bucket; see `Plan`."""

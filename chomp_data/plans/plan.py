@@ -18,6 +18,7 @@ import numpy as np
 from chomp_data.index import steps as steps_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.ops import wire_rows
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import token_sums
 from chomp_data.plans import tombstones
@@ -186,6 +187,35 @@ class Plan(abc.ABC):
   @abc.abstractmethod
   def read(self, planned: Planned) -> dict[str, np.ndarray]:
     """Returns the fields of planned steps, [R, ...] each."""
+
+  def wire(self, bucket: int) -> wire_rows.Wire | None:
+    """Returns how rows of a bucket travel to devices that make their fields.
+
+    Args:
+      bucket: Its number.
+
+    Returns:
+      None where samples are arrays, which have no such form.
+    """
+    del bucket
+    return None
+
+  def on_wire(self, planned: Planned) -> np.ndarray:
+    """Returns planned steps of text as they travel, uint16[R, words].
+
+    On devices `wire_rows.decode` makes of it what `read` returns.
+    """
+    raise TypeError(
+      f"bucket {self.buckets[planned.bucket].name} must hold text to have"
+      " fields made on devices. Use `read`."
+    )
+
+  @final
+  def tokens_on_wire(self, planned: Planned, rows: np.ndarray) -> np.ndarray:
+    """Returns the tokens of what `on_wire` returned, int32[R, seq_len]."""
+    wire = self.wire(planned.bucket)
+    assert wire is not None
+    return wire_rows.tokens_of(wire, rows, np)
 
   @abc.abstractmethod
   def examples(self, bucket: int) -> Iterator[tuple[str, Planned]]:

@@ -18,6 +18,7 @@ import numpy as np
 from chomp_data.index import steps as steps_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
+from chomp_data.ops import wire_rows
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
@@ -26,6 +27,7 @@ from chomp_data.plans import trails
 from chomp_data.sources import growing
 from chomp_data.sources import mixture
 from chomp_data.sources import row_source
+from chomp_data.sources import row_wire
 from chomp_data.sources import shuffled
 from chomp_data.sources import source_counts
 from chomp_data.sources import source_trail
@@ -288,6 +290,26 @@ class RowsPlan(plan_lib.Plan):
     if self._document_id:
       batch["document_id"] = spans.row_documents(self.rows.document_slots)
     return batch
+
+  @functools.cached_property
+  def _wire(self) -> wire_rows.Wire:
+    return row_wire.wire_of(
+      self.ordered.values(),
+      self._extra,
+      self.rows.document_slots if self._document_id else 0,
+      self.gone.first_step is not None,
+    )
+
+  def wire(self, bucket: int) -> wire_rows.Wire:
+    """Returns how rows travel to devices; see `Plan`."""
+    del bucket
+    return self._wire
+
+  def on_wire(self, planned: plan_lib.Planned) -> np.ndarray:
+    """Returns planned steps as they travel to devices; see `Plan`."""
+    assert planned.spans is not None
+    sources = dict(enumerate(self.ordered.values()))
+    return row_wire.read(sources, planned.spans, self._wire, planned.columns)
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
     """Yields one row of the run: all have the same fields; see `Plan`."""

@@ -16,11 +16,24 @@ class Dataset(abc.ABC):
     name: Its name in a pipeline; seeds and logs go by it.
     counts: Samples by bucket, in the order of the buckets.
     text: The rows of its longest bucket, or None for arrays.
+    extra: Of text, optional fields of batches, of `row_source.OPTIONAL_FIELDS`
+      and `LABEL_FIELDS`.
   """
 
   name: str
   counts: dict[str, int]
   text: row_source.RowSource | None = None
+  extra: tuple[str, ...] = ()
+
+  @property
+  def document_slots(self) -> int:
+    """Documents of a row that batches name; 0 is none."""
+    return 0
+
+  def in_bucket(self, bucket: int) -> row_source.RowSource | None:
+    """Returns the rows of a bucket, by its number; None of arrays."""
+    del bucket
+    return None
 
   @property
   @abc.abstractmethod

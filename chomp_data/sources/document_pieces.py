@@ -136,14 +136,7 @@ class PieceRows(row_source.RowSource):
 
 
 class DocumentDataset(dataset.Dataset):
-  """A store's documents in buckets of lengths.
-
-  Attributes:
-    extra: Optional fields of batches, of `row_source.OPTIONAL_FIELDS` and
-      `LABEL_FIELDS`.
-  """
-
-  extra: tuple[str, ...] = ()
+  """A store's documents in buckets of lengths."""
 
   def __init__(
     self,
@@ -196,6 +189,15 @@ class DocumentDataset(dataset.Dataset):
   def text(self) -> PieceRows:  # pyright: ignore[reportIncompatibleVariableOverride]
     """The rows of the longest bucket."""
     return self.rows[-1]
+
+  @property
+  def document_slots(self) -> int:
+    """Documents of a row that batches name; see `Dataset`."""
+    return int(self._document_id)
+
+  def in_bucket(self, bucket: int) -> PieceRows:
+    """Returns the rows of a bucket; see `Dataset`."""
+    return self.rows[bucket]
 
   @property
   def num_documents(self) -> int:

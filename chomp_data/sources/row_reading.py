@@ -57,29 +57,21 @@ def read(
   # From here on nothing is known of what is gone.
   spans = spans.live()
   fetched = spans if columns is None else spans.in_columns(*columns)
-  tokens = batch["tokens"].reshape(-1)
-  for number, source in sources.items():
-    own = None if len(sources) == 1 else number
-    start, length, position = row_layout.copies(
-      fetched, layout.seq_len, own, source.documents_follow
-    )
-    source.store.copy_tokens(start, length, tokens, position)
+  copy_tokens(sources, fetched, batch["tokens"])
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
-  follows = None
+  last = None
   if "next_token" in extra:
-    batch["next_token"] = np.full(spans.num_rows, layout.filler_id, np.int32)
-    follows = _Following(spans, layout.seq_len)
-    for number, source in sources.items():
-      follows.read(source, _of(number, spans, sources), batch["next_token"])
-    batch["loss_mask"][:, -1] |= follows.weight > 0
+    token, last = read_following(sources, spans, layout.filler_id)
+    batch["next_token"] = token
+    batch["loss_mask"][:, -1] |= last > 0
   by_source = {number: source.store for number, source in sources.items()}
   kept = by_source.values()
   wanted = [name for name in LABEL_FIELDS if name in extra]
   if "loss_weight" not in wanted and any(store.has_weights for store in kept):
     wanted.append("loss_weight")
   if wanted or any(store.has_labels for store in kept):
-    _label(batch, by_source, fetched, wanted, follows)
+    _label(batch, by_source, fetched, wanted, last)
   return batch
 
 
@@ -88,7 +80,7 @@ def _label(
   by_source: Mapping[int, stores.Store],
   spans: spans_lib.Spans,
   wanted: Collection[str],
-  follows: "_Following | None",
+  last: np.ndarray | None,
 ) -> None:
   """Trains on what stores say, and adds the fields of `LABEL_FIELDS`."""
   mask = batch["loss_mask"]
@@ -101,7 +93,8 @@ def _label(
   if "label_weight" in wanted:
     batch["label_weight"] = weight
   if "loss_weight" in wanted:
-    last = follows.weight if follows else np.zeros(len(mask), np.float32)
+    if last is None:
+      last = np.zeros(len(mask), np.float32)
     batch["loss_weight"] = span_labels.of_next(weight, last) * mask
 
 
@@ -112,6 +105,46 @@ def _of(
   if len(sources) == 1:
     return slice(None)
   return np.flatnonzero(spans.source == number)
+
+
+def copy_tokens(
+  sources: Mapping[int, Readable], spans: spans_lib.Spans, tokens: np.ndarray
+) -> None:
+  """Copies the stored tokens of spans to where they go.
+
+  Args:
+    sources: As in `read`.
+    spans: The plan, nothing of it gone.
+    tokens: int32[num_rows, seq_len], contiguous, to be written to.
+  """
+  for number, source in sources.items():
+    own = None if len(sources) == 1 else number
+    start, length, position = row_layout.copies(
+      spans, tokens.shape[1], own, source.documents_follow
+    )
+    source.store.copy_tokens(start, length, tokens.reshape(-1), position)
+
+
+def read_following(
+  sources: Mapping[int, Readable], spans: spans_lib.Spans, filler_id: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns what follows the last column of rows.
+
+  Args:
+    sources: As in `read`.
+    spans: The plan, nothing of it gone.
+    filler_id: What stands for nothing.
+
+  Returns:
+    (`next_token` int32[num_rows], what it weighs as a target
+    float32[num_rows]; 0 is not trained on, or nothing).
+  """
+  seq_len = next(iter(sources.values())).layout.seq_len
+  token = np.full(spans.num_rows, filler_id, np.int32)
+  follows = _Following(spans, seq_len)
+  for number, source in sources.items():
+    follows.read(source, _of(number, spans, sources), token)
+  return token, follows.weight
 
 
 class _Following:

@@ -1,12 +1,16 @@
-"""What the transforms share: batches as mappings, and their optional fields."""
+"""What the transforms share: batches as mappings, and their optional fields.
 
-import numpy as np
+They are written over an array namespace, NumPy's or JAX's, whichever made the
+fields: so a batch format is made on devices as on the host.
+"""
+
+from typing import Any
 
 # Fields of one row [S], or of a batch [B, S].
-Batch = dict[str, np.ndarray]
+Batch = dict[str, Any]
 
 
-def masked(batch: Batch, mask: np.ndarray) -> Batch:
+def masked(batch: Batch, mask: Any) -> Batch:
   """Returns a batch with another `loss_mask`, weights 0 where it is False.
 
   Args:
@@ -19,7 +23,7 @@ def masked(batch: Batch, mask: np.ndarray) -> Batch:
   return out
 
 
-def needed(batch: Batch, name: str, by: object) -> np.ndarray:
+def needed(batch: Batch, name: str, by: object) -> Any:
   """Returns a field that not every batch has.
 
   Args:

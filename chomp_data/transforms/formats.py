@@ -3,14 +3,16 @@
 A format hands on every field that it does not rename or use, so `source_id`
 and `document_id` stay; `maxtext` alone hands on nothing. Inputs may be shared
 and are not written to. docs/formats.md says where each trainer's fields were
-read.
+read. They are written over an array namespace, see `fields`.
 """
 
 import dataclasses
+from typing import Any
+from typing import ClassVar
 
 import grain
-import numpy as np
 
+from chomp_data.ops import row_masks
 from chomp_data.transforms import fields
 
 # Hugging Face and chomp leave labels of this value out of the loss.
@@ -32,6 +34,8 @@ class MaxTextFormat(grain.transforms.Map):
   token, untrained. MaxText takes every field for a row of tokens, so there is
   no other: counts by source come from the plan.
   """
+
+  on_devices: ClassVar[bool] = True
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
@@ -71,6 +75,8 @@ class AXLearnFormat(grain.transforms.Map):
   the labels, floats too.
   """
 
+  on_devices: ClassVar[bool] = True
+
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
   ) -> fields.Batch:
@@ -87,25 +93,25 @@ class AXLearnFormat(grain.transforms.Map):
     batch = dict(element)
     if "loss_weight" in batch:
       batch["live_targets"] = batch.pop("loss_weight")
-    labels = np.where(batch.pop("loss_mask"), _targets(element), NO_TARGET)
+    targets = _targets(element)
+    xp = targets.__array_namespace__()
+    labels = xp.where(batch.pop("loss_mask"), targets, NO_TARGET)
     for unused in ("next_token", "attention_mask"):
       batch.pop(unused, None)
     return {
       "input_ids": batch.pop("tokens"),
-      "target_labels": labels.astype(np.int32, copy=False),
+      "target_labels": labels.astype(xp.int32, copy=False),
       "input_segment_ids": batch.pop("segment_ids"),
       "input_positions": batch.pop("positions"),
       **batch,
     }
 
 
-def _targets(batch: fields.Batch) -> np.ndarray:
+def _targets(batch: fields.Batch) -> Any:
   """Returns the token after each column; the last one's may be itself."""
   tokens = batch["tokens"]
-  targets = np.empty_like(tokens)
-  targets[..., :-1] = tokens[..., 1:]
-  targets[..., -1] = batch.get("next_token", tokens[..., -1])
-  return targets
+  last = batch.get("next_token", tokens[..., -1])
+  return row_masks.before_end(tokens[..., 1:], last)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +129,8 @@ class ChompFormat(grain.transforms.Map):
 
   Source: seed 003, "Packing modes" and "Stream Semantics".
   """
+
+  on_devices: ClassVar[bool] = True
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
@@ -143,18 +151,17 @@ class ChompFormat(grain.transforms.Map):
     batch = dict(element)
     weight = batch.pop("loss_weight", None)
     if weight is not None:
-      batch["loss_weight"] = np.zeros_like(weight)
-      batch["loss_weight"][..., 1:] = weight[..., :-1]
+      batch["loss_weight"] = _after_begin(weight[..., :-1], 0)
     attention_mask = fields.needed(batch, "attention_mask", self)
     tokens = batch.pop("tokens")
     loss_mask = batch.pop("loss_mask")
     for unused in ("positions", "next_token", "attention_mask"):
       batch.pop(unused, None)
-    labels = np.full_like(tokens, IGNORED_LABEL)
-    np.copyto(labels[..., 1:], tokens[..., 1:], where=loss_mask[..., :-1])
+    xp = tokens.__array_namespace__()
+    labels = xp.where(loss_mask[..., :-1], tokens[..., 1:], IGNORED_LABEL)
     return {
       "input_ids": tokens,
-      "labels": labels,
+      "labels": _after_begin(labels, IGNORED_LABEL),
       "attention_mask": attention_mask,
       "segment_ids": batch.pop("segment_ids"),
       **batch,
@@ -172,6 +179,8 @@ class LevanterFormat(grain.transforms.Map):
   targets by rolling tokens, so the last column never has weight.
   """
 
+  on_devices: ClassVar[bool] = True
+
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
   ) -> fields.Batch:
@@ -185,10 +194,11 @@ class LevanterFormat(grain.transforms.Map):
       int32, [B, S] each, and the fields by row as they were.
     """
     batch = dict(element)
-    loss_weight = batch.pop("loss_mask").astype(np.float32)
+    mask = batch.pop("loss_mask")
+    loss_weight = mask.astype(mask.__array_namespace__().float32)
     if "loss_weight" in batch:
-      loss_weight *= batch.pop("loss_weight")
-    loss_weight[..., -1] = 0
+      loss_weight = loss_weight * batch.pop("loss_weight")
+    loss_weight = row_masks.before_end(loss_weight[..., :-1])
     for unused in ("next_token", "attention_mask"):
       batch.pop(unused, None)
     return {
@@ -198,6 +208,13 @@ class LevanterFormat(grain.transforms.Map):
       "positions": batch.pop("positions"),
       **batch,
     }
+
+
+def _after_begin(values: Any, first: int) -> Any:
+  """Returns values of all columns but the first, after what that one has."""
+  xp = values.__array_namespace__()
+  begin = xp.full((*values.shape[:-1], 1), first, values.dtype)
+  return xp.concatenate([begin, values], axis=-1)
 
 
 @dataclasses.dataclass(frozen=True)

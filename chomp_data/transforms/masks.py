@@ -16,6 +16,7 @@ float32[B, S], what each position's own token weighs as a target.
 """
 
 import dataclasses
+from typing import ClassVar
 
 import grain
 import numpy as np
@@ -43,6 +44,8 @@ class MaskBoundaryLoss(grain.transforms.Map):
       before it.
   """
 
+  on_devices: ClassVar[bool] = True
+
   enabled: bool = True
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -62,27 +65,27 @@ class MaskBoundaryLoss(grain.transforms.Map):
     element = dict(element)
     label_weight = element.pop("label_weight", None)
     segment_ids, loss_mask = element["segment_ids"], element["loss_mask"]
+    ahead = "next_token" in element
     if self.enabled:
       mask = row_masks.successor_mask(segment_ids)
-      if "next_token" in element:
-        mask[..., -1] = segment_ids[..., -1] != 0
-      mask &= loss_mask
+      if ahead:
+        last = segment_ids[..., -1] != 0
+        mask = row_masks.before_end(mask[..., :-1], last)
+      mask = mask & loss_mask
     else:
       real = fields.needed(element, "attention_mask", self)
-      mask = row_masks.crossing_mask(segment_ids)
-      mask[..., :-1] &= real[..., :-1]
-      mask[..., :-1] &= real[..., 1:]
+      both = row_masks.before_end(real[..., :-1] & real[..., 1:])
+      mask = row_masks.crossing_mask(segment_ids) & both
       if label_weight is not None:
-        mask[..., :-1] &= label_weight[..., 1:] > 0
+        target = row_masks.before_end(label_weight[..., 1:])
+        mask = mask & (target > 0)
         if "loss_weight" in element:
-          weight = element["loss_weight"].copy()
-          np.copyto(
-            weight[..., :-1], label_weight[..., 1:], where=mask[..., :-1]
-          )
+          xp = mask.__array_namespace__()
+          weight = xp.where(mask, target, element["loss_weight"])
           element["loss_weight"] = weight
-      mask |= loss_mask
-      if "next_token" not in element:
-        mask[..., -1] = False
+      mask = mask | loss_mask
+      if not ahead:
+        mask = row_masks.before_end(mask[..., :-1])
     return fields.masked(element, mask)
 
 
@@ -100,6 +103,8 @@ class TrainOnEos(grain.transforms.Map):
     enabled: Whether EOS is a label.
     eos_ids: The EOS of each source by `source_id`; None = it has none.
   """
+
+  on_devices: ClassVar[bool] = True
 
   enabled: bool = True
   eos_ids: tuple[int | None, ...] = ()
@@ -129,8 +134,11 @@ class TrainOnEos(grain.transforms.Map):
     """
     if self.enabled:
       return element
-    source_id = np.asarray(fields.needed(element, "source_id", self))
-    if source_id.size and not -1 <= source_id.min() <= source_id.max() < len(
+    xp = element["tokens"].__array_namespace__()
+    source_id = xp.asarray(fields.needed(element, "source_id", self))
+    # On devices nobody can look, and numbers are the pipeline's own.
+    looks = xp is np and source_id.size
+    if looks and not -1 <= source_id.min() <= source_id.max() < len(
       self.eos_ids
     ):
       raise ValueError(
@@ -139,15 +147,13 @@ class TrainOnEos(grain.transforms.Map):
         " `eos_ids` an entry for each source."
       )
     # Filler rows have source -1, which is the last entry.
-    eos_of = np.asarray(
-      [*(_NO_EOS if e is None else e for e in self.eos_ids), _NO_EOS], np.int32
+    eos_of = xp.asarray(
+      [*(_NO_EOS if e is None else e for e in self.eos_ids), _NO_EOS], xp.int32
     )
     mask = row_masks.eos_targets(
       element["tokens"], eos_of[source_id], element.get("next_token")
     )
-    np.logical_not(mask, out=mask)
-    mask &= element["loss_mask"]
-    return fields.masked(element, mask)
+    return fields.masked(element, ~mask & element["loss_mask"])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,0 +1,178 @@
+"""What does a batch cost the host, with its fields made there and on devices?
+
+    python benchmarks/device_fields.py
+
+Packed rows and splices, [8, 2048] and [64, 2048]. `host` is `grain.DataLoader`
+over all canonical fields, `arrays` the same and then put on the device,
+`device` with `device_fields='always'`: rows as they travel, put, and the
+program that makes fields launched. CPU microseconds a batch, medians of
+repeats by turns; bytes are of what is put, and are exact.
+
+On the CPU backend the program's own work is CPU time of this process too, in
+threads of XLA: it is told by itself, for on an accelerator it is not there.
+
+A minute on one CPU core.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import pathlib
+import statistics
+import tempfile
+import time
+from typing import Any
+
+from absl import app
+from absl import flags
+import corpora
+import jax
+import numpy as np
+import tables
+
+from chomp_data import pipeline
+from chomp_data.loading import device_fields
+from chomp_data.loading import feed
+from chomp_data.loading import placement
+
+_SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
+_OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+
+_SEQ_LEN = 2_048  # tokens
+_ROWS = 8, 64
+_STEPS = 50  # batches of a repeat
+_REPEATS = 9
+
+_KINDS = {
+  "packed": {"kind": "bin"},
+  "splice": {
+    "kind": "multi_splice",
+    "num_docs": 10,
+    "content_length": _SEQ_LEN,
+    "offset_jitter": 2,
+  },
+}
+
+
+def config(path: str, kind: str, rows: int) -> dict[str, Any]:
+  """Returns `config.data` of a run that never ends."""
+  source = {"store": path, "rows": _KINDS[kind], "shuffle": {"kind": "full"}}
+  return {
+    "seq_len": _SEQ_LEN,
+    "global_batch_size": rows,
+    "epochs": None,
+    "device_fields": "always",
+    "sources": {"text": source},
+  }
+
+
+def cpu_us(batches: int, do: Callable[[], object]) -> float:
+  """Returns the CPU microseconds of this process, by batch."""
+  began = time.process_time()
+  do()
+  return (time.process_time() - began) / batches * 1e6
+
+
+def wire_batches(pipe: pipeline.Pipeline) -> Iterator[dict[str, np.ndarray]]:
+  """Yields batches as they travel."""
+  return iter(feed.data_loader(pipe.batch_source(on_wire=True)))
+
+
+def measured(path: str, kind: str, rows: int) -> dict[str, float]:
+  """Returns medians of one shape, by what was measured."""
+  pipe = pipeline.build(config(path, kind, rows))
+  own = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  held = placement.process_rows(pipe, own)
+  put = placement.Placer(own, held, pipe.buckets)
+  make = device_fields.placer(pipe, own, held)
+  assert make is not None
+  whole, travel = iter(pipe.data_loader()), wire_batches(pipe)
+  steps = 5 if _SMALL.value else _STEPS
+  kept: dict[str, list[Any]] = {"whole": [], "wire": []}
+
+  def read(name: str, batches: Iterator[Any]) -> None:
+    kept[name] = [next(batches) for _ in range(steps)]
+
+  def placed(name: str, place: Callable[[Any], Any]) -> None:
+    for batch in kept[name]:
+      jax.block_until_ready(place(batch))
+
+  def on_its_way() -> None:
+    for batch in kept["wire"]:
+      jax.block_until_ready(make.put(batch))
+
+  parts: dict[str, Callable[[], object]] = {
+    "read": lambda: read("whole", whole),
+    "put": lambda: placed("whole", put),
+    "read wire": lambda: read("wire", travel),
+    "put wire": on_its_way,
+    "all of it": lambda: placed("wire", make),
+  }
+  found: dict[str, list[float]] = {name: [] for name in parts}
+  for repeat in range(3 if _SMALL.value else _REPEATS + 1):
+    for name, do in parts.items():
+      own_us = cpu_us(steps, do)
+      if repeat:  # The first one compiles.
+        found[name].append(own_us)
+  bytes_of = {
+    name: sum(value.nbytes for value in batches[0].values()) / rows / _SEQ_LEN
+    for name, batches in kept.items()
+  }
+  return {
+    **{name: statistics.median(own) for name, own in found.items()},
+    **{f"bytes {name}": own for name, own in bytes_of.items()},
+  }
+
+
+def table(path: str) -> tables.Table:
+  """Returns what all kinds and shapes cost."""
+  lines = [
+    [
+      "rows",
+      "batch",
+      "host",
+      "arrays",
+      "arrays / host",
+      "device",
+      "device / arrays",
+      "program",
+      "bytes a token, arrays",
+      "device",
+    ]
+  ]
+  for kind in _KINDS:
+    for rows in _ROWS:
+      got = measured(path, kind, rows)
+      arrays = got["read"] + got["put"]
+      device = got["read wire"] + got["put wire"]
+      lines.append(
+        [
+          kind,
+          f"[{rows}, {_SEQ_LEN}]",
+          f"{got['read']:.0f}",
+          f"{arrays:.0f}",
+          f"{arrays / got['read']:.2f}",
+          f"{device:.0f}",
+          f"{device / arrays:.2f}",
+          f"{got['all of it'] - got['put wire']:.0f}",
+          f"{got['bytes whole']:.2f}",
+          f"{got['bytes wire']:.2f}",
+        ]
+      )
+  return "CPU us a batch (JAX's CPU backend)", lines
+
+
+def main(argv: Sequence[str]) -> None:
+  """Measures and prints."""
+  if len(argv) > 1:
+    raise app.UsageError(f"takes no arguments, got {argv[1:]}.")
+  with tempfile.TemporaryDirectory() as directory:
+    path = pathlib.Path(directory, "corpus")
+    corpora.make_corpus(path, 500 if _SMALL.value else 20_000)
+    text = tables.show(table(str(path)))
+  if _OUTPUT.value:
+    pathlib.Path(_OUTPUT.value).write_text(text)
+
+
+if __name__ == "__main__":
+  app.run(main)

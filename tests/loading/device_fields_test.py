@@ -1,0 +1,340 @@
+"""Fields made on devices are the host's, bit for bit, whatever is read."""
+
+import itertools
+import json
+import logging as std_logging
+
+import grain
+import hypothesis
+from hypothesis import strategies as st
+import jax
+import numpy as np
+import pytest
+
+import chomp_data
+from chomp_data import pipeline
+from chomp_data.loading import device_fields
+from chomp_data.ops import wire_rows
+from chomp_data.testing import stores as testing_stores
+from chomp_data.transforms import applying
+from chomp_data.transforms import formats
+from tests import laws
+from tests.loading import processes
+from tests.loading import sharding_test
+from tests.sources import labelled
+
+SEQ_LEN = 24
+ROWS = {
+  "sequential": {"kind": "sequential", "add_bos": True, "add_eos": True},
+  "ffd": {"kind": "bin", "packing_buffer_docs": 7, "add_eos": True},
+  "columns": {
+    "kind": "bin",
+    "packing_buffer_docs": 7,
+    "packing_algorithm": "exact",
+    "reset_positions": False,
+    "trailing_filler_in_segment": True,
+  },
+  "splice": {"kind": "multi_splice", "num_docs": 5, "content_length": 9},
+  "rolled": {
+    "kind": "splice",
+    "doc_index": 3,
+    "content_start_mode": "cyclic_roll",
+    "eos_before_document": True,
+  },
+  "windows": {"kind": "windows", "stride": 5},
+}
+FORMATS = tuple(formats.FORMATS)
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory):
+  """Text without labels, of wide ids too, with levels, and with weights."""
+  root, out = tmp_path_factory.mktemp("corpora"), {}
+  rng, sizes = np.random.default_rng(0), []
+  for name, table, weighs in (
+    ("text", None, False),
+    ("masked", (0.0, 1.0), False),
+    ("chats", labelled.LEVELS, True),
+  ):
+
+    def make_store(name=name, **options):
+      return testing_stores.make_store(root / name, **options)
+
+    lengths = np.exp(rng.normal(2.4, 1.0, 60)).astype(int) + 2
+    sizes.append(lengths)
+    out[name] = labelled.make(
+      make_store, lengths.tolist(), table=table, weights=weighs, bos_id=2
+    ).path
+  documents = [rng.integers(3, 100_000, n) for n in lengths]
+  testing_stores.make_store(
+    root / "wide", documents, vocab_size=100_000, bos_id=2
+  )
+  out["wide"] = str(root / "wide")
+  lines = [
+    {"source": "text", "document": n, "start": n % 2, "length": size // 2}
+    for n, size in enumerate(sizes[0].tolist())
+    if n % 3
+  ]
+  lines += [{"source": "text", "document": n} for n in range(0, 60, 6)]
+  (root / "gone.jsonl").write_text("\n".join(map(json.dumps, lines)))
+  out["gone"] = str(root / "gone.jsonl")
+  return out
+
+
+def config(corpora, rows=("ffd",), names=("text",), **changes):
+  data = {
+    "seed": 5,
+    "seq_len": SEQ_LEN,
+    "global_batch_size": 4,
+    "epochs": 2,
+    "remainder": "pad",
+    "document_id": True,
+    "sources": {
+      name: {"store": corpora[name], "rows": ROWS[kind]}
+      for name, kind in zip(names, itertools.cycle(rows))
+    },
+    **changes,
+  }
+  if len(names) > 1:
+    data["mix"] = mixed(names)
+  return data
+
+
+def mixed(names):
+  weights = dict.fromkeys(names, 1)
+  return {"weights": weights, "allow_tokenizer_differences": True}
+
+
+def in_buckets(corpora, names=("text", "chats"), **changes):
+  return {
+    "epochs": 1,
+    "remainder": "pad",
+    "buckets": {"kind": "length", "lengths": (8, 24), "tokens_per_batch": 96},
+    "sources": {name: {"store": corpora[name]} for name in names},
+    "mix": mixed(names),
+    **changes,
+  }
+
+
+def check_on_host(data, most=12):
+  """What travels is made into the host's batch, by NumPy."""
+  pipe = pipeline.build(data)
+  plan = pipe._plan
+  for step in range(min(most, pipe.num_steps)):
+    planned = plan.planned(step)
+    wire = plan.wire(planned.bucket)
+    rows = plan.on_wire(planned)
+    made = wire_rows.decode(wire, rows, wire_rows.NUMPY)
+    made = applying.applied(made, pipe.operations())
+    batch = pipe.batch(step)
+    assert set(made) == set(batch)
+    for name, value in batch.items():
+      assert made[name].dtype == value.dtype, name
+      found = np.ascontiguousarray(made[name]).tobytes()
+      assert found == np.ascontiguousarray(value).tobytes(), (step, name)
+
+
+@laws.examples(25)
+@hypothesis.given(data=st.data())
+def test_what_travels_is_any_run(corpora, data):
+  draw = data.draw
+  form = draw(st.sampled_from(FORMATS))
+  names = ("text", "masked", "chats", "wide")
+  some = draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
+  changes = {
+    "batch_format": form,
+    "lookahead": formats.FORMATS[form].lookahead and draw(st.booleans()),
+    "train_on_eos": draw(st.booleans()),
+    "document_id": draw(st.booleans()),
+  }
+  if "text" in some and draw(st.booleans()):
+    changes["tombstones"] = ((2, corpora["gone"]),)
+  if draw(st.integers(0, 3)) == 0:
+    return check_on_host(in_buckets(corpora, some, **changes))
+  changes["mask_boundary_loss"] = draw(st.booleans())
+  if draw(st.booleans()):
+    changes["global_batch_size"] = None
+    changes["batch_size_schedule"] = ((0, 3), (4, 5))
+  kinds = st.lists(st.sampled_from(sorted(ROWS)), min_size=1, max_size=3)
+  check_on_host(config(corpora, draw(kinds), some, **changes))
+
+
+def read(data, layouts, steps=3):
+  """Reads one run both ways in a process of four devices; see `compared`."""
+  arguments = {"data": data, "layouts": layouts, "steps": steps}
+  (found,) = processes.call(
+    "tests.loading.device_fields_worker:compared",
+    [arguments],
+    num_devices=4,
+  )
+  return found
+
+
+LAYOUTS = ["one", "data", "mixed", "shared", "sequence", "columns"]
+RUNS = {
+  "packed": lambda c: config(c, lookahead=True),
+  "mix": lambda c: config(
+    c, ("columns", "splice"), ("text", "chats"), batch_format="levanter"
+  ),
+  "maxtext": lambda c: config(
+    c, ("sequential",), ("chats",), batch_format="maxtext", lookahead=True,
+    mask_boundary_loss=False, train_on_eos=False,
+  ),
+  "chomp": lambda c: config(
+    c, ("sequential",), ("text", "chats"), batch_format="chomp",
+    mask_boundary_loss=False, tombstones=((1, c["gone"]),),
+  ),
+  "axlearn": lambda c: config(
+    c, ("rolled",), ("wide",), batch_format="axlearn", lookahead=True
+  ),
+  "balanced": lambda c: config(c, balance="attention"),
+  "buckets": lambda c: in_buckets(c),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+  ("run", "layouts"),
+  [
+    ("packed", ["one", "sequence"]),
+    *(pytest.param(run, LAYOUTS, marks=pytest.mark.slow) for run in RUNS),
+  ],
+)
+def test_arrays_and_shardings_are_the_hosts(corpora, run, layouts):
+  """One program a batch shape, however many batches."""
+  found = read(RUNS[run](corpora), layouts, 12 if run == "buckets" else 3)
+  for layout in layouts:
+    assert found[layout]["wrong"] == [], layout
+    shapes = 2 if run == "buckets" else 1
+    assert found[layout]["compiled"] == [1] * shapes, layout
+
+
+@pytest.mark.parametrize(
+  ("layout", "workers"),
+  [
+    ("sequence", 0),
+    pytest.param("contiguous", 1, marks=pytest.mark.slow),
+    pytest.param("interleaved", 0, marks=pytest.mark.slow),
+    pytest.param("shared", 0, marks=pytest.mark.slow),
+  ],
+)
+def test_two_processes_hold_the_same(corpora, layout, workers):
+  data = config(
+    corpora, ("sequential",), ("text", "chats"), batch_format="chomp",
+    device_fields="always", worker_count=workers, epochs=1,
+  )  # fmt: skip
+  steps = sharding_test.run(data, layout, 2)
+  sharding_test.check(data, steps, 0, pipeline.build(data).num_steps)
+
+
+@pytest.mark.slow
+def test_rows_beyond_those_of_the_run_are_zeros_on_devices(corpora):
+  data = config(
+    corpora, global_batch_size=3, batch_format="chomp", device_fields="always"
+  )
+  steps = sharding_test.run(data, "contiguous", 2, device_rows=4)
+  last = pipeline.build(data).num_steps
+  sharding_test.check(data, steps, 0, last, device_rows=4)
+
+
+def batches(data, step=0, count=3, **options):
+  with chomp_data.make_iterator(data, step=step, **options) as iterator:
+    return [jax.device_get(next(iterator)) for _ in range(count)]
+
+
+def same(found, wanted):
+  for own, other in zip(found, wanted, strict=True):
+    assert own.keys() == other.keys()
+    for name, value in own.items():
+      np.testing.assert_array_equal(value, other[name], name)
+      assert value.dtype == other[name].dtype
+
+
+def test_a_state_of_either_continues_the_other(corpora):
+  """Also with two sizes: each has a program, and only one."""
+  data = config(corpora, global_batch_size=None, certificate="tokens")
+  data["batch_size_schedule"] = ((0, 3), (4, 5))
+  host, made = ({**data, "device_fields": own} for own in ("never", "always"))
+  wanted = batches(host, count=12)
+  states = []
+  for first, then in ((host, made), (made, host)):
+    with chomp_data.make_iterator(first) as iterator:
+      for step in range(3):
+        same([jax.device_get(next(iterator))], wanted[step : step + 1])
+      states.append(json.loads(iterator.get_state()))
+      state = iterator.get_state()
+    with chomp_data.make_iterator(then) as iterator:
+      iterator.set_state(state)
+      same([jax.device_get(next(iterator)) for _ in range(9)], wanted[3:])
+      placer = iterator._local.placer
+      if then is made:
+        programs = placer._programs.values()
+        assert [own._run._cache_size() for own in programs] == [1, 1]
+      else:
+        assert not isinstance(placer, device_fields.Placer)
+  assert states[0] == states[1]
+
+
+class Doubled(grain.transforms.Map):
+  """A user's, of batches on the host."""
+
+  def map(self, element):
+    return {**element, "tokens": np.asarray(element["tokens"]) * 2}
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_transform_on_the_host_has_fields_made_there_and_says_so(
+  corpora, caplog
+):
+  host, made = (
+    config(corpora, device_fields=own) for own in ("never", "always")
+  )
+  device_fields._tell.cache_clear()
+  wanted = batches(host, operations=[Doubled()])
+  with caplog.at_level(std_logging.WARNING, logger="absl"):
+    for _ in range(2):
+      same(batches(made, operations=[Doubled()]), wanted)
+  told = [own for own in caplog.messages if "made on the host" in own]
+  assert len(told) == 1
+  assert "Doubled" in told[0]
+
+
+def test_a_format_of_others_is_made_on_the_host(corpora, monkeypatch, caplog):
+  class Own(Doubled):
+    pass
+
+  monkeypatch.setitem(formats.FORMATS, "own", formats.Format(Own))
+  device_fields._tell.cache_clear()
+  made = config(corpora, device_fields="always", batch_format="own")
+  with caplog.at_level(std_logging.WARNING, logger="absl"):
+    same(batches(made), batches({**made, "device_fields": "never"}))
+  assert "not made for devices" in caplog.text
+
+
+def test_on_cpus_the_host_makes_fields_unless_it_is_asked_not_to(corpora):
+  with chomp_data.make_iterator(config(corpora)) as iterator:
+    assert not iterator._local.on_devices
+  pipes = [
+    pipeline.build(config(corpora, device_fields=own))
+    for own in ("auto", "always", "never")
+  ]
+  assert pipes[0].fingerprint == pipes[1].fingerprint == pipes[2].fingerprint
+
+
+def test_what_jax_is_told_to_refuse_elsewhere_is_no_matter(corpora):
+  made = config(corpora, batch_format="maxtext", device_fields="always")
+  wanted = batches({**made, "device_fields": "never"})
+  before = {
+    "jax_numpy_dtype_promotion": "strict",
+    "jax_numpy_rank_promotion": "raise",
+    "jax_transfer_guard": "disallow",
+  }
+  found = {name: getattr(jax.config, name) for name in before}
+  try:
+    for name, value in before.items():
+      jax.config.update(name, value)
+    with chomp_data.make_iterator(made) as iterator:
+      made = [next(iterator) for _ in range(3)]
+  finally:
+    for name, value in found.items():
+      jax.config.update(name, value)
+  same(jax.device_get(made), wanted)
