@@ -182,7 +182,7 @@ def kills(
     data = _data(store, worker_count=rng.choice((0, 0, 2)))
     (own / "job.json").write_text(json.dumps(data))
     pipe = pipeline.build({**data, "worker_count": 0})
-    steps = 0
+    steps, found = 0, []
     for _ in range(3):
       child = subprocess.Popen(
         [sys.executable, "-m", "tests.faults", "--read", str(own)],
