@@ -7,6 +7,7 @@ and its workers with it.
 import atexit
 from collections.abc import Callable
 from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
 import multiprocessing
 import os
@@ -65,6 +66,14 @@ def _stop_at_exit(reader: "Reader") -> None:
 def _stop_readers() -> None:
   for reader in list(_readers):
     reader.stop()
+
+
+def _died(step: int, dead: Sequence[Any]) -> InputError:
+  return InputError(
+    f"a loader worker died before step {step} (exit codes"
+    f" {[worker.exitcode for worker in dead]}). See its log above; resume from"
+    " a checkpoint."
+  )
 
 
 # One reader starts its workers at a time, so that it knows which are its own.
@@ -145,11 +154,7 @@ class Reader:
         if dead_since:
           self._check_bus(step)
         if dead_since and now - dead_since > _DEAD_WORKER_GRACE_S:
-          raise self._told() or InputError(
-            f"a loader worker died before step {step} (exit codes"
-            f" {[p.exitcode for p in dead]}). See its log above; resume from"
-            " a checkpoint."
-          ) from None
+          raise self._told() or _died(step, dead) from None
         if now >= deadline:
           raise self._told() or InputError(
             f"no batch for step {step} within {timeout_s:g} s, nor a sign of"
@@ -161,9 +166,13 @@ class Reader:
         self._starts_until = 0.0
         return item
       self._ended = item
-    if self._ended.error is not None:
+    if (error := self._ended.error) is not None:
       self._check_bus(step)
-      raise self._ended.error
+      dead = [p for p in self._known_workers() if (p.exitcode or 0) < 0]
+      if dead and type(error) is RuntimeError:
+        # So Grain says that a signal ended one.
+        raise _died(step, dead) from error
+      raise error
     raise StopIteration
 
   def stop(self, at_once: bool = False) -> None:
