@@ -476,6 +476,25 @@ class Pipeline:
       for name, planned in self._plan.examples(bucket)
     }
 
+  def _filler(
+    self, operations: Sequence[grain.transforms.Map]
+  ) -> dict[str, dict[str, np.ndarray]]:
+    """Returns a row of filler of each bucket, fields [1, ...]."""
+    found = {}
+    for number, bucket in enumerate(self.buckets):
+      for _, planned in self._plan.examples(number):
+        spans, samples = planned.spans, planned.samples
+        own = dataclasses.replace(
+          planned,
+          spans=None if spans is None else spans.rows(1, 2),
+          samples=None if samples is None else np.full(1, -1, np.int64),
+        )
+        found[bucket.name] = applying.applied(
+          self._plan.read(own), [*self._operations, *operations]
+        )
+        break
+    return found
+
   def batch_source(
     self,
     rows: Rows = None,
@@ -729,8 +748,9 @@ def _iterator(
 
   pipe = data if isinstance(data, Pipeline) else build(data)
   fingerprint = pipe.fingerprint_with(operations)
+  place = _Place(sharding, device_rows)
   return feed.InputIterator(
-    _local(pipe, sharding, operations, device_rows),
+    _local(pipe, place, operations),
     fingerprint=fingerprint,
     seed=pipe.options.seed,
     operations=[*pipe.operations(), *operations],
@@ -742,27 +762,58 @@ def _iterator(
     certificate=pipe.options.certificate,
     step=step,
     allow_input_change=allow_input_change,
-    resumed=functools.partial(
-      _resumed, pipe, sharding, operations, device_rows
-    ),
+    resumed=functools.partial(_resumed, pipe, place, operations),
+    reassigned=functools.partial(_reassigned, pipe, place, operations),
   )
+
+
+class _Place:
+  """Where the batches of an iterator are.
+
+  Attributes:
+    made: The sharding that it was made with.
+    made_rows: The rows on devices that it was made with.
+    sharding: The one of now.
+    device_rows: Those of now.
+  """
+
+  def __init__(
+    self, sharding: "placement.ShardingTree", device_rows: int | None = None
+  ):
+    self.made: placement.ShardingTree = sharding
+    self.made_rows: int | None = device_rows
+    self.go_to(sharding, device_rows)
+
+  def go_to(
+    self,
+    sharding: "placement.ShardingTree",
+    device_rows: "placement.DeviceRows",
+  ) -> None:
+    """Is elsewhere from now on; where it was made stays."""
+    self.sharding: placement.ShardingTree = sharding
+    self.device_rows: placement.DeviceRows = device_rows
+
+  @property
+  def filled(self) -> bool:
+    """Whether rows beyond the run's are its filler, and not of 0."""
+    return self.device_rows != self.made_rows
 
 
 def _local(
   pipe: Pipeline,
-  sharding: "placement.ShardingTree",
+  place: _Place,
   operations: Sequence[grain.transforms.Map],
-  device_rows: int | None,
   needed: Collection[str] | None = None,
+  source: batches.BatchSource | None = None,
 ) -> "feed.Local":
   """Returns what this process reads of a run.
 
   Args:
     pipe: The run.
-    sharding: As in `make_iterator`.
+    place: Where batches are.
     operations: As in `make_iterator`.
-    device_rows: As in `padded_iterator`.
     needed: As in `placement.process_batches`.
+    source: What it has read, over whose plan it reads on; None opens stores.
   """
   import jax
 
@@ -770,6 +821,7 @@ def _local(
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
+  sharding, device_rows = place.sharding, place.device_rows
   held = placement.process_batches(
     pipe, sharding, operations, device_rows, needed
   )
@@ -783,7 +835,7 @@ def _local(
     # The config's own look at most at the next column, others anywhere.
     columns = placement.process_columns(pipe, sharding, device_rows, list(rows))
   shards = pipe._shards
-  if pipe.balances and shards is None:
+  if pipe.balances and shards is None and not place.filled:
     shards = placement.num_shards(
       pipe, sharding, operations, device_rows, list(rows)
     )
@@ -793,16 +845,27 @@ def _local(
     counted = placement.counted_rows(
       pipe, sharding, rows, operations, device_rows
     )
-  placer = placement.Placer(sharding, held, pipe.buckets, device_rows)
-  maker = device_fields.placer(pipe, sharding, held, operations, device_rows)
-  source = pipe.batch_source(
-    rows,
-    pipe.fingerprint_with(operations),
-    shards=shards,
-    columns=columns,
-    counted=counted,
-    on_wire=maker is not None,
-  )
+  filler, maker = None, None
+  if place.filled:
+    # Rows of filler are made with the others, on the host.
+    filler = pipe._filler(operations)
+  else:
+    own = place.made_rows
+    maker = device_fields.placer(pipe, sharding, held, operations, own)
+  on_wire = maker is not None
+  if source is not None:
+    own = pipe._dealt(shards)
+    source = source.for_rows(rows, own, columns, counted, on_wire)
+  else:
+    source = pipe.batch_source(
+      rows,
+      pipe.fingerprint_with(operations),
+      shards=shards,
+      columns=columns,
+      counted=counted,
+      on_wire=on_wire,
+    )
+  placer = placement.Placer(sharding, held, pipe.buckets, device_rows, filler)
   return feed.Local(
     source,
     maker or placer,
@@ -826,9 +889,8 @@ def _workers_help(
 
 def _resumed(
   pipe: Pipeline,
-  sharding: "placement.ShardingTree",
+  place: _Place,
   operations: Sequence[grain.transforms.Map],
-  device_rows: int | None,
   saved: Mapping[str, Any],
   step: int,
   resize: bool,
@@ -842,7 +904,7 @@ def _resumed(
   if again is not pipe:
     # Batches of a size that is past need not divide over what there is now.
     needed = again._plan.buckets_from(step)
-    local = _local(again, sharding, operations, device_rows, needed)
+    local = _local(again, place, operations, needed)
   return feed.Resumed(
     local,
     fingerprint,
@@ -850,4 +912,61 @@ def _resumed(
     joining.begun(again._plan, saved, step),
     joining.begun(again._plan, fingerprint, step),
     lambda: pipe._become(again),
+  )
+
+
+def _reassigned(
+  pipe: Pipeline,
+  place: _Place,
+  operations: Sequence[grain.transforms.Map],
+  source: "feed.Batches",
+  step: int,
+  alive: Any,
+) -> "feed.Reassigned":
+  """Returns what a process reads where others are alive than before.
+
+  Args:
+    pipe: The run.
+    place: Where its batches are, and were when the iterator was made.
+    operations: As in `make_iterator`.
+    source: What it has read.
+    step: From which step on.
+    alive: As in `InputIterator.reassign`.
+
+  Raises:
+    ConfigError: As `InputIterator.reassign` raises it.
+  """
+  import jax
+
+  from chomp_data.loading import agreement
+  from chomp_data.loading import feed
+  from chomp_data.loading import placement
+
+  sharding: Any = alive
+  if not isinstance(alive, jax.sharding.Sharding | Mapping):
+    sharding = placement.surviving(place.made, list(alive))
+  if jax.process_index() not in placement.processes_of(sharding):
+    raise schema.ConfigError(
+      [
+        "`alive` must be of devices of this process too, got processes"
+        f" {placement.processes_of(sharding)} on process"
+        f" {jax.process_index()}. Close the iterator of one that is not to go"
+        " on."
+      ]
+    )
+  needed = pipe._plan.buckets_from(step)
+  later = [b for b in pipe.buckets if needed is None or b.name in needed]
+  device_rows = placement.even_rows(later, sharding, place.made_rows)
+  own = _Place(place.made, place.made_rows)
+  own.go_to(sharding, device_rows)
+  if own.filled and pipe.balances and pipe._shards is None:
+    logging.warning(
+      "config.data.balance: rows do not divide over the devices that are alive:"
+      " they stand as they are planned."
+    )
+  assert isinstance(source, batches.BatchSource)
+  return feed.Reassigned(
+    _local(pipe, own, operations, needed, source),
+    agreement.peers_of(sharding),
+    lambda: place.go_to(sharding, device_rows),
   )

@@ -191,6 +191,29 @@ class BatchSource(workers.SentToWorkers):
       "on_wire": self._on_wire,
     }
 
+  def for_rows(
+    self,
+    rows: plan_lib.Rows,
+    shards: balance.Shards | None,
+    columns: plan_lib.Columns | None,
+    counted: Mapping[str, np.ndarray] | None,
+    on_wire: bool,
+  ) -> "BatchSource":
+    """Returns a source of other rows, over the same plan and open stores.
+
+    Args:
+      rows: As in the constructor.
+      shards: As there.
+      columns: As there.
+      counted: As there.
+      on_wire: As there.
+    """
+    own = {"rows": rows, "shards": shards, "columns": columns}
+    own |= {"counted": counted, "on_wire": on_wire}
+    found = BatchSource(**{**self.arguments(), **own})
+    found.reads = self.reads
+    return found
+
   def for_workers(self, count: int) -> "BatchSource":
     """Returns the same batches for `count` processes that take them by turns.
 

@@ -158,6 +158,21 @@ class Follower(Protocol):
     ...
 
 
+@dataclasses.dataclass(frozen=True)
+class Reassigned:
+  """What a process reads from a step on.
+
+  Attributes:
+    local: What it reads.
+    peers: The processes that share its batches, None where it is alone.
+    commit: Called once it is taken.
+  """
+
+  local: Local
+  peers: agreement.Peers | None
+  commit: Callable[[], None]
+
+
 class Accounting(Protocol):
   """What a run has consumed before a step, for checkpoints."""
 
@@ -278,6 +293,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     allow_input_change: bool | Collection[str] = (),
     resumed: Callable[[Mapping[str, Any], int, bool], Resumed | None]
     | None = None,
+    reassigned: Callable[[Batches, int, Any], Reassigned] | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
@@ -299,6 +315,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       resumed: Returns the run as a state continues it, or None as it is; of
         the state's fingerprint and step, and whether steps may get another
         number of rows from there on.
+      reassigned: Returns what this process reads from a step on, of what it
+        reads now, the step and who is alive; see `reassign`.
 
     Raises:
       IndexError: If the step is not of the run, nor its end.
@@ -306,6 +324,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._accounts = accounts
     self._resumed = resumed
     self._allowed = allow_input_change
+    self._reassigned = reassigned
     self._on_peer_failure = on_peer_failure
     self._peers: agreement.Peers | None = None
     self._local = local
@@ -729,6 +748,43 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def reset(self) -> None:
     """Goes back to the step that it was made at; see `seek`."""
     self.seek(self._made_at)
+
+  def reassign(self, alive: Any) -> None:
+    """Shares batches with other devices from the next step on.
+
+    After a part of the mesh died, or came back: those that live read the same
+    global batches between them. All of them must call it, before the same
+    step; none waits for another. The plan and open stores are kept, batches
+    that were read ahead are dropped, and workers start anew.
+
+    Where rows do not divide over the new sharding, batches have rows of filler
+    at their end on devices.
+
+    Args:
+      alive: The sharding of batches from now on, as `make_iterator` takes it;
+        or which indices are alive of the mesh axis that cuts rows first, of the
+        sharding that the iterator was made with. All of them brings it back.
+
+    Raises:
+      ConfigError: If this process has no device there, or fields do not
+        divide; nothing has changed then.
+    """
+    if self._reassigned is None:
+      raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
+    again = self._reassigned(self._local.source, self._step, alive)
+    before, self._peers = self._peers, again.peers
+    self._stop()
+    self._failure = None
+    part, digest = again.local.part, self._input_digest()
+    self._certificate.regroup(self._step, part, digest)
+    self._saves = self._moves = 0
+    self._local = again.local
+    if again.peers is not None:
+      self._join(again.peers)
+    if before is not None:
+      before.recover()
+      before.close()
+    again.commit()
 
   async def save(self, directory: AwaitedPath) -> Awaitable[None]:
     """Saves its state as it is now: a checkpointable of Orbax's `v1`.

@@ -28,6 +28,19 @@ ShardingTree = (
   | Mapping[str, jax.sharding.Sharding]
 )
 
+# Rows of a batch on devices, of each bucket by its name or of all.
+DeviceRows = int | Mapping[str, int] | None
+
+# Of a batch, the name and shape of each field, rows left out.
+Shapes = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+def on_devices(device_rows: DeviceRows, bucket: buckets_lib.Bucket) -> int:
+  """Returns the rows of a bucket's batches on devices."""
+  if isinstance(device_rows, Mapping):
+    device_rows = device_rows.get(bucket.name)
+  return device_rows or bucket.batch_size
+
 
 def field_sharding(
   sharding: ShardingTree, name: str, ndim: int
@@ -76,7 +89,7 @@ def process_batches(
   pipe: Run,
   sharding: ShardingTree,
   transforms: Sequence[grain.transforms.Map] = (),
-  device_rows: int | None = None,
+  device_rows: DeviceRows = None,
   needed: Collection[str] | None = None,
 ) -> dict[str, np.ndarray]:
   """Returns the rows of each bucket's batches that this process holds.
@@ -85,7 +98,8 @@ def process_batches(
     pipe: The run.
     sharding: As in `field_sharding`.
     transforms: More transforms over batches, after the pipeline's.
-    device_rows: Rows of a batch on devices, at least the run's; None is those.
+    device_rows: Rows of a batch on devices, at least the run's, of each bucket
+      by its name or of all; None is those.
     needed: Buckets that must divide; others that do not are left out. None is
       all.
 
@@ -100,7 +114,7 @@ def process_batches(
   rows, problems, shown = {}, [], []
   for number, bucket in enumerate(pipe.buckets):
     example = _example(pipe, number, transforms, problems)
-    count = device_rows or bucket.batch_size
+    count = on_devices(device_rows, bucket)
     shapes = {
       name: (count, *np.shape(value)[1:]) for name, value in example.items()
     }
@@ -123,7 +137,7 @@ def process_batches(
 def process_columns(
   pipe: Run,
   sharding: ShardingTree,
-  device_rows: int | None = None,
+  device_rows: DeviceRows = None,
   needed: Collection[str] | None = None,
 ) -> dict[str, tuple[int, int]]:
   """Returns the columns of text whose tokens this process needs.
@@ -149,7 +163,7 @@ def process_columns(
       continue
     held = np.zeros(bucket.shape[0], np.bool_)
     for name, value in _example(pipe, number, (), []).items():
-      shape = (device_rows or bucket.batch_size, *np.shape(value)[1:])
+      shape = (on_devices(device_rows, bucket), *np.shape(value)[1:])
       if shape[1:] == bucket.shape:
         own = field_sharding(sharding, name, len(shape))
         for index in own.addressable_devices_indices_map(shape).values():
@@ -173,7 +187,7 @@ def counted_rows(
   sharding: ShardingTree,
   rows: Mapping[str, np.ndarray],
   transforms: Sequence[grain.transforms.Map] = (),
-  device_rows: int | None = None,
+  device_rows: DeviceRows = None,
 ) -> dict[str, np.ndarray]:
   """Returns which of a process's rows no process before it holds.
 
@@ -191,7 +205,7 @@ def counted_rows(
   for number, bucket in enumerate(pipe.buckets):
     if bucket.name not in rows:
       continue
-    count = device_rows or bucket.batch_size
+    count = on_devices(device_rows, bucket)
     first = np.full(count, own)
     seen: set[tuple[int, int, int]] = set()
     for name, value in _example(pipe, number, transforms, []).items():
@@ -222,7 +236,7 @@ def num_shards(
   pipe: Run,
   sharding: ShardingTree,
   transforms: Sequence[grain.transforms.Map] = (),
-  device_rows: int | None = None,
+  device_rows: DeviceRows = None,
   needed: Collection[str] | None = None,
 ) -> dict[str, int]:
   """Returns into how many shards the rows of each bucket's batches are cut.
@@ -244,7 +258,7 @@ def num_shards(
   for number, bucket in enumerate(pipe.buckets):
     if needed is not None and bucket.name not in needed:
       continue
-    count = device_rows or bucket.batch_size
+    count = on_devices(device_rows, bucket)
     rows = count
     for name, value in _example(pipe, number, transforms, []).items():
       shape = (count, *np.shape(value)[1:])
@@ -404,17 +418,113 @@ def _held_rows(
   return np.flatnonzero(held) if held is not None else np.empty(0, np.int64)
 
 
+def surviving(sharding: ShardingTree, alive: Collection[int]) -> ShardingTree:
+  """Returns a sharding over the parts of its mesh that are alive.
+
+      mesh (8, 4) of axes ('slice', 'data'), rows over both, alive 0, 2, 3
+      -> mesh (3, 4)
+
+  Args:
+    sharding: As in `field_sharding`.
+    alive: Which indices of the mesh axis that cuts rows first.
+
+  Raises:
+    ConfigError: If there are no such parts.
+  """
+  every = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  axes = {
+    (name if isinstance(name, str) else name[0], own.mesh)
+    for own in every
+    if isinstance(own, jax.sharding.NamedSharding)
+    for name in own.spec[:1]
+    if name
+  }
+  if len(axes) != 1:
+    raise schema.ConfigError(
+      [
+        "`alive` must be a sharding where batches were not made with a"
+        f" NamedSharding that cuts their rows over one mesh, got {alive!r}."
+        " Pass the sharding of batches from now on."
+      ]
+    )
+  ((name, mesh),) = axes
+  count, parts = mesh.shape[name], sorted(set(alive))
+  if not parts or not 0 <= parts[0] <= parts[-1] < count:
+    raise schema.ConfigError(
+      [
+        f"`alive` must hold some of 0 .. {count - 1}, the parts of the mesh"
+        f" axis {name!r} that cuts rows, got {list(alive)}. Pass those, or a"
+        " sharding."
+      ]
+    )
+  if len(parts) == count:
+    return sharding
+  devices = np.take(
+    np.asarray(mesh.devices), parts, mesh.axis_names.index(name)
+  )
+  left = jax.sharding.Mesh(devices, mesh.axis_names, mesh.axis_types)
+
+  def over(own: Any) -> Any:
+    return jax.sharding.NamedSharding(
+      left, own.spec, memory_kind=own.memory_kind
+    )
+
+  if isinstance(sharding, Mapping):
+    return {key: over(own) for key, own in sharding.items()}  # pyright: ignore
+  return over(sharding)
+
+
+def even_rows(
+  buckets: Sequence[buckets_lib.Bucket],
+  sharding: ShardingTree,
+  device_rows: DeviceRows = None,
+) -> DeviceRows:
+  """Returns rows on devices that divide over a sharding, filler included.
+
+  Batches of one shape but for their rows get as many: how many a process has
+  of the run may not tell them apart.
+
+  Args:
+    buckets: The buckets.
+    sharding: As in `field_sharding`.
+    device_rows: The least.
+  """
+  every = sharding.values() if isinstance(sharding, Mapping) else [sharding]
+  parts = 1
+  for own in every:
+    if isinstance(own, jax.sharding.NamedSharding) and len(own.spec):
+      names = own.spec[0]
+      names = (names,) if isinstance(names, str) else names or ()
+      parts = math.lcm(parts, math.prod(own.mesh.shape[n] for n in names))
+  rows = {own.name: on_devices(device_rows, own) for own in buckets}
+  if not any(count % parts for count in rows.values()):
+    return device_rows
+  most: dict[tuple[int, ...], int] = {}
+  for own in buckets:
+    even = -(-rows[own.name] // parts) * parts
+    most[own.shape] = max(even, most.get(own.shape, 0))
+  return {own.name: most[own.shape] for own in buckets}
+
+
 class _BucketPlacer:
   """Puts process-local batches of one bucket on devices as global arrays."""
 
-  def __init__(self, sharding: ShardingTree, rows: np.ndarray, num_rows: int):
+  def __init__(
+    self,
+    sharding: ShardingTree,
+    rows: np.ndarray,
+    num_rows: int,
+    filler: Mapping[str, np.ndarray] | None = None,
+  ):
     """Remembers where rows are.
 
     Args:
       sharding: As in `field_sharding`.
       rows: int64[R], ascending rows of the global batch in local batches.
       num_rows: Rows of the global batch.
+      filler: Fields [1, ...] of rows beyond the run's; None is 0.
     """
+    self._filler = filler or {}
     self._sharding = sharding
     self._rows = rows
     self._num_rows = num_rows
@@ -424,7 +534,7 @@ class _BucketPlacer:
     """Places a batch.
 
     Args:
-      batch: Fields [R, ...], without rows at the end that are to be 0. Not to
+      batch: Fields [R, ...], without rows at the end that are filler. Not to
         be written to afterwards: JAX may alias.
 
     Returns:
@@ -432,7 +542,9 @@ class _BucketPlacer:
       bits unless JAX has 64-bit types enabled.
     """
     fields = {
-      name: _of_rows(_device_dtype(value), len(self._rows))
+      name: _of_rows(
+        _device_dtype(value), len(self._rows), self._filler.get(name)
+      )
       for name, value in batch.items()
     }
     shardings = {
@@ -473,7 +585,8 @@ class Placer:
     sharding: ShardingTree,
     rows: Mapping[str, np.ndarray],
     buckets: Sequence[buckets_lib.Bucket],
-    device_rows: int | None = None,
+    device_rows: DeviceRows = None,
+    filler: Mapping[str, Mapping[str, np.ndarray]] | None = None,
   ):
     """Remembers where rows are, by their number.
 
@@ -482,24 +595,30 @@ class Placer:
       rows: By bucket, int64[R], rows of its global batch in local batches.
       buckets: The buckets.
       device_rows: As in `process_batches`; rows beyond the run's are 0.
+      filler: What they are instead, fields [1, ...] by bucket; then buckets of
+        as many rows here are told by their fields' shapes.
 
     Raises:
       ConfigError: If as many rows here are of different global batches.
     """
-    self._placers: dict[int, _BucketPlacer] = {}
+    self._placers: dict[tuple[int, Shapes | None], _BucketPlacer] = {}
+    self._by_shape: bool = filler is not None
     own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
     kinds = sorted({type(each).__name__ for each in own})
     shapes = "; ".join(map(str, buckets))
     self._text = f"{shapes}, on devices by {' and '.join(kinds)}"
-    known: dict[int, buckets_lib.Bucket] = {}
+    known: dict[tuple[int, Shapes | None], buckets_lib.Bucket] = {}
     for bucket in buckets:
       if bucket.name not in rows:
         continue
       own = rows[bucket.name]
       count = len(of_run(own, bucket))
-      other = known.setdefault(count, bucket)
+      example = (filler or {}).get(bucket.name)
+      key = count, None if example is None else _shapes(example)
+      other = known.setdefault(key, bucket)
       # With as many rows on devices, how many are of the run does not matter.
-      alike = device_rows or other.batch_size == bucket.batch_size
+      num_rows = on_devices(device_rows, bucket)
+      alike = num_rows == on_devices(device_rows, other)
       if not alike or not np.array_equal(rows[other.name], own):
         raise schema.ConfigError(
           [
@@ -508,9 +627,7 @@ class Placer:
             " axis evenly."
           ]
         )
-      self._placers[count] = _BucketPlacer(
-        sharding, own, device_rows or bucket.batch_size
-      )
+      self._placers[key] = _BucketPlacer(sharding, own, num_rows, example)
 
   def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """Places a batch.
@@ -523,7 +640,9 @@ class Placer:
       Fields [num_rows, ...] with their shardings. 64-bit integers become 32
       bits unless JAX has 64-bit types enabled.
     """
-    return self._placers[len(next(iter(batch.values())))](batch)
+    count = len(next(iter(batch.values())))
+    shapes = _shapes(batch) if self._by_shape else None
+    return self._placers[count, shapes](batch)
 
   def __repr__(self) -> str:
     return self._text
@@ -534,13 +653,22 @@ def of_run(rows: np.ndarray, bucket: buckets_lib.Bucket) -> np.ndarray:
   return rows[rows < bucket.batch_size]
 
 
-def _of_rows(value: np.ndarray, count: int) -> np.ndarray:
-  """Returns an array with rows of 0 at its end."""
+def _of_rows(
+  value: np.ndarray, count: int, filler: np.ndarray | None = None
+) -> np.ndarray:
+  """Returns an array with rows of filler, or 0, at its end."""
   if len(value) == count:
     return value
   out = np.zeros((count, *value.shape[1:]), value.dtype)
   out[: len(value)] = value
+  if filler is not None:
+    out[len(value) :] = filler
   return out
+
+
+def _shapes(batch: Mapping[str, np.ndarray]) -> Shapes:
+  """Returns the shapes of a row's fields."""
+  return tuple(sorted((name, own.shape[1:]) for name, own in batch.items()))
 
 
 def _device_dtype(value: np.ndarray) -> np.ndarray:

@@ -89,10 +89,10 @@ class _Heard:
     # Beats since it failed.
     self.failed = 0
 
-  def add(self, record: dict[str, Any]) -> None:
+  def add(self, record: dict[str, Any], beats: int = 1) -> None:
     same = record == self.record
-    self.silent = self.silent + 1 if same else 0
-    self.failed = self.failed + 1 if record.get("cause") else 0
+    self.silent = self.silent + beats if same else 0
+    self.failed = self.failed + beats if record.get("cause") else 0
     self.record = record
 
   @property
@@ -228,9 +228,12 @@ class Watch:
       os._exit(1)
 
   def _watch(self) -> None:
-    missed = 0
+    missed, counted = 0, -math.inf
     while client() is self._client:
       began = time.monotonic()
+      # What wakes this one makes the others no more silent.
+      beats = int(began - counted > 0.9 * BEAT_S)
+      counted = began if beats else counted
       self._wake.clear()
       last = self._ended.is_set()
       try:
@@ -246,18 +249,18 @@ class Watch:
           self._act(list(self._members), 0, math.inf, cause)
       else:
         missed = 0
-        self._hear(found)
+        self._hear(found, beats)
       if last:
         return
       self._wake.wait(max(0.0, BEAT_S - (time.monotonic() - began)))
 
-  def _hear(self, found: dict[int, dict[str, Any]]) -> None:
+  def _hear(self, found: dict[int, dict[str, Any]], beats: int) -> None:
     members = list(self._members)
     peers = {process for own in members for process in own.processes}
     causes: dict[int, tuple[float, str]] = {}
     for process in sorted((peers | found.keys()) - {self.process}):
       heard = self._heard.setdefault(process, _Heard())
-      heard.add(found.get(process, {}))
+      heard.add(found.get(process, {}), beats)
       if "cause" in heard.record:
         if not heard.record["late"] or heard.failed > DEAD_BEATS:
           causes[process] = heard.record["number"], heard.record["cause"]
@@ -265,7 +268,7 @@ class Watch:
         causes[process] = math.inf, _death(process)
     if self._failure and not self._failure["late"]:
       # The error is on its way up here; it may meet a collective there.
-      self._alone += bool(causes)
+      self._alone += beats * bool(causes)
       if self._ends and self._alone > DEAD_BEATS:
         self._end(self._failure["cause"])
       return

@@ -198,3 +198,43 @@ def resized(data, before: int, after: int) -> list[str | int]:
   except ValueError as error:
     errors.append(str(error))
   return [*found, *errors]
+
+
+def survive(data, layout: str, turns) -> list[dict]:
+  """Returns what this process holds while parts of the mesh come and go.
+
+  Args:
+    data: `config.data`.
+    layout: One of `make_sharding`.
+    turns: For each the parts that are alive, and how many steps are read.
+
+  Returns:
+    Of each turn the pieces by step, the rows that are read here, and whether
+    plan and stores are those of the begin.
+  """
+  out = []
+  sharding = make_sharding(layout, jax.process_count())
+  with pipeline.make_iterator(data, sharding) as it:
+    plan = it._local.source._plan
+    step = 0
+    for alive, count in turns:
+      own = [
+        part
+        for part in alive
+        if jax.devices()[part].process_index == jax.process_index()
+      ]
+      found = {"steps": {}, "rows": 0, "kept": True}
+      if own:
+        it.reassign(alive)
+        if it.step != step:
+          it.seek(step)  # This one was gone meanwhile.
+        for _ in range(count):
+          batch = next(it)
+          found["steps"][it.step - 1] = held_pieces(batch)
+        source = it._local.source
+        found["rows"] = {n: len(rows) for n, rows in source._rows.items()}
+        found["kept"] = source._plan is plan
+        found["certificate"] = [one.record() for one in it.certificate]
+      step += count
+      out.append(found)
+  return out
