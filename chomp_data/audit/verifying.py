@@ -5,20 +5,187 @@ checkpoints are, tells between which two of them a run and its plan parted.
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
 
+from chomp_data import errors
+from chomp_data import joining
 from chomp_data import pipeline
+from chomp_data.loading import certificate
+from chomp_data.loading import state as state_lib
 from chomp_data.plans import certifying
 from chomp_data.plans import order_sums
 
 # Rows planned at once.
 _ROWS = 4_096
 
+Done = Callable[[int], object]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stretch:
+  """Steps between two checkpoints.
+
+  Attributes:
+    saved: What was handed out in them.
+    planned: What the plan says; None: it has not so many steps.
+  """
+
+  saved: certificate.Segment
+  planned: certificate.Segment | None
+
+  @property
+  def agrees(self) -> bool:
+    """Whether that is the same."""
+    return self.saved == self.planned
+
+  def record(self) -> dict[str, Any]:
+    """Returns JSON values."""
+    planned = self.planned
+    return {
+      "agrees": self.agrees,
+      "saved": self.saved.record(),
+      "planned": None if planned is None else planned.record(),
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Verified:
+  """What a checkpoint certifies, held against a plan.
+
+  Attributes:
+    fields: Where the run's fingerprint differs from the checkpoint's.
+    stretches: Of all steps that are certified, in order.
+    unknown: What the checkpoint does not certify, a sentence each.
+  """
+
+  fields: list[str]
+  stretches: list[Stretch]
+  unknown: list[str]
+
+  @property
+  def agrees(self) -> bool:
+    """Whether all that was handed out is what the plan says."""
+    return not self.fields and all(own.agrees for own in self.stretches)
+
+  @property
+  def parted(self) -> tuple[int, int] | None:
+    """Returns between which two steps the run and the plan first parted."""
+    for own in self.stretches:
+      if not own.agrees:
+        return own.saved.first, own.saved.last
+    return None
+
+  def record(self) -> dict[str, Any]:
+    """Returns JSON values."""
+    return {
+      "agrees": self.agrees,
+      "parted": self.parted,
+      "fields": self.fields,
+      "unknown": self.unknown,
+      "stretches": [own.record() for own in self.stretches],
+    }
+
+  def line(self) -> str:
+    """Returns what agrees, and where it does not, for people."""
+    parted, lines = self.parted, list(self.unknown)
+    known = [own.saved for own in self.stretches]
+    if known:
+      rows = sum(own.rows for own in known)
+      steps = ", ".join(
+        f"{first} .. {last - 1}"
+        for first, last in _joined([(own.first, own.last) for own in known])
+      )
+      told = f"steps {steps}, {rows:,} rows"
+      if parted is None:
+        lines.insert(0, f"what was handed out is what the plan says: {told}")
+      else:
+        first, last = parted
+        lines.insert(
+          0,
+          f"what was handed out is not what the plan says: of {told}, they"
+          f" parted between steps {first} and {last}{self._changed(first)}",
+        )
+    return "; ".join([*lines, *self.fields]) + "."
+
+  def _changed(self, first: int) -> str:
+    """Returns where the input was changed that steps from one on were of."""
+    by_first = {own.saved.first: own.saved for own in self.stretches}
+    found = by_first[first].input
+    if found == self.stretches[-1].saved.input:
+      return ""
+    last = max(own.last for own in by_first.values() if own.input == found)
+    return f" (the input was changed at step {last})"
+
+
+def verified(
+  pipe: pipeline.Pipeline,
+  states: Sequence[Mapping[str, Any]],
+  steps: range | None = None,
+  done: Done = lambda count: None,
+) -> Verified:
+  """Holds what a run's newest state certifies against the plan.
+
+  Args:
+    pipe: The run as its config says.
+    states: The records of states that the run has kept, the newest last.
+    steps: Only stretches between checkpoints that lie in them; None is all.
+    done: Told how many more steps were summed.
+
+  Raises:
+    StateError: If the newest state certifies nothing.
+    StoreError: If a store cannot be opened.
+  """
+  newest = states[-1]
+  step, fingerprint = newest["step"], newest["fingerprint"]
+  segments = _segments(newest)
+  if not segments:
+    raise errors.StateError(
+      f"the state of step {step} must have a certificate, got none: it was"
+      " saved before there were any, or before the first step. Take a later"
+      " checkpoint."
+    )
+  run = pipe.continued(fingerprint, step, resize=True)
+  saved = {k: v for k, v in fingerprint.items() if k != "operations"}
+  fields = state_lib.differences(
+    joining.begun(run._plan, saved, step),
+    joining.begun(run._plan, run.fingerprint, step),
+    step,
+  )
+  stretches, unknown, at = [], [], 0
+  for whole in segments:
+    if whole.first > at:
+      unknown.append(f"steps {at} .. {whole.first - 1} are not certified")
+    at = whole.last
+    if whole.part is not None:
+      unknown.append(
+        f"steps {whole.first} .. {whole.last - 1} are certified in part, of"
+        f" process {whole.part[0]} of {whole.part[1]}"
+      )
+      continue
+    for own in _between_checkpoints(whole, states):
+      if steps is None or (own.first >= steps.start and own.last <= steps.stop):
+        stretches.append(Stretch(own, _planned(run, own, done)))
+  return Verified(fields, stretches, unknown)
+
+
+def num_steps(
+  states: Sequence[Mapping[str, Any]], steps: range | None = None
+) -> int:
+  """Returns how many steps `verified` looks at, at most."""
+  own = range(states[-1]["step"])
+  if steps is not None:
+    own = range(max(own.start, steps.start), min(own.stop, steps.stop))
+  return len(own)
+
 
 def sums(
   pipe: pipeline.Pipeline,
   steps: range,
   tokens: bool = False,
-  done: Callable[[int], object] = lambda count: None,
+  done: Done = lambda count: None,
 ) -> certifying.Sums:
   """Returns what the plan hands out in some steps.
 
@@ -53,3 +220,68 @@ def sums(
     total % order_sums.MODULUS,
     values % order_sums.MODULUS if tokens else None,
   )
+
+
+def _segments(record: Mapping[str, Any]) -> list[certificate.Segment]:
+  """Returns the segments of a state."""
+  found = record.get(certificate.FIELD) or ()
+  return [certificate.Segment.of(own) for own in found]
+
+
+def _between_checkpoints(
+  whole: certificate.Segment, states: Sequence[Mapping[str, Any]]
+) -> list[certificate.Segment]:
+  """Returns a segment, cut at the checkpoints that were kept."""
+  ends = {whole.last: whole}
+  for record in states:
+    for own in _segments(record):
+      same = (own.first, own.input, own.part) == (
+        whole.first,
+        whole.input,
+        None,
+      )
+      alike = (own.tokens is None) == (whole.tokens is None)
+      if same and alike and own.last < whole.last:
+        ends[own.last] = own
+  out: list[certificate.Segment] = []
+  before = dataclasses.replace(
+    whole, last=whole.first, rows=0, plan=0, tokens=whole.tokens and 0
+  )
+  for _, own in sorted(ends.items()):
+    tokens = None
+    if own.tokens is not None and before.tokens is not None:
+      tokens = (own.tokens - before.tokens) % order_sums.MODULUS
+    out.append(
+      dataclasses.replace(
+        own,
+        first=before.last,
+        rows=own.rows - before.rows,
+        plan=(own.plan - before.plan) % order_sums.MODULUS,
+        tokens=tokens,
+      )
+    )
+    before = own
+  return out
+
+
+def _planned(
+  run: pipeline.Pipeline, saved: certificate.Segment, done: Done
+) -> certificate.Segment | None:
+  """Returns what the plan says of the steps of a segment."""
+  if saved.last > run._plan.step_limit:
+    return None
+  steps, tokens = range(saved.first, saved.last), saved.tokens is not None
+  found = sums(run, steps, tokens, done)
+  return dataclasses.replace(
+    saved, rows=found.rows, plan=found.plan, tokens=found.tokens
+  )
+
+
+def _joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+  """Returns ranges with those that follow each other as one."""
+  out: list[tuple[int, int]] = []
+  for first, last in ranges:
+    if out and out[-1][1] == first:
+      first = out.pop()[0]
+    out.append((first, last))
+  return out

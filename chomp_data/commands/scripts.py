@@ -24,14 +24,12 @@ def inspect_batches() -> None:
 
 def diff() -> None:
   """Compares what two runs hand out."""
-  try:
-    _run("diff")
-  except SystemExit as ended:
-    # 1 says that they differ, as of other programs of the name.
-    if not isinstance(ended.code, str):
-      raise
-    print(ended.code, file=sys.stderr)
-    sys.exit(2)
+  _compare("diff")
+
+
+def verify_run() -> None:
+  """Holds what a run handed out against its plan."""
+  _compare("verify_run")
 
 
 def simulate() -> None:
@@ -57,6 +55,17 @@ def losses() -> None:
 def train() -> None:
   """Trains the reference decoder."""
   _run("train")
+
+
+def _compare(name: str) -> None:
+  """Runs a command whose status 1 says that two things differ."""
+  try:
+    _run(name)
+  except SystemExit as ended:
+    if not isinstance(ended.code, str):
+      raise
+    print(ended.code, file=sys.stderr)
+    sys.exit(2)
 
 
 def _run(name: str) -> None:

@@ -40,6 +40,7 @@ from chomp_data import schema
 from chomp_data.audit import coverage
 from chomp_data.audit import job
 from chomp_data.integrations import prometheus
+from chomp_data.loading import certificate
 from chomp_data.loading import checkpoint
 from chomp_data.loading import feed
 from chomp_data.loading import reads
@@ -319,6 +320,7 @@ class Run:
     losses = self.documents.take()
     read = coverage.coverage(self.pipe, step)
     values = report.record(self.pipe, step, found, read)
+    values[certificate.FIELD] = certificate.records(self.input.certified)
     if self.last_window is not None:
       values |= report.progress_record(self.pipe, self.last_window, losses)
       values["by_source"] = self.last_sources

@@ -345,6 +345,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       step, local.part, certificate == certifying.TOKENS
     )
     self._input = ""
+    self._certified: list[certificate_lib.Segment] = []
     # How often a checkpoint was saved, and another step gone to.
     self._saves = self._moves = 0
     # What workers tell; the last board is that of those at work.
@@ -542,6 +543,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       which are then compared.
     """
     step, state, own = self._step, self.get_state(), self.certificate
+    self._certified = own
     if self._peers is None or self._local.part is None:
       certificate_lib.log(step, own)
       return lambda: state
@@ -611,6 +613,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
       peers.report(error, step)
       raise error
+    self._certified = found
     certificate_lib.log(step, found)
     return state_lib.with_fields(
       state, {certificate_lib.FIELD: certificate_lib.records(found)}
@@ -645,6 +648,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       )
       peers.report(self._failure, self._step)
       raise self._failure
+
+  @property
+  def certified(self) -> list[certificate_lib.Segment]:
+    """What the last checkpoint certifies, on process 0 of all processes."""
+    return self._certified
 
   def _input_digest(self) -> str:
     """Returns the digest of what decides the run's rows."""

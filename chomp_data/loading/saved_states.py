@@ -1,6 +1,7 @@
 """Finding the input's state of a run: in a work directory or a checkpoint."""
 
 from collections.abc import Iterable
+import contextlib
 import functools
 import pathlib
 from typing import Any
@@ -47,6 +48,34 @@ def is_one(workdir: str) -> bool:
   return _only_state(pathlib.Path(workdir)) is not None
 
 
+def every(workdir: str) -> list[dict[str, Any]]:
+  """Returns the records of all states that a run has kept, the newest last.
+
+  Args:
+    workdir: As in `find`.
+
+  Raises:
+    StateError: As `find`, of any of them.
+    StoreError: If the bucket cannot be read.
+  """
+  if places.is_url(workdir):
+    names = places.at(workdir).names()
+    steps = whole_steps(names)
+    found = [
+      _name_of_state(names, folder) for _, folder in sorted(steps.items())
+    ]
+    return [_state_in_bucket(workdir, own) for own in found if own is not None]
+  newest = find(workdir)
+  if newest is None or is_one(workdir):
+    return [] if newest is None else [newest]
+  out = []
+  for _, path in sorted(_states(pathlib.Path(workdir))):
+    # One that is removed meanwhile is an old one.
+    with contextlib.suppress(FileNotFoundError):
+      out.append(state_lib.decode(path.read_bytes()))
+  return out
+
+
 def _only_state(place: pathlib.Path) -> pathlib.Path | None:
   for pattern in _STATES_OF_ONE:
     found = list(place.glob(pattern))
@@ -55,8 +84,8 @@ def _only_state(place: pathlib.Path) -> pathlib.Path | None:
   return None
 
 
-def _newest_state(place: pathlib.Path) -> dict[str, Any] | None:
-  """Returns the record of the newest checkpoint's state."""
+def _states(place: pathlib.Path) -> list[tuple[int, pathlib.Path]]:
+  """Returns the files of states, by the numbers of their checkpoints."""
   found: list[tuple[int, pathlib.Path]] = []
   for pattern in _STATES:
     for path in place.glob(pattern):
@@ -64,7 +93,12 @@ def _newest_state(place: pathlib.Path) -> dict[str, Any] | None:
       # Others are still being written.
       if number.isdecimal():
         found.append((int(number), path))
-  for _, path in sorted(found, key=lambda own: -own[0]):
+  return found
+
+
+def _newest_state(place: pathlib.Path) -> dict[str, Any] | None:
+  """Returns the record of the newest checkpoint's state."""
+  for _, path in sorted(_states(place), key=lambda own: -own[0]):
     try:
       return state_lib.decode(path.read_bytes())
     except FileNotFoundError:
@@ -94,13 +128,16 @@ def _newest_in_bucket(url: str) -> dict[str, Any] | None:
   steps = whole_steps(names)
   if not steps:
     return None
-  newest = f"{steps[max(steps)]}/"
-  found = [
-    name
-    for name in names
-    if name.startswith(newest) and name.endswith("/input.json")
-  ]
-  return _state_in_bucket(url, found[0]) if found else None
+  found = _name_of_state(names, steps[max(steps)])
+  return None if found is None else _state_in_bucket(url, found)
+
+
+def _name_of_state(names: Iterable[str], folder: str) -> str | None:
+  """Returns where the state of a checkpoint in a bucket lies, or None."""
+  for name in names:
+    if name.startswith(f"{folder}/") and name.endswith("/input.json"):
+      return name
+  return None
 
 
 @functools.lru_cache(maxsize=1)

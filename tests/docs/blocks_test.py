@@ -69,6 +69,7 @@ _NOT_RUN = (
 # Those that train a model again and again.
 _SLOW = (
   "buckets.md",
+  "certificate.md",
   "edits.md",
   "labels.md",
   "learning.md",
@@ -181,6 +182,22 @@ def around_buckets(names, found):
   }
   assert shapes == {"512x512": (16, 64, 64, 4), "512x768": (8, 64, 96, 4)}
   assert pipe.batch(0)["label"].tolist() == [3] * len(pipe.batch(0)["label"])
+
+
+@around("certificate.md")
+def around_certificate(names, found):
+  config = files.load_config("packed", ())
+  names |= {
+    "config": config,
+    "sharding": jax.sharding.SingleDeviceSharding(jax.devices()[0]),
+  }
+  yield
+  page = pages.text("certificate.md")
+  told, shown, alone = [done.stdout for done in found.values()][1:]
+  assert "what was handed out is what the plan says: steps 0 .. " in told
+  assert all(f"`{name}`" in page for name in json.loads(shown))
+  assert alone.startswith("steps 0 .. 19: plan ")
+  assert names["segment"].last == 3
 
 
 @around("chats.md")

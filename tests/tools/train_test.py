@@ -70,6 +70,11 @@ class _Corpus:
     text = _CONFIG.replace("STORE", repr(str(store)))
     self._config.write_text(text.replace("STEPS", str(_NUM_STEPS)))
 
+  def verified(self, name: str) -> list[str]:
+    """Returns the flags that verify a run."""
+    workdir = self.directory / name
+    return [f"--config={self._config}", f"--checkpoint={workdir}"]
+
   def _command(self, name: str, *arguments: str) -> list[str]:
     return [
       "tools/train.py",
@@ -311,6 +316,13 @@ def test_two_processes_train_on_the_batches_of_one(corpus):
     for name in ("one", "two")
   )
   assert abs(two["loss"] - one["loss"]) < 1e-2
+  assert two["certificate"] == one["certificate"]
+  assert one["certificate"][0]["last"] == 16
+  assert f"plan {one['certificate'][0]['plan'][:12]}" in outputs[0][1]
+  for name in ("one", "two"):
+    done = in_process.run_tool("verify_run", *corpus.verified(name))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "says: steps 0 .. 15, 64 rows." in done.stdout
   reports = ["perplexity by question" in out for out, _ in outputs]
   assert reports == [True, False]
 

@@ -1,0 +1,91 @@
+"""Holds what a run handed out against its plan.
+
+    %s --config=packed --checkpoint=runs/x
+    %s --config=packed --checkpoint=runs/x --step=1000:2000 --format=json
+    %s --config=packed --step=0:1000
+
+Every checkpoint certifies, as sums, which spans were in which rows of which
+steps since the run began, over all processes and resumes. They are computed
+again from the config's plan; tokens are read only where the run was asked to
+certify them. Exit status is 0 where they agree, 1 where they differ, and then
+it is told between which two kept checkpoints they parted; 2 where that cannot
+be told. Without --checkpoint the sums of --step are printed.
+"""
+
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Sequence
+import contextlib
+import json
+import sys
+
+from absl import app
+from absl import flags
+import tqdm
+
+from chomp_data import cli
+from chomp_data import errors
+from chomp_data import pipeline
+from chomp_data.audit import verifying
+from chomp_data.loading import certificate
+from chomp_data.loading import saved_states
+
+_CONFIG = cli.define_config()
+_CHECKPOINT = flags.DEFINE_string(
+  "checkpoint", None, "A job's work directory, or one of its checkpoints."
+)
+_STEP = flags.DEFINE_string(
+  "step",
+  None,
+  "Only these, A:B (A to B - 1), as far as checkpoints lie in them.",
+)
+_FORMAT = flags.DEFINE_enum(
+  "format", "terminal", ["terminal", "json"], "How it is printed."
+)
+_DATASET_MIX = cli.define_dataset_mix()
+
+# Seconds before progress is shown, and between lines of it in a log.
+_SOON_S, _LOG_S = 2.0, 30.0
+
+
+@contextlib.contextmanager
+def _progress(total: int) -> Iterator[Callable[[int], object]]:
+  """Yields what is told how many more steps are done."""
+  interval = 0.5 if sys.stderr.isatty() else _LOG_S
+  with tqdm.tqdm(
+    total=total, unit="step", delay=_SOON_S, mininterval=interval
+  ) as bar:
+    yield bar.update
+
+
+def main(argv: Sequence[str]) -> int:
+  """Prints whether they agree; returns the exit status."""
+  if len(argv) > 1:
+    raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  steps = None if _STEP.value is None else cli.steps_of(_STEP.value)
+  directory = _CHECKPOINT.value
+  if steps is None and not directory:
+    raise app.UsageError("--checkpoint must be given, or --step, got neither.")
+  pipe = pipeline.build(cli.config(_CONFIG, _DATASET_MIX).get("data"))
+  if not directory:
+    assert steps is not None
+    tokens = pipe.options.certificate == "tokens"
+    with _progress(len(steps)) as done:
+      found = verifying.sums(pipe, steps, tokens, done)
+    segment = certificate.Segment(steps.start, steps.stop, "", *found)
+    record = {k: v for k, v in segment.record().items() if k != "input"}
+    print(json.dumps(record) if _FORMAT.value == "json" else segment)
+    return 0
+  states = saved_states.every(directory)
+  if not states:
+    raise errors.StateError(
+      f"{directory} must hold a checkpoint of an input, got none. Give the work"
+      " directory of a job, or one of its checkpoints."
+    )
+  with _progress(verifying.num_steps(states, steps)) as done:
+    verified = verifying.verified(pipe, states, steps, done)
+  if _FORMAT.value == "json":
+    print(json.dumps(verified.record()))
+  else:
+    print(verified.line())
+  return int(not verified.agrees)

@@ -1,0 +1,9 @@
+"""Holds what a run handed out against its plan: chomp-verify-run.
+
+From a checkout.
+"""
+
+from chomp_data.commands import scripts
+
+if __name__ == "__main__":
+  scripts.verify_run()
