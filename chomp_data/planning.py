@@ -39,6 +39,7 @@ from chomp_data.sources import rest
 from chomp_data.sources import row_kinds
 from chomp_data.sources import source_opening
 from chomp_data.stores import samples as samples_lib
+from chomp_data.stores.zarr import zarr_opening
 
 PATH = options_lib.PATH
 
@@ -62,7 +63,8 @@ def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     StoreError: If stores cannot be opened, or do not fit the fields; one line
       names each.
   """
-  plan = _PLANS[run.kind](run)
+  with zarr_opening.once():
+    plan = _PLANS[run.kind](run)
   if plan.num_steps == 0:
     raise schema.ConfigError(
       [

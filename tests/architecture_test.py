@@ -107,7 +107,7 @@ def test_files_and_rooms_of_a_room_import_in_no_circle(room):
 def test_integer_maps_and_arrays_need_only_numpy(room):
   standard = {
       "abc", "bisect", "collections", "dataclasses", "decimal", "fractions",
-      "functools", "hashlib", "itertools", "math", "typing",
+      "functools", "hashlib", "heapq", "itertools", "math", "typing",
   }  # fmt: skip
   for path in (PACKAGE / room).rglob("*.py"):
     for name, _ in imports_of(path):

@@ -5,11 +5,15 @@ token is read.
 """
 
 from collections.abc import Iterator
+import contextlib
+import dataclasses
 import functools
 import hashlib
 import os
 import pathlib
 import stat
+import threading
+import weakref
 
 import numpy as np
 
@@ -30,6 +34,70 @@ from chomp_data.stores.zarr import stored_array
 _HASH_BLOCK = 1 << 22
 
 
+@dataclasses.dataclass(frozen=True)
+class _Checked:
+  """A local store whose files were found to be there.
+
+  Attributes:
+    manifest: What it says.
+    tables: What is known of the chunks of arrays, by name, as it is read.
+    signature: Of the manifest's file.
+  """
+
+  manifest: manifest_lib.Manifest
+  tables: dict[str, chunk_tables.ChunkTable]
+  signature: tuple[int, ...]
+
+
+# Of the stores that this process holds, by path: a copy of one need not check
+# again what was checked. Those that are opened beside each other, by thread.
+_held: weakref.WeakValueDictionary[str, _Checked] = (
+  weakref.WeakValueDictionary()
+)
+_beside = threading.local()
+
+
+@contextlib.contextmanager
+def once() -> Iterator[None]:
+  """Checks a store once that is opened several times within."""
+  outer = getattr(_beside, "found", None)
+  _beside.found = {} if outer is None else outer
+  try:
+    yield
+  finally:
+    _beside.found = outer
+
+
+def _checked(path: str, copies: bool) -> _Checked:
+  """Returns what a local store holds; checks its files.
+
+  Args:
+    path: The store's.
+    copies: Whether it was checked before, and is opened again.
+  """
+  beside = getattr(_beside, "found", None)
+  known = _held.get(path) if copies else (beside or {}).get(path)
+  if known is not None and known.signature == _signature(path):
+    return known
+  signature = _signature(path)
+  manifest = _read_manifest(pathlib.Path(path))
+  _check_files(pathlib.Path(path), manifest)
+  found = _Checked(manifest, {}, signature)
+  _held[path] = found
+  if beside is not None:
+    beside[path] = found
+  return found
+
+
+def _signature(path: str) -> tuple[int, ...]:
+  """Returns what changes where a manifest is written again."""
+  try:
+    found = os.stat(os.path.join(path, manifest_lib.FILE))
+  except OSError:
+    return ()  # Whoever reads it says why.
+  return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+
+
 class OpenedZarr:
   """What a process holds of an opened store; see `base.Opened`."""
 
@@ -38,26 +106,36 @@ class OpenedZarr:
     path: str | os.PathLike[str],
     cache_bytes: int,
     disk: disk_cache.DiskCache | None = None,
+    copies: bool = False,
   ):
+    """Reads the manifest and looks at the files.
+
+    Args:
+      path: The store's, or its URL.
+      cache_bytes: Most decoded bytes kept of each compressed array.
+      disk: Where chunks of buckets are kept, too.
+      copies: Whether this process opened it before.
+    """
     self.path: str = os.fspath(path)
     self._disk = disk
     self._cache_bytes = cache_bytes
     # Of an object store one small object is read, and nothing listed: each
     # object is checked as it is read.
     self._place: places.Place | None = None
+    self._tables: dict[str, chunk_tables.ChunkTable] = {}
     if places.is_url(self.path):
       self._place = places.at(self.path)
       self.path = self._place.path
       self.manifest: manifest_lib.Manifest = _manifest_of(self._place)
     else:
-      self.manifest = _read_manifest(pathlib.Path(path))
-      _check_files(pathlib.Path(path), self.manifest)
+      # Held, so that the next one finds it.
+      self._checked = _checked(self.path, copies)
+      self.manifest, self._tables = self._checked.manifest, self._checked.tables
     self.hash: str = self.manifest.hash
     self.tokenizer_info: vocabulary.TokenizerInfo = self.manifest.tokenizer
     self.num_documents: int = self.manifest.num_documents
     self.num_tokens: int = self.manifest.num_tokens
     self.token_dtype: np.dtype = self.manifest.token_dtype
-    self._tables: dict[str, chunk_tables.ChunkTable] = {}
     self._arrays: dict[str, stored_array.StoredArray] = {}
     self._texts: dict[str, document_texts.TextArray] = {}
 

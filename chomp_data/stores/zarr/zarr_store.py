@@ -26,7 +26,8 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
     disk = None
     if self._cache_dir is not None:
       disk = disk_cache.DiskCache(*self._cache_dir)
-    return zarr_opening.OpenedZarr(self._path, self._cache_bytes, disk)
+    copies = self._expected_hash is not None
+    return zarr_opening.OpenedZarr(self._path, self._cache_bytes, disk, copies)
 
   @property
   def manifest(self) -> manifest_lib.Manifest:
