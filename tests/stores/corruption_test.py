@@ -237,13 +237,20 @@ def test_what_save_to_disk_wrote_says_how_it_is_opened(tmp_path, file):
     stores.open_store(tmp_path)
 
 
-def test_a_fifo_in_the_place_of_a_file_is_refused(copy, tmp_path):
+def test_what_is_no_file_in_the_place_of_one_is_refused(copy, tmp_path):
   for file in files_of(copy):
     data = file.read_bytes()
     file.unlink()
     os.mkfifo(file)
     assert_refused(copy, str(file))
+    for target in (file.name, "nowhere", "/dev/zero"):
+      file.unlink()
+      file.symlink_to(target)
+      assert_refused(copy, str(file))
     file.unlink()
+    file.mkdir()
+    assert_refused(copy, str(file))
+    file.rmdir()
     file.write_bytes(data)
   (tmp_path / "records").mkdir()
   os.mkfifo(tmp_path / "records" / "x.array_record")

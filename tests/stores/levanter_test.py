@@ -109,6 +109,27 @@ def test_files_that_are_missing_are_no_zeros(cache):
     file.write_bytes(before)
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_what_is_no_file_is_named_and_not_waited_for(cache, warm):
+  if warm:
+    opened(cache)
+  corpus = levanter_store.files_of(cache, "input_ids")
+  for file in map(corpus.path, range(len(corpus.names))):
+    for make in (
+      os.mkfifo,
+      pathlib.Path.mkdir,
+      lambda path: path.symlink_to(path.name),
+      lambda path: path.symlink_to("/dev/zero"),
+    ):
+      kept = file.with_name("kept")
+      file.rename(cache.parent / kept.name)
+      make(file)
+      with pytest.raises(stores.StoreError, match=str(cache)):
+        held(opened(cache))
+      file.rmdir() if file.is_dir() else file.unlink()
+      (cache.parent / kept.name).rename(file)
+
+
 def test_damage_is_an_error_or_another_identity(cache):
   expected = opened(cache).hash
   for file in sorted(cache.rglob("*/c/0")):

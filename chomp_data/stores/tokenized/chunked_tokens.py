@@ -65,6 +65,12 @@ def open_array(path: pathlib.Path) -> ZarrArray:
   """
   import tensorstore as ts  # Processes that read no such data do without.
 
+  for own in path.rglob("*"):
+    # TensorStore waits for ever for who writes to a fifo.
+    if not own.is_dir() and not own.is_file():
+      raise errors.StoreError(
+        f"{own} must be a file, got what is none and no directory. {RESTORE}"
+      )
   spec = {
     "driver": "zarr3",
     "kvstore": {"driver": "file", "path": f"{path}/"},

@@ -265,6 +265,11 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
   try:
     data = publish.read_file(file)
   except FileNotFoundError:
+    if file.is_symlink():
+      raise errors.StoreError(
+        f"{file} must be readable, got a link to {os.readlink(file)}, which is"
+        f" not there. {manifest_lib.RESTORE}"
+      ) from None
     raise errors.StoreError(
       f"{path} must hold {manifest_lib.FILE}, which is written last, got"
       f" {sorted(os.listdir(path))[:5]}. It is not a store, or an unfinished"
