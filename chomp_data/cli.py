@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
+import errno
 import os
 import pathlib
 import re
@@ -28,6 +29,9 @@ from chomp_data import schema
 
 if TYPE_CHECKING:
   import rich.console
+
+# What a disk says that takes no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 # What a user can do something about, and the message says what.
 FAILURES = (
@@ -99,6 +103,11 @@ def told_failures() -> Iterator[None]:
       # Python writes what is left as it ends.
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
       sys.exit(1)
+    if isinstance(error, OSError) and error.errno in _FULL and error.filename:
+      sys.exit(
+        f"error: {error.filename} could not be written: {error.strerror}. Make"
+        " room there, and run the same command again."
+      )
     if isinstance(error, OSError) and error.strerror and error.filename:
       sys.exit(
         f"error: {error.filename} must be there and open to this user, got:"

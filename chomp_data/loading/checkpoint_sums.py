@@ -20,6 +20,7 @@ import orbax.checkpoint as ocp
 from chomp_data.loading import state as state_lib
 from chomp_data.loading import state_files
 from chomp_data.stores import checksums
+from chomp_data.stores import publish
 
 # Orbax finalizes items in the order of their names as a first save has them:
 # this comes after those of a trainer, whose files are then as they stay.
@@ -63,7 +64,7 @@ class SumsHandler(ocp.CheckpointHandler):
     }
     record = {"files": files}
     text = json.dumps({**record, "digest": state_lib.digest(record)}, indent=1)
-    (pathlib.Path(directory) / _FILE).write_text(text)
+    publish.write_file(directory / _FILE, text.encode())
 
   def restore(self, directory: epath.Path, args: "SumsRestore") -> None:
     """Does nothing: `problems` compares before anything is restored."""

@@ -29,6 +29,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.prepare import work_files
 from chomp_data.stores import places
+from chomp_data.stores import publish
 from chomp_data.stores.zarr import manifest as manifest_lib
 
 BLOCK = 2**22
@@ -107,8 +108,7 @@ class PartWriter:
       self._file = _CheckedFile(_Objects(directory, key))
     else:
       self._temporary = pathlib.Path(directory, f"{key}.part.{self._token}")
-      file = open(self._temporary, "wb")  # noqa: SIM115
-      self._file = _CheckedFile(file)
+      self._file = _CheckedFile(publish.new_file(self._temporary, "wb"))
 
   def __enter__(self) -> "PartWriter":
     return self

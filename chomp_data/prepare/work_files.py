@@ -13,6 +13,7 @@ import secrets
 import shutil
 
 from chomp_data.stores import places
+from chomp_data.stores import publish
 
 
 @functools.lru_cache(maxsize=16)
@@ -29,7 +30,7 @@ def write(directory: str, name: str, data: bytes) -> None:
   path = pathlib.Path(directory, name)
   path.parent.mkdir(parents=True, exist_ok=True)
   temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
-  temporary.write_bytes(data)
+  publish.write_file(temporary, data)
   os.replace(temporary, path)
 
 

@@ -19,6 +19,7 @@ from chomp_data.audit import coverage as coverage_lib
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
 from chomp_data.reference import progress
+from chomp_data.stores import publish
 
 DocumentLosses = Mapping[progress.Document, tuple[float, int]]
 
@@ -163,5 +164,5 @@ def write_json(path: epath.Path, values: Mapping[str, Any]) -> None:
   # JSON has no NaN: a loss over no token becomes null.
   values = json.loads(json.dumps(values), parse_constant=lambda _: None)
   part = path.with_name(path.name + ".part")
-  part.write_text(json.dumps(values, indent=2) + "\n")
+  publish.write_file(part, f"{json.dumps(values, indent=2)}\n".encode())
   part.replace(path)

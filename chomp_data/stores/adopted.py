@@ -250,7 +250,7 @@ def _write(
 ) -> None:
   sizes = []
   table = hashlib.sha256()
-  with open(staging / PAGES, "wb") as out:
+  with publish.new_file(staging / PAGES) as out:
     for name in names:
       size = 0
       try:
@@ -275,7 +275,7 @@ def _write(
     "pages_sha256": table.hexdigest(),
   }
   path = staging / FILE
-  path.write_text(json.dumps(header, indent=1) + "\n")
+  publish.write_file(path, f"{json.dumps(header, indent=1)}\n".encode())
   publish.sync(path)
 
 

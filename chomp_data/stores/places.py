@@ -334,7 +334,7 @@ class LocalPlace(Place):
     path.parent.mkdir(parents=True, exist_ok=True)
     staged = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     try:
-      with open(staged, "xb") as file:
+      with publish.new_file(staged) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())

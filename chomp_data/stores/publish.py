@@ -8,11 +8,14 @@ from collections.abc import Iterator
 import contextlib
 import ctypes
 import fcntl
+import io
 import os
 import pathlib
 import shutil
 import stat
+from typing import Any
 from typing import BinaryIO
+from typing import cast
 
 from chomp_data import errors
 
@@ -55,6 +58,40 @@ def read_file(path: str | os.PathLike[str]) -> bytes:
   """Returns a file's contents; raises OSError as `open_file`."""
   with open_file(path) as file:
     return file.read()
+
+
+class _Named(io.FileIO):
+  """A file whose errors say which it is: those of a full disk do not."""
+
+  def write(self, data: Any) -> int:
+    with _naming(self.name):
+      return super().write(data)
+
+
+def new_file(path: str | os.PathLike[str], mode: str = "xb") -> BinaryIO:
+  """Opens a file to write bytes; an OSError of a full disk names it.
+
+  Args:
+    path: The file.
+    mode: As `open` takes it, of bytes.
+  """
+  raw = _Named(os.fspath(path), mode)
+  kind = io.BufferedRandom if "+" in mode else io.BufferedWriter
+  return cast(BinaryIO, kind(raw))
+
+
+def write_file(path: str | os.PathLike[str], data: bytes) -> None:
+  """Writes a file's contents; an OSError names it."""
+  with new_file(path, "wb") as file:
+    file.write(data)
+
+
+@contextlib.contextmanager
+def _naming(path: Any) -> Iterator[None]:
+  try:
+    yield
+  except OSError as error:
+    raise OSError(error.errno, error.strerror, path) from error
 
 
 def beside(path: pathlib.Path, suffix: str) -> pathlib.Path:
@@ -163,7 +200,8 @@ def sync(path: pathlib.Path) -> None:
   """Puts a file or directory on disk."""
   descriptor = os.open(path, os.O_RDONLY)
   try:
-    os.fsync(descriptor)
+    with _naming(path):
+      os.fsync(descriptor)
   finally:
     os.close(descriptor)
 

@@ -391,7 +391,7 @@ def _fetched(
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _staging(directory) as staged:
       for name, size in sizes.items():
-        with open(staged / f"{name}.bin", "wb") as file:
+        with publish.new_file(staged / f"{name}.bin", "wb") as file:
           for low in range(0, size, _BLOCK_BYTES):
             high = min(low + _BLOCK_BYTES, size)
             file.write(kept.read(f"{name}.bin", low, high))
@@ -579,7 +579,7 @@ def _write_header(
   staged: pathlib.Path, header: dict[str, Any], name: str = HEADER
 ) -> None:
   header["sha256"] = hashlib.sha256(_canonical(header)).hexdigest()
-  (staged / name).write_bytes(_canonical(header))
+  publish.write_file(staged / name, _canonical(header))
   staged.chmod(0o755)
 
 
@@ -593,7 +593,7 @@ class _Writer:
       ValueError: If the file has fewer.
     """
     self.dtype = dtype
-    self._file = open(path, "r+b" if size else "wb")  # noqa: SIM115
+    self._file = publish.new_file(path, "r+b" if size else "wb")
     self._page = bytearray()
     self._crc32c: list[int] = []
     self._bytes = 0

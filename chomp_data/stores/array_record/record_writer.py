@@ -9,6 +9,7 @@ section `array_record`.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import json
 import os
 import pathlib
@@ -99,7 +100,7 @@ def write_files(
       ends = (np.cumsum(block.lengths) * dtype.itemsize).tolist()
       begins = [0, *ends[:-1]]
       for i, (begin, end) in enumerate(zip(begins, ends, strict=True)):
-        files.at(block.first + i).write(data[begin:end])
+        files.write(block.first + i, data[begin:end])
       progress(len(block.tokens))
   finally:
     files.close()
@@ -114,7 +115,8 @@ def write_files(
     "tokenizer": f"{info.kind} {info.sha256}",
   }
   beside = {"options": options, "prepared": dict(prepared or {})}
-  (staging / FILE).write_text(json.dumps(beside, indent=1) + "\n")
+  text = f"{json.dumps(beside, indent=1)}\n"
+  publish.write_file(staging / FILE, text.encode())
   for file in staging.iterdir():
     publish.sync(file)
 
@@ -178,7 +180,12 @@ class _Files:
     self._next = 0
     self._writer: Any = None
 
-  def at(self, document: int) -> Any:
+  def write(self, document: int, data: bytes) -> None:
+    """Writes a document to its file."""
+    with _told():
+      self._at(document).write(data)
+
+  def _at(self, document: int) -> Any:
     """Returns the writer of a document's file."""
     while self._next < len(self._first) and (
       document >= self._first[self._next]
@@ -195,8 +202,21 @@ class _Files:
   def close(self) -> None:
     """Closes the file that is open."""
     if self._writer is not None:
-      self._writer.close()
-      self._writer = None
+      writer, self._writer = self._writer, None
+      with _told():
+        writer.close()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+  """Raises StoreError for what the library says of a disk that is full."""
+  try:
+    yield
+  except RuntimeError as error:
+    raise errors.StoreError(
+      f"ArrayRecord must be written whole, got: {error}. Make room there, and"
+      " run the same command again."
+    ) from error
 
 
 def _first_documents(store: base.Store, file_tokens: int) -> list[int]:

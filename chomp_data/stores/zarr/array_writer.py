@@ -12,6 +12,7 @@ import numpy as np
 import zstandard
 
 from chomp_data.stores import checksums
+from chomp_data.stores import publish
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import tree_hash
@@ -134,7 +135,7 @@ class ShardWriter:
     self._owned = isinstance(file, pathlib.Path)
     if isinstance(file, pathlib.Path):
       file.parent.mkdir(exist_ok=True)
-      file = open(file, "xb")  # noqa: SIM115
+      file = publish.new_file(file)
     self._file: BinaryIO = file
 
   def append(self, values: np.ndarray) -> None:
@@ -195,7 +196,7 @@ class ShardWriter:
 def write_file(path: pathlib.Path, data: bytes) -> manifest_lib.FileEntry:
   """Writes a new file, which is then on disk."""
   path.parent.mkdir(exist_ok=True)
-  with open(path, "xb") as file:
+  with publish.new_file(path) as file:
     file.write(data)
     file.flush()
     os.fsync(file.fileno())
