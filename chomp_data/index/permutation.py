@@ -168,7 +168,10 @@ def _walk(value, size, key, backward) -> np.ndarray:
     value, size, key = (
       compiled.flat(own, np.uint64) for own in (value, size, key)
     )
-    loop(value, size, key, backward, out)
+    # Rounds of few values are looked up in tables of a quarter of the values.
+    keys = np.empty(_ROUNDS, np.uint64)
+    tables = np.empty(_ROUNDS * (len(value) // 4 + 1), np.uint32)
+    loop(value, size, key, backward, keys, tables, out)
     return out
   step = _backward if backward else _forward
   low, high = _half_bits(size)

@@ -1,6 +1,8 @@
-"""The loops themselves. Who imports this module compiles all of them.
+"""The loops themselves, as numba compiles them; see `building`.
 
 Arrays are contiguous; what each does is told where its form in NumPy stands.
+None allocates or raises: their machine code is run where numba is not loaded.
+Whole numbers are int64, True and False likewise.
 """
 
 from typing import Any
@@ -19,23 +21,13 @@ _FIRST, _SECOND = mixing.MULTIPLIERS
 _SHIFTS = mixing.SHIFTS
 _ONE = np.uint64(1)
 
-
-def _compiled(signature: Any) -> Any:
-  """Compiles now, without the interpreter's lock; keeps it where it can."""
-
-  def compile_(function: Any) -> Any:
-    try:
-      return numba.njit(signature, nogil=True, cache=True)(function)
-    except RuntimeError as error:  # Neither here nor in a home directory.
-      if "cache" not in str(error):
-        raise
-      return numba.njit(signature, nogil=True)(function)
-
-  return compile_
+# NumPy's rules for division: no loop raises.
+_loop = numba.njit(nogil=True, error_model="numpy")
+_inlined = numba.njit(nogil=True, error_model="numpy", inline="always")
 
 
-@_compiled("int64(int64[::1], int64[::1], int64, int64, int64, int64[::1])")
-def first_fit(order, length, capacity, max_items, max_bins, out):
+@_loop
+def first_fit(order, length, capacity, max_items, max_bins, room, items, out):
   """`packing.first_fit_decreasing`: a tree of the room of bins.
 
   Args:
@@ -44,20 +36,20 @@ def first_fit(order, length, capacity, max_items, max_bins, out):
     capacity: Of a bin.
     max_items: Of a bin.
     max_bins: At most so many.
+    room: To be written: twice the next power of two.
+    items: To be written, of `max_bins`.
     out: The bin of each item; -1 where none has room.
 
   Returns:
     The bins that were opened.
   """
-  size = 1
-  while size < max_bins:
-    size *= 2
+  size = len(room) // 2
   # Node k is over 2k and 2k + 1, and bins are the leaves.
-  room = np.full(2 * size, capacity, np.int64)
+  room[:] = capacity
+  items[:] = 0
   room[size + max_bins :] = -1
   for node in range(size - 1, 0, -1):
     room[node] = max(room[2 * node], room[2 * node + 1])
-  items = np.zeros(max_bins, np.int64)
   opened = 0
   for item in order:
     own = length[item]
@@ -84,14 +76,14 @@ def first_fit(order, length, capacity, max_items, max_bins, out):
   return opened
 
 
-@numba.njit(nogil=True, inline="always")
+@_inlined
 def _hashed(value):
   value = (value ^ (value >> _SHIFTS[0])) * _FIRST
   value = (value ^ (value >> _SHIFTS[1])) * _SECOND
   return value ^ (value >> _SHIFTS[2])
 
 
-@numba.njit(nogil=True, inline="always")
+@_inlined
 def _round(value, key):
   value = (value + key) * _MULTIPLIER
   value = (value ^ (value >> _SHIFT)) * _MULTIPLIER
@@ -103,7 +95,7 @@ def _round(value, key):
 _TABLES_PAY = 4
 
 
-@numba.njit(nogil=True)
+@_loop
 def _walked(value, domain, keys, low_bits, low_mask, high_mask, backward, out):
   for i in range(len(value)):
     found = value[i]
@@ -123,35 +115,37 @@ def _walked(value, domain, keys, low_bits, low_mask, high_mask, backward, out):
     out[i] = found
 
 
-@numba.njit(nogil=True)
+@_loop
 def _looked_up(
-  value, domain, keys, low_bits, low_mask, high_mask, backward, out
+  value, domain, keys, tables, low_bits, low_mask, high_mask, backward, out
 ):
-  table = np.empty((_ROUNDS, low_mask + _ONE), np.uint32)
+  # One table after the other, of so many values.
+  size = low_mask + _ONE
   for step in range(_ROUNDS):
     r = _ROUNDS - 1 - step if backward else step
     mask = low_mask if r % 2 else high_mask
-    for half in range(len(table[step])):
-      table[step, half] = _round(np.uint64(half), keys[r]) & mask
+    for half in range(size):
+      tables[np.uint64(step) * size + half] = _round(half, keys[r]) & mask
   for i in range(len(value)):
     found = value[i]
     while True:
       low, high = found & low_mask, found >> low_bits
       for step in range(0, _ROUNDS, 2):
+        first = np.uint64(step) * size
         if backward:
-          low ^= np.uint64(table[step, high])
-          high ^= np.uint64(table[step + 1, low])
+          low ^= np.uint64(tables[first + high])
+          high ^= np.uint64(tables[first + size + low])
         else:
-          high ^= np.uint64(table[step, low])
-          low ^= np.uint64(table[step + 1, high])
+          high ^= np.uint64(tables[first + low])
+          low ^= np.uint64(tables[first + size + high])
       found = (high << low_bits) | low
       if found < domain:
         break
     out[i] = found
 
 
-@_compiled("void(uint64[::1], uint64[::1], uint64[::1], boolean, uint64[::1])")
-def feistel(value, size, key, backward, out):
+@_loop
+def feistel(value, size, key, backward, keys, tables, out):
   """`permutation.permute`, or its inverse, of domains above 32.
 
   Args:
@@ -159,9 +153,10 @@ def feistel(value, size, key, backward, out):
     size: Of the domains, one of all values or one for each.
     key: Likewise.
     backward: Whether it is the inverse.
+    keys: To be written, one for each round.
+    tables: To be written: for each round a quarter of the values.
     out: Where each goes.
   """
-  keys = np.empty(_ROUNDS, np.uint64)
   first = 0
   while first < len(value):
     own = key[0] if len(key) == 1 else key[first]
@@ -187,6 +182,7 @@ def feistel(value, size, key, backward, out):
         value[first:last],
         domain,
         keys,
+        tables,
         low_bits,
         low_mask,
         high_mask,
@@ -205,13 +201,10 @@ def feistel(value, size, key, backward, out):
         into,
       )
     first = last
+  return 0
 
 
-_INTS = numba.int64[::1]
-_BOOLS = numba.boolean[::1]
-
-
-def _as_pointer(typing: Any, address: Any) -> Any:
+def _aspointer(typing: Any, address: Any) -> Any:
   """Takes a number for an address; the caller knows that memory is there."""
 
   def convert(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -221,23 +214,29 @@ def _as_pointer(typing: Any, address: Any) -> Any:
   return numba.types.voidptr(address), convert
 
 
-_pointer: Any = numba.extending.intrinsic(_as_pointer)
-_array: Any = numba.carray  # pyright: ignore[reportPrivateImportUsage]
+def _as_loaded(typing: Any, address: Any) -> Any:
+  """Returns the int64 at an address."""
+
+  def load(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    kind = context.get_value_type(signature.return_type).as_pointer()
+    return builder.load(builder.inttoptr(args[0], kind))
+
+  return numba.types.int64(address), load
 
 
-@numba.njit(nogil=True, inline="always")
+loaded: Any = numba.extending.intrinsic(_as_loaded)
+pointer: Any = numba.extending.intrinsic(_aspointer)
+array: Any = numba.carray  # pyright: ignore[reportPrivateImportUsage]
+
+
+@_inlined
 def _widened(own, into):
   # By unsigned numbers: signed ones might count from the end.
   for j in range(np.uint64(len(own))):
     into[j] = own[j]
 
 
-@_compiled(
-  numba.int64(
-    _INTS, numba.int64, numba.int64, numba.int64, _INTS, _INTS,
-    numba.int32[::1], _INTS,
-  )
-)  # fmt: skip
+@_loop
 def copy_spans(
   address, itemsize, chunk_size, size, starts, lengths, out, positions
 ):
@@ -273,14 +272,14 @@ def copy_spans(
       part = min(left, chunk_size - within)
       if address[chunk] == 0:
         return -1
-      source = _pointer(address[chunk] + within * itemsize)
+      source = pointer(address[chunk] + within * itemsize)
       into = out[to : to + part]
       if itemsize == 2:
-        _widened(_array(source, part, np.uint16), into)
+        _widened(array(source, part, np.uint16), into)
       elif itemsize == 4:
-        _widened(_array(source, part, np.uint32), into)
+        _widened(array(source, part, np.uint32), into)
       else:
-        _widened(_array(source, part, np.uint8), into)
+        _widened(array(source, part, np.uint8), into)
       parts += 1
       to += part
       left -= part
@@ -289,12 +288,7 @@ def copy_spans(
   return parts
 
 
-@_compiled(
-  numba.int64(
-    _INTS, _INTS, _INTS, _INTS, _BOOLS, _BOOLS, numba.int32[::1], numba.int64,
-    numba.int64, numba.boolean, _INTS, _INTS, _INTS,
-  )
-)  # fmt: skip
+@_loop
 def copies(
   row, column, offset, length, bos, eos, source, number, seq_len, joined,
   starts, lengths, positions,
@@ -343,26 +337,20 @@ def copies(
   return count
 
 
-@numba.njit(nogil=True, inline="always")
+@_inlined
 def _filled(out, first, last, value):
   # By unsigned numbers, which LLVM makes vectors of: 3 times the speed.
   for j in range(np.uint64(first), np.uint64(last)):
     out[j] = value
 
 
-@numba.njit(nogil=True, inline="always")
+@_inlined
 def _counted(out, first, last, origin):
   for j in range(np.uint64(first), np.uint64(last)):
     out[j] = np.int32(j - np.uint64(origin))
 
 
-@_compiled(
-  numba.void(
-    _INTS, _INTS, _INTS, numba.int32[::1], _BOOLS, _BOOLS, _BOOLS,
-    numba.boolean, numba.boolean, numba.int32[::1], numba.int32[:, ::1],
-    numba.int32[:, ::1], numba.int32[:, ::1], numba.boolean[:, ::1],
-  )
-)  # fmt: skip
+@_loop
 def placed(
   row, column, length, segment, gone, bos, eos, trailing, by_segment, ids,
   tokens, segment_ids, positions, loss_mask,
@@ -432,9 +420,10 @@ def placed(
     _filled(mask, at, seq_len, False)
     if by_segment:
       _counted(places, at, seq_len, 0)
+  return 0
 
 
-@numba.njit(nogil=True, inline="always")
+@_inlined
 def _set_bits(row, first, begin, end):
   """Sets bits begin .. end - 1 of words from `first` on, 16 a word."""
   word, last = first + (begin >> 4), first + (end >> 4)
@@ -450,21 +439,7 @@ def _set_bits(row, first, begin, end):
     row[last] |= np.uint16(high)
 
 
-@_compiled(
-  numba.int64(
-    _INTS,
-    _INTS,
-    _INTS,
-    numba.int32[::1],
-    numba.boolean[::1],
-    numba.boolean,
-    numba.int64,
-    numba.int64,
-    numba.int64,
-    numba.int64,
-    numba.uint16[:, ::1],
-  )
-)
+@_loop
 def wire_patterns(
   row,
   column,

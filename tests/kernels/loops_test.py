@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 
 import hypothesis
 from hypothesis import strategies as st
@@ -15,12 +16,14 @@ from chomp_data import stores
 from chomp_data.index import permutation
 from chomp_data.index.pack import packing
 from chomp_data.kernels import compiled
+from chomp_data.kernels import signatures
 from chomp_data.ops import row_layout
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.ops import row_layout_test
 
 pytest.importorskip("numba")
+machine_code = pytest.importorskip("chomp_data.kernels.machine_code")
 
 
 def both(call):
@@ -218,7 +221,7 @@ WORK = """
 
 def test_nothing_is_loaded_before_there_is_work():
   told = run(
-    WORK + "\n  print('numba' in sys.modules, compiled.find('feistel', 0))"
+    WORK + "\n  print('llvmlite' in sys.modules, compiled.find('feistel', 0))"
   )
   assert told == "False None\n"
 
@@ -235,12 +238,61 @@ def test_much_work_loads_them_in_a_thread():
 
 
 def test_a_variable_says_never_or_now():
-  told = "\n  print('numba' in sys.modules, compiled.wait())"
+  told = "\n  print('llvmlite' in sys.modules, compiled.wait())"
   assert run(WORK + told, CHOMP_DATA_KERNELS="off") == "False False\n"
   assert run(WORK + told, CHOMP_DATA_KERNELS="now") == "True True\n"
 
 
+def test_numba_itself_is_never_loaded():
+  told = "\n  print(compiled.wait(), 'numba' in sys.modules)"
+  assert run(WORK + told) == "True False\n"
+
+
 def test_without_numba_numpy_does_it():
-  missing = "\n  import sys\n  sys.modules['numba'] = None"
+  missing = "\n  import sys\n  sys.modules['llvmlite'] = None"
   told = "\n  print(compiled.wait(), permutation.permute(5, 1_000, 1))"
   assert run(missing + WORK + told).startswith("False ")
+
+
+@pytest.fixture
+def elsewhere(tmp_path, monkeypatch):
+  """Nothing is compiled yet; it would be kept in this directory."""
+  monkeypatch.setattr(machine_code, "_HERE", tmp_path / "package")
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  (tmp_path / "package").mkdir()
+  for name in machine_code._SOURCES:
+    (tmp_path / "package" / name).write_bytes(b"")
+  return tmp_path
+
+
+@pytest.mark.slow
+def test_what_is_compiled_is_kept_where_it_can_be(elsewhere, monkeypatch):
+  kept = elsewhere / "package" / "__pycache__"
+  kept.write_bytes(b"")  # No directory can be made there.
+  assert machine_code.loops().keys() == signatures.SIGNATURES.keys()
+  (file,) = (elsewhere / "cache" / "chomp_data").iterdir()
+  monkeypatch.setattr(machine_code, "_build", None)  # Not again.
+  assert machine_code.loops().keys() == signatures.SIGNATURES.keys()
+  # A file that was cut short is made anew.
+  for damaged in (file.read_bytes()[:1_000], file.read_bytes()[:-1_000], b""):
+    file.write_bytes(damaged)
+    with pytest.raises(TypeError, match="not callable"):
+      machine_code.loops()
+
+
+def test_numba_that_fails_is_told_and_numpy_does_it(elsewhere, monkeypatch):
+  lost = types.SimpleNamespace(path=[], executable=sys.executable)
+  monkeypatch.setattr(machine_code, "sys", lost)
+  with pytest.raises(RuntimeError, match="No module named"):
+    machine_code.loops()
+  assert not list(elsewhere.glob("**/*.json"))
+
+
+def test_an_array_that_a_loop_cannot_take_is_an_error():
+  with compiled.allowed(True):
+    loop = compiled.find("feistel", 0)
+    value = np.zeros(4, np.uint64)
+    scratch = np.zeros(8, np.uint64), np.zeros(8, np.uint32)
+    for own in (value.astype(np.int64), np.zeros(8, np.uint64)[::2]):
+      with pytest.raises(TypeError, match="feistel must get contiguous uint64"):
+        loop(value, own, value, False, *scratch, value)

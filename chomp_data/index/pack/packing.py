@@ -135,7 +135,9 @@ def first_fit_decreasing(
   if loop is not None:
     items = count if max_items is None else max_items
     length = compiled.flat(length, np.int64)
-    return out, loop(order, length, capacity, items, most, out)
+    room = np.empty(2 << (most - 1).bit_length(), np.int64)
+    scratch = room, np.empty(most, np.int64)
+    return out, loop(order, length, capacity, items, most, *scratch, out)
   bins, opened = _first_fit(length[order], capacity, max_items, most)
   out[order] = bins
   return out, opened
