@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import functools
 import hashlib
 import json
 import os
@@ -40,6 +41,10 @@ _PAGE_BYTES = 1 << 20
 # page by page, at first touch.
 _CHECKED_AT_OPEN = 64 * 2**20
 _POLL_S = 0.2
+# When an unfinished index is a killed process's: nothing was written for so
+# long, and nobody has its lock. One that can be gone on with is kept longer.
+_ABANDONED_S = 600.0
+_RESUMED_S = 7 * 86_400.0
 # How often what was built so far is kept, to go on from there.
 _KEPT_EVERY_S = 5.0
 # Read from a bucket in one request, and the largest file that is kept there: it
@@ -238,6 +243,7 @@ def load_or_build(
   key = _whole_key(name, key)
   tried = []
   for parent in _places(store_path):
+    _sweep(parent)
     directory = parent / _directory(name, key)
     found = _opened(directory, key)
     if found is not None:
@@ -458,6 +464,24 @@ def _built(
           " the disk."
         )
       return found
+
+
+@functools.cache
+def _sweep(parent: pathlib.Path) -> None:
+  """Removes what processes that were killed have left in a directory, once.
+
+  Whoever builds the same index again removes or uses it; another config asks
+  for another index.
+  """
+  for staged in parent.glob(".*-*.*"):
+    with contextlib.suppress(OSError, errors.StoreError):
+      last = max(path.stat().st_mtime for path in (staged, *staged.iterdir()))
+      goes_on = (staged / _JOURNAL).exists()
+      limit = _RESUMED_S if goes_on else _ABANDONED_S
+      if time.time() - last < limit:
+        continue
+      with publish.lock(parent / staged.name[1:].rpartition(".")[0]):
+        shutil.rmtree(staged, ignore_errors=True)
 
 
 def _staged_prefix(directory: pathlib.Path) -> str:

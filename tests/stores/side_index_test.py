@@ -21,6 +21,7 @@ import pytest
 
 from chomp_data import stores
 from chomp_data.stores import heartbeat
+from chomp_data.stores import publish
 from chomp_data.stores import side_index
 from tests import laws
 
@@ -551,3 +552,25 @@ def test_a_header_repeats_what_the_index_depends_on(store):
     "rows": 5,
     "bins": 5,
   }
+
+
+def test_what_killed_builders_of_other_indexes_left_is_swept_at_a_start(store):
+  load(store)
+  parent = side_index._places(store)[0]
+  old = time.time() - 2 * side_index._ABANDONED_S
+  left = {}
+  for name in ("dead", "alive", "fresh", "goes_on"):
+    staged = left[name] = parent / f".{name}-{'0' * 24}.abc"
+    staged.mkdir()
+    (staged / "rows.bin").write_bytes(b"abc")
+    if name == "goes_on":
+      (staged / side_index._JOURNAL).write_bytes(b"{}")
+    for path in (*staged.iterdir(), staged) if name != "fresh" else ():
+      os.utime(path, (old, old))
+  # What this process has looked at before.
+  side_index._sweep.cache_clear()
+  with publish.lock(parent / f"alive-{'0' * 24}"):
+    load(store, never)
+  assert not left.pop("dead").exists()
+  assert all(path.exists() for path in left.values())
+  assert len(list(parent.iterdir())) == 4, "nothing else came or went"

@@ -1,0 +1,112 @@
+"""Workers that cannot help are accepted and not started, and said so once."""
+
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import textwrap
+
+from absl import logging
+import grain
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.testing import batch_hashes
+from chomp_data.testing import stores as testing_stores
+
+# Before a fixture lets all tests have workers.
+RULE = pipeline._workers_help
+
+
+class Same(grain.transforms.Map):
+  def map(self, element):
+    return element
+
+
+def test_workers_of_mapped_stores_are_not_started(data, monkeypatch):
+  monkeypatch.setattr(pipeline, "_workers_help", RULE)
+  told = []
+  monkeypatch.setattr(
+    logging, "log_first_n", lambda *args: told.append(args[1] % args[3:])
+  )
+  pipe = pipeline.build({**data, "worker_count": 2})
+  with pipeline.make_iterator(pipe) as it:
+    before = set(multiprocessing.active_children())
+    found = [batch_hashes.batch_sha256(next(it)) for _ in range(5)]
+    assert set(multiprocessing.active_children()) == before
+    assert it.reads["text"].examples >= 40
+  assert found == [batch_hashes.batch_sha256(pipe.batch(i)) for i in range(5)]
+  assert len(told) == 1
+  assert "`config.data.worker_count` is 2, but this process reads" in told[0]
+
+
+def test_workers_are_started_where_they_may_help(data, tmp_path):
+  mapped = pipeline.build(data).batch_source()
+  assert not RULE(mapped, [])
+  assert RULE(mapped, [Same()])
+  documents = [range(3, 99)] * 9
+  testing_stores.make_store(tmp_path / "z", documents, compression="zstd")
+  sources = {"text": {**data["sources"]["text"], "store": str(tmp_path / "z")}}
+  packed = pipeline.build({**data, "sources": sources}).batch_source()
+  assert RULE(packed, [])
+
+
+PROGRAM = textwrap.dedent("""
+  import itertools
+  import json
+  import pathlib
+  import sys
+
+  from chomp_data import pipeline
+
+  pipeline._workers_help = lambda *_: True
+
+  def resident(pids):
+    # Of all processes; shared pages are counted once, those of files not: they
+    # are shared with processes that come and go.
+    total = 0
+    for pid in pids:
+      for line in pathlib.Path(f"/proc/{pid}/smaps_rollup").open():
+        if line.startswith(("Pss_Anon:", "Pss_Shmem:")):
+          total += int(line.split()[1])
+    return total
+
+  def main(data, first, last):
+    import multiprocessing
+    it = pipeline.make_iterator(data)
+    sizes = []
+    for step, batch in enumerate(it):
+      del batch
+      if step >= first and step % ((last - first) // 20) == 0:
+        pids = [p.pid for p in multiprocessing.active_children()]
+        sizes.append(resident(["self", *pids]))
+      if step == last:
+        break
+    print(max(sizes[:5]), max(sizes[-5:]))
+    # Left open.
+
+  if __name__ == "__main__":
+    main(json.loads(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+""")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [0, 2])
+def test_memory_does_not_grow_over_10_000_batches_and_nothing_is_told_at_exit(
+  data, tmp_path, workers
+):
+  program = tmp_path / "program.py"
+  program.write_text(PROGRAM)
+  config = {**data, "epochs": None, "worker_count": workers}
+  ran = subprocess.run(
+    [sys.executable, str(program), json.dumps(config), "2000", "12000"],
+    capture_output=True,
+    text=True,
+    env={**os.environ, "CHOMP_DATA_KERNELS": "off"},
+  )
+  assert ran.returncode == 0, ran.stderr
+  early, late = map(int, ran.stdout.split())
+  assert late <= 1.01 * early
+  # Of an iterator that was left open, too.
+  assert "leaked" not in ran.stderr
