@@ -57,6 +57,7 @@ _NOT_RUN = (
     "Beam has an environment of its own: engines_test.py, `make test-beam`",
   ),
   ("engines.md", "python -m apache_beam.", "a worker of a cluster"),
+  ("faults.md", "python -m tests.faults", "faults_test.py runs some of each"),
   ("engines.md", "chomp-prepare --input='s3://BUCKET", "a cluster"),
   ("engines.md", "chomp-prepare --input='gs://BUCKET", "Dataflow"),
   (
