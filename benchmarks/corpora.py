@@ -17,6 +17,8 @@ from chomp_data.stores import base
 
 NUM_DOCUMENTS = 120_000
 VOCAB_SIZE = 50_000
+FILE = "lengths.bin"  # of a `KeptLengthsStore`
+_DRAWN = 1 << 22  # lengths drawn at once for it
 CHUNK = 256 * 1024  # tokens, the default of stores
 
 _MEDIAN, _SIGMA = 500, 1.2  # tokens, and of the logarithm
@@ -151,6 +153,48 @@ class Lengths:
   def ids(self, documents: np.ndarray) -> list[str]:
     """Returns the documents' numbers."""
     return [str(document) for document in documents]
+
+
+class KeptLengths(Lengths):
+  """Lengths in a file: 8 bytes of each on disk, none in memory."""
+
+  def __init__(self, path: pathlib.Path):
+    """Maps a file of `write_lengths`."""
+    self._ends = np.memmap(path, np.int64, "r")
+    self.num_documents = len(self._ends) - 1
+    self.num_tokens = int(self._ends[-1])
+    self._times = 1
+    name = f"kept lengths {self.num_documents}"
+    self.hash = hashlib.sha256(name.encode()).hexdigest()
+    self.offsets = self
+
+  def read(self, start: int, stop: int) -> np.ndarray:
+    """Returns the first tokens of documents that follow each other."""
+    return np.asarray(self._ends[start:stop])
+
+
+def write_lengths(path: pathlib.Path, num_documents: int) -> None:
+  """Writes a file for `KeptLengths`."""
+  end = 0
+  with open(path, "wb") as file:
+    file.write(np.zeros(1, np.int64).tobytes())
+    for first in range(0, num_documents, _DRAWN):
+      rng = np.random.default_rng((1, first))
+      own = lengths(rng, min(_DRAWN, num_documents - first))
+      ends = end + np.cumsum(own)
+      end = int(ends[-1])
+      file.write(ends.tobytes())
+
+
+class KeptLengthsStore(base.Store[KeptLengths]):
+  """A store of lengths in the file `lengths.bin` of its path."""
+
+  def _open(self) -> KeptLengths:
+    return KeptLengths(pathlib.Path(self.path, FILE))
+
+  def set_cache_bytes(self, cache_bytes: int) -> None:
+    """See `Store`; there is nothing to keep."""
+    del cache_bytes
 
 
 class LengthsStore(base.Store[Lengths]):

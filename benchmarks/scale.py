@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py
 
-Two parts, each a table (`--parts` runs some), in CPU seconds:
+Parts, each a table (`--parts` runs some); the first two in CPU seconds:
 
 - sources: tiny stores of different sizes, `bin` rows of 2,048, shuffled in
   blocks, balanced in tokens, batches of 1,024 rows: to build the run, its first
@@ -10,30 +10,59 @@ Two parts, each a table (`--parts` runs some), in CPU seconds:
   of a run of one source. Indexes are built before and lie beside the stores.
 - stages: a chain in which weights change every 1,000 rows: to build it, and the
   first rows of its last stage.
+- packed: First-Fit-Decreasing over `--documents` lengths that are drawn to a
+  file of 8 bytes each, in a process of its own: on one core and on all; killed
+  at half of its time and started again; opened by another process.
+- virtual: 16 stores of `--virtual` documents together, whose lengths repeat in
+  no file, as one mix: to build it first, which passes over all lengths, and
+  again; a plan and a state far on; what the process holds.
 
-Two minutes on two CPU cores, most of it to write 200 stores.
+Three minutes on two CPU cores, most of it to write 200 stores. For a billion,
+ten minutes and 16 GB of disk: `--parts=packed --documents=1000000000`; 16
+stores of ten billion: `--parts=virtual --virtual=10000000000`.
 """
 
 from collections.abc import Callable
 import fractions
+import hashlib
+import json
 import os
 import pathlib
 import re
+import shutil
+import subprocess
+import sys
 import tempfile
+import threading
 import time
 from typing import Any
 
 from absl import app
 from absl import flags
+import corpora
 import numpy as np
 import tables
 
 from chomp_data import pipeline
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import unit_sums
+from chomp_data.sources import bins as bin_source
+from chomp_data.stores import kinds
 from chomp_data.testing import stores as testing_stores
 
-_PARTS = flags.DEFINE_list("parts", ["sources", "stages"], "Parts to run.")
+_PARTS = flags.DEFINE_list(
+  "parts", ["sources", "stages", "packed", "virtual"], "Parts to run."
+)
+_DOCUMENTS = flags.DEFINE_integer(
+  "documents", 10**7, "Documents that are packed."
+)
+_VIRTUAL = flags.DEFINE_integer(
+  "virtual", 10**8, "Documents of 16 stores without files."
+)
+_CORES = flags.DEFINE_integer("cores", 0, "Cores of a probe; 0 is all.")
+_PROBE = flags.DEFINE_string(
+  "probe", None, "Measure one figure here; for the benchmark itself."
+)
 _SMALL = flags.DEFINE_bool("small", False, "A few sources and stages: seconds.")
 _DIRECTORY = flags.DEFINE_string(
   "directory", None, "Where the stores are made (a new place)."
@@ -41,6 +70,7 @@ _DIRECTORY = flags.DEFINE_string(
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
 
 _ROWS = 1_024  # of a global batch
+_SEQ_LEN = 2_048
 _STEPS = 64  # batches over which a later plan is measured
 _PERIOD = 1_000  # rows of a stage
 
@@ -114,9 +144,189 @@ def stages(counts: tuple[int, ...]) -> tables.Table:
   return "Chains of stages, three sources, CPU ms", lines
 
 
+def packed(documents: int, directory: pathlib.Path) -> tables.Table:
+  """Measures packing and opening what is packed."""
+  path = directory / "packed"
+  path.mkdir(parents=True)
+  free, needed = shutil.disk_usage(path).free, 15 * documents + 2**30
+  if free < needed:
+    raise app.UsageError(
+      f"--documents={documents} needs {needed / 1e9:.0f} GB of disk, got"
+      f" {free / 1e9:.0f}. Take fewer, or another --directory."
+    )
+  index = directory / "packed.index"
+  lines = [
+    ["packed", "minutes", "CPU min", "M documents/s", "bytes", "B/document"]
+  ]
+  lines[0] += ["peak MB", "the same bytes"]
+
+  def told(name: str, found: dict[str, float]) -> None:
+    size = sum(file.stat().st_size for file in index.rglob("*.bin"))
+    digests.append(_digest(index))
+    lines.append(
+      [
+        name,
+        f"{found['wall'] / 60:.2f}",
+        f"{found['cpu'] / 60:.2f}",
+        f"{documents / found['wall'] / 1e6:.1f}",
+        f"{size:,}",
+        f"{size / documents:.2f}",
+        f"{found['peak'] / 2**20:.0f}",
+        "yes" if digests[-1] == digests[0] else "NO",
+      ]
+    )
+
+  digests: list[str] = []
+  try:
+    corpora.write_lengths(path / corpora.FILE, documents)
+    for cores in (1, len(os.sched_getaffinity(0))):
+      shutil.rmtree(index, ignore_errors=True)
+      found = _probed("pack", path, cores)
+      told(f"on {cores} cores", found)
+    whole = found["wall"]
+    shutil.rmtree(index)
+    _probed("pack", path, cores, kill_after=0.5 * whole)
+    found = _probed("pack", path, cores)
+    told(f"killed after {whole / 2:.0f} s, and then", found)
+    found = _probed("pack", path, cores)
+    lines.append(
+      [
+        f"opened again: {found['open']:.2g} s, a plan of {_ROWS} rows"
+        f" {1e3 * found['plan']:.2g} ms",
+        *([""] * 5),
+        f"{found['peak'] / 2**20:.0f}",
+        "",
+      ]
+    )  # fmt: skip
+  finally:
+    shutil.rmtree(path)
+    shutil.rmtree(index, ignore_errors=True)
+  return f"Packing {documents:,} documents into rows of {_SEQ_LEN}", lines
+
+
+def virtual(documents: int, directory: pathlib.Path) -> tables.Table:
+  """Measures mixes of 16 stores without files."""
+  lines = [["rows", "first build, s", "again, s", "plan far on, ms"]]
+  lines[0] += ["state far on, ms", "anonymous MB", "beside the stores"]
+  for kind in ("sequential", "exact"):
+    path = directory / f"virtual-{kind}"
+    path.mkdir(parents=True)
+    first = _probed(kind, path, 0, documents)
+    again = _probed(kind, path, 0, documents)
+    size = sum(file.stat().st_size for file in path.rglob("*.bin"))
+    lines.append(
+      [
+        kind,
+        f"{first['build']:.1f}",
+        f"{again['build']:.2f}",
+        f"{1e3 * again['plan']:.1f}",
+        f"{1e3 * again['state']:.1f}",
+        f"{again['anonymous'] / 2**20:.0f}",
+        f"{size:,} B",
+      ]
+    )
+  title = f"16 stores of {documents:,} documents together, rows of {_SEQ_LEN}"
+  return f"{title}, batches of {_ROWS} rows, CPU s and ms", lines
+
+
+def _probed(
+  figure: str,
+  path: pathlib.Path,
+  cores: int = 0,
+  documents: int = 0,
+  kill_after: float | None = None,
+) -> dict[str, float]:
+  """Returns what a process of its own measured; nothing if it was killed."""
+  command = [
+    sys.executable, __file__, f"--probe={figure}", f"--directory={path}",
+    f"--virtual={documents}", f"--cores={cores}",
+  ]  # fmt: skip
+  process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+  try:
+    out, _ = process.communicate(timeout=kill_after)
+  except subprocess.TimeoutExpired:
+    process.kill()
+    process.communicate()
+    return {}
+  if process.returncode:
+    raise RuntimeError(f"--probe={figure} ended with {process.returncode}")
+  return json.loads(out.splitlines()[-1])
+
+
+def _probe(figure: str, directory: str) -> dict[str, float]:
+  """Measures what `packed` and `virtual` ask for."""
+  path = pathlib.Path(directory)
+  if _CORES.value:
+    own = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, own[: _CORES.value])
+  began, cpu = time.perf_counter(), time.process_time()
+  if figure == "pack":
+    held = [_anonymous()]
+
+    def look() -> None:
+      while True:
+        held.append(_anonymous())
+        time.sleep(0.2)
+
+    threading.Thread(target=look, daemon=True).start()
+    rows = bin_source.BinSource(
+      corpora.KeptLengthsStore(path),
+      bin_source.BinOptions(),
+      seq_len=_SEQ_LEN,
+    )
+    wall, used = time.perf_counter() - began, time.process_time() - cpu
+    plan = _ms(lambda: rows.plan(np.arange(_ROWS) * 997 % len(rows)))
+    return {
+      "wall": wall, "cpu": used, "open": used, "plan": plan / 1e3,
+      "peak": max(held),
+    }  # fmt: skip
+  per_store = _VIRTUAL.value // 16
+  drawn = min(per_store, 100_000)
+  algorithm = {"packing_algorithm": "exact"} if figure == "exact" else {}
+  kind = "bin" if figure == "exact" else "sequential"
+  kinds.STORE_KINDS["lengths"] = kinds.StoreKind(
+    lambda own, cache_bytes: corpora.LengthsStore(
+      own, drawn, int(pathlib.Path(own).name), per_store // drawn
+    ),
+    lambda own: own.parent == path,
+  )
+  data = {
+    "seq_len": _SEQ_LEN,
+    "global_batch_size": _ROWS,
+    "sources": {
+      f"s{i}": {
+        "store": str(path / str(i)),
+        "rows": {"kind": kind, **algorithm},
+        "shuffle": {"kind": "block"},
+        "weight": 1 + i,
+      }
+      for i in range(16)
+    },
+    "mix": {"kind": "token_balanced"},
+  }
+  made: list[pipeline.Pipeline] = []
+  build = _ms(lambda: made.append(pipeline.build(data)))
+  far = 10**6
+  return {
+    "build": build / 1e3,
+    "plan": _ms(lambda: made[0].plan(far)) / 1e3,
+    "state": _ms(lambda: made[0].accounts.record(far)) / 1e3,
+    "anonymous": _anonymous(),
+  }
+
+
+def _digest(index: pathlib.Path) -> str:
+  """Returns the SHA-256 of the arrays of an index."""
+  found = hashlib.sha256()
+  for file in sorted(index.rglob("*.bin")):
+    with open(file, "rb") as opened:
+      found.update(hashlib.file_digest(opened, "sha256").digest())
+  return found.hexdigest()
+
+
 def _config(directory: pathlib.Path, count: int) -> dict[str, Any]:
   return {
-    "seq_len": 2_048,
+    "seq_len": _SEQ_LEN,
     "global_batch_size": _ROWS,
     "sources": {
       str(i): {
@@ -153,14 +363,21 @@ def main(argv: list[str]) -> None:
   """Prints the tables."""
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
+  if _PROBE.value:
+    print(json.dumps(_probe(_PROBE.value, _DIRECTORY.value or ".")))
+    return
   counts, chains = (3, 32, 200), (1, 500, 5_000)
+  documents, unseen = _DOCUMENTS.value, _VIRTUAL.value
   if _SMALL.value:
     counts, chains = (2, 5), (1, 50)
+    documents, unseen = 600_000, 1_600_000
   with tempfile.TemporaryDirectory() as temporary:
     directory = pathlib.Path(_DIRECTORY.value or temporary)
     parts = {
       "sources": lambda: sources(counts, directory / "scale"),
       "stages": lambda: stages(chains),
+      "packed": lambda: packed(documents, directory / "scale"),
+      "virtual": lambda: virtual(unseen, directory / "scale"),
     }
     tables.run_parts(parts, _PARTS.value, _OUTPUT.value)
 
