@@ -27,9 +27,12 @@ not timed.
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import datetime
 import json
 import os
 import pathlib
+import platform
+import re
 import select
 import signal
 import socket
@@ -72,6 +75,7 @@ _DIRECTORY = flags.DEFINE_string(
   "directory", None, "Where the corpus is kept between runs (a new one)."
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_PLOT = flags.DEFINE_string("plot", None, "Picture of the speeds to draw.")
 
 _WORKER = pathlib.Path(__file__).parent / "peer_loaders" / "worker.py"
 _SHARES = {"web": 0.7, "code": 0.2, "wiki": 0.1}  # of the documents
@@ -448,6 +452,60 @@ def _two_ranks(run: Run, entry: Entry, kind: str) -> list[list[list[str]]]:
       worker.__exit__()
 
 
+def machine() -> str:
+  """Returns the date, and what is measured on."""
+  model = re.search(
+    r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text()
+  )
+  day = datetime.datetime.now(datetime.UTC).date()
+  name = model[1] if model else platform.machine()
+  return (
+    f"{day}, {len(os.sched_getaffinity(0))} cores of {name}, Python"
+    f" {platform.python_version()}; load {os.getloadavg()[0]:.1f} in the end"
+  )
+
+
+def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
+  """Draws tokens a CPU second of all loaders, a panel for each kind of rows.
+
+  Args:
+    path: The picture.
+    by_rows: Lines of `speed`, by the rows of batches.
+  """
+  import matplotlib as mpl
+
+  mpl.use("Agg")
+  from matplotlib import pyplot
+
+  whats = ("one source", "mix", "packed")
+  figure, axes = pyplot.subplots(
+    1, len(whats), figsize=(13, 4.5), layout="constrained", sharex=True
+  )
+  for what, axis in zip(whats, axes, strict=True):
+    speeds: dict[str, dict[int, float]] = {}
+    for rows, lines in by_rows.items():
+      for kind, name, _, cpu, *_ in lines:
+        if kind.startswith(what) and cpu:
+          # Of several of one loader, the order is told too.
+          order = kind.partition(", ")[2]
+          own = speeds.setdefault(f"{name}\n{order}" if order else name, {})
+          own[rows] = float(cpu.replace(",", ""))
+    names = sorted(speeds, key=lambda name: max(speeds[name].values()))
+    height = 0.8 / max(len(by_rows), 1)
+    for i, rows in enumerate(by_rows):
+      values = [speeds[name].get(rows, 0.0) for name in names]
+      at = np.arange(len(names)) + height * i
+      bars = axis.barh(at, values, height, label=f"[{rows}, {base.SEQ_LEN}]")
+      axis.bar_label(bars, [_number(v) if v else "" for v in values], padding=2)
+    axis.set_yticks(np.arange(len(names)) + height * (len(by_rows) - 1) / 2)
+    axis.set_yticklabels(names)
+    axis.set(title=what, xscale="log", xlabel="million tokens a CPU second")
+    axis.margins(x=0.15)
+  axes[-1].legend(loc="lower right")
+  figure.savefig(path, dpi=110)
+  pyplot.close(figure)
+
+
 def main(argv: Sequence[str]) -> None:
   """Prints the tables."""
   if len(argv) > 1:
@@ -462,9 +520,16 @@ def main(argv: Sequence[str]) -> None:
   signal.signal(signal.SIGTERM, signal.default_int_handler)
   with tempfile.TemporaryDirectory() as temporary:
     run = Run(pathlib.Path(_DIRECTORY.value or temporary), modules)
+    by_rows: dict[int, list[list[str]]] = {}
+
+    def timed_speed(rows: int) -> tables.Table:
+      title, lines = speed(run, rows)
+      by_rows[rows] = lines[1:]
+      return f"{title}, {machine()}", lines
+
     parts = {
       **{
-        f"speed{rows}": lambda rows=int(rows): speed(run, rows)
+        f"speed{rows}": lambda rows=int(rows): timed_speed(rows)
         for rows in _ROWS.value
       },
       "starts": lambda: starts(run),
@@ -477,6 +542,8 @@ def main(argv: Sequence[str]) -> None:
       for name in (timed if part == "speed" else [part])
     ]
     tables.run_parts(parts, names, _OUTPUT.value)
+    if _PLOT.value:
+      plot(_PLOT.value, by_rows)
 
 
 if __name__ == "__main__":
