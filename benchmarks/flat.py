@@ -5,9 +5,10 @@
 By kind of rows, each in a process of its own: anonymous memory of the process
 and of its workers after a hundredth of the batches, and how much more it is
 after a tenth, from there to the half, and in the second half. Batches of 4 rows
-of 64 tokens, some hundred epochs of a small corpus: whatever is kept of an
-epoch, a window or a batch adds up. Tables of windows may fill 4 MiB. Through `grain.DataLoader`, without workers and (with fewer batches: they take
-ten times as long) with one; `iterator` is the one that feeds devices.
+of 64 tokens, some thousand epochs of a tiny corpus: whatever is kept of an
+epoch, a window or a batch adds up. Tables of windows may fill 4 MiB. Through
+`grain.DataLoader`, without workers and (a tenth of the batches: they take ten
+times as long) with one; `iterator` is the one that feeds devices.
 
 Ten minutes on two CPU cores.
 """
@@ -46,14 +47,14 @@ _PROBE = flags.DEFINE_string(
 )
 _WORKERS = flags.DEFINE_integer("workers", 0, "Workers of a probe.")
 
-_DOCUMENTS, _MEDIAN = 1_000, 60  # tokens
+_DOCUMENTS, _MEDIAN = 200, 60  # tokens
 _SEQ_LEN, _ROWS = 64, 4
 # Parts of the batches in hundredths, after which memory is looked at.
 _LOOKS = [*range(1, 10), *range(10, 101, 5)]
 
 _BLOCK = {"kind": "block", "window_blocks": 4}
 _FULL = {"kind": "full"}
-_BIN = {"kind": "bin", "packing_buffer_docs": 250}
+_BIN = {"kind": "bin", "packing_buffer_docs": 50}
 _EXACT = {**_BIN, "packing_algorithm": "exact"}
 _SOURCES: dict[str, dict[str, Any]] = {
   "sequential, block": {

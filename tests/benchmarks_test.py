@@ -89,11 +89,22 @@ def number(text):
   return float(text.split(" ")[0].replace(",", "").rstrip("%"))
 
 
-def test_many_sources_hold_no_descriptor(tmp_path):
-  mixes, chains = run("scale", tmp_path)
+def test_many_sources_hold_no_descriptor_and_a_killed_packing_goes_on(tmp_path):
+  mixes, chains, packed, virtual = run("scale", tmp_path)
   assert [line["sources"] for line in mixes] == ["2", "5"]
   assert [line["descriptors"] for line in mixes] == ["0", "0"]
   assert [line["stages"] for line in chains] == ["1", "50"]
+  assert [line["the same bytes"] for line in packed] == [*["yes"] * 3, ""]
+  assert [line["rows"] for line in virtual] == ["sequential", "exact"]
+
+
+def test_memory_is_flat_over_ten_thousand_batches(tmp_path):
+  kinds = ("bin ffd, block", "mix of three", "iterator")
+  (lines,) = run("flat", tmp_path, *(f"--kind={name}" for name in kinds))
+  assert len(lines) == 2 * len(kinds)
+  for line in lines:
+    grown = number(line["to the half"]) + number(line["second half"])
+    assert grown <= 1, line
 
 
 @pytest.fixture(scope="module")
