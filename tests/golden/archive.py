@@ -3,6 +3,8 @@
 stores.tar.xz    of schema 1, which is no longer written: never made again
 schema_2.json    SHA-256 of what schema 2 has beside the arrays, which are the
                  same; `python -m tests.golden.make stores` writes it
+stores_2.tar.xz  of schema 2, with what others wrote and its indexes; `python -m
+                 tests.golden.make stores_2` wrote it, once
 """
 
 from collections.abc import Sequence
@@ -15,17 +17,19 @@ from tests.golden import corpora
 from tests.golden import measuring
 
 PATH = measuring.HERE / "stores.tar.xz"
+PATH_2 = measuring.HERE / "stores_2.tar.xz"
 SCHEMA_2 = measuring.HERE / "schema_2.json"
 
 
 def corpora_of(names: Sequence[str]) -> list[str]:
   """Returns the corpora of cases."""
-  sources = [cases.CASES[name].data["sources"] for name in names]
-  return sorted({own["store"] for found in sources for own in found.values()})
+  found = [cases.stores_of(cases.CASES[name].data) for name in names]
+  return sorted(set().union(*found))
 
 
 def write(root: pathlib.Path, names: Sequence[str] = cases.KEPT) -> None:
   """Writes the corpora of cases, and the side indexes that reading leaves."""
+  corpora.write_beside(root)
   for name in corpora_of(names):
     corpora.write(root, name)
   for name in names:
@@ -54,9 +58,16 @@ def is_beside(name: str) -> bool:
   return name.split("/")[1] in ("manifest.json", "tables")
 
 
-def unpack(root: pathlib.Path) -> None:
-  """Lays the archive's files under a directory."""
-  with tarfile.open(PATH) as packed:
+def pack(root: pathlib.Path, path: pathlib.Path) -> None:
+  """Makes an archive of the files under a directory."""
+  with tarfile.open(path, "x:xz") as packed:
+    for name, file in files(root).items():
+      packed.add(file, name)
+
+
+def unpack(root: pathlib.Path, path: pathlib.Path) -> None:
+  """Lays an archive's files under a directory."""
+  with tarfile.open(path) as packed:
     # Python has filters from 3.11.4 on.
     safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     packed.extractall(root, **safely)

@@ -42,18 +42,38 @@ class Case:
   @property
   def large(self) -> bool:
     """Whether it is of a corpus that takes seconds to write."""
-    names = {own["store"] for own in self.data["sources"].values()}
-    return not names <= set(corpora.SMALL)
+    return not stores_of(self.data) <= set(corpora.SMALL)
 
   def at(self, root: pathlib.Path) -> dict[str, Any]:
     """Returns `config.data` with corpora under a directory."""
     data = copy.deepcopy(self.data)
     for source in data["sources"].values():
-      source["store"] = str(root / source["store"])
+      own = source["store"]
+      source["store"] = (
+        str(root / own)
+        if isinstance(own, str)
+        else tuple(str(root / one) for one in own)
+      )
+    if data.get("tombstones"):
+      data["tombstones"] = tuple(
+        (step, str(root / name)) for step, name in data["tombstones"]
+      )
+    if data.get("start_after"):
+      data["start_after"] = str(root / data["start_after"])
     if data.get("dataset_mix"):
       paths = {name: str(root / name) for name in corpora.NAMES}
       data["dataset_mix"] = data["dataset_mix"].format(**paths)
     return data
+
+
+def stores_of(data: dict[str, Any]) -> set[str]:
+  """Returns the corpora of a config."""
+  found = set()
+  for own in data["sources"].values():
+    store = own["store"]
+    found |= {store} if isinstance(store, str) else {*store}
+  # A corpus of Megatron is a file in its directory.
+  return {name.partition("/")[0] for name in found}
 
 
 def _source(store, kind, shuffle=None, of_source=None, **rows):
@@ -887,6 +907,110 @@ _FILES = {
   )
 }
 
+_EDITS = {
+  "skip": ((2, 4), (9, 9)),
+  "tombstones": ((0, "gone.jsonl"), (11, "gone.jsonl")),
+}
+_SIZES = {
+  "global_batch_size": None,
+  "batch_size_schedule": ((0, 8), (7, 4), (15, 12)),
+}
+# Options that came after the first files here: their states have certificates.
+_LATER = {
+  "edits": Case(
+    _rows(
+      "web", "bin", BLOCK, {**_EDITS, **_SIZES, "epochs": 5},
+      packing_buffer_docs=8,
+    ),
+    states=(0, 2, 8, 14),
+  ),
+  "edits_of_splices": Case(_multi("web", run=_EDITS), states=(1, 12)),
+  "edits_of_mix": Case(
+    _mix(
+      _THREE,
+      {"stages": [(0, {"web": 1, "notes": 1}), (6, {"web": 1, "books": 2})]},
+      **{**_SIZES, "skip": ((5, 6),)},
+      tombstones=((3, "gone_of_mix.jsonl"),),
+    ),
+    _NEAR,
+    states=(4, 9, 40),
+    resumed=9,
+  ),
+  "edits_of_lengths": Case(
+    _lengths({"text": {"store": "web"}}, epochs=2, **_EDITS), states=(6,)
+  ),
+  "joined": Case(
+    _rows(
+      ("notes", "web", "books"),
+      "bin",
+      BLOCK,
+      {"epochs": 4},
+      {"joined": (0, 1, 3)},
+      packing_buffer_docs=8,
+    ),
+    states=(3, 7, 20, 29),
+  ),
+  "joined_of_mix": Case(
+    _mix(
+      {
+        "more": {**_STREAM, "store": ("notes", "web"), "joined": (0, 2)},
+        "books": _SPLICED,
+      }
+    ),
+    _NEAR,
+    states=(30,),
+  ),
+  "several_stores": Case(
+    _rows(("code", "web"), "sequential", FULL), states=(5,)
+  ),
+  "weighed": Case(
+    _rows(
+      "weighed", "bin", FULL, {"lookahead": True}, packing_algorithm="exact"
+    ),
+    states=(0, 6),
+  ),
+  "lanes": Case(
+    _rows(
+      "web", "sequential", {"kind": "block", "window_blocks": 2, "lanes": 2},
+      {"epochs": None},
+    ),
+    states=(7,),
+  ),
+  "balanced": Case(
+    _rows(
+      "web", "bin", BLOCK, {"balance": "attention", "balance_shards": 4},
+      packing_buffer_docs=8,
+    ),
+    states=(7,),
+  ),
+  "after_a_phase": Case(
+    _rows("web", "bin", FULL, {"start_after": corpora.PHASE, "seq_len": 64}),
+    states=(0, 1),
+  ),
+  "megatron": Case(
+    _rows(
+      "megatron/int32_document",
+      "sequential",
+      FULL,
+      {"epochs": 3},
+      {"megatron": {"vocab_size": 100_000, "eos_id": 0, "adds_eos": True}},
+      pad_token_id=0,
+    ),
+    states=(2,),
+  ),
+  "levanter": Case(
+    _rows(
+      "levanter/sharded",
+      "bin",
+      FULL,
+      {"epochs": 3},
+      {"levanter": {"vocab_size": 100_000}},
+      pad_token_id=0,
+    ),
+    states=(2,),
+  ),
+}  # fmt: skip
+
 CASES: dict[str, Case] = {
   **_SPLICES,
   **_SEQUENTIAL,
@@ -895,9 +1019,20 @@ CASES: dict[str, Case] = {
   **_BUCKETS,
   **_MANY,
   **_FILES,
+  **_LATER,
 }
 
 # Their corpora, and the side indexes that they leave, are kept in an archive.
+KEPT_2 = (
+  "edits",
+  "joined",
+  "several_stores",
+  "weighed",
+  "multi_groups_by_meta",
+  "megatron",
+  "levanter",
+  "lengths_of_one",
+)
 KEPT = (
   "bin_ffd",
   "bin_ffd_block",

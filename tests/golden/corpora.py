@@ -7,8 +7,10 @@ module here that imports from inside the package.
 
 from collections.abc import Iterator
 import hashlib
+import json
 import os
 import pathlib
+import shutil
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,22 @@ from chomp_data.testing import stores as testing_stores
 
 # The files' times are part of what identifies an ArrayRecord corpus.
 TIME = 1_700_000_000
+
+FIXTURES = pathlib.Path(__file__).parents[1] / "stores" / "fixtures"
+
+# An earlier phase's state, and lists of tombstones by the file's name.
+PHASE = "phase_1"
+_GONE = {
+  "gone.jsonl": [
+    {"source": "text", "document": 2},
+    {"source": "text", "document": "5"},
+    {"source": "text", "document": 4, "start": 40, "length": 60},
+  ],
+  "gone_of_mix.jsonl": [
+    {"source": "web", "document": 4},
+    {"source": "notes", "document": 4, "start": 20},
+  ],
+}
 
 SIZES = ((4, 6), (6, 4), (8, 8))
 PICTURE_SIZES = ((32, 32), (32, 48), (48, 32), (64, 64))
@@ -92,13 +110,22 @@ _SAMPLES: dict[str, tuple[int, tuple[tuple[int, int], ...], bool]] = {
 }
 # Its documents are of kinds, as `--meta_key` keeps them.
 _LABELLED = "labelled"
-SMALL = (*_STORES, _LABELLED, *_RECORDS, *_SAMPLES)
+# Its tokens have levels, and its documents weights.
+_WEIGHED = "weighed"
+# What other tools wrote: tests/stores/fixtures, of which this is the file.
+_FOREIGN = {"megatron": "int32_document", "levanter": "sharded"}
+SMALL = (*_STORES, _LABELLED, _WEIGHED, *_RECORDS, *_SAMPLES, *_FOREIGN)
 NAMES = (*SMALL, *_LARGE)
 
 
 def documents(name: str) -> list[np.ndarray]:
   """Returns the tokens of each document of a corpus, from 3 on."""
-  known = {**_STORES, **_RECORDS, _LABELLED: (30 + below(11, 14, 90), {})}
+  known = {
+    **_STORES,
+    **_RECORDS,
+    _LABELLED: (30 + below(11, 14, 90), {}),
+    _WEIGHED: (_skewed(12, 40, 25), {}),
+  }
   if name in _LARGE:
     lengths = _LARGE[name][0]
     tokens = np.resize(np.arange(3, 253), int(lengths.sum()))
@@ -158,6 +185,21 @@ def write(root: pathlib.Path, name: str) -> None:
       chunk=128,
       chunks_per_shard=2,
     )
+  elif name == _WEIGHED:
+    texts = documents(name)
+    testing_stores.make_store(
+      path,
+      texts,
+      levels=(0.0, 1.0, 0.5),
+      label_levels=[
+        below(50 + i, len(own) // 6 + 1, 3).repeat(6)[: len(own)]
+        for i, own in enumerate(texts)
+      ],
+      weights=[0.25 * (i % 5) for i in range(len(texts))],
+      chunk=128,
+    )
+  elif name in _FOREIGN:
+    shutil.copytree(FIXTURES / name, path)
   elif name in _RECORDS:
     testing_stores.make_array_records(
       path, documents(name), **_RECORDS[name][1]
@@ -172,7 +214,7 @@ def write(root: pathlib.Path, name: str) -> None:
 
 def is_store(name: str) -> bool:
   """Whether a corpus is a store of our own, and not files of another kind."""
-  return name in {*_STORES, *_LARGE, _LABELLED}
+  return name in {*_STORES, *_LARGE, _LABELLED, _WEIGHED}
 
 
 def has_own_bytes(name: str) -> bool:
@@ -181,7 +223,20 @@ def has_own_bytes(name: str) -> bool:
   return is_store(name) and "compression" not in known.get(name, (0, {}))[1]
 
 
+def write_beside(root: pathlib.Path) -> None:
+  """Writes what configs name besides stores: tombstones, an earlier phase."""
+  for name, lines in _GONE.items():
+    text = "".join(f"{json.dumps(own)}\n" for own in lines)
+    (root / name).write_text(text)
+  expected = pathlib.Path(__file__).parent / "expected"
+  kept = json.loads((expected / "sequential_documents_full.json").read_text())
+  (root / PHASE).mkdir()
+  states = kept["states"]
+  (root / PHASE / "input.json").write_text(states[min(states)]["state"])
+
+
 def write_all(root: pathlib.Path) -> None:
   """Writes every small corpus under a directory that exists."""
+  write_beside(root)
   for name in SMALL:
     write(root, name)

@@ -39,7 +39,15 @@ def root(tmp_path_factory):
 def unpacked(tmp_path_factory):
   """The stores and side indexes that were kept."""
   path = tmp_path_factory.mktemp("kept")
-  archive.unpack(path)
+  archive.unpack(path, archive.PATH)
+  return path
+
+
+@pytest.fixture(scope="module")
+def unpacked_2(tmp_path_factory):
+  """Those of schema 2."""
+  path = tmp_path_factory.mktemp("kept_2")
+  archive.unpack(path, archive.PATH_2)
   return path
 
 
@@ -101,7 +109,19 @@ def test_a_run_from_an_old_resume_state_gives_its_batches(name, root):
   "name", filter(corpora.is_store, archive.corpora_of(cases.KEPT))
 )
 def test_a_kept_store_holds_the_same_documents(name, unpacked):
-  store = chomp_data.open_store(unpacked / name)
+  assert_holds_its_documents(unpacked / name)
+
+
+@pytest.mark.parametrize(
+  "name", filter(corpora.is_store, archive.corpora_of(cases.KEPT_2))
+)
+def test_a_kept_store_of_schema_2_holds_the_same_documents(name, unpacked_2):
+  assert_holds_its_documents(unpacked_2 / name)
+
+
+def assert_holds_its_documents(path):
+  name = path.name
+  store = chomp_data.open_store(path)
   wanted = corpora.documents(name)
   ends = np.cumsum([len(tokens) for tokens in wanted])
   starts, lengths = store.bounds(np.arange(store.num_documents))
@@ -116,20 +136,50 @@ def test_kept_side_indexes_are_taken_as_they_are(
   """An index that is built again is another directory, or a younger one."""
   cache = tmp_path / "cache"
   monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
-  before = stamps(unpacked)
-  found = {name.split("/")[1] for name in before if ".index/" in name}
-  assert {name.rpartition("-")[0] for name in found} == {
-    *("array_record", "begins", "ffd", "pieces", "samples_array_record"),
-    *("samples_arrow", "sums"),
-  }
-  for name in cases.KEPT:
+  assert_taken_as_they_are(
+    unpacked,
+    cases.KEPT,
+    {
+      *("array_record", "begins", "ffd", "pieces", "samples_array_record"),
+      *("samples_arrow", "sums"),
+    },
+  )
+  assert not cache.exists()
+
+
+def test_kept_stores_of_schema_2_and_their_indexes_are_taken_as_they_are(
+  unpacked_2, tmp_path, monkeypatch
+):
+  monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+  # Lists of tombstones are named from there.
+  monkeypatch.chdir(unpacked_2)
+  kinds = {"ffd", "levanter", "megatron"}
+  assert_taken_as_they_are(pathlib.Path(), cases.KEPT_2, kinds)
+
+
+def assert_taken_as_they_are(root, names, kinds):
+  before = stamps(root)
+  found = {name.split("/")[-2] for name in before if ".index/" in name}
+  assert {name.rpartition("-")[0] for name in found} == kinds
+  for name in names:
     case, old = CASES[name], measuring.golden(name)
-    new = measuring.batches(case.at(unpacked), case.far)
-    new["accounts"] = measuring.accounts(case.at(unpacked), case.far)
+    new = measuring.batches(case.at(root), case.far)
+    new["accounts"] = measuring.accounts(case.at(root), case.far)
     for part in ("num_steps", "batches", "fingerprint", "accounts"):
       assert measuring.missing(old[part], new[part]) == []
-  assert stamps(unpacked) == before
-  assert not cache.exists()
+  assert stamps(root) == before
+
+
+def test_a_kept_state_tells_when_stores_joined(root):
+  """A config that does not say it goes on as one that does."""
+  data = CASES["joined"].at(root)
+  del data["sources"]["text"]["joined"]
+  for step, kept in measuring.golden("joined")["states"].items():
+    with chomp_data.make_iterator(data) as iterator:
+      if int(step) >= 20:
+        # Both have joined by then.
+        iterator.set_state(kept["state"].encode())
+        assert measuring.following(iterator) == kept["following"]
 
 
 def stamps(path: pathlib.Path):
