@@ -82,7 +82,7 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
   """Returns medians of one shape, by what was measured."""
   pipe = pipeline.build(config(path, kind, rows))
   own = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-  held = placement.process_rows(pipe, own)
+  held = placement.process_batches(pipe, own)
   put = placement.Placer(own, held, pipe.buckets)
   make = device_fields.placer(pipe, own, held)
   assert make is not None

@@ -3,12 +3,15 @@
 import hashlib
 import pathlib
 
+import jax
 import numpy as np
 import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import verifying
+from chomp_data.loading import placement
 from chomp_data.loading import state as state_lib
+from chomp_data.ops import buckets
 from tests.loading import processes
 
 
@@ -95,6 +98,36 @@ def test_processes_save_one_certificate(data, tmp_path, layout, change):
   certified(data, **own, step=5)
   run(data, layout, 2, stop_at=8, restore=True, **own)
   certified(data, **own, step=8)
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(many):
+  """From some batches on a program puts small ones; see `Placer`."""
+  num_rows = 4
+  sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  bucket = buckets.Bucket("2048", num_rows, (2_048,))
+  place = placement.Placer(sharding, {"2048": np.arange(num_rows)}, [bucket])
+  width = 2_048 * (20 if many else 1)
+  first = None
+  for step in range(placement._PUT_BATCHES + 3):
+    batch = {
+      "tokens": np.full((num_rows, width), step, np.int32),
+      "loss_mask": np.full((num_rows, 8), bool(step % 2)),
+      "document_id": np.full((num_rows, 2), step - 1),
+      "weight": np.full(num_rows, step, np.float32),
+    }
+    placed = place(batch)
+    found = {
+      name: (own.dtype, own.shape, own.sharding, own.committed)
+      for name, own in placed.items()
+    }
+    first = first or found
+    assert found == first
+    assert {own.sharding for own in placed.values()} == {sharding}
+    for name, value in batch.items():
+      np.testing.assert_array_equal(placed[name], value)
+  (placer,) = place._placers.values()
+  assert len(placer._programs) == (not many)
 
 
 @pytest.mark.slow
