@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 
 from chomp_data.kernels import compiled
+from chomp_data.ops import aligned
 from chomp_data.ops.spans import Spans
 
 # Seconds of a position's fields, and of a span's copy, about.
@@ -67,10 +68,10 @@ def placed(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
     tokens = token_grid(spans, layout)
     return {"tokens": tokens, **span_fields(spans, layout)}
   fields = {
-    "tokens": np.empty(shape, np.int32),
-    "segment_ids": np.empty(shape, np.int32),
-    "positions": np.empty(shape, np.int32),
-    "loss_mask": np.empty(shape, np.bool_),
+    "tokens": aligned.empty(shape, np.int32),
+    "segment_ids": aligned.empty(shape, np.int32),
+    "positions": aligned.empty(shape, np.int32),
+    "loss_mask": aligned.empty(shape, np.bool_),
   }
   ids = (
     layout.filler_id,
@@ -112,7 +113,8 @@ def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
   Returns:
     A fresh array: JAX may alias what it is given, so it is never reused.
   """
-  grid = np.full((spans.num_rows, layout.seq_len), layout.filler_id, np.int32)
+  grid = aligned.empty((spans.num_rows, layout.seq_len), np.int32)
+  grid.fill(layout.filler_id)
   if layout.token_before_document is not None and len(spans):
     first = _first_of_row(spans.row)
     row, column = spans.row[first], spans.column[first]
@@ -239,7 +241,7 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
     positions = np.repeat(origins, lengths).reshape(shape)
     np.subtract(columns, positions, out=positions)
   else:
-    positions = np.empty(shape, np.int32)
+    positions = aligned.empty(shape, np.int32)
     positions[:] = columns
   return {
     "segment_ids": np.repeat(segments, lengths).reshape(shape),

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data.kernels import compiled
+from chomp_data.ops import aligned
 from chomp_data.ops import span_labels
 from chomp_data.ops.spans import Spans
 
@@ -124,7 +125,7 @@ class Writer:
   def __init__(self, wire: Wire, num_rows: int):
     """Begins with rows of which nothing is written."""
     self._wire = wire
-    self.rows: np.ndarray = np.empty((num_rows, wire.words), "<u2")
+    self.rows: np.ndarray = aligned.empty((num_rows, wire.words), np.uint16)
 
   def patterns(self, spans: Spans, trailing: bool) -> None:
     """Writes the bits that spans say.
