@@ -1,5 +1,6 @@
 """Processes that differ do not start; one that fails ends the others."""
 
+import hashlib
 import json
 import os
 import pathlib
@@ -202,3 +203,20 @@ def test_one_process_has_no_watch(data):
   assert it._peers is None
   assert watching.this_process() is None
   assert "chomp_data-watch" not in [t.name for t in threading.enumerate()]
+
+
+@pytest.mark.slow
+def test_processes_read_on_without_one_that_was_killed(data):
+  data = {**data, "epochs": None, "on_peer_failure": "raise"}
+  others = {"data": data, "then": "survive"}
+  codes, logs = run([others, others, {"data": data, "then": "kill"}])
+  assert codes[:2] == [0, 0], logs
+  pipe, held = pipeline.build(data), {1_000: [], 1_001: []}
+  for log in logs[:2]:
+    assert "InputError: process 2 died, or lost its network" in log
+    (line,) = [own for own in log.splitlines() if own.startswith("survived ")]
+    for step, (low, high), digest in json.loads(line.split(" ", 1)[1]):
+      tokens = pipe.batch(step)["tokens"][low:high]
+      assert hashlib.sha256(tokens.tobytes()).hexdigest() == digest
+      held[step] += range(low, high)
+  assert all(sorted(rows) == list(range(12)) for rows in held.values())

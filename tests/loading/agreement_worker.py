@@ -4,9 +4,11 @@ Run by `agreement_test.py`, never imported by it. Arguments are one JSON object:
 process_id, num_processes, port, data, and optionally tries (`config.data` of
 iterators that cannot start), built (the pipeline is built first) and then, what
 the process does after two steps: 'read' on, 'kill' itself at once, 'linger'
-and then kill itself, 'end', or 'raise'; else it blocks as in a collective.
+and then kill itself, 'end', 'raise', or 'survive' the death of the last
+process; else it blocks as in a collective.
 """
 
+import hashlib
 import json
 import os
 import signal
@@ -17,7 +19,30 @@ import jax
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.loading import feed
 from chomp_data.loading import watching
+
+
+def survive(it, num_processes: int) -> None:
+  """Reads until the last process dies, and two steps more without it."""
+  try:
+    while True:
+      next(it)
+      time.sleep(0.05)
+  except feed.InputError as error:
+    print(f"InputError: {error}", flush=True)
+  it.reassign(range(num_processes - 1))
+  # Others may have read a step more or less.
+  it.seek(1_000)
+  found = []
+  for _ in range(2):
+    for shard in next(it)["tokens"].addressable_shards:
+      rows = shard.index[0].indices(12)[:2]
+      digest = hashlib.sha256(np.ascontiguousarray(shard.data)).hexdigest()
+      found.append([it.step - 1, rows, digest])
+  print(f"survived {json.dumps(found)}", flush=True)
+  # Not by way of JAX, which waits for the one that is gone.
+  os._exit(0)
 
 
 def main() -> None:
@@ -62,6 +87,8 @@ def main() -> None:
     if then == "raise":
       time.sleep(6 * watching.BEAT_S)
       raise ValueError("as of a collective")
+    if then == "survive":
+      survive(it, args["num_processes"])
     while then == "read":
       next(it)
       time.sleep(0.05)

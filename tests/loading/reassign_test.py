@@ -149,6 +149,11 @@ def test_sizes_that_change_go_on(data):
   check(data, turns, 1, 8)
 
 
+def test_fields_made_on_devices_go_on(data):
+  turns = [([0, 1, 2, 3], 2), ([0, 1, 3], 2), ([4, 7], 2)]
+  check(endless(data, device_fields="always"), turns, 1, 8)
+
+
 def test_balance_goes_on_with_the_shards_that_there_are(data):
   # Rows stand elsewhere, or as planned: each is there once.
   data = endless(data, balance="attention")

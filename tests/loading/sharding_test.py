@@ -131,29 +131,26 @@ def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(many):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_restores_on_other_processes_and_workers(data, tmp_path):
-  directory = str(tmp_path / "checkpoints")
-  first = run(data, "contiguous", 2, directory=directory, stop_at=7)
-  check(data, first, 0, 7)
-  certified(data, directory, 7)
-  then = run(
-    {**data, "worker_count": 1},
-    "contiguous",
-    1,
-    directory=directory,
-    restore=True,
-    stop_at=11,
-  )
-  check(data, then, 7, 11)
-  certified(data, directory, 11)
-  rest = run(
-    data,
-    "interleaved",
-    4,
-    directory=directory,
-    restore=True,
-  )
-  check(data, rest, 11, 26)
+@pytest.mark.parametrize("sizes", [(1, 2, 4, 1), (4, 8, 2)], ids=str)
+def test_a_checkpoint_restores_on_other_processes_and_workers(
+  data, tmp_path, sizes
+):
+  # Each process has two devices.
+  data = {**data, "global_batch_size": 16}
+  directory, first = str(tmp_path / "checkpoints"), 0
+  num_steps = pipeline.build(data).num_steps
+  for number, count in enumerate(sizes):
+    last = num_steps if number == len(sizes) - 1 else first + 3
+    found = run(
+      {**data, "worker_count": number % 2},
+      "interleaved" if number % 2 else "contiguous",
+      count,
+      directory=directory,
+      restore=number > 0,
+      stop_at=None if last == num_steps else last,
+    )
+    check(data, found, first, last)
+    first = last
 
 
 def test_edited_steps_are_the_same_for_any_processes(data):

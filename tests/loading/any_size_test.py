@@ -1,0 +1,193 @@
+"""Any change of size: resumes on other processes and workers, again and again.
+
+Processes and workers are simulated in one process: each process is an iterator
+of its own rows, each worker a copy of its source that reads every n-th step, as
+Grain deals them. Real ones are in `sharding_test` and `plans/processes_test`.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from chomp_data import pipeline
+from chomp_data.loading import feed
+from chomp_data.testing import stores as testing_stores
+
+SIZES = (1, 2, 4, 8)
+WORKERS = (0, 1, 2, 4)
+CUTS = (1, 2, 4, 5, 7)
+
+
+@pytest.fixture(scope="module")
+def paths(tmp_path_factory):
+  root = tmp_path_factory.mktemp("sizes")
+  rng = np.random.default_rng(0)
+  for name in ("a", "b"):
+    documents = [rng.integers(3, 250, n) for n in rng.integers(1, 120, 80)]
+    testing_stores.make_store(root / name, documents)
+  return [str(root / name) for name in "ab"]
+
+
+def splice(paths):
+  rows = {"kind": "multi_splice", "num_docs": 6, "content_length": 16}
+  return rows_of({"a": {"store": paths[0], "rows": rows}})
+
+
+def packed(paths):
+  rows = {"kind": "bin", "packing_buffer_docs": 8}
+  shuffle = {"kind": "block", "window_blocks": 3}
+  source = {"store": paths[0], "rows": rows, "shuffle": shuffle}
+  return rows_of({"a": source})
+
+
+def mixed(paths):
+  sources = {
+    name: {
+      "store": path,
+      "rows": {"kind": "sequential", "shuffle_documents": "block"},
+      "shuffle": {"kind": "full"},
+    }
+    for name, path in zip("ab", paths, strict=True)
+  }
+  stages = ((0, {"a": 1, "b": 1}), (3, {"a": 1, "b": 3}), (6, {"b": 1}))
+  mix = {"kind": "token_balanced", "stages": stages}
+  return rows_of(sources, mix=mix)
+
+
+def lengths(paths):
+  return {
+    "seed": 3,
+    "epochs": None,
+    "remainder": "pad",
+    "document_id": True,
+    "buckets": {
+      "kind": "length",
+      "lengths": (16, 32, 64),
+      "tokens_per_batch": 512,
+    },
+    "sources": {n: {"store": p} for n, p in zip("ab", paths, strict=True)},
+  }
+
+
+def rows_of(sources, **fields):
+  return {
+    "seq_len": 32,
+    "global_batch_size": 8,
+    "seed": 3,
+    "epochs": None,
+    "document_id": True,
+    "sources": sources,
+    **fields,
+  }
+
+
+class Turns:
+  """A source that so many workers read by turns."""
+
+  def __init__(self, source, count):
+    self._own = [source.for_workers(count) for _ in range(max(count, 1))]
+    self.reads, self.steps = source.reads, source.steps
+
+  def __len__(self):
+    return len(self._own[0])
+
+  def _at(self, step):
+    return self._own[int(step) % len(self._own)]
+
+  def __getitem__(self, step):
+    return self._at(step)[step]
+
+  def handed_out(self, step):
+    return self._at(step).handed_out(step)
+
+  def count_into(self, ledger):
+    del ledger
+    return False
+
+  def for_workers(self, count):
+    del count
+    return self
+
+
+def source_of(run, process, count, workers):
+  rows = {
+    own.name: np.arange(own.batch_size).reshape(count, -1)[process]
+    for own in run.pipe.buckets
+  }
+  # Over one plan: copies of it for real processes cost most of the time.
+  source = run.source.for_rows(rows, None, None, None, on_wire=False)
+  return Turns(source, workers)
+
+
+def iterator(pipe, source):
+  return feed.InputIterator(
+    feed.Local(source, dict),
+    fingerprint=pipe.fingerprint,
+    seed=pipe.options.seed,
+    operations=pipe.operations(),
+    prefetch=1,
+  )
+
+
+class Run:
+  """A run, and its batches as one process without workers gives them."""
+
+  def __init__(self, data):
+    self.pipe = pipeline.build(data)
+    self.source = self.pipe.batch_source()
+    self._known = {}
+
+  def batch(self, step):
+    if step not in self._known:
+      self._known[step] = self.pipe.batch(step)
+    return self._known[step]
+
+  def read(self, state, num_steps, count, workers):
+    """Reads steps on so many processes; returns a state of one of them.
+
+    That one is an iterator; of the others the sources will do.
+    """
+    parts, told = [], num_steps % count
+    for process in range(count):
+      source = source_of(self, process, count, workers)
+      if process != told:
+        parts.append(source)
+        continue
+      with iterator(self.pipe, source) as own:
+        if state is not None:
+          own.set_state(state)
+        first = own.step
+        parts.append({first + i: next(own) for i in range(num_steps)})
+        state = own.get_state()
+    for step in range(first, first + num_steps):
+      of_step = [part[step] for part in parts]
+      for name, value in self.batch(step).items():
+        found = np.concatenate([part[name] for part in of_step])
+        np.testing.assert_array_equal(found, value, f"{name} of {step}")
+    return state
+
+  def check(self, before, after, workers, cut):
+    """Three resumes in a row: there and back, and there with other workers."""
+    other = WORKERS[(WORKERS.index(workers) + cut) % len(WORKERS)]
+    state = self.read(None, cut, before, workers)
+    state = self.read(state, 2, after, workers)
+    state = self.read(state, 1, before, other)
+    self.read(state, 2, after, other)
+
+
+@pytest.fixture(scope="module", params=[splice, packed, mixed, lengths])
+def run(request, paths):
+  return Run(request.param(paths))
+
+
+def test_some_changes_of_size(run):
+  for own in ((1, 8, 0, 4), (8, 2, 4, 5), (4, 1, 2, 1), (2, 4, 1, 7)):
+    run.check(*own)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("before", SIZES)
+def test_all_changes_of_size(run, before):
+  for own in itertools.product(SIZES, WORKERS, CUTS):
+    run.check(before, *own)
