@@ -497,3 +497,66 @@ def wire_patterns(
     if real >= 0:
       _set_bits(own, real * words, begin, end)
   return -1
+
+
+@_loop
+def span_sums(
+  row, document, start, length, column, segment, source, bos, eos, gone,
+  steps, rows, counts, names, keys, out,
+):  # fmt: skip
+  """`order_sums.of_spans`.
+
+  Args:
+    row: Of each span.
+    document: Likewise.
+    start: Likewise.
+    length: Likewise.
+    column: Likewise.
+    segment: Likewise.
+    source: Likewise.
+    bos: Likewise; empty where none has one.
+    eos: Likewise.
+    gone: Likewise.
+    steps: The steps.
+    rows: The number in its step of each row.
+    counts: Which rows of a step count; empty is all.
+    names: Of each source, the high hash before the low one.
+    keys: Of each field, likewise.
+    out: High and low half of the sum of each step, to be written.
+
+  Returns:
+    0.
+  """
+  size = len(rows) // len(steps)
+  out[:] = 0
+  for i in range(len(row)):
+    r = row[i]
+    step = r // size
+    if len(counts) and not counts[r - step * size]:
+      continue
+    flags = np.int64(segment[i]) << 3
+    if len(bos) and bos[i]:
+      flags |= 1
+    if len(eos) and eos[i]:
+      flags |= 2
+    if len(gone) and gone[i]:
+      flags |= 4
+    name = source[i] if names.shape[1] > 1 else 0
+    total = out[step]
+    for lane in range(2):
+      key = keys[lane]
+      value = (
+        np.uint64(steps[step]) * key[0]
+        + np.uint64(rows[r]) * key[1]
+        + np.uint64(document[i]) * key[2]
+        + np.uint64(start[i]) * key[3]
+        + np.uint64(length[i]) * key[4]
+        + np.uint64(column[i]) * key[5]
+        + np.uint64(flags) * key[6]
+        + names[lane, name]
+      )
+      value = _hashed(value)
+      total[lane] += value
+      if lane and total[1] < value:
+        total[0] += _ONE  # What did not fit the low half.
+  return 0

@@ -21,6 +21,9 @@ SIGNATURES = {
   "placed": (
     "i8: i8: i8: i4: b1: b1: b1: i8 i8 i4: i4:: i4:: i4:: b1::"
   ),
+  "span_sums": (
+    "i8: i8: i8: i8: i8: i4: i4: b1: b1: b1: i8: i8: b1: u8:: u8:: u8::"
+  ),
   "wire_patterns": "i8: i8: i8: i4: b1: i8 i8 i8 i8 i8 u2::",
 }  # fmt: skip
 

@@ -18,6 +18,8 @@ from chomp_data.index.pack import packing
 from chomp_data.kernels import compiled
 from chomp_data.kernels import signatures
 from chomp_data.ops import row_layout
+from chomp_data.ops import spans as spans_lib
+from chomp_data.plans import order_sums
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.ops import row_layout_test
@@ -132,6 +134,39 @@ def test_rows_that_are_placed_and_what_is_copied_to_them(case, data):
   for name, value in slow.items():
     assert fast[name].dtype == value.dtype
     np.testing.assert_array_equal(fast[name], value)
+
+
+@laws.examples(60)
+@hypothesis.given(st.data())
+def test_sums_of_what_steps_hold(data):
+  draw, one = data.draw, st.booleans()
+  rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+  num_steps, size = draw(st.integers(1, 4)), draw(st.integers(1, 5))
+  row = np.sort(rng.integers(0, num_steps * size, draw(st.integers(0, 60))))
+  count, sources = len(row), draw(st.integers(1, 3))
+  column, length, start = rng.integers(0, 2**40, (3, count))
+  spans = spans_lib.Spans(
+    num_rows=num_steps * size,
+    row=row,
+    source=rng.integers(0, sources, count).astype(np.int32),
+    document=rng.integers(0, 2**62, count),
+    start=start,
+    offset=start,
+    length=length,
+    column=column,
+    segment=rng.integers(1, 2**31, count).astype(np.int32),
+    **{n: rng.random(count) < 0.5 for n in ("bos", "eos", "gone") if draw(one)},
+  )
+  names = [order_sums.name_keys(str(i)) for i in range(sources)]
+  given_ = (
+    spans,
+    rng.integers(0, 2**62, num_steps),
+    rng.integers(0, 2**40, num_steps * size),
+    np.stack(names, 1),
+    rng.random(size) < 0.5 if draw(one) else None,
+  )
+  slow, fast = both(lambda: order_sums.of_spans(*given_))
+  assert slow == fast
 
 
 @pytest.mark.parametrize("vocab_size", [200, 50_000, 100_000])
