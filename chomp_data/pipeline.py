@@ -565,13 +565,23 @@ class Pipeline:
     """
     from chomp_data.loading import feed  # jax only where devices are fed
 
+    source = self.batch_source(rows, self.fingerprint_with(operations))
+    count = self.options.worker_count if worker_count is None else worker_count
+    if count and not _workers_help(source, operations):
+      # Its state is of as many workers as were asked for.
+      logging.log_first_n(
+        logging.WARNING,
+        "`worker_count` is %d, but all stores are files that are mapped into"
+        " memory, and handing a batch over costs more than reading it. 0 is"
+        " faster.",
+        1,
+        count,
+      )
     return feed.data_loader(
-      self.batch_source(rows, self.fingerprint_with(operations)),
+      source,
       seed=self.options.seed,
       operations=[*self._operations, *operations],
-      worker_count=(
-        self.options.worker_count if worker_count is None else worker_count
-      ),
+      worker_count=count,
     )
 
   def describe(self) -> str:

@@ -195,7 +195,8 @@ class Board:
     own = self._told[first : first + _BUFFERS]
     if np.count_nonzero(own == _HELD) < _MOST_HELD:
       self._told[state] = _HELD
-      weakref.finalize(memory, _release, self._told, state).atexit = False
+      released = (self._told, state, os.getpid())
+      weakref.finalize(memory, _release, *released).atexit = False
       found = memoryview(memory)
     else:
       # Who collects batches gets copies, so that the worker can go on.
@@ -267,5 +268,7 @@ def _identity(descriptor: int) -> tuple[int, int]:
   return found.st_dev, found.st_ino
 
 
-def _release(told: np.ndarray, state: int) -> None:
-  told[state] = _FREE
+def _release(told: np.ndarray, state: int, process: int) -> None:
+  # A fork drops its own view of a batch, which its parent may still hold.
+  if os.getpid() == process:
+    told[state] = _FREE

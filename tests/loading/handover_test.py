@@ -85,6 +85,15 @@ def test_a_buffer_is_used_again_when_nobody_holds_its_batch():
   assert buffers == {0}
 
 
+def test_a_fork_that_drops_a_batch_does_not_free_its_parents(monkeypatch):
+  board, (worker,) = pair()
+  found = board.take(sent(worker, {"a": np.arange(9)}))
+  monkeypatch.setattr(os, "getpid", lambda: -1)
+  del found
+  monkeypatch.undo()
+  assert sent(worker, {"a": np.arange(9)}).buffer == 1
+
+
 def test_whoever_collects_batches_gets_copies_and_no_batch_is_overwritten():
   board, workers_ = pair(2)
   kept = []

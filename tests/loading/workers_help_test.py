@@ -36,6 +36,10 @@ def test_workers_of_mapped_stores_are_not_started(data, monkeypatch):
     found = [batch_hashes.batch_sha256(next(it)) for _ in range(5)]
     assert set(multiprocessing.active_children()) == before
     assert it.reads["text"].examples >= 40
+    # A plain loader starts them, and says what they cost.
+    assert not told[1:]
+    pipe.data_loader()
+    assert "0 is faster" in told.pop()
   assert found == [batch_hashes.batch_sha256(pipe.batch(i)) for i in range(5)]
   assert len(told) == 1
   assert "`config.data.worker_count` is 2, but this process reads" in told[0]
