@@ -740,7 +740,10 @@ def padded_iterator(
   peers = agreement.peers_of(sharding)
   if peers is None:
     return make()
-  iterator = peers.start(make, lambda made: made._described())
+  told = agreement.told(sharding)
+  iterator = peers.start(
+    make, lambda made: {**made._described(), "sharding": told}
+  )
   iterator._join(peers)
   return iterator
 

@@ -70,6 +70,21 @@ def peers_of(sharding: Any) -> "Peers | None":
   return Peers(watch, processes)
 
 
+def told(sharding: Any) -> str:
+  """Returns a sharding, or a mapping to some, as text that can be compared."""
+  own = sharding if isinstance(sharding, Mapping) else {"all fields": sharding}
+  named = sorted(own.items(), key=lambda item: str(item[0]))
+  devices = [
+    [device.id for device in each.mesh.devices.flat]
+    if isinstance(each, jax.sharding.NamedSharding)
+    else sorted(device.id for device in each.device_set)
+    for _, each in named
+  ]
+  digest = hashlib.sha256(repr(devices).encode()).hexdigest()[:8]
+  shown = "; ".join(f"{name}: {each}" for name, each in named)
+  return f"{shown}; devices {digest}"
+
+
 class Peers:
   """The processes that one iterator shares batches with.
 

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -52,7 +53,15 @@ def run(args):
   ]
   try:
     # Nothing here waits for what JAX or a user would wait for: 100 s or more.
-    logs = [p.communicate(timeout=80)[0] for p in processes]
+    stopped = [own.get("then") == "stop" for own in args]
+    order = sorted(range(len(args)), key=stopped.__getitem__)
+    found = {}
+    for i in order:
+      if stopped[i]:
+        # Others have ended without it; it does once it can.
+        processes[i].send_signal(signal.SIGCONT)
+      found[i] = processes[i].communicate(timeout=80)[0]
+    logs = [found[i] for i in range(len(args))]
   finally:
     for process in processes:
       process.kill()
@@ -89,6 +98,8 @@ def test_processes_start_with_the_same_input_and_end_with_the_same_error(
       with_store(data, tmp_path / "short", epochs=1),
     ],
     [data, data, with_store(data, tmp_path / "missing"), data],
+    [{**data, "by": 1 + (i == 2)} for i in range(4)],
+    [{**data, "spec": ["data"] * (i != 3)} for i in range(4)],
   ]
   codes, logs = run(
     [
@@ -111,6 +122,8 @@ def test_processes_start_with_the_same_input_and_end_with_the_same_error(
     assert "/missing must be a directory" in log
     if i != 2:
       assert "cannot start: process 2 failed: StoreError: config.data" in log
+    assert "- operations: process 2 has ['Scale(by=2)'], processes 0" in log
+    assert 'sharding: process 3 has "all fields: NamedSharding(' in log
     assert "must have crc32c" in log
     if i != 1:
       assert f"ending process {i}: process 1 failed at step " in log
@@ -134,6 +147,43 @@ def test_a_killed_process_ends_the_others(data):
   assert "ending process 3: process 2 died, or lost its network" in logs[3]
   assert "InputError: process 2 died, or lost its network" in logs[1]
   assert "ending process" not in logs[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  ("thens", "causes"),
+  [
+    (
+      ("read", "stop"),
+      ("process 1 died, or lost its network", ""),
+    ),
+    (
+      ("stop", "block"),
+      ("", "process 0, which keeps JAX's coordination service, has not"),
+    ),
+    (
+      ("block", "kill"),
+      ("ending process 0: process 1 died, or lost its network", ""),
+    ),
+    (
+      ("seek", "seek"),
+      ("processes must go to the same step of the same run, got step",) * 2,
+    ),
+    (
+      ("saves", "save"),
+      ("- process 1 is at step 3, process 0 at step 2",) * 2,
+    ),
+  ],
+  ids=["stopped", "first stopped", "killed", "other steps", "one more batch"],
+)
+def test_of_two_processes_none_hangs_and_all_tell_the_cause(
+  data, thens, causes
+):
+  data = {**data, "epochs": None}
+  codes, logs = run([{"data": data, "then": then} for then in thens])
+  assert all(codes), logs
+  for cause, log in zip(causes, logs, strict=True):
+    assert cause in log
 
 
 @pytest.mark.slow

@@ -2,12 +2,14 @@
 
 Run by `agreement_test.py`, never imported by it. Arguments are one JSON object:
 process_id, num_processes, port, data, and optionally tries (`config.data` of
-iterators that cannot start), built (the pipeline is built first) and then, what
-the process does after two steps: 'read' on, 'kill' itself at once, 'linger'
-and then kill itself, 'end', 'raise', or 'survive' the death of the last
-process; else it blocks as in a collective.
+iterators that cannot start, with `by` of a transform and the `spec` of a
+sharding), built (the pipeline is built first) and then, what the process does
+after two steps: 'read' on, 'kill' or 'stop' itself at once, 'linger' and then
+kill itself, 'end', 'raise', 'seek' another step, 'save' one step later, or
+'survive' the death of the last process; else it blocks as in a collective.
 """
 
+import dataclasses
 import hashlib
 import json
 import os
@@ -15,12 +17,21 @@ import signal
 import sys
 import time
 
+import grain
 import jax
 import numpy as np
 
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import watching
+
+
+@dataclasses.dataclass(frozen=True)
+class Scale(grain.transforms.Map):
+  by: int
+
+  def map(self, element):
+    return {**element, "tokens": self.by * element["tokens"]}
 
 
 def survive(it, num_processes: int) -> None:
@@ -66,8 +77,13 @@ def main() -> None:
     mesh, jax.sharding.PartitionSpec("data")
   )
   for other in args.get("tries", ()):
+    own = jax.sharding.PartitionSpec(*other.pop("spec", ("data",)))
     try:
-      pipeline.make_iterator(other, sharding)
+      pipeline.make_iterator(
+        other,
+        jax.sharding.NamedSharding(mesh, own),
+        operations=[Scale(by) for by in [other.pop("by", None)] if by],
+      )
     except Exception as error:
       print(f"{type(error).__name__}: {error}", flush=True)
   if args["process_id"] == 0 and not args.get("built"):
@@ -87,8 +103,18 @@ def main() -> None:
     if then == "linger":
       time.sleep(2 * watching.DEAD_BEATS * watching.BEAT_S)
       print("lingered", flush=True)
+    if then == "stop":
+      os.kill(os.getpid(), signal.SIGSTOP)
+      then = "block"
     if then in ("kill", "linger"):
       os.kill(os.getpid(), signal.SIGKILL)
+    if then == "seek":
+      it.seek(5 + args["process_id"])
+    if then == "save":
+      # One process has looked at a batch that the others have not.
+      next(it)
+    if then in ("save", "saves"):
+      it.saving()()
     if then == "raise":
       time.sleep(6 * watching.BEAT_S)
       raise ValueError("as of a collective")
