@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from absl import logging
 import jax
+import numpy as np
 
 from chomp_data import schema
 from chomp_data.loading import placement
@@ -75,7 +76,7 @@ def told(sharding: Any) -> str:
   own = sharding if isinstance(sharding, Mapping) else {"all fields": sharding}
   named = sorted(own.items(), key=lambda item: str(item[0]))
   devices = [
-    [device.id for device in each.mesh.devices.flat]
+    [device.id for device in np.ravel(each.mesh.devices)]
     if isinstance(each, jax.sharding.NamedSharding)
     else sorted(device.id for device in each.device_set)
     for _, each in named
