@@ -17,7 +17,6 @@ from typing import TypeVar
 
 from absl import logging
 import jax
-import numpy as np
 
 from chomp_data import schema
 from chomp_data.loading import placement
@@ -75,15 +74,18 @@ def told(sharding: Any) -> str:
   """Returns a sharding, or a mapping to some, as text that can be compared."""
   own = sharding if isinstance(sharding, Mapping) else {"all fields": sharding}
   named = sorted(own.items(), key=lambda item: str(item[0]))
-  devices = [
-    [device.id for device in np.ravel(each.mesh.devices)]
-    if isinstance(each, jax.sharding.NamedSharding)
-    else sorted(device.id for device in each.device_set)
-    for _, each in named
-  ]
+  devices = [_device_ids(each) for _, each in named]
   digest = hashlib.sha256(repr(devices).encode()).hexdigest()[:8]
   shown = "; ".join(f"{name}: {each}" for name, each in named)
   return f"{shown}; devices {digest}"
+
+
+def _device_ids(sharding: Any) -> list[int]:
+  """Returns devices, of a mesh in its order."""
+  if isinstance(sharding, jax.sharding.NamedSharding):
+    mesh: Any = sharding.mesh
+    return [device.id for device in mesh.devices.flat]
+  return sorted(device.id for device in sharding.device_set)
 
 
 class Peers:
