@@ -292,6 +292,23 @@ class BinSource(row_source.RowSource):
     row = np.arange(len(window)) - first
     return units[first + self._shuffled(row, window, epoch, num_rows[window])]
 
+  def units_at(
+    self, epoch: int, unit: str, index: np.ndarray
+  ) -> np.ndarray | None:
+    """Returns the units of rows of an epoch, int64[N], where quick.
+
+    Args:
+      epoch: The epoch.
+      unit: The unit.
+      index: int64[N], rows of the epoch.
+    """
+    trained = unit == "loss_tokens" and self.store.trains_on_all
+    if unit != "tokens" and not trained:
+      return None
+    order = self._order_epoch(epoch)
+    window, row = self._packed_at(np.asarray(epoch), index, order)
+    return self._windows.units(window, row, order, trained)
+
   def _packed_units(self, order: int, trained: bool) -> np.ndarray:
     """Returns the (trained) tokens of rows as they are packed, int32[R]."""
     found = []
@@ -429,15 +446,21 @@ class BinSource(row_source.RowSource):
   def _plan(self, epoch: np.ndarray, index: np.ndarray) -> spans_lib.Spans:
     """Plans rows whose epochs pack documents in one order."""
     order = self._order_epoch(int(epoch[0])) if len(epoch) else 0
+    window, row = self._packed_at(epoch, index, order)
+    if self.options.orders_differ and len(index):
+      num_rows = int(self.row_starts(order)[-1])
+      self._ahead.reached(order, int(index[-1]), num_rows)
+    return self._windows.plan(window, row, order)
+
+  def _packed_at(
+    self, epoch: np.ndarray, index: np.ndarray, order: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the windows of rows, and which packed rows of them they are."""
     starts = self.row_starts(order)
     window = np.searchsorted(starts, index, side="right") - 1
     row = index - starts[window]
-    row = self._shuffled(
-      row, window, epoch, starts[window + 1] - starts[window]
-    )
-    if self.options.orders_differ and len(index):
-      self._ahead.reached(order, int(index[-1]), int(starts[-1]))
-    return self._windows.plan(window, row, order)
+    size = starts[window + 1] - starts[window]
+    return window, self._shuffled(row, window, epoch, size)
 
   def _shuffled(
     self,
@@ -692,6 +715,12 @@ class _BinSums(row_sums.Sums):
   def of_rows(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns the units of rows, packed window by window; see `Sums`."""
     return self._source.row_units(epoch, unit)
+
+  def at(
+    self, epoch: int, unit: str, positions: np.ndarray
+  ) -> np.ndarray | None:
+    """Returns the units of rows as they are packed; see `Sums`."""
+    return self._source.units_at(epoch, unit, positions)
 
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
     """Returns the edges of windows; see `Sums`."""

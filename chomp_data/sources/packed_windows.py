@@ -26,6 +26,8 @@ from chomp_data.stores import heartbeat
 # Pieces kept beside those that a plan needs, about 50 bytes each.
 _KEPT_PIECES = 1 << 20
 _ENDS_KEPT = 4
+# Windows of which the units of rows are kept, 8 bytes a row.
+_UNITS_KEPT = 64
 
 # Packs one window: (its documents' tokens, window, epoch of the order) -> rows.
 Pack = Callable[[np.ndarray, int, int], packing.Rows]
@@ -102,6 +104,7 @@ class PackedWindows:
     self._pack = pack
     self._lock = threading.Lock()
     self._ends = memo.Memo(_ENDS_KEPT)
+    self._units = memo.Memo(_UNITS_KEPT)
     self._clear(0)
 
   def __getstate__(self) -> dict[str, Any]:
@@ -129,6 +132,35 @@ class PackedWindows:
     before = np.cumsum(count) - count
     pick = np.arange(len(number)) + np.repeat(low - before, count)
     return joined.spans.take(pick, number, len(row))
+
+  def units(
+    self, window: np.ndarray, row: np.ndarray, order: int, trained: bool
+  ) -> np.ndarray:
+    """Returns what rows consume, int64[N]; no span is made.
+
+    Args:
+      window: int64[N], each row's window.
+      row: int64[N], the row within its window.
+      order: The epoch whose order of documents is meant.
+      trained: Whether trained tokens are meant, of a store that trains on all.
+    """
+    out = np.empty(len(row), np.int64)
+    for number in np.flatnonzero(np.bincount(window)).tolist():
+      pick = np.flatnonzero(window == number)
+      tokens, pieces = self._units.get(
+        (order, number), lambda own=number: self._units_of(own, order)
+      )
+      out[pick] = tokens[row[pick]]
+      if trained:
+        out[pick] -= pieces[row[pick]]
+    return out
+
+  def _units_of(self, window: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the tokens and the pieces of each row, int32[num_rows]."""
+    contents = self._documents.contents(np.asarray([window]), order)
+    rows = self._pack(contents.kept, window, order)
+    ends = np.concatenate([[0], np.cumsum(rows.length)])[rows.first]
+    return np.diff(ends).astype(np.int32), np.diff(rows.first).astype(np.int32)
 
   def piece_ends(self, key: Mapping[str, Any]) -> np.ndarray:
     """Returns int64[num_windows], the pieces of windows 0 .. w.

@@ -366,6 +366,14 @@ class _OrderedSums(row_sums.Sums):
       return None
     return units[self._order.permute(np.arange(len(units)), epoch, len(units))]
 
+  def at(
+    self, epoch: int, unit: str, positions: np.ndarray
+  ) -> np.ndarray | None:
+    """Returns the units of rows at positions in the order; see `Sums`."""
+    size = self._rows.epoch_rows(epoch)
+    rows = self._order.permute(positions, epoch, size)
+    return self._sums.at(epoch, unit, rows)
+
   def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
     """Returns where units are known, in the order; see `Sums`."""
     order = self._order

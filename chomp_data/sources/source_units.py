@@ -101,7 +101,7 @@ class Summed:
     inside = np.flatnonzero(self._positions[block] != index)
     for number in np.unique(block[inside]).tolist():
       here = inside[block[inside] == number]
-      edges, sums = self._edges_in(number)
+      edges, sums = self._edges_in(number, int(index[here].max()))
       part = np.searchsorted(edges, index[here], side="right") - 1
       for low in np.unique(part).tolist():
         pick = here[part == low]
@@ -116,7 +116,7 @@ class Summed:
       return None
     if high > self._positions[block + 1]:
       return None
-    edges, sums = self._edges_in(block)
+    edges, sums = self._edges_in(block, high - 1)
     part = int(edges.searchsorted(low, side="right")) - 1
     if high > edges[part + 1]:
       return None
@@ -132,25 +132,43 @@ class Summed:
       return 0
     if block == len(self._positions) - 1:
       return int(self._positions[-1])
-    edges, sums = self._edges_in(block)
+    edges, sums = self._edges_in(block, None, units)
     low = int(np.searchsorted(sums, units, side="left")) - 1
     if low == len(edges) - 1:
       return int(edges[-1])
     table = self._table(edges, sums, low)
     return int(edges[low]) + int(np.searchsorted(table[:-1], units))
 
-  def _edges_in(self, block: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (positions, sums) in a block, some thousand rows apart."""
+  def _edges_in(
+    self, block: int, index: int | None, units: int = 0
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (positions, sums) in a block, some thousand rows apart.
+
+    Args:
+      block: Its number.
+      index: A position in it that they reach beyond.
+      units: A sum that they reach, where no position is given.
+    """
     first, last = self._positions[block : block + 2].tolist()
     if last - first <= _EDGE_ROWS:
       return (
         self._positions[block : block + 2],
         self._sums[block : block + 2],
       )
-    return self._inner.get(
-      block,
-      lambda: summed(first, last, int(self._sums[block]), self._units_of),
-    )
+    known = self._inner.get(block)
+    if known is None:
+      known = self._positions[block : block + 1], self._sums[block : block + 1]
+    edges, sums = known
+    while edges[-1] < last and (
+      sums[-1] < units if index is None else edges[-1] <= index
+    ):
+      end = min(int(edges[-1]) + _EDGE_ROWS, last)
+      edges = np.append(edges, end)
+      table = self._table(edges, sums, len(sums) - 1)
+      sums = np.append(sums, table[-1])
+    if len(edges) > len(known[0]):
+      self._inner.put(block, (edges, sums))
+    return edges, sums
 
   def _table(self, edges: np.ndarray, sums: np.ndarray, low: int) -> np.ndarray:
     """Returns int64[n + 1], the sums at positions from an edge to the next."""
@@ -374,6 +392,9 @@ class SourceUnits(units_lib.UnitSequence):
         return Summed(size, lambda first, last: table[first:last], None)
 
     def units_of(first: int, last: int) -> np.ndarray:
+      known = self._known.at(epoch, self.unit, np.arange(first, last))
+      if known is not None:
+        return known
       rows = np.arange(start + first, start + last)
       return row_units(self._source.plan(rows), self.unit, self._source.store)
 
