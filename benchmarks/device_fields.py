@@ -10,6 +10,7 @@ repeats by turns; bytes are of what is put, and are exact.
 
 On the CPU backend the program's own work is CPU time of this process too, in
 threads of XLA: it is told by itself, for on an accelerator it is not there.
+Where there is one, wall microseconds a batch come too, read and made ready.
 
 A minute on one CPU core.
 """
@@ -37,6 +38,9 @@ from chomp_data.loading import placement
 
 _SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_DIRECTORY = flags.DEFINE_string(
+  "directory", None, "Where the corpus is kept between runs (a new one)."
+)
 
 _SEQ_LEN = 2_048  # tokens
 _ROWS = 8, 64
@@ -66,11 +70,13 @@ def config(path: str, kind: str, rows: int) -> dict[str, Any]:
   }
 
 
-def cpu_us(batches: int, do: Callable[[], object]) -> float:
-  """Returns the CPU microseconds of this process, by batch."""
-  began = time.process_time()
+def spent_us(batches: int, do: Callable[[], object]) -> tuple[float, float]:
+  """Returns microseconds a batch: CPU of this process, and wall."""
+  began = time.process_time(), time.perf_counter()
   do()
-  return (time.process_time() - began) / batches * 1e6
+  ended = time.process_time(), time.perf_counter()
+  cpu, wall = (b - a for a, b in zip(began, ended, strict=True))
+  return cpu / batches * 1e6, wall / batches * 1e6
 
 
 def wire_batches(pipe: pipeline.Pipeline) -> Iterator[dict[str, np.ndarray]]:
@@ -108,24 +114,29 @@ def measured(path: str, kind: str, rows: int) -> dict[str, float]:
     "put wire": on_its_way,
     "all of it": lambda: placed("wire", make),
   }
-  found: dict[str, list[float]] = {name: [] for name in parts}
+  found: dict[str, list[tuple[float, float]]] = {name: [] for name in parts}
   for repeat in range(3 if _SMALL.value else _REPEATS + 1):
     for name, do in parts.items():
-      own_us = cpu_us(steps, do)
+      spent = spent_us(steps, do)
       if repeat:  # The first one compiles.
-        found[name].append(own_us)
+        found[name].append(spent)
   bytes_of = {
     name: sum(value.nbytes for value in batches[0].values()) / rows / _SEQ_LEN
     for name, batches in kept.items()
   }
   return {
-    **{name: statistics.median(own) for name, own in found.items()},
+    **{
+      f"{kind}{name}": statistics.median(own[i] for own in found[name])
+      for name in found
+      for i, kind in enumerate(("", "wall "))
+    },
     **{f"bytes {name}": own for name, own in bytes_of.items()},
   }
 
 
 def table(path: str) -> tables.Table:
   """Returns what all kinds and shapes cost."""
+  backend = jax.default_backend()
   lines = [
     [
       "rows",
@@ -137,7 +148,8 @@ def table(path: str) -> tables.Table:
       "device / arrays",
       "program",
       "bytes a token, arrays",
-      "device",
+      "bytes a token, device",
+      *(("wall, arrays", "wall, device") if backend != "cpu" else ()),
     ]
   ]
   for kind in _KINDS:
@@ -158,8 +170,13 @@ def table(path: str) -> tables.Table:
           f"{got['bytes whole']:.2f}",
           f"{got['bytes wire']:.2f}",
         ]
+        + [
+          f"{got[f'wall {first}'] + got[f'wall {then}']:.0f}"
+          for first, then in (("read", "put"), ("read wire", "all of it"))
+          if backend != "cpu"
+        ]
       )
-  return "CPU us a batch (JAX's CPU backend)", lines
+  return f"CPU us a batch (JAX's {backend} backend)", lines
 
 
 def main(argv: Sequence[str]) -> None:
@@ -167,8 +184,10 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise app.UsageError(f"takes no arguments, got {argv[1:]}.")
   with tempfile.TemporaryDirectory() as directory:
-    path = pathlib.Path(directory, "corpus")
-    corpora.make_corpus(path, 500 if _SMALL.value else 20_000)
+    count = 500 if _SMALL.value else 20_000
+    path = pathlib.Path(_DIRECTORY.value or directory, f"corpus_{count}")
+    if not path.exists():
+      corpora.make_corpus(path, count)
     text = tables.show(table(str(path)))
   if _OUTPUT.value:
     pathlib.Path(_OUTPUT.value).write_text(text)

@@ -107,6 +107,15 @@ def test_memory_is_flat_over_ten_thousand_batches(tmp_path):
     assert grown <= 1, line
 
 
+def test_fields_made_on_devices_travel_in_a_fifth_of_the_bytes(tmp_path):
+  (lines,) = run("device_fields", tmp_path)
+  assert len(lines) == 4
+  for line in lines:
+    assert line["bytes a token, arrays"] == "13.00"
+    # Tokens of 16 bits, three bits a position, two numbers a row.
+    assert line["bytes a token, device"] == "2.38"
+
+
 @pytest.fixture(scope="module")
 def read_cost(tmp_path_factory):
   directory = tmp_path_factory.mktemp("read_cost")

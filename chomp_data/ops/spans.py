@@ -25,7 +25,8 @@ class Spans:
     offset: int64[N], the same token within the store's tokens.
     length: int64[N], number of positions, at least 1, added tokens included.
     column: int64[N], where the first token goes in the row.
-    segment: int32[N], the segment id of the span's positions, from 1.
+    segment: int32[N], the segment id of the span's positions: which segment of
+      its row it is, counted from 1.
     bos: bool[N], whether a BOS that the store lacks comes first, or None where
       none has one. It stands before `start` and counts in `length`.
     eos: bool[N], the same of an EOS that comes last.

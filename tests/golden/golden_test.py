@@ -16,6 +16,7 @@ from tests.golden import archive
 from tests.golden import cases
 from tests.golden import corpora
 from tests.golden import measuring
+from tests.loading import device_fields_test
 
 CASES = cases.CASES
 SMALL = [name for name, own in CASES.items() if not own.large]
@@ -67,6 +68,16 @@ def test_batches_and_fingerprint_are_what_they_were(name, root):
   for part in ("num_steps", "batches", "fingerprint"):
     assert measuring.missing(old[part], new[part]) == []
   assert len(new["batches"]) == len(old["batches"])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+  "name", [own for own in SMALL if not own.startswith("sizes")]
+)
+def test_what_travels_to_devices_is_these_batches(name, root):
+  data = CASES[name].at(root)
+  if data.get("buckets", {}).get("kind") != "resolution":
+    device_fields_test.check_on_host(data, 6)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -120,7 +120,7 @@ def check_on_host(data, most=12):
   """What travels is made into the host's batch, by NumPy."""
   pipe = pipeline.build(data)
   plan = pipe._plan
-  for step in range(min(most, pipe.num_steps)):
+  for step in range(min(most, pipe.num_steps or most)):
     planned = plan.planned(step)
     wire = plan.wire(planned.bucket)
     rows = plan.on_wire(planned)
