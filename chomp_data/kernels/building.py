@@ -5,6 +5,7 @@ python -m chomp_data.kernels.building FILE
 
 import base64
 from collections.abc import Callable
+import hashlib
 import json
 import pathlib
 import sys
@@ -49,9 +50,14 @@ def machine_code(name: str) -> tuple[str, str]:
 
 
 def main(path: str) -> None:
-  """Writes symbols and object files, in base 64, of all loops by name."""
+  """Writes symbols and object files, in base 64, of all loops by name.
+
+  The first line is a digest of the rest: what follows is run.
+  """
   found = {name: machine_code(name) for name in signatures.SIGNATURES}
-  pathlib.Path(path).write_text(json.dumps(found))
+  text = json.dumps(found)
+  digest = hashlib.sha256(text.encode()).hexdigest()
+  pathlib.Path(path).write_text(f"{digest}\n{text}")
 
 
 if __name__ == "__main__":

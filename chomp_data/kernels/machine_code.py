@@ -138,7 +138,11 @@ def _kept() -> dict[str, tuple[str, str]]:
 
 
 def _read(path: pathlib.Path) -> dict[str, tuple[str, str]]:
-  return json.loads(path.read_text())
+  """Returns what was kept; raises ValueError if it is not as it was written."""
+  told, _, text = path.read_text().partition("\n")
+  if hashlib.sha256(text.encode()).hexdigest() != told:
+    raise ValueError(f"{path} does not match its digest")
+  return json.loads(text)
 
 
 def _build(path: pathlib.Path) -> None:

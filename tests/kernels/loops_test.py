@@ -308,8 +308,11 @@ def test_what_is_compiled_is_kept_where_it_can_be(elsewhere, monkeypatch):
   (file,) = (elsewhere / "cache" / "chomp_data").iterdir()
   monkeypatch.setattr(machine_code, "_build", None)  # Not again.
   assert machine_code.loops().keys() == signatures.SIGNATURES.keys()
-  # A file that was cut short is made anew.
-  for damaged in (file.read_bytes()[:1_000], file.read_bytes()[:-1_000], b""):
+  # A file that was cut short, or has another bit, is made anew.
+  whole = file.read_bytes()
+  flipped = bytearray(whole)
+  flipped[5_000] ^= 1
+  for damaged in (whole[:1_000], whole[:-1_000], b"", flipped):
     file.write_bytes(damaged)
     with pytest.raises(TypeError, match="not callable"):
       machine_code.loops()
