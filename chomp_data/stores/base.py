@@ -352,7 +352,8 @@ class Store(abc.ABC, Generic[OpenedT]):
 
     Raises:
       IndexError: If a span is not within the store, or not within `out`.
-      StoreError: If a chunk that it touches was altered.
+      StoreError: If a chunk that it touches was altered, or the store was
+        written anew since it was opened.
       TypeError: If `out` is not a flat int32 array.
     """
     if out.dtype != np.int32 or out.ndim != 1 or not out.flags.c_contiguous:
@@ -360,7 +361,17 @@ class Store(abc.ABC, Generic[OpenedT]):
         "`out` must be int32[M] and contiguous, got"
         f" {out.dtype}{list(out.shape)} with strides {out.strides}."
       )
-    self._opened.tokens.copy_spans(starts, lengths, out, positions)
+    opened = self._opened
+    unchanged = getattr(opened, "unchanged", None)
+    try:
+      opened.tokens.copy_spans(starts, lengths, out, positions)
+    except errors.StoreError:
+      if unchanged is not None:
+        # Why its bytes are others.
+        unchanged.check()
+      raise
+    if unchanged is not None:
+      unchanged.check()
 
   @property
   def is_mapped(self) -> bool:

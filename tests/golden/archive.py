@@ -65,7 +65,7 @@ def pack(root: pathlib.Path, path: pathlib.Path) -> None:
       packed.add(file, name)
 
 
-def unpack(root: pathlib.Path, path: pathlib.Path) -> None:
+def unpack(root: pathlib.Path, path: pathlib.Path = PATH) -> None:
   """Lays an archive's files under a directory."""
   with tarfile.open(path) as packed:
     # Python has filters from 3.11.4 on.

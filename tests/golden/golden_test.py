@@ -40,7 +40,7 @@ def root(tmp_path_factory):
 def unpacked(tmp_path_factory):
   """The stores and side indexes that were kept."""
   path = tmp_path_factory.mktemp("kept")
-  archive.unpack(path, archive.PATH)
+  archive.unpack(path)
   return path
 
 

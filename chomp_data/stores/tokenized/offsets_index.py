@@ -24,8 +24,10 @@ from chomp_data.stores import base
 from chomp_data.stores import places
 from chomp_data.stores import side_index
 from chomp_data.stores import told
+from chomp_data.stores import unchanged
 from chomp_data.stores import vocabulary
 from chomp_data.stores.array_record import files_index
+from chomp_data.stores.array_record import record_files
 from chomp_data.stores.array_record import record_index
 
 _SCHEMA = 1
@@ -68,6 +70,16 @@ class OpenedCorpus:
       StoreError: If the corpus is damaged, or not the one that was indexed.
     """
     name = options.section
+    self.unchanged: unchanged.Unchanged | None = None
+    if isinstance(corpus, record_files.Corpus):
+      # Of chunks there may be thousands.
+      few = [own for own in corpus.names if "/c/" not in own]
+      self.unchanged = unchanged.Unchanged(
+        {
+          str(corpus.root / own): unchanged.stamp(corpus.root / own)
+          for own in few
+        }
+      )
     arrays = files_index.load_or_build(
       corpus,
       name,

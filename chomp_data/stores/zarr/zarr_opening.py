@@ -23,6 +23,7 @@ from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores import span_reads
+from chomp_data.stores import unchanged
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
@@ -91,11 +92,13 @@ def _checked(path: str, copies: bool) -> _Checked:
 
 def _signature(path: str) -> tuple[int, ...]:
   """Returns what changes where a manifest is written again."""
-  try:
-    found = os.stat(os.path.join(path, manifest_lib.FILE))
-  except OSError:
-    return ()  # Whoever reads it says why.
-  return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+  # Where it is not there, whoever reads it says why.
+  return unchanged.stamp(os.path.join(path, manifest_lib.FILE)) or ()
+
+
+def _is_of(identity: str, manifest: pathlib.Path) -> bool:
+  """Whether a manifest is of the store of a hash."""
+  return _read_manifest(manifest.parent).hash == identity
 
 
 class OpenedZarr:
@@ -131,6 +134,11 @@ class OpenedZarr:
       # Held, so that the next one finds it.
       self._checked = _checked(self.path, copies)
       self.manifest, self._tables = self._checked.manifest, self._checked.tables
+      own = os.path.join(self.path, manifest_lib.FILE)
+      self.unchanged: unchanged.Unchanged = unchanged.Unchanged(
+        {own: self._checked.signature},
+        functools.partial(_is_of, self.manifest.hash),
+      )
     self.hash: str = self.manifest.hash
     self.tokenizer_info: vocabulary.TokenizerInfo = self.manifest.tokenizer
     self.num_documents: int = self.manifest.num_documents
