@@ -215,8 +215,11 @@ def _begins(
   epoch = 1
   while epoch < epochs and len(found) < _MOST_BEGINS:
     step = pipe.accounts.epoch_begins(name, epoch)
-    # Those before the run have none.
-    if step is not None and step < steps:
+    # Those before the run have none. In a curriculum a source was passed when
+    # all of its buckets were: samples may be many epochs ahead of that.
+    if step is not None:
+      if step >= steps:
+        break
       found.append(step)
     epoch += 1
   return tuple(found)

@@ -50,7 +50,8 @@ class _Standing:
   Attributes:
     step: The step.
     places: Where each source is.
-    given: Samples that were handed out, by source and bucket.
+    given: Samples that were handed out, by source and bucket, where states tell
+      them.
     sums: Units that were handed out, by source and unit; none of arrays.
   """
 
@@ -187,6 +188,7 @@ class Accounts:
           for bucket, count in zip(buckets, own, strict=True)
         }
         for name, own in zip(names, samples.tolist(), strict=True)
+        if name in base.given
       },
       {
         name: {
@@ -210,7 +212,11 @@ class Accounts:
         }
         for name, place in places.items()
       }
-    return _Standing(step, places, self._plan.given(step), sums)
+    return _Standing(step, places, self._given(step), sums)
+
+  def _given(self, step: int) -> plan_lib.Counts:
+    """Returns samples by source and bucket; none where nobody asks for them."""
+    return self._plan.given(step) if self._plan.by_bucket else {}
 
   def at(self, step: int) -> dict[str, Account]:
     """Returns every source's account before a step.
@@ -410,7 +416,7 @@ class Accounts:
     if not any(
       own is None for units in sums.values() for own in units.values()
     ):
-      self._base = _Standing(step, places, self._plan.given(step), sums)
+      self._base = _Standing(step, places, self._given(step), sums)
     return problems
 
   def _taken(self, standing: _Standing, name: str) -> int | None:

@@ -422,8 +422,8 @@ class BinSource(row_source.RowSource):
       )
 
   def _rows_of_epoch(self, epoch: int) -> int:
-    if self.options.packing_algorithm == "ffd":
-      # What is left of a packing that was removed.
+    if self.options.packing_algorithm == "ffd" and epoch:
+      # What is left of a packing that was removed; the first never is.
       key = self._index_key(self._order_epoch(epoch))
       kept = side_index.find(self.store.path, "ffd_rows", key)
       if kept is not None:

@@ -196,3 +196,27 @@ def test_what_is_no_question_is_one_clear_error(flags, args, problem):
   assert done.returncode == 1
   assert problem in done.stderr
   assert "Traceback" not in done.stderr
+
+
+def test_a_curriculum_is_not_asked_about_each_of_many_epochs(paths):
+  pipe = pipeline.build(
+    {
+      "epochs": None,
+      "remainder": "pad",
+      "sources": {"web": {"store": paths["web"]}},
+      "buckets": {
+        "kind": "length",
+        "lengths": (8, 16, 48),
+        "tokens_per_batch": 48,
+        # The last bucket comes so rarely that no pass ends.
+        "stages": [(0, {"8": 1_000, "16": 1_000, "48": 1})],
+      },
+    }
+  )
+  ask = pipe.accounts.epoch_begins
+  with mock.patch.object(
+    pipe.accounts, "epoch_begins", side_effect=ask
+  ) as asked:
+    found = forecast_lib.forecast(pipe, 400).sources["web"]
+  assert found.epochs > 40
+  assert asked.call_count <= len(found.begins) + 1
