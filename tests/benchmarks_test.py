@@ -103,8 +103,8 @@ def test_memory_is_flat_over_ten_thousand_batches(tmp_path):
   (lines,) = run("flat", tmp_path, *(f"--kind={name}" for name in kinds))
   assert len(lines) == 2 * len(kinds)
   for line in lines:
-    grown = number(line["to the half"]) + number(line["second half"])
-    assert grown <= 1, line
+    # Tables of windows fill until they are 4 MiB.
+    assert number(line["second half"]) <= 1, line
 
 
 def test_fields_made_on_devices_travel_in_a_fifth_of_the_bytes(tmp_path):
