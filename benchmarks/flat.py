@@ -8,7 +8,8 @@ after a tenth, from there to the half, and in the second half. Batches of 4 rows
 of 64 tokens, some thousand epochs of a tiny corpus: whatever is kept of an
 epoch, a window or a batch adds up. Tables of windows may fill 4 MiB. Through
 `grain.DataLoader`, without workers and (a tenth of the batches: they take ten
-times as long) with one; `iterator` is the one that feeds devices.
+times as long) with one, over a compressed store; `iterator` is the one that
+feeds devices.
 
 Ten minutes on two CPU cores.
 """
@@ -42,6 +43,7 @@ _DIRECTORY = flags.DEFINE_string(
   "directory", None, "Where the store is kept between runs (a new one)."
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
+_COUNTS = flags.DEFINE_multi_integer("of", [0, 1], "Workers of runs.", 0, 1)
 _PROBE = flags.DEFINE_string(
   "probe", None, "Measure one run here; for the benchmark itself."
 )
@@ -71,8 +73,8 @@ _SOURCES: dict[str, dict[str, Any]] = {
   },
   "bin exact, full": {"rows": _EXACT, "shuffle": _FULL},
   "windows, full": {"rows": {"kind": "windows"}, "shuffle": _FULL},
-  "splices of 100, full": {
-    "rows": {"kind": "multi_splice", "num_docs": 100, "content_length": 32},
+  "splices of 4, full": {
+    "rows": {"kind": "multi_splice", "num_docs": 4, "content_length": 32},
     "shuffle": _FULL,
   },
 }
@@ -204,15 +206,20 @@ def main(argv: Sequence[str]) -> None:
       f"--kind must be one of {'; '.join(names())}, got {'; '.join(unknown)}."
     )
   with tempfile.TemporaryDirectory() as temporary:
-    path = pathlib.Path(_DIRECTORY.value or temporary) / "flat"
-    if not path.exists():
-      corpora.make_corpus(path, _DOCUMENTS, median=_MEDIAN, chunk=65_536)
+    root = pathlib.Path(_DIRECTORY.value or temporary)
+    # Workers are started where they help: chunks are to be decoded.
+    paths = [root / "flat", root / "flat-zstd"]
+    for path, how in zip(paths, ("none", "zstd"), strict=True):
+      if not path.exists():
+        corpora.make_corpus(
+          path, _DOCUMENTS, median=_MEDIAN, compression=how, chunk=65_536
+        )
     lines = [["run", "workers", "batches", "MB after 1 %", "to a tenth"]]
     lines[0] += ["to the half", "second half", "its bytes a batch"]
-    for workers, name in itertools.product((0, 1), wanted):
+    for workers, name in itertools.product(_COUNTS.value, wanted):
       slow = workers or name == _ITERATOR
       own = count // _SLOWER if slow else count
-      lines.append(measured(name, str(path), workers, own))
+      lines.append(measured(name, str(paths[workers]), workers, own))
   title = (
     f"Anonymous memory over batches of {_ROWS} rows of {_SEQ_LEN}, by kind;"
     " workers' memory is added"
