@@ -143,7 +143,7 @@ class Run:
       self._known[step] = self.pipe.batch(step)
     return self._known[step]
 
-  def read(self, state, num_steps, count, workers):
+  def read(self, state, first, num_steps, count, workers):
     """Reads steps on so many processes; returns a state of one of them.
 
     That one is an iterator; of the others the sources will do.
@@ -157,7 +157,7 @@ class Run:
       with iterator(self.pipe, source) as own:
         if state is not None:
           own.set_state(state)
-        first = own.step
+        assert own.step == first
         parts.append({first + i: next(own) for i in range(num_steps)})
         state = own.get_state()
     for step in range(first, first + num_steps):
@@ -170,10 +170,10 @@ class Run:
   def check(self, before, after, workers, cut):
     """Three resumes in a row: there and back, and there with other workers."""
     other = WORKERS[(WORKERS.index(workers) + cut) % len(WORKERS)]
-    state = self.read(None, cut, before, workers)
-    state = self.read(state, 2, after, workers)
-    state = self.read(state, 1, before, other)
-    self.read(state, 2, after, other)
+    state = self.read(None, 0, cut, before, workers)
+    state = self.read(state, cut, 2, after, workers)
+    state = self.read(state, cut + 2, 1, before, other)
+    self.read(state, cut + 3, 2, after, other)
 
 
 @pytest.fixture(scope="module", params=[splice, packed, mixed, lengths])

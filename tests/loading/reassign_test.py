@@ -149,6 +149,13 @@ def test_sizes_that_change_go_on(data):
   check(data, turns, 1, 8)
 
 
+@pytest.mark.slow
+def test_a_process_may_have_no_row_of_batches_of_several_sizes(data):
+  data = endless(data, global_batch_size=None)
+  data["batch_size_schedule"] = ((0, 8), (3, 16))
+  check(data, [([0, 1, 2, 3, 4, 5, 7], 6)], 4, 2)
+
+
 def test_fields_made_on_devices_go_on(data):
   turns = [([0, 1, 2, 3], 2), ([0, 1, 3], 2), ([4, 7], 2)]
   check(endless(data, device_fields="always"), turns, 1, 8)
