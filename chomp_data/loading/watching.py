@@ -258,20 +258,28 @@ class Watch:
     members = list(self._members)
     peers = {process for own in members for process in own.processes}
     causes: dict[int, tuple[float, str]] = {}
+    # Of those that will not come to the same end by themselves.
+    certain: list[str] = []
     for process in sorted((peers | found.keys()) - {self.process}):
       heard = self._heard.setdefault(process, _Heard())
       heard.add(found.get(process, {}), beats)
       if "cause" in heard.record:
         if not heard.record["late"] or heard.failed > DEAD_BEATS:
           causes[process] = heard.record["number"], heard.record["cause"]
+          if not heard.record["late"]:
+            certain.append(heard.record["cause"])
       elif heard.is_dead:
         causes[process] = math.inf, _death(process)
+        certain.append(_death(process))
     if self._failure and not self._failure["late"]:
       # The error is on its way up here; it may meet a collective there.
       self._alone += beats * bool(causes)
       if self._ends and self._alone > DEAD_BEATS:
         self._end(self._failure["cause"])
       return
+    if self._failure and self._ends and not members and certain:
+      # It may wait for others where it handles its error: to end a save.
+      self._end(certain[0])
     for process, (number, cause) in causes.items():
       self._act(members, process, number, cause)
     if self._leaving.is_set():

@@ -166,6 +166,10 @@ def test_a_killed_process_ends_the_others(data):
       ("ending process 0: process 1 died, or lost its network", ""),
     ),
     (
+      ("wait", "kill"),
+      ("ending process 0: process 1 died, or lost its network", ""),
+    ),
+    (
       ("seek", "seek"),
       ("processes must go to the same step of the same run, got step",) * 2,
     ),
@@ -174,7 +178,7 @@ def test_a_killed_process_ends_the_others(data):
       ("- process 1 is at step 3, process 0 at step 2",) * 2,
     ),
   ],
-  ids=["stopped", "first stopped", "killed", "other steps", "one more batch"],
+  ids=["stopped", "first", "killed", "in a save", "other steps", "one more"],
 )
 def test_of_two_processes_none_hangs_and_all_tell_the_cause(
   data, thens, causes

@@ -5,8 +5,9 @@ process_id, num_processes, port, data, and optionally tries (`config.data` of
 iterators that cannot start, with `by` of a transform and the `spec` of a
 sharding), built (the pipeline is built first) and then, what the process does
 after two steps: 'read' on, 'kill' or 'stop' itself at once, 'linger' and then
-kill itself, 'end', 'raise', 'seek' another step, 'save' one step later, or
-'survive' the death of the last process; else it blocks as in a collective.
+kill itself, 'end', 'raise', raise and 'wait', 'seek' another step, 'save' one
+step later, or 'survive' the death of the last process; else it blocks as in a
+collective.
 """
 
 import dataclasses
@@ -115,7 +116,7 @@ def main() -> None:
       next(it)
     if then in ("save", "saves"):
       it.saving()()
-    if then == "raise":
+    if then in ("raise", "wait"):
       time.sleep(6 * watching.BEAT_S)
       raise ValueError("as of a collective")
     if then == "survive":
@@ -127,4 +128,10 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-  main()
+  try:
+    main()
+  except ValueError:
+    if json.loads(sys.argv[1]).get("then") != "wait":
+      raise
+    # As for a save that all end together.
+    time.sleep(200)
