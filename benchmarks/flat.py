@@ -146,9 +146,14 @@ class _batches:
 
 def _anonymous() -> int:
   """Returns the bytes of this process and of its children, of no file."""
-  children = pathlib.Path(f"/proc/self/task/{os.getpid()}/children")
+  # Whatever thread has started them.
+  children = [
+    pid
+    for own in pathlib.Path("/proc/self/task").glob("*/children")
+    for pid in own.read_text().split()
+  ]
   found = 0
-  for pid in ["self", *children.read_text().split()]:
+  for pid in ["self", *children]:
     status = pathlib.Path(f"/proc/{pid}/status").read_text()
     size = re.search(r"RssAnon:\s*(\d+) kB", status)
     found += 1024 * int(size[1]) if size else 0

@@ -8,6 +8,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import batches
+from chomp_data.loading import step_records
 from chomp_data.ops import row_layout
 from chomp_data.plans import accounts
 from chomp_data.plans import rows_plan
@@ -82,6 +83,10 @@ def instead(value):
   return lambda _: value
 
 
+def of_one_step(function):
+  return lambda *arguments, **options: function(*arguments, size=1, **options)
+
+
 def longer(function):
   return lambda *arguments: {**function(*arguments), "fingerprint": "9" * 500}
 
@@ -93,13 +98,14 @@ def a_map():
 
 LAYOUT, BUILD = (row_layout, "token_grid"), (pipeline.Pipeline, "__init__")
 READ = (rows_plan.RowsPlan, "read")
+RECORDS = (step_records.StepLoader, "__init__")
 FIRST, MOST = (batches, "_FIRST_ROWS"), (batches, "_PLANNED_ROWS")
 # What is counted, what makes it worse, and for which kind of run.
 WORSE = [
   ("first batch: rows planned", {FIRST: instead(256)}, KIND),
   ("64 batches: plans", {FIRST: instead(8), MOST: instead(8)}, KIND),
   ("reads: planned_examples", {FIRST: instead(4_096)}, KIND),
-  ("64 batches: Grain records", {(batches, "_RECORD_STEPS"): instead(1)}, KIND),
+  ("64 batches: Grain records", {RECORDS: of_one_step}, KIND),
   ("64 batches: calls", {(batches, "_READ_ROWS"): instead(8)}, KIND),
   ("64 batches: arrays", {READ: twice}, KIND),
   ("64 batches: bytes of arrays", {LAYOUT: twice}, KIND),
