@@ -52,8 +52,14 @@ def packed_ahead(
   """
 
   def packed(own: np.ndarray, kept: list[np.ndarray]) -> Any:
-    bins, rows = zip(*map(pack, kept), strict=True)
-    return own, list(bins), list(rows)
+    bins, rows = [], []
+    for each in kept:
+      # Whoever waits for some windows is told of each.
+      heartbeat.beat()
+      found = pack(each)
+      bins.append(found[0])
+      rows.append(found[1])
+    return own, bins, rows
 
   if threads == 1:
     for own, kept in windows:

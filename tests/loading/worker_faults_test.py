@@ -281,7 +281,7 @@ class SlowPacking(grain.transforms.Map):
 @pytest.mark.slow
 def test_a_worker_that_packs_is_waited_for_and_a_stopped_one_is_not(reshuffled):
   changed = {**reshuffled, "worker_count": 1, "timeout_s": 8.0}
-  with pipeline.make_iterator(changed, operations=[SlowPacking(0.6)]) as it:
+  with pipeline.make_iterator(changed, operations=[SlowPacking(0.9)]) as it:
     for _ in range(3):  # The third is of the second epoch.
       next(it)
     assert it.wait_s > 9
