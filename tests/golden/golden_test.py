@@ -162,10 +162,8 @@ def test_kept_stores_of_schema_2_and_their_indexes_are_taken_as_they_are(
   unpacked_2, tmp_path, monkeypatch
 ):
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-  # Lists of tombstones are named from there.
-  monkeypatch.chdir(unpacked_2)
   kinds = {"ffd", "levanter", "megatron"}
-  assert_taken_as_they_are(pathlib.Path(), cases.KEPT_2, kinds)
+  assert_taken_as_they_are(unpacked_2, cases.KEPT_2, kinds)
 
 
 def assert_taken_as_they_are(root, names, kinds):

@@ -628,3 +628,43 @@ def test_threads_read_what_one_reads(make):
   cache = corpus._opened.tokens._cache
   held = [*cache._copied.values(), *cache._ahead.values()]
   assert sum(values.nbytes + 256 for values in held) == cache._bytes <= 4096
+
+
+@pytest.mark.parametrize("most", [250, 30_000, 60_000, 200_000])
+@pytest.mark.parametrize("wrote", ["uint16", "uint32", "int32"])
+def test_records_of_another_token_dtype_are_refused(tmp_path, wrote, most):
+  if wrote == "uint16" and most > 2**16:
+    return
+  rng = np.random.default_rng(0)
+  documents = [rng.integers(3, most, n) for n in (5, 1, 40, 7, 0, 80)]
+  testing_stores.make_array_records(tmp_path / "r", documents, dtype=wrote)
+  for read in ("uint16", "uint32", "int32"):
+    options = stores.ArrayRecordOptions(
+      token_dtype=read, vocab_size=most if read != "uint16" else 65_536
+    )
+    if np.dtype(read).itemsize == np.dtype(wrote).itemsize:
+      store = stores.open_store(tmp_path / "r", array_record=options)
+      for document, tokens in enumerate(documents):
+        np.testing.assert_array_equal(store.read_document(document), tokens)
+      continue
+    with pytest.raises(stores.StoreError, match=r"`token_dtype`"):
+      stores.open_store(tmp_path / "r", array_record=options)
+
+
+@pytest.mark.parametrize(
+  "documents",
+  [
+    # A word and the end, of id 0.
+    [[n, 0] for n in range(1, 90)],
+    [[5, 0, 7, 0], [9, 0]],
+    [[0] * 40] * 3,
+    [[3, 4, 5, 0, 7, 0] * 9],
+    [[n % 250 + 3, n % 5] for n in range(400)],
+    [[n % 250 + 3, n % 5] * 4 for n in range(400)],
+  ],
+)
+def test_narrow_records_are_not_taken_for_halves(tmp_path, documents):
+  testing_stores.make_array_records(tmp_path / "r", documents)
+  store = testing_stores.open_array_records(tmp_path / "r")
+  for document, tokens in enumerate(documents):
+    np.testing.assert_array_equal(store.read_document(document), tokens)

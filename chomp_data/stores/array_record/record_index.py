@@ -30,6 +30,12 @@ from chomp_data.stores.array_record import record_files
 _NAME = "array_record"
 _SCHEMA = 1
 
+# So many ids of two bytes must look like halves of wider ones to be taken for
+# them: with upper halves of 0, and of up to 2**16 times that.
+_FEW_IDS = 8
+_MANY_IDS = 64
+_MOST_HALVES = 4
+
 # Decoded bytes of a part of the pass (8 MiB took 1.5 times as long: memory that
 # is not in the processor's cache), and records of a file's first part, whose
 # size nobody knows yet.
@@ -305,6 +311,12 @@ def _part(
   crcs = np.fromiter(map(checksums.crc32c, records), np.uint32, len(records))
   data = b"".join(records)
   tokens = np.frombuffer(data, dtype)
+  if dtype.itemsize == 2 and _are_wider(tokens, lengths):
+    raise errors.StoreError(
+      f"{reader.path}: records {first} .. {last - 1} must hold {dtype.name}"
+      " ids, got what are halves of ids of 4 bytes: every other one is 0, or hardly"
+      " more. Set `token_dtype` to 'int32' or 'uint32'."
+    )
   at, token = 0, -1
   if len(tokens):
     at = int(tokens.argmax())
@@ -316,6 +328,32 @@ def _part(
   if len(tokens) and not 0 <= token < vocab_size:
     raise _bad_token(reader.path, record, token, vocab_size)
   return _Part(first, last, lengths, crcs, data, token, record)
+
+
+def _are_wider(tokens: np.ndarray, lengths: np.ndarray) -> bool:
+  """Whether ids of two bytes are the halves of wider ones.
+
+      5, 0, 7, 0, 9, 0  of 5, 7, 9
+
+  Of a few ids, or of records of one id each, nothing is said: those may end
+  with an id 0.
+
+  Args:
+    tokens: uint16[n], of records one after the other.
+    lengths: int64[N], of the records.
+  """
+  if (lengths % 2).any() or lengths.max(initial=0) < 4:
+    return False
+  low, high = tokens[::2], tokens[1::2]
+  if not high.any():
+    # Of records of several ids.
+    several = np.repeat(lengths >= 4, lengths)[::2]
+    return int(np.count_nonzero(low[several])) >= _FEW_IDS
+  return (
+    len(low) >= _MANY_IDS
+    and int(high.max()) <= _MOST_HALVES
+    and int(low.max()) >= 1 << 8
+  )
 
 
 def _bad_token(
