@@ -32,25 +32,32 @@ class PackedRows:
   span: np.ndarray
 
 
-@st.composite
 def packed_rows(
-  draw: st.DrawFn,
   *,
   num_rows: int | None = None,
   seq_len: int | None = None,
   lookahead: bool | None = None,
-) -> PackedRows:
+) -> st.SearchStrategy[PackedRows]:
   """Draws rows of documents of one or two spans, with and without gaps.
 
   Two spans of one segment are what a rolled copy has: no token of the first
   is followed by one of the second.
 
   Args:
-    draw: Hypothesis' own argument.
     num_rows: Number of rows, or None to draw it.
     seq_len: Positions of a row, or None to draw it.
     lookahead: Whether rows have `next_token`, or None to draw it.
   """
+  return _packed_rows(num_rows, seq_len, lookahead)
+
+
+@st.composite
+def _packed_rows(
+  draw: st.DrawFn,
+  num_rows: int | None,
+  seq_len: int | None,
+  lookahead: bool | None,
+) -> PackedRows:
   if num_rows is None:
     num_rows = draw(st.integers(1, 3))
   if seq_len is None:

@@ -314,8 +314,8 @@ def _part(
   if dtype.itemsize == 2 and _are_wider(tokens, lengths):
     raise errors.StoreError(
       f"{reader.path}: records {first} .. {last - 1} must hold {dtype.name}"
-      " ids, got what are halves of ids of 4 bytes: every other one is 0, or hardly"
-      " more. Set `token_dtype` to 'int32' or 'uint32'."
+      " ids, got what are halves of ids of 4 bytes: every other one is 0, or"
+      " hardly more. Set `token_dtype` to 'int32' or 'uint32'."
     )
   at, token = 0, -1
   if len(tokens):
