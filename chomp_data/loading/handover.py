@@ -208,6 +208,8 @@ class Board:
   def close(self) -> None:
     """Lets workers begin no more, and no batch come that is not here."""
     self._closes()
+    # Who asks for counts may keep the board: memory goes with the batches.
+    self._buffers.clear()
 
   def _free_buffer(self) -> int | None:
     first = self._place * _BUFFERS

@@ -144,7 +144,9 @@ class Accounts:
     base, ledger = self._base, self._ledger
     if base is not None and base.step == step:
       return base
-    if base is not None and ledger is not None:
+    # Skipped rows, which sources have passed too, nobody counts.
+    skipped = base is None or self._skipped(step) != self._skipped(base.step)
+    if base is not None and ledger is not None and not skipped:
       sums = ledger.between(base.step, step)
       if sums is not None:
         # What is counted goes on from the last step that was asked for.
@@ -156,6 +158,10 @@ class Accounts:
     if base is None or ledger.covers(step):
       self._base = found
     return found
+
+  def _skipped(self, step: int) -> int:
+    """Returns how many data steps before a step are skipped."""
+    return self._plan.steps.data_step(step) - step
 
   def _after(
     self,

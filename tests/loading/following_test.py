@@ -113,6 +113,18 @@ def configs(path):
 NAMES = [*configs(pathlib.Path())]
 
 
+def test_skipped_rows_are_passed_though_no_step_after_them_is_read(stores):
+  config = configs(stores)["skip"]
+  alone, pipe = pipeline.build(config), pipeline.build(config)
+  ledgers = []
+  pipe.accounts.follow(0, lambda own: ledgers.append(own) or True)
+  ledgers[0].add(range(3), pipe._plan.planned(0, 3))
+  for step in (2, 3):
+    assert pipe.accounts.record(step) == alone.accounts.record(step), step
+  ledgers[0].add(range(3, 5), pipe._plan.planned(3, 2))
+  assert pipe.accounts.record(5) == alone.accounts.record(5)
+
+
 @pytest.mark.parametrize("name", NAMES)
 @laws.examples(4)
 @given(data=st.data())

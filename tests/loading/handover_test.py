@@ -132,10 +132,15 @@ def test_nothing_of_a_board_has_a_name_and_all_of_it_goes():
   maps = num_maps()
   board, (worker,) = pair()
   held = board.take(sent(worker, {"a": np.arange(9)}))
+  board.take(sent(worker, {"a": np.arange(9)}))
   assert set(os.listdir("/dev/shm")) == before[0]
   board.close()
   os.close(worker._descriptor)
-  del board, worker
+  del worker
+  gc.collect()
+  # What was told is still asked for, and what is held there.
+  assert num_maps() == maps + 2
+  del board
   gc.collect()
   assert held["a"].tolist() == [*range(9)]
   del held
