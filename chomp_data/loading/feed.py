@@ -732,7 +732,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._fingerprint = again.fingerprint
       self._input = ""
     self._go_to(step)
-    self._certificate.go_on(record.get(certificate_lib.FIELD) or (), step)
+    segments = record.get(certificate_lib.FIELD) or ()
+    self._certificate.go_on(segments, step)
+    # The last checkpoint is this one.
+    self._certified = [certificate_lib.Segment.of(part) for part in segments]
     self._agree()
 
   def seek(self, step: int) -> None:
