@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -48,6 +47,7 @@ class Certifier:
     self._plan = plan
     self._rows = rows
     self._counted = counted
+    self._known_names: dict[int, np.ndarray] = {}
 
   def num_rows(self, bucket: int) -> int:
     """Returns the rows of a step of a bucket that count, filler included."""
@@ -114,11 +114,12 @@ class Certifier:
     found = self._counted[self._plan.buckets[bucket].name]
     return None if found.all() else found
 
-  @functools.lru_cache  # noqa: B019
   def _names(self, bucket: int) -> np.ndarray:
     """Returns uint64[2, sources]: a name and the shape of rows."""
-    shape = self._plan.buckets[bucket].shape
-    keys = [
-      order_sums.name_keys(name, *shape) for name in self._plan.source_names
-    ]
-    return np.stack(keys, 1)
+    if bucket not in self._known_names:
+      shape = self._plan.buckets[bucket].shape
+      keys = [
+        order_sums.name_keys(name, *shape) for name in self._plan.source_names
+      ]
+      self._known_names[bucket] = np.stack(keys, 1)
+    return self._known_names[bucket]

@@ -11,6 +11,7 @@ import sys
 import textwrap
 import threading
 import time
+import weakref
 
 import grain
 import jax
@@ -53,6 +54,16 @@ def test_batches_have_static_shapes_and_documented_dtypes(data):
     "source_id": ((8,), "int32"),
     "document_id": ((8, 1), "int32"),
   }
+
+
+def test_an_iterator_that_is_dropped_keeps_no_store(data):
+  pipe = pipeline.build(data)
+  with pipeline.make_iterator(pipe) as iterator:
+    next(iterator)
+    plan = weakref.ref(iterator._local.source._plan)
+  del iterator
+  gc.collect()
+  assert plan() is None
 
 
 def test_steps_cross_epochs_and_the_remainder_is_dropped_or_padded(data):
