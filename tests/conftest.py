@@ -11,7 +11,6 @@ import tempfile
 import hypothesis
 import pytest
 
-from chomp_data import pipeline
 from tests import in_process
 
 for name, once, derandomize in (
@@ -42,6 +41,9 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 @pytest.fixture(scope="session", autouse=True)
 def workers_read():
   """A test that asks for workers gets them where they cannot help, too."""
+  # Not above: what is set there is for JAX, which reads it as it is imported.
+  from chomp_data import pipeline
+
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(pipeline, "_workers_help", lambda *_: True)
     yield

@@ -175,7 +175,9 @@ class Certificate:
       own for own in found if own.part is None or own.part == self._part
     ]
 
-  def regroup(self, step: int, part: tuple[int, int] | None, digest: str):
+  def regroup(
+    self, step: int, part: tuple[int, int] | None, digest: str
+  ) -> None:
     """Goes on with other processes from a step on; see `__init__`.
 
     Args:
