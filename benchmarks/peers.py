@@ -203,17 +203,23 @@ class Run:
       if python is None:
         self.missing.append(name)
         continue
-      with Worker(module, python, self._log) as worker:
-        version = worker.about["version"]
-        title = name if module == "gather" else f"{name} {version}"
-        kinds = {
-          kind: how
-          for kind, how in worker.about["kinds"].items()
-          if not _KINDS.value or kind in _KINDS.value
-        }
-        entry = Entry(module, title, python, kinds)
-        for kind in entry.kinds:
-          worker.ask("prepare", **self.setting(kind, 8))
+      try:
+        with Worker(module, python, self._log) as worker:
+          version = worker.about["version"]
+          title = name if module == "gather" else f"{name} {version}"
+          kinds = {
+            kind: how
+            for kind, how in worker.about["kinds"].items()
+            if not _KINDS.value or kind in _KINDS.value
+          }
+          entry = Entry(module, title, python, kinds)
+          for kind in entry.kinds:
+            worker.ask("prepare", **self.setting(kind, 8))
+      except RuntimeError as error:
+        # Of versions that do not go together, for instance; the log says more.
+        logging.warning("%s does not start: %s (%s)", name, error, self._log)
+        self.missing.append(f"{name} (does not start)")
+        continue
       self.entries.append(entry)
       logging.info("prepared %s", entry.name)
 
