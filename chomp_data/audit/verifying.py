@@ -135,7 +135,7 @@ def verified(
     done: Told how many more steps were summed.
 
   Raises:
-    StateError: If the newest state certifies nothing.
+    StateError: If the newest state certifies nothing, or none of `steps`.
     StoreError: If a store cannot be opened.
   """
   newest = states[-1]
@@ -168,6 +168,14 @@ def verified(
     for own in _between_checkpoints(whole, states):
       if steps is None or (own.first >= steps.start and own.last <= steps.stop):
         stretches.append(Stretch(own, _planned(run, own, done)))
+  if not stretches:
+    asked = range(step) if steps is None else steps
+    told = "".join(f"; {line}" for line in unknown)
+    raise errors.StateError(
+      f"steps {asked.start} .. {asked.stop - 1} must have a stretch between"
+      f" kept checkpoints that is certified whole, got none{told}. Ask for more"
+      " steps, or take another checkpoint."
+    )
   return Verified(fields, stretches, unknown)
 
 

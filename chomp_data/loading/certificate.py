@@ -107,7 +107,7 @@ class Segment:
 
 
 class Certificate:
-  """The segments of a run so far. For one thread."""
+  """The segments of a run so far. One thread adds to it; others may look."""
 
   def __init__(
     self,
@@ -124,42 +124,48 @@ class Certificate:
     """
     self._part = part
     self._tokens = 0 if tokens else None
-    self._before: list[Segment] = []
     self.begin(step)
 
-  def begin(self, step: int) -> None:
-    """Forgets what was handed out: the next step is another one."""
-    self._before = []
-    self._first = self._last = step
-    self._rows, self._plan = 0, 0
-    self._values = self._tokens
+  def begin(self, step: int, before: Sequence[Segment] = ()) -> None:
+    """Forgets what was handed out: the next step is another one.
+
+    Args:
+      step: The next one.
+      before: What is known of the steps before it.
+    """
+    # Replaced as a whole: what others see is of one step.
+    last = Segment(step, step, "", tokens=self._tokens, part=self._part)
+    self._now = before, last, step, 0, 0, self._tokens
 
   def add(self, sums: certifying.Sums) -> None:
     """Counts the next step."""
-    self._last += 1
-    self._rows += sums.rows
-    # Far below where such numbers become slow; `segments` takes the remainder.
-    self._plan += sums.plan
-    if self._values is not None and sums.tokens is not None:
-      self._values += sums.tokens
+    before, begun, last, rows, plan, values = self._now
+    if values is not None and sums.tokens is not None:
+      values += sums.tokens
+    # Far below where such numbers become slow; `now` takes the remainder.
+    plan += sums.plan
+    self._now = before, begun, last + 1, rows + sums.rows, plan, values
 
-  def segments(self, input_digest: str) -> list[Segment]:
-    """Returns the segments so far.
+  def now(self, input_digest: str) -> tuple[int, list[Segment]]:
+    """Returns the next step, and the segments before it.
 
     Args:
       input_digest: Of the fingerprint that the last one is read under.
     """
-    values = self._values
-    last = Segment(
-      first=self._first,
-      last=self._last,
+    before, begun, step, rows, plan, values = self._now
+    last = dataclasses.replace(
+      begun,
+      last=step,
       input=input_digest,
-      rows=self._rows,
-      plan=self._plan % order_sums.MODULUS,
+      rows=rows,
+      plan=plan % order_sums.MODULUS,
       tokens=None if values is None else values % order_sums.MODULUS,
-      part=self._part,
     )
-    return _merged([*self._before, last])
+    return step, _merged([*before, last])
+
+  def segments(self, input_digest: str) -> list[Segment]:
+    """Returns the segments so far; see `now`."""
+    return self.now(input_digest)[1]
 
   def go_on(self, records: Sequence[Mapping[str, Any]], step: int) -> None:
     """Goes on from what a state tells.
@@ -169,11 +175,11 @@ class Certificate:
       step: The state's.
     """
     found = [Segment.of(own) for own in records]
-    self.begin(step)
     # A part that another process has counted says nothing here.
-    self._before = [
+    before = [
       own for own in found if own.part is None or own.part == self._part
     ]
+    self.begin(step, before)
 
   def regroup(
     self, step: int, part: tuple[int, int] | None, digest: str
@@ -187,8 +193,7 @@ class Certificate:
     """
     before = self.segments(digest)
     self._part = part
-    self.begin(step)
-    self._before = before
+    self.begin(step, before)
 
 
 def records(segments: Iterable[Segment]) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import functools
+import operator
 import os
 import time
 from typing import Any
@@ -328,7 +329,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._on_peer_failure = on_peer_failure
     self._peers: agreement.Peers | None = None
     self._local = local
-    self._check_step(step)
+    step = self._checked(step)
     self._fingerprint = fingerprint
     self._seed = seed
     self._operations = operations
@@ -515,16 +516,18 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def get_state(self) -> bytes:
     """Returns the state: the next step, and what it is a step of."""
+    # Of one step, though another thread may go on.
+    step, certified = self._certificate.now(self._input_digest())
     return state_lib.encode(
-      self._step,
+      step,
       self._fingerprint,
       {
         "process_count": jax.process_count(),
         "worker_count": self._worker_count,
       },
       {
-        **({} if self._accounts is None else self._accounts.record(self._step)),
-        certificate_lib.FIELD: certificate_lib.records(self.certificate),
+        **({} if self._accounts is None else self._accounts.record(step)),
+        certificate_lib.FIELD: certificate_lib.records(certified),
       },
     )
 
@@ -750,7 +753,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     Raises:
       IndexError: If it is not of the run, nor its end.
     """
-    self._check_step(step)
+    step = self._checked(step)
     if step != self._step:
       self._certificate.begin(step)
     self._go_to(step)
@@ -836,12 +839,15 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     return done()
 
-  def _check_step(self, step: int) -> None:
+  def _checked(self, step: int) -> int:
+    # One of NumPy could not be saved.
+    step = operator.index(step)
     if not 0 <= step <= len(self._local.source):
       raise IndexError(
         f"`step` must be in 0 .. {len(self._local.source)}, the run's steps,"
         f" got {step}. Begin at one of them."
       )
+    return step
 
   def _go_to(self, step: int) -> None:
     self._stop()

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import json
 import re
+import threading
 
 import grain
 import numpy as np
@@ -465,3 +466,29 @@ def test_a_run_of_one_source_does_not_grow_with_other_rows(
     ),
   ):
     it.set_state(saved)
+
+
+def test_a_state_that_another_thread_asks_for_is_of_one_step(data):
+  found, ends = [], threading.Event()
+  with pipeline.make_iterator({**data, "epochs": None}) as iterator:
+
+    def ask():
+      while not ends.is_set():
+        found.append(json.loads(iterator.get_state()))
+
+    thread = threading.Thread(target=ask)
+    thread.start()
+    for _ in range(400):
+      next(iterator)
+    ends.set()
+    thread.join()
+  assert len({own["step"] for own in found}) > 2
+  for own in found:
+    assert sum(one["last"] for one in own["certificate"]) == own["step"]
+
+
+def test_a_step_of_numpy_is_a_step(data):
+  with pipeline.make_iterator(data, step=np.int64(1)) as iterator:
+    assert json.loads(iterator.get_state())["step"] == 1
+    iterator.seek(np.int32(2))
+    assert json.loads(iterator.get_state())["step"] == 2

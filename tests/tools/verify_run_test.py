@@ -176,3 +176,15 @@ def test_steps_before_there_were_certificates_are_told(root, tmp_path):
   assert found["unknown"] == ["steps 0 .. 19 are not certified"]
   (last,) = found["stretches"]
   assert last["saved"]["tokens"] == last["planned"]["tokens"]
+
+
+def test_steps_between_no_checkpoints_are_no_proof(root, tmp_path):
+  train(root, tmp_path / "job", 10)
+  done = in_process.run_tool(
+    "verify_run",
+    f"--config={root}/run.py",
+    f"--checkpoint={tmp_path}/job",
+    "--step=2:5",
+  )
+  assert done.returncode == 2
+  assert "steps 2 .. 4 must have a stretch between kept" in done.stderr
