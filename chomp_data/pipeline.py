@@ -913,19 +913,39 @@ def _resumed(
 
   again = pipe.continued(saved, step, resize)
   fingerprint = again.fingerprint_with(operations)
-  local = None
+  local, own = None, place
   if again is not pipe:
     # Batches of a size that is past need not divide over what there is now.
     needed = again._plan.buckets_from(step)
-    local = _local(again, place, operations, needed)
+    if place.sharding is not place.made:
+      own, needed = _evened(again, place, place.sharding), None
+    local = _local(again, own, operations, needed)
+
+  def commit() -> None:
+    pipe._become(again)
+    place.go_to(own.sharding, own.device_rows)
+
   return feed.Resumed(
     local,
     fingerprint,
     again.accounts,
     joining.begun(again._plan, saved, step),
     joining.begun(again._plan, fingerprint, step),
-    lambda: pipe._become(again),
+    commit,
   )
+
+
+def _evened(
+  pipe: Pipeline, place: _Place, sharding: "placement.ShardingTree"
+) -> _Place:
+  """Returns a place where rows of all sizes divide, filler included."""
+  from chomp_data.loading import placement
+
+  out = _Place(place.made, place.made_rows)
+  # A restore may go back to sizes that are past.
+  rows = placement.even_rows(pipe.buckets, sharding, place.made_rows)
+  out.go_to(sharding, rows)
+  return out
 
 
 def _reassigned(
@@ -933,7 +953,6 @@ def _reassigned(
   place: _Place,
   operations: Sequence[grain.transforms.Map],
   source: "feed.Batches",
-  step: int,
   alive: Any,
 ) -> "feed.Reassigned":
   """Returns what a process reads where others are alive than before.
@@ -943,7 +962,6 @@ def _reassigned(
     place: Where its batches are, and were when the iterator was made.
     operations: As in `make_iterator`.
     source: What it has read.
-    step: From which step on.
     alive: As in `InputIterator.reassign`.
 
   Raises:
@@ -967,11 +985,7 @@ def _reassigned(
         " on."
       ]
     )
-  needed = pipe._plan.buckets_from(step)
-  later = [b for b in pipe.buckets if needed is None or b.name in needed]
-  device_rows = placement.even_rows(later, sharding, place.made_rows)
-  own = _Place(place.made, place.made_rows)
-  own.go_to(sharding, device_rows)
+  own = _evened(pipe, place, sharding)
   if own.filled and pipe.balances and pipe._shards is None:
     logging.warning(
       "config.data.balance: rows do not divide over the devices that are alive:"
@@ -979,7 +993,7 @@ def _reassigned(
     )
   assert isinstance(source, batches.BatchSource)
   return feed.Reassigned(
-    _local(pipe, own, operations, needed, source),
+    _local(pipe, own, operations, source=source),
     agreement.peers_of(sharding),
-    lambda: place.go_to(sharding, device_rows),
+    lambda: place.go_to(own.sharding, own.device_rows),
   )

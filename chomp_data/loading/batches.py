@@ -212,6 +212,8 @@ class BatchSource(workers.SentToWorkers):
     own |= {"counted": counted, "on_wire": on_wire}
     found = BatchSource(**{**self.arguments(), **own})
     found.reads = self.reads
+    # A thread that reads through this one may still be at it.
+    found._lock = self._lock
     return found
 
   def for_workers(self, count: int) -> "BatchSource":

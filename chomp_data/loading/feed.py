@@ -294,7 +294,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     allow_input_change: bool | Collection[str] = (),
     resumed: Callable[[Mapping[str, Any], int, bool], Resumed | None]
     | None = None,
-    reassigned: Callable[[Batches, int, Any], Reassigned] | None = None,
+    reassigned: Callable[[Batches, Any], Reassigned] | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
@@ -316,8 +316,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       resumed: Returns the run as a state continues it, or None as it is; of
         the state's fingerprint and step, and whether steps may get another
         number of rows from there on.
-      reassigned: Returns what this process reads from a step on, of what it
-        reads now, the step and who is alive; see `reassign`.
+      reassigned: Returns what this process reads from now on, of what it has
+        read and who is alive; see `reassign`.
 
     Raises:
       IndexError: If the step is not of the run, nor its end.
@@ -785,7 +785,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """
     if self._reassigned is None:
       raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
-    again = self._reassigned(self._local.source, self._step, alive)
+    again = self._reassigned(self._local.source, alive)
     before, self._peers = self._peers, again.peers
     self._stop()
     self._failure = None
@@ -840,8 +840,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return done()
 
   def _checked(self, step: int) -> int:
-    # One of NumPy could not be saved.
-    step = operator.index(step)
+    try:
+      # One of NumPy could not be saved.
+      step = operator.index(step)
+    except TypeError as error:
+      raise TypeError(
+        f"`step` must be a whole number, got {step!r}. Begin at a step of the"
+        " run."
+      ) from error
     if not 0 <= step <= len(self._local.source):
       raise IndexError(
         f"`step` must be in 0 .. {len(self._local.source)}, the run's steps,"

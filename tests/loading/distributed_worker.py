@@ -1,6 +1,7 @@
 """What a JAX process of a test does: reads, and reports the rows it holds."""
 
 import hashlib
+import itertools
 import math
 
 import grain
@@ -200,13 +201,34 @@ def resized(data, before: int, after: int) -> list[str | int]:
   return [*found, *errors]
 
 
+def resized_survivors(data, layout: str, alive, state: str, count: int) -> dict:
+  """Returns what this process holds after a restore where parts are gone.
+
+  Args:
+    data: `config.data`, whose batches have another size than the state's.
+    layout: One of `make_sharding`.
+    alive: The parts that are alive.
+    state: What is restored.
+    count: How many steps are read.
+  """
+  sharding = make_sharding(layout, jax.process_count())
+  with pipeline.make_iterator(data, sharding) as it:
+    it.reassign(alive)
+    it.set_state(state.encode(), allow_changes=["global_batch_size"])
+    found = {"steps": {}, "kept": True}
+    for batch in itertools.islice(it, count):
+      found["steps"][it.step - 1] = held_pieces(batch)
+  return found
+
+
 def survive(data, layout: str, turns) -> list[dict]:
   """Returns what this process holds while parts of the mesh come and go.
 
   Args:
     data: `config.data`.
     layout: One of `make_sharding`.
-    turns: For each the parts that are alive, and how many steps are read.
+    turns: For each the parts that are alive, how many steps are read, and
+      where it seeks to first, if it does.
 
   Returns:
     Of each turn the pieces by step, the rows that are read here, and whether
@@ -217,7 +239,8 @@ def survive(data, layout: str, turns) -> list[dict]:
   with pipeline.make_iterator(data, sharding) as it:
     plan = it._local.source._plan
     step = 0
-    for alive, count in turns:
+    for alive, count, *at in turns:
+      step = at[0] if at else step
       own = [
         part
         for part in alive

@@ -59,7 +59,8 @@ def check(data, turns, num_processes, num_devices):
   pipe, first = pipeline.build(data), 0
   filler = pipe._filler(())
   found = survive(data, turns, num_processes, num_devices)
-  for (alive, count), own in zip(turns, found, strict=True):
+  for (alive, count, *at), own in zip(turns, found, strict=True):
+    first = at[0] if at else first
     check_turn(pipe, filler, alive, own, first, count)
     first += count
   return found
@@ -147,6 +148,37 @@ def test_sizes_that_change_go_on(data):
   data = endless(data, global_batch_size=None, batch_size_schedule=schedule)
   turns = [([0, 1, 2, 3], 2), ([0, 1, 3], 3), ([0, 2], 3), ([1, 2, 3, 6, 7], 6)]
   check(data, turns, 1, 8)
+
+
+def test_sizes_that_are_past_come_again_after_a_seek(data):
+  data = endless(data, global_batch_size=None)
+  data["batch_size_schedule"] = ((0, 16), (3, 8))
+  check(data, [([0, 1, 2, 3], 5), ([0, 1, 2], 1), ([0, 1, 2], 4, 1)], 1, 8)
+
+
+def test_a_state_of_another_size_fits_the_parts_that_there_are(data):
+  larger = endless(data, global_batch_size=16)
+  with chomp_data.make_iterator(larger) as iterator:
+    for _ in range(3):
+      next(iterator)
+    state, fingerprint = iterator.get_state(), iterator.fingerprint
+  smaller = endless(data, global_batch_size=8)
+  alive = [0, 1, 3]
+  (own,) = processes.call(
+    "tests.loading.distributed_worker:resized_survivors",
+    [
+      {
+        "data": smaller,
+        "layout": "contiguous",
+        "alive": alive,
+        "state": state.decode(),
+        "count": 3,
+      }
+    ],
+    num_devices=8,
+  )
+  pipe = pipeline.build(smaller).continued(fingerprint, 3, True)
+  check_turn(pipe, pipe._filler(()), alive, [own], 3, 3)
 
 
 @pytest.mark.slow
