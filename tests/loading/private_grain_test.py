@@ -19,11 +19,11 @@ import chomp_data
 from chomp_data.loading import workers
 
 
-def loader(worker_count=0, operations=()):
+def loader(worker_count=0, operations=(), records=6):
   return grain.DataLoader(
-    data_source=grain.MapDataset.range(6),
+    data_source=grain.MapDataset.range(records),
     sampler=grain.samplers.SequentialSampler(
-      6, grain.sharding.NoSharding(), seed=0
+      records, grain.sharding.NoSharding(), seed=0
     ),
     operations=operations,
     worker_count=worker_count,
@@ -87,7 +87,10 @@ def test_workers_are_named_closed_and_told_of_as_we_expect():
   if not flags.FLAGS.is_parsed():
     flags.FLAGS.mark_as_parsed()
   before = set(multiprocessing.active_children())
-  iterator = iter(loader(worker_count=2, operations=[Wrapped()]))
+  # More records than workers can make before they are killed.
+  iterator = iter(
+    loader(worker_count=2, operations=[Wrapped()], records=1_000_000)
+  )
   # An object of a class of ours comes as it is: `handover.Handed`.
   assert [next(iterator).value for _ in range(2)] == [0, 1]
   own = [p for p in multiprocessing.active_children() if p not in before]
