@@ -12,6 +12,7 @@ depend on the machine. NumPy only.
 """
 
 import fractions
+import itertools
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from chomp_data.index.splice import quotas
 
 # A float sum of n terms is off by at most n times this, relative to the whole.
 _EPSILON = 4 * float(np.finfo(np.float64).eps)
+
+# Fractions that are summed one by one.
+_SUMMED = 32
 
 # From here on (2 k + 1) * quota may leave int64.
 _BIG_QUOTA = 2**30
@@ -153,37 +157,52 @@ class EdgeWeights:
 
   def _exact_ramp(self, first: int, count: int) -> fractions.Fraction:
     """Returns the exact weight of `count` starts from distance `first`."""
-    ramp = max(0, -(-(self._content_length - first) // self._stride))
-    steep = min(count, ramp)
+    steep = min(count, len(self._distances(first)))
     flat = fractions.Fraction(count - steep)
-    return self._exact_steep(first, 0, steep) + flat
+    if self._alpha == 1:
+      return self._harmonic(first, 0, steep) + flat
+    sums, scale = self._scaled_sums(first)
+    return fractions.Fraction(sums[steep], scale) + flat
+
+  def _distances(self, first: int) -> np.ndarray:
+    """Returns int64[n], distances from an edge whose weights are above 1."""
+    return np.arange(first, self._content_length, self._stride)
+
+  @memo.remembered(64)
+  def _scaled_sums(self, first: int) -> tuple[list[int], int]:
+    """Returns n + 1 exact sums of the weights above 1, and their scale."""
+    weights, scale = quotas.scaled_powers(
+      self._content_length, self._distances(first), self._alpha
+    )
+    return list(itertools.accumulate(weights, initial=0)), scale
 
   @memo.remembered(4096)
-  def _exact_steep(self, first: int, low: int, high: int) -> fractions.Fraction:
-    """Sums weights low .. high - 1 of a ramp, halving to keep terms small."""
-    if high - low <= 0:
-      return fractions.Fraction(0)
-    if high - low == 1:
-      return self._weight(first + low * self._stride)
-    middle = (low + high) // 2
-    return self._exact_steep(first, low, middle) + self._exact_steep(
+  def _harmonic(self, first: int, low: int, high: int) -> fractions.Fraction:
+    """Sums weights low .. high - 1 of a ramp whose alpha is 1.
+
+    They have no common scale that is small: parts of 2**n are summed, to keep
+    terms small, which sums of any length share.
+    """
+    count = high - low
+    if count <= _SUMMED:
+      distances = self._distances(first)[low:high].tolist()
+      return sum(
+        (fractions.Fraction(self._content_length, own) for own in distances),
+        fractions.Fraction(0),
+      )
+    middle = low + (1 << (count - 1).bit_length() - 1)
+    return self._harmonic(first, low, middle) + self._harmonic(
       first, middle, high
     )
-
-  def _weight(self, distance: int) -> fractions.Fraction:
-    ratio = fractions.Fraction(
-      self._content_length, min(distance, self._content_length)
-    )
-    return quotas.power(ratio, self._alpha)
 
   @memo.remembered(64)
   def _ramp(self, first: int) -> np.ndarray:
     """Returns float64[n + 1], sums of the weights above 1 from an edge."""
-    count = max(0, -(-(self._content_length - first) // self._stride))
-    weights = [
-      float(self._weight(first + i * self._stride)) for i in range(count)
-    ]
-    return np.concatenate([[0.0], np.cumsum(np.asarray(weights, np.float64))])
+    if self._alpha == 1:
+      weights = self._content_length / self._distances(first)
+      return np.concatenate([[0.0], np.cumsum(weights)])
+    sums, scale = self._scaled_sums(first)
+    return np.asarray([own / scale for own in sums])
 
 
 def _ramp_sum(ramp: np.ndarray, count: np.ndarray) -> np.ndarray:

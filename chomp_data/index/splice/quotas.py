@@ -12,14 +12,18 @@ import fractions
 import math
 
 import numpy as np
+import numpy.typing as npt
 
 # Fractional powers are rounded down to multiples of 2**-32: far below any
 # quota. An exponent p / q with a small q is decided by integers (3 us each);
-# any other by decimals of 40 digits (70 us).
+# any other by decimals of 40 digits (70 us). Of many at once binary64 decides
+# those that are further from a whole number than it may be wrong: it is off by
+# at most some 20 units in the last place.
 _POWER_BITS = 32
 _POWER_SCALE = 2**_POWER_BITS
 _POWER_DIGITS = 40
 _MAX_ROOT = 100
+_POWER_ERROR = 2.0**-46
 # Up to this value a table of all values is made instead of sorting.
 _TABLE = 2**16
 
@@ -29,41 +33,54 @@ def exact(value: float | int | str) -> fractions.Fraction:
   return fractions.Fraction(str(value))
 
 
-def power(base: fractions.Fraction, exponent: float) -> fractions.Fraction:
-  """Returns base ** exponent: exact for 0 and 1, else a multiple of 2**-32.
+def scaled_powers(
+  numerators: npt.ArrayLike, denominators: npt.ArrayLike, exponent: float
+) -> tuple[list[int], int]:
+  """Returns powers of ratios as integers over one scale, rounded down.
+
+      [1, 2] / 1, exponent 1/2 -> [2**32, floor(2**32 * sqrt(2))], 2**32
 
   Args:
-    base: At least 0.
+    numerators: int64[N], at least 0, or one for all.
+    denominators: int64[N], at least 1, or one for all.
     exponent: At least 0, taken as it is written in decimal.
 
   Returns:
-    The power, rounded down, identical on every machine.
+    N integers, and the scale: 1 for exponents 0 and 1, where ratios are rounded
+    down. The same on every machine.
   """
+  over, under = np.broadcast_arrays(numerators, denominators)
+  if exponent == 0:
+    return [1] * len(over), 1
   if exponent == 1:
-    return base
-  scale = _power_scale(exponent)
-  return fractions.Fraction(_scaled_power(base, exponent), scale)
+    return (over // under).tolist(), 1
+  with np.errstate(over="ignore", invalid="ignore"):
+    about = np.power(over / under, float(exponent)) * _POWER_SCALE
+    unsure = ~(np.abs(about - np.rint(about)) > about * _POWER_ERROR)
+  found = [int(value) for value in np.where(unsure, 0, about).tolist()]
+  for i in np.flatnonzero(unsure).tolist():
+    found[i] = scaled_power(int(over[i]), int(under[i]), exponent)
+  return found, _POWER_SCALE
 
 
-def _power_scale(exponent: float) -> int:
-  return 1 if exponent in (0, 1) else _POWER_SCALE
-
-
-def _scaled_power(base: int | fractions.Fraction, exponent: float) -> int:
-  """Returns floor(base ** exponent * scale), scale by `_power_scale`."""
-  if exponent in (0, 1):
-    return 1 if exponent == 0 else int(base)
+def scaled_power(numerator: int, denominator: int, exponent: float) -> int:
+  """Returns floor((numerator / denominator) ** exponent * 2**32)."""
   written = exact(exponent)
   if written.denominator <= _MAX_ROOT:
-    return _scaled_root(base, written.numerator, written.denominator)
-  return _scaled_decimal(base, exponent)
+    p, q = written.numerator, written.denominator
+    # The floor of a root of a fraction is that of the fraction's floor.
+    whole = (numerator**p << (_POWER_BITS * q)) // denominator**p
+    return _integer_root(whole, q)
+  return _scaled_decimal(numerator, denominator, exponent)
 
 
-def _scaled_root(base: int | fractions.Fraction, p: int, q: int) -> int:
-  """Returns floor(base ** (p / q) * 2**32), exactly."""
-  # The floor of a root of a fraction is that of the fraction's floor.
-  whole = (base.numerator**p << (_POWER_BITS * q)) // base.denominator**p
-  return _integer_root(whole, q)
+def _scaled_decimal(numerator: int, denominator: int, exponent: float) -> int:
+  context = decimal.Context(prec=_POWER_DIGITS, rounding=decimal.ROUND_FLOOR)
+  quotient = context.divide(
+    decimal.Decimal(numerator), decimal.Decimal(denominator)
+  )
+  value = context.power(quotient, decimal.Decimal(str(exponent)))
+  return int(context.multiply(value, decimal.Decimal(_POWER_SCALE)))
 
 
 def _integer_root(value: int, q: int) -> int:
@@ -77,15 +94,6 @@ def _integer_root(value: int, q: int) -> int:
     if better >= guess:
       return guess
     guess = better
-
-
-def _scaled_decimal(base: int | fractions.Fraction, exponent: float) -> int:
-  context = decimal.Context(prec=_POWER_DIGITS, rounding=decimal.ROUND_FLOOR)
-  quotient = context.divide(
-    decimal.Decimal(base.numerator), decimal.Decimal(base.denominator)
-  )
-  value = context.power(quotient, decimal.Decimal(str(exponent)))
-  return int(context.multiply(value, decimal.Decimal(_POWER_SCALE)))
 
 
 def temperature_weights(
@@ -108,7 +116,7 @@ def temperature_weights(
   """
   unique, member = distinct(lengths)
   # Whole numbers, not fractions: a fraction takes four times the memory.
-  values = [_scaled_power(n, tau) for n in unique.tolist()]
+  values, _ = scaled_powers(unique, 1, tau)
   scale = math.lcm(*(m.denominator for m in (multipliers or {}).values()))
   values = [value * scale for value in values]
   for i, multiplier in (multipliers or {}).items():

@@ -14,15 +14,12 @@ from chomp_data.index.splice import quotas
 def slow_start(k, quota, span, content_length, stride, alpha):
   """The definition: first j with CDF_j > (k + 1/2) / quota."""
   starts = range(0, span + 1, stride)
+  distances = [min(t + 1, span - t + 1, content_length) for t in starts]
   weights = [
-    quotas.power(
-      Fraction(
-        content_length,
-        min(t + 1, span - t + 1, content_length),
-      ),
-      alpha,
-    )
-    for t in starts
+    Fraction(content_length, own)
+    if alpha == 1
+    else Fraction(quotas.scaled_power(content_length, own, alpha), 2**32)
+    for own in distances
   ]
   target = Fraction(2 * k + 1, 2 * quota) * sum(weights)
   total = Fraction(0)
@@ -50,6 +47,21 @@ def test_weighted_starts_equal_the_definition(
     slow_start(i, quota, span, content_length, stride, alpha)
     for i in range(quota)
   ]
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.8])
+@pytest.mark.parametrize("span", [199, 73, 72])
+def test_ties_of_long_ramps_are_decided_as_they_are_defined(alpha, span):
+  # An odd quota's middle sample is at half of the whole: a tie if starts are
+  # even in number.
+  weights = edge_weights.EdgeWeights(90, 1, alpha)
+  for quota in (1, 3, 7):
+    got = weights.select(
+      np.arange(quota), np.full(quota, quota), np.full(quota, span)
+    )
+    assert got.tolist() == [
+      slow_start(i, quota, span, 90, 1, alpha) for i in range(quota)
+    ]
 
 
 @pytest.mark.parametrize("num_starts", range(1, 25))

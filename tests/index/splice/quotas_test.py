@@ -52,19 +52,37 @@ def test_quotas_sum_to_the_total_and_are_within_one_of_their_share(
   base=st.fractions(0, 10**7), exponent=st.sampled_from([0.5, 0.7, 0.8, 0.33])
 )
 def test_rational_powers_are_the_exact_floor(base, exponent):
-  got = quotas.power(base, exponent) * 2**32
-  assert got.denominator == 1
+  got = quotas.scaled_power(base.numerator, base.denominator, exponent)
   p = Fraction(str(exponent))
-  for root, holds in ((int(got), True), (int(got) + 1, False)):
+  for root, holds in ((got, True), (got + 1, False)):
     below = Fraction(root, 2**32) ** p.denominator <= base**p.numerator
     assert below is holds
 
 
 def test_both_ways_to_evaluate_a_power_agree():
   for n in (1, 2, 3, 10, 999, 4096, 123_456_789):
-    exact = quotas._scaled_root(Fraction(n), 7, 10)
-    by_decimal = quotas._scaled_decimal(Fraction(n), 0.7)
+    exact = quotas.scaled_power(n, 1, 0.7)
+    by_decimal = quotas._scaled_decimal(n, 1, 0.7)
     assert abs(exact - by_decimal) <= (1 if decimal.Decimal(n) else 0)
+
+
+@pytest.mark.parametrize(
+  "exponent", [0.8, 0.5, 0.123, 0.7, 1 / 3, 2.0, 3.3, 8.0, 100.0]
+)
+def test_many_powers_are_those_of_each_alone(exponent):
+  # Ratios near and at powers of their own: binary64 alone cannot tell them.
+  over = np.concatenate(
+    [np.full(700, 2048), np.arange(700) ** 2, np.arange(1, 700) ** 5 - 1]
+  )
+  under = np.concatenate(
+    [np.arange(1, 701), np.full(700, 1), np.full(699, 3**5)]
+  )
+  got, scale = quotas.scaled_powers(over, under, exponent)
+  assert scale == 2**32
+  assert got == [
+    quotas.scaled_power(a, b, exponent)
+    for a, b in zip(over.tolist(), under.tolist(), strict=True)
+  ]
 
 
 def test_document_weights_multiply_the_temperature():
