@@ -9,6 +9,7 @@ planned once, which is said.
 """
 
 from collections.abc import Callable
+import functools
 from typing import Any
 
 import numpy as np
@@ -314,6 +315,11 @@ class SourceUnits(units_lib.UnitSequence):
       if not index.any():
         return np.full(len(rows), base, np.int64)
       return base + self._epoch(number).before(index)
+    first = int(epoch.min())
+    if self._each is not None and first >= self._source.ramp_epochs:
+      # Of short epochs a merge looks through hundreds.
+      rows = rows - self._first_row(first)
+      return self._units_before_epoch(first) + rows * self._each
     out = np.empty(len(rows), np.int64)
     for number in np.unique(epoch).tolist():
       own = np.flatnonzero(epoch == number)
@@ -371,6 +377,15 @@ class SourceUnits(units_lib.UnitSequence):
     if not self._known.epochs_repeat(self.unit):
       return None
     return self._source.ramp_epochs
+
+  @functools.cached_property
+  def _each(self) -> int | None:
+    """What each row after the ramp consumes, if that is one number."""
+    alike = self._alike_from()
+    if alike is None:
+      return None
+    uniform = self._known.uniform(alike, self.unit)
+    return None if uniform is None or uniform.exceptions else uniform.each
 
   def _first_row(self, epoch: int) -> int:
     return int(self._source.first_row(np.asarray([epoch]))[0])

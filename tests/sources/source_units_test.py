@@ -281,6 +281,33 @@ def test_what_is_not_known_is_summed_once_and_as_far_as_asked(make_store):
   assert source.planned <= size + 2 * 4_096
 
 
+@pytest.mark.parametrize("tail", ["drop", "pad"])
+def test_rows_of_a_thousand_epochs_are_summed_together(
+  make_store, monkeypatch, tail
+):
+  """Where all rows are alike, one epoch is asked for; a tail is its own."""
+  made, make = [], source_units.SourceUnits._make
+
+  def counted(sums, epoch):
+    made.append(epoch)
+    return make(sums, epoch)
+
+  monkeypatch.setattr(source_units.SourceUnits, "_make", counted)
+  store = make_store([[3] * 21, [4] * 30])
+  for rows in (sequential(store, tail=tail), splices(store, num_docs=1)):
+    source = shuffled(rows, {"kind": "full"})
+    sums = source_units.SourceUnits(source, "tokens", None)
+    numbers = np.arange(3, source.first_row_of(1_000), 7)
+    own = slow_units(source, "tokens", range(source.first_row_of(5)))
+    made.clear()
+    found = sums.before(numbers)
+    assert tail == "pad" or len(made) <= 1
+    near = numbers[numbers < len(own)]
+    assert found[: len(near)].tolist() == np.cumsum([0, *own])[near].tolist()
+    each = [sums.before(one[None])[0] for one in numbers[::100]]
+    assert found[::100].tolist() == each
+
+
 def test_rows_after_a_ramp_cost_no_passes_between(make_store):
   """The ramp's passes are summed, one whole epoch is, and no other."""
   rng = np.random.default_rng(0)

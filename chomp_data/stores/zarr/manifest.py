@@ -15,6 +15,7 @@ than a block of `tree_hash`.
 
 from collections.abc import Mapping
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -139,7 +140,7 @@ class Manifest:
     """uint16 or uint32, as stored."""
     return self.arrays["tokens"].layout.numpy_dtype
 
-  @property
+  @functools.cached_property
   def hash(self) -> str:
     """The store's identity, SHA-256 as hex."""
     return content_hash(self)
