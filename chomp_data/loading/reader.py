@@ -64,8 +64,11 @@ def _stop_at_exit(reader: "Reader") -> None:
 
 
 def _stop_readers() -> None:
+  left_behind = False
   for reader in list(_readers):
-    reader.stop()
+    left_behind |= not reader.stop()
+  if left_behind:
+    workers.leave_at_exit()
 
 
 def _died(step: int, dead: Sequence[Any]) -> InputError:
@@ -175,18 +178,21 @@ class Reader:
       raise error
     raise StopIteration
 
-  def stop(self, at_once: bool = False) -> None:
+  def stop(self, at_once: bool = False) -> bool:
     """Ends the thread; batches read ahead are dropped.
 
     Args:
       at_once: Kill workers and leave the thread behind: after a failure
         neither may ever answer.
+
+    Returns:
+      False where the thread is left behind.
     """
     self._stopped.set()
     if threading.current_thread() is self._thread:
-      return  # Collected where it reads: it ends by itself.
+      return True  # Collected where it reads: it ends by itself.
     if os.getpid() != self._process:
-      return  # A fork has neither the thread nor the workers.
+      return True  # A fork has neither the thread nor the workers.
     deadline = time.monotonic() + (0.0 if at_once else _STOP_THREAD_S)
     while self._thread.is_alive() and time.monotonic() < deadline:
       try:
@@ -205,6 +211,7 @@ class Reader:
         worker.join(timeout=_STOP_WORKER_S)
     # A thread that waits for a worker that is gone never comes to it.
     self._let_others_start()
+    return not self._thread.is_alive()
 
   def _run(self, loader: Any, place: Callable) -> None:
     iterator = None

@@ -10,6 +10,7 @@ import contextlib
 import functools
 import multiprocessing
 from multiprocessing import connection
+from multiprocessing import util
 import os
 import pickle
 import threading
@@ -238,6 +239,18 @@ def have_room(count: int) -> bool:
   except OSError:
     return True  # A system that keeps it elsewhere.
   return found.f_bavail * found.f_frsize >= count * _LOCKS_BYTES
+
+
+def leave_at_exit() -> None:
+  """Keeps this process from waiting at its end for workers that are gone.
+
+  A worker that is killed may hold a lock of Grain's, as it does for some
+  microseconds of each batch. Who stops it then waits for that lock for ever:
+  a thread, which is left behind, and what Grain has done at exit.
+  """
+  for own in list(vars(util)["_finalizer_registry"].values()):
+    if vars(own)["_callback"].__module__.startswith("grain."):
+      own.cancel()
 
 
 @functools.cache

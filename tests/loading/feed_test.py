@@ -297,14 +297,33 @@ def test_a_failed_input_stays_failed(data):
     next(it)
 
 
+def workers_of(iterator):
+  """Returns the processes that an iterator's first batch has started."""
+  before = set(multiprocessing.active_children())
+  next(iterator)
+  return [p for p in multiprocessing.active_children() if p not in before]
+
+
+def still_alive(processes, wait_s=10):
+  """Returns those that do not end.
+
+  Where two threads wait for a process, one reaps it. Until that one has said
+  so, `join` returns in the other, and `is_alive` is true.
+  """
+  deadline = time.monotonic() + wait_s
+  while left := [p for p in processes if p.is_alive()]:
+    if time.monotonic() > deadline:
+      break
+    time.sleep(0.01)
+  return left
+
+
 @pytest.mark.parametrize("signal", ["SIGKILL", slow("SIGTERM")])
 def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
   endless = {**data, "epochs": None, "worker_count": 2}
   wanted = pipeline.build(endless)
-  before = set(multiprocessing.active_children())
   with pipeline.make_iterator(endless) as it:
-    next(it)
-    workers = [p for p in multiprocessing.active_children() if p not in before]
+    workers = workers_of(it)
     os.kill(workers[0].pid, getattr(signals, signal))
     with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
       for _ in range(10_000):
@@ -314,9 +333,45 @@ def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
     assert not isinstance(caught.value, AssertionError)
     with pytest.raises(feed.InputError):
       next(it)
-  for worker in workers:  # Ended, if not yet reaped on a busy machine.
-    worker.join(10)
-  assert not [p for p in workers if p.is_alive()]
+  assert not still_alive(workers)
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_with_a_lock_does_not_hold_up_the_end(
+  data, tmp_path
+):
+  program = tmp_path / "main.py"
+  program.write_text(
+    textwrap.dedent("""
+    import json, multiprocessing, os, signal, sys, threading
+    from multiprocessing import synchronize
+    from chomp_data import errors
+    from chomp_data import pipeline
+
+    pipeline._workers_help = lambda *_: True
+
+    if __name__ == "__main__":
+      batches = pipeline.make_iterator(json.loads(sys.argv[1]))
+      next(batches)
+      # The worker asks for this event at each batch, under its lock.
+      synchronize.Event.set = lambda event: threading.Event().wait()
+      os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
+      try:
+        while True:
+          next(batches)
+      except errors.InputError:
+        print("refused", flush=True)
+    """)
+  )
+  endless = {**data, "epochs": None, "worker_count": 2}
+  ran = subprocess.run(
+    [sys.executable, str(program), json.dumps(endless)],
+    capture_output=True,
+    text=True,
+    timeout=100,
+  )
+  assert ran.stdout == "refused\n", ran.stderr
+  assert ran.returncode == 0, ran.stderr
 
 
 @pytest.mark.parametrize("signal", ["SIGKILL", slow("SIGTERM")])
@@ -395,11 +450,9 @@ def test_a_worker_that_exits_0_is_an_error_and_not_a_hang(data):
 @pytest.mark.slow
 def test_a_stopped_worker_is_an_error_after_the_timeout(data):
   endless = {**data, "epochs": None, "worker_count": 2, "timeout_s": 8.0}
-  before = set(multiprocessing.active_children())
   with pipeline.make_iterator(endless) as it:
-    for _ in range(2):  # One of each: both have begun, which may take long.
-      next(it)
-    workers = [p for p in multiprocessing.active_children() if p not in before]
+    workers = workers_of(it)
+    next(it)  # One of each: both have begun, which may take long.
     for worker in workers:
       os.kill(worker.pid, signals.SIGSTOP)
     with pytest.raises(feed.InputError, match=r"timeout_s"):  # noqa: PT012
@@ -408,7 +461,7 @@ def test_a_stopped_worker_is_an_error_after_the_timeout(data):
         next(it)
     # Nobody waits for what is left of them, either.
     assert time.monotonic() - began < 10
-    assert not [p for p in workers if p.is_alive()]
+    assert not still_alive(workers)
 
 
 @pytest.mark.slow
@@ -467,14 +520,7 @@ def test_an_iterator_that_is_dropped_takes_its_thread_and_workers_with_it(data):
   while any(t.is_alive() for t in started) and time.monotonic() < deadline:
     time.sleep(0.05)
   assert not any(t.is_alive() for t in started)
-  assert not children & set(multiprocessing.active_children())
-
-
-def workers_of(iterator):
-  """Returns the processes that an iterator's first batch has started."""
-  before = set(multiprocessing.active_children())
-  next(iterator)
-  return [p for p in multiprocessing.active_children() if p not in before]
+  assert not still_alive(children)
 
 
 @pytest.mark.slow
