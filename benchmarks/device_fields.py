@@ -188,9 +188,7 @@ def main(argv: Sequence[str]) -> None:
     path = pathlib.Path(_DIRECTORY.value or directory, f"corpus_{count}")
     if not path.exists():
       corpora.make_corpus(path, count)
-    text = tables.show(table(str(path)))
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text(text)
+    tables.show(table(str(path)), _OUTPUT.value)
 
 
 if __name__ == "__main__":

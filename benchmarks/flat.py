@@ -229,9 +229,7 @@ def main(argv: Sequence[str]) -> None:
     f"Anonymous memory over batches of {_ROWS} rows of {_SEQ_LEN}, by kind;"
     " workers' memory is added"
   )
-  shown = tables.show((title, lines))
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text(shown)
+  tables.show((title, lines), _OUTPUT.value)
 
 
 if __name__ == "__main__":

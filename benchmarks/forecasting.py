@@ -170,9 +170,7 @@ def main(argv: list[str]) -> None:
   documents, steps = (20_000, 2_000) if _SMALL.value else (10**6, 10**6)
   with tempfile.TemporaryDirectory() as directory:
     found = measured(pathlib.Path(directory), documents, steps)
-  block = tables.show(found)
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text(block)
+  tables.show(found, _OUTPUT.value)
 
 
 if __name__ == "__main__":

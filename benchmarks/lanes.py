@@ -133,9 +133,7 @@ def main(argv: Sequence[str]) -> None:
   with tempfile.TemporaryDirectory() as directory:
     path = pathlib.Path(directory, "store")
     make_store(path, 12_000 if _SMALL.value else _DOCUMENTS)
-    text = tables.show(readers_table(path, _SMALL.value))
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text(text)
+    tables.show(readers_table(path, _SMALL.value), _OUTPUT.value)
 
 
 if __name__ == "__main__":

@@ -131,9 +131,7 @@ def main(argv: Sequence[str]) -> None:
     f"stalls: {count:,} documents, {_EPOCHS} epochs, batches of {_BATCH} rows"
     f" of {_SEQ_LEN}; CPU milliseconds"
   )
-  shown = tables.show((title, lines))
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text(shown)
+  tables.show((title, lines), _OUTPUT.value)
 
 
 if __name__ == "__main__":

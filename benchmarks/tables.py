@@ -13,8 +13,13 @@ import rich.table
 Table = tuple[str, list[list[str]]]
 
 
-def show(table: Table) -> str:
-  """Prints a table and returns it as Markdown, its title first."""
+def show(table: Table, output: str | None = None) -> str:
+  """Prints a table and returns it as Markdown, its title first.
+
+  Args:
+    table: What is shown.
+    output: Markdown file to write too, or None.
+  """
   title, (head, *lines) = table
   shown = rich.table.Table(*head, title=title)
   for line in lines:
@@ -22,7 +27,10 @@ def show(table: Table) -> str:
   rich.console.Console(width=150).print(shown)
   rows = [head, ["---"] * len(head), *lines]
   text = "\n".join("| " + " | ".join(row) + " |" for row in rows)
-  return f"{title}\n\n{text}\n"
+  markdown = f"{title}\n\n{text}\n"
+  if output:
+    pathlib.Path(output).write_text(markdown)
+  return markdown
 
 
 def run_parts(

@@ -166,9 +166,7 @@ def main(argv: Sequence[str]) -> None:
     f"tracing: {count:,} documents, step {step:,}, batches of 64 rows of 512;"
     " CPU seconds"
   )
-  shown = tables.show((title, lines))
-  if _OUTPUT.value:
-    pathlib.Path(_OUTPUT.value).write_text(shown)
+  tables.show((title, lines), _OUTPUT.value)
 
 
 if __name__ == "__main__":

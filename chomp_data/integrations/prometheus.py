@@ -9,7 +9,7 @@ twice, and a step costs nothing. Needs the extra `metrics`.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
-import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -89,20 +89,13 @@ class Metrics:
     process = str(jax.process_index())
     waits = self._iterator.waits
 
-    def gauge(name: str, text: str, value: float) -> Any:
-      out = core.GaugeMetricFamily(
-        f"{_PREFIX}_{name}", text, labels=["process"]
-      )
+    def alone(kind: type, name: str, text: str, value: float) -> Any:
+      out = kind(f"{_PREFIX}_{name}", text, labels=["process"])
       out.add_metric([process], value)
       return out
 
-    def counter(name: str, text: str, value: float) -> Any:
-      out = core.CounterMetricFamily(
-        f"{_PREFIX}_{name}", text, labels=["process"]
-      )
-      out.add_metric([process], value)
-      return out
-
+    gauge = functools.partial(alone, core.GaugeMetricFamily)
+    counter = functools.partial(alone, core.CounterMetricFamily)
     yield gauge("step", "Step of the next batch.", self._iterator.step)
     yield counter("batches", "Batches handed out.", waits.batches)
     yield counter(
@@ -117,7 +110,7 @@ class Metrics:
     for field, (name, text) in _READS.items():
       out = core.CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=labels)
       for source, own in reads.items():
-        out.add_metric([process, source], dataclasses.asdict(own)[field])
+        out.add_metric([process, source], getattr(own, field))
       yield out
     for name, text in _TOLD.items():
       out = core.GaugeMetricFamily(

@@ -15,7 +15,6 @@ import json
 import math
 import os
 import pathlib
-import tempfile
 from typing import Any
 
 import numpy as np
@@ -56,16 +55,7 @@ def save_to_disk(
     StoreError: If pyarrow is not installed, or another process writes there.
   """
   place = pathlib.Path(path)
-  if place.exists() and (not place.is_dir() or os.listdir(place)):
-    raise errors.PrepareError(
-      f"{place} must be an empty directory or not exist. Choose another output,"
-      " or remove it."
-    )
-  with publish.lock(place), tempfile.TemporaryDirectory(
-    prefix=f".{place.name}.", dir=place.absolute().parent
-  ) as kept:  # fmt: skip
-    staged = pathlib.Path(kept, "staged")
-    staged.mkdir()
+  with publish.new_directory(place, errors.PrepareError) as staged:
     counts, schema = [], None
     source = iter(samples)
     while first := list(itertools.islice(source, 1)):
@@ -95,9 +85,6 @@ def save_to_disk(
     }
     (staged / "state.json").write_text(json.dumps(state, indent=2))
     (staged / "dataset_info.json").write_text(json.dumps({}))
-    for file in staged.iterdir():
-      publish.sync(file)
-    publish.publish(staged, place)
   return sum(counts)
 
 

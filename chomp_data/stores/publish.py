@@ -13,6 +13,7 @@ import os
 import pathlib
 import shutil
 import stat
+import tempfile
 from typing import Any
 from typing import BinaryIO
 from typing import cast
@@ -173,6 +174,36 @@ def publish(staged: pathlib.Path, path: pathlib.Path) -> None:
     # An empty directory is replaced by the rename itself.
     os.rename(staged, path)
   sync(path.absolute().parent)
+
+
+@contextlib.contextmanager
+def new_directory(
+  path: pathlib.Path,
+  failure: type[errors.StoreError] | type[errors.PrepareError],
+) -> Iterator[pathlib.Path]:
+  """Yields a directory that is at a path once it is complete, or not at all.
+
+  Args:
+    path: The destination.
+    failure: What is raised where something is there.
+
+  Raises:
+    StoreError: If another process writes there.
+  """
+  if path.exists() and (not path.is_dir() or os.listdir(path)):
+    raise failure(
+      f"{path} must be an empty directory or not exist. Choose another output,"
+      " or remove it."
+    )
+  with lock(path), tempfile.TemporaryDirectory(
+    prefix=f".{path.name}.", dir=path.absolute().parent
+  ) as kept:  # fmt: skip
+    staged = pathlib.Path(kept, "staged")
+    staged.mkdir()
+    yield staged
+    for file in staged.iterdir():
+      sync(file)
+    publish(staged, path)
 
 
 def _exchange(one: pathlib.Path, other: pathlib.Path) -> bool:

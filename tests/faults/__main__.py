@@ -14,10 +14,10 @@ import pathlib
 import sys
 import tempfile
 
-import rich.console
 import rich.table
 import tqdm
 
+from chomp_data import cli
 from tests.faults import checkpoints
 from tests.faults import files
 from tests.faults import harness
@@ -72,7 +72,7 @@ def main() -> int:
   for name in ("fault", "cases", *harness.GOOD, *harness.BAD, "seconds"):
     table.add_column(name, justify="left" if name == "fault" else "right")
   results = []
-  console = rich.console.Console()
+  console = cli.console()
   for name in args.fault or FAULTS:
     fault = FAULTS[name]
     cases = fault.many if guarded else fault.few

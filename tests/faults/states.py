@@ -14,8 +14,8 @@ from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import accounts
-from chomp_data.testing import stores as testing_stores
 from tests.faults import harness
+from tests.loading import conftest
 from tests.loading import state_test
 
 
@@ -31,38 +31,6 @@ def _unchecked() -> Iterator[None]:
 
 
 CHECKS = harness.Guard("checks of states", _unchecked)
-
-
-def config(store: pathlib.Path) -> dict[str, Any]:
-  """Returns `config.data` of splices, as in tests/loading."""
-  return {
-    "seq_len": 32,
-    "global_batch_size": 8,
-    "seed": 3,
-    "epochs": 3,
-    "document_id": True,
-    "sources": {
-      "text": {
-        "store": str(store),
-        "rows": {
-          "kind": "multi_splice",
-          "num_docs": 3,
-          "content_length": 16,
-          "content_stride": 1,
-        },
-        "shuffle": {"kind": "full"},
-      }
-    },
-  }
-
-
-def _store(path: pathlib.Path) -> pathlib.Path:
-  rng = np.random.default_rng(0)
-  lengths = (120, 90, 150, 80, 33)
-  testing_stores.make_store(
-    path, [rng.integers(3, 60, n) for n in lengths], vocab_size=64
-  )
-  return path
 
 
 def _restored(data: dict[str, Any], state: bytes, expected: Any) -> str:
@@ -85,7 +53,7 @@ def flips(
   rng: random.Random, directory: pathlib.Path
 ) -> Iterator[harness.Case]:
   """Yields cases that flip a bit of a state."""
-  data = config(_store(directory / "store"))
+  data = conftest.config(conftest.write_store(directory / "store"))
   with pipeline.make_iterator(data) as iterator:
     for _ in range(11):
       next(iterator)
@@ -109,7 +77,7 @@ def others(
   rng: random.Random, directory: pathlib.Path
 ) -> Iterator[harness.Case]:
   """Yields cases that restore a state in another run than its own."""
-  data = config(_store(directory / "store"))
+  data = conftest.config(conftest.write_store(directory / "store"))
   with pipeline.make_iterator(data) as iterator:
     for _ in range(5):
       next(iterator)

@@ -6,20 +6,17 @@ import pytest
 from chomp_data.testing import stores as testing_stores
 
 
-@pytest.fixture(scope="session")
-def store_path(tmp_path_factory):
+def write_store(path):
   rng = np.random.default_rng(0)
   documents = [
     rng.integers(3, 250, size=n) for n in rng.integers(20, 400, size=12)
   ]
-  path = tmp_path_factory.mktemp("corpus") / "store"
   testing_stores.make_store(path, documents, vocab_size=256, pad_id=0)
   return str(path)
 
 
-@pytest.fixture
-def data(store_path):
-  """config.data as a plain dictionary."""
+def config(store):
+  """Returns config.data as a plain dictionary."""
   return {
     "seq_len": 32,
     "global_batch_size": 8,
@@ -28,7 +25,7 @@ def data(store_path):
     "document_id": True,
     "sources": {
       "text": {
-        "store": store_path,
+        "store": store,
         "rows": {
           "kind": "multi_splice",
           "num_docs": 5,
@@ -42,3 +39,13 @@ def data(store_path):
       }
     },
   }
+
+
+@pytest.fixture(scope="session")
+def store_path(tmp_path_factory):
+  return write_store(tmp_path_factory.mktemp("corpus") / "store")
+
+
+@pytest.fixture
+def data(store_path):
+  return config(store_path)

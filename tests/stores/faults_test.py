@@ -111,23 +111,23 @@ def same(one, other):
   )
 
 
-@pytest.fixture(scope="module", params=KINDS)
-def original(request, tmp_path_factory):
-  path = tmp_path_factory.mktemp("faults") / "store"
-  write(request.param, path)
-  store = opened(request.param, path)
+def written(kind, path):
+  """Writes a store and opens it once, as a run does that begins."""
+  write(kind, path)
+  store = opened(kind, path)
   files = {
     file: (file.read_bytes(), file.stat().st_mtime_ns)
     for file in sorted(path.rglob("*"))
+    # Nothing of it is read.
     if file.is_file() and file.name != "dataset_info.json"
   }
-  return Original(
-    request.param,
-    path,
-    pickle.dumps(store),
-    files,
-    read_all(request.param, store),
-  )
+  contents = read_all(kind, store)
+  return Original(kind, path, pickle.dumps(store), files, contents)
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def original(request, tmp_path_factory):
+  return written(request.param, tmp_path_factory.mktemp("faults") / "store")
 
 
 def outcomes(original, faults):

@@ -22,7 +22,6 @@ import math
 import os
 import pathlib
 import struct
-import tempfile
 from typing import Any
 
 from absl import logging
@@ -207,16 +206,7 @@ def write_samples(
   """
   place = pathlib.Path(path)
   publish.check_local(path)
-  if place.exists() and (not place.is_dir() or os.listdir(place)):
-    raise errors.StoreError(
-      f"{place} must be an empty directory or not exist. Choose another output,"
-      " or remove it."
-    )
-  with publish.lock(place), tempfile.TemporaryDirectory(
-    prefix=f".{place.name}.", dir=place.absolute().parent
-  ) as kept:  # fmt: skip
-    staged = pathlib.Path(kept, "staged")
-    staged.mkdir()
+  with publish.new_directory(place, errors.StoreError) as staged:
     files, total = [], 0
     source = iter(samples)
     while batch := list(itertools.islice(source, samples_per_file)):
@@ -239,8 +229,7 @@ def write_samples(
       raise errors.StoreError(f"{place} must hold samples, got none to write.")
     for i, file in enumerate(files):
       name = f"samples-{i:05d}-of-{len(files):05d}.array_record"
-      publish.sync(file.rename(staged / name))
-    publish.publish(staged, place)
+      file.rename(staged / name)
   return total
 
 
