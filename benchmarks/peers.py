@@ -7,8 +7,9 @@ One corpus of lognormal lengths (see corpora.py) in three sources of 70, 20 and
 10% of the documents, mixed 0.5 / 0.3 / 0.2 by each loader's own means; uint16
 tokens, batches [rows, 2048] of int32 on the host, no workers, page cache warm.
 Each loader is a file of benchmarks/peer_loaders/ and runs in a process of its
-own, of this environment or of `--peers_python`; what neither has is 'not
-installed'. Three parts (`--parts` runs some):
+own, of this environment or of `--peers_python`; one that neither has, that does
+not start, or that fails is told in the tables, and the others are compared.
+Three parts (`--parts` runs some):
 
 - speed: million tokens a CPU second (of the process, its threads and children)
   and tokens a second over a raw gather timed in the same process right before,
@@ -26,6 +27,7 @@ not timed.
 
 from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import datetime
 import json
@@ -63,7 +65,7 @@ _DOCUMENTS = flags.DEFINE_integer(
 _ROWS = flags.DEFINE_list(
   "rows", ["8"], "Rows of batches whose speed is timed."
 )
-_REPEATS = flags.DEFINE_integer("repeats", 9, "Of each timing.", 2)
+_REPEATS = flags.DEFINE_integer("repeats", 9, "Of each timing.", 1)
 _STEP = flags.DEFINE_integer("resume_step", 1_000, "Where runs resume.", 1)
 _PEERS_PYTHON = flags.DEFINE_string(
   "peers_python",
@@ -123,6 +125,8 @@ class Worker:
     environment: Mapping[str, str] | None = None,
   ):
     """Starts it, and waits until everything is imported."""
+    self._log = log
+    self._logged = log.stat().st_size if log.exists() else 0
     quiet = {
       "JAX_PLATFORMS": "cpu",
       "HF_HUB_OFFLINE": "1",
@@ -137,7 +141,12 @@ class Worker:
         text=True,
         env={**os.environ, **quiet, **(environment or {})},
       )
-    self.about = self._reply()
+    try:
+      self.about = self._reply()
+    except RuntimeError:
+      self._process.kill()
+      self._process.communicate()
+      raise
 
   def __enter__(self) -> "Worker":
     return self
@@ -153,9 +162,10 @@ class Worker:
   def send(self, command: str, **arguments: Any) -> None:
     """Asks without waiting."""
     assert self._process.stdin is not None
-    print(
-      json.dumps([command, arguments]), file=self._process.stdin, flush=True
-    )
+    with contextlib.suppress(BrokenPipeError):  # It ended: `receive` tells.
+      print(
+        json.dumps([command, arguments]), file=self._process.stdin, flush=True
+      )
 
   def receive(self) -> Any:
     """Returns the answer, or raises what the worker raised."""
@@ -183,8 +193,13 @@ class Worker:
       raise RuntimeError(f"no answer in {_PATIENCE} s")
     line = self._process.stdout.readline()
     if not line:
-      raise RuntimeError("the process ended")
+      raise RuntimeError(self._last_words() or "the process ended")
     return json.loads(line)
+
+  def _last_words(self) -> str:
+    with open(self._log, errors="replace") as log:
+      log.seek(self._logged)
+      return log.read().strip().rpartition("\n")[2]
 
 
 class Run:
@@ -196,12 +211,12 @@ class Run:
     self._log = directory / "workers.log"
     make_corpus(directory, _DOCUMENTS.value)
     self.entries: list[Entry] = []
-    self.missing: list[str] = []
+    self.missing: dict[str, str] = {}  # Names, and why they are.
     for module in modules:
       name, needs = LOADERS[module]
       python = python_of(needs)
       if python is None:
-        self.missing.append(name)
+        self.missing[name] = "not installed"
         continue
       try:
         with Worker(module, python, self._log) as worker:
@@ -218,7 +233,7 @@ class Run:
       except RuntimeError as error:
         # Of versions that do not go together, for instance; the log says more.
         logging.warning("%s does not start: %s (%s)", name, error, self._log)
-        self.missing.append(f"{name} (does not start)")
+        self.missing[name] = f"does not start: {error}"
         continue
       self.entries.append(entry)
       logging.info("prepared %s", entry.name)
@@ -236,10 +251,10 @@ class Run:
     """Starts a worker of a loader."""
     return Worker(entry.module, entry.python, self._log, environment)
 
-  def not_installed(self, width: int) -> list[list[str]]:
+  def not_compared(self, width: int) -> list[list[str]]:
     """Returns lines of a table that has so many columns."""
     return [
-      [name, "not installed", *[""] * (width - 2)] for name in self.missing
+      [name, why, *[""] * (width - 2)] for name, why in self.missing.items()
     ]
 
 
@@ -282,7 +297,7 @@ def speed(run: Run, rows: int) -> tables.Table:
   ]  # fmt: skip
   for what in ("one source", "mix", "packed", "splice"):
     lines += _speeds(run, what, rows)
-  lines += [["", *line] for line in run.not_installed(6)]
+  lines += [["", *line] for line in run.not_compared(6)]
   return f"speed: [{rows}, {base.SEQ_LEN}]", lines
 
 
@@ -297,28 +312,44 @@ def _speeds(run: Run, what: str, rows: int) -> list[list[str]]:
   ]
   workers: list[tuple[Entry, str, Worker, float, list]] = []
   lines = []
+
+  def failed(entry: Entry, kind: str, error: RuntimeError) -> None:
+    logging.warning("%s, %s: %s", entry.name, kind, error)
+    lines.append([kind, entry.name, f"failed: {error}", *[""] * 4])
+
   try:
     for entry, kind in taking:
-      # Ours compiles loops beside its first batches otherwise.
-      worker = run.start(entry, CHOMP_DATA_KERNELS="now")
+      try:
+        # Ours compiles loops beside its first batches otherwise.
+        worker = run.start(entry, CHOMP_DATA_KERNELS="now")
+      except RuntimeError as error:
+        failed(entry, kind, error)
+        continue
       try:
         worker.ask("open", **run.setting(kind, rows))
         full = worker.ask("warm", tokens=tokens, seconds=most, measured=seconds)
       except RuntimeError as error:
-        lines.append([what, entry.name, f"failed: {error}", *[""] * 4])
+        failed(entry, kind, error)
         worker.__exit__()
         continue
       worker.stop()
       logging.info("opened %s, %s", entry.name, kind)
       workers.append((entry, kind, worker, full, []))
     for _ in range(_REPEATS.value):
-      for _, _, worker, full, found in workers:
+      for own in list(workers):
+        entry, kind, worker, full, found = own
         worker.go_on()
-        own = worker.ask("measure")
+        try:
+          taken = worker.ask("measure")
+        except RuntimeError as error:
+          failed(entry, kind, error)
+          workers.remove(own)
+          worker.__exit__()
+          continue
         worker.stop()
-        taken = own["positions"] * full
-        ratio = taken / own["wall"] / own["gather"]
-        found.append((taken / own["cpu"] / 1e6, ratio))
+        positions = taken["positions"] * full
+        ratio = positions / taken["wall"] / taken["gather"]
+        found.append((positions / taken["cpu"] / 1e6, ratio))
   finally:
     for _, _, worker, _, _ in workers:
       worker.__exit__()
@@ -398,7 +429,7 @@ def starts(run: Run) -> tables.Table:
         ", ".join(straight["fields"]),
       ]
     )
-  lines += run.not_installed(len(lines[0]))
+  lines += run.not_compared(len(lines[0]))
   return f"starts: [8, {base.SEQ_LEN}], one source of {total:,} tokens", lines
 
 
@@ -427,7 +458,7 @@ def ranks(run: Run) -> tables.Table:
     ]
     found = "yes" if all(same) else f"no ({sum(same)} of {len(same)} steps)"
     lines.append([entry.name, kind, found])
-  lines += run.not_installed(3)
+  lines += run.not_compared(3)
   return f"ranks: the first {_RANK_STEPS} steps, [8, {base.SEQ_LEN}]", lines
 
 

@@ -18,9 +18,11 @@ import abc
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
+import importlib.util
 import itertools
 import pathlib
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -146,6 +148,24 @@ class GrainLoader(Loader):
   def restore(self, state: Any) -> None:
     """See the class above."""
     self._iterator.set_state(state)
+
+
+def import_torchvision() -> None:
+  """Imports torchvision, where it is installed, beside any build of torch.
+
+  Libraries that read tokens import it for pictures. A build of it for another
+  torch (registries have it for CUDA, beside a torch for CPUs alone) loads none
+  of its operators, and ends where it tells torch of their shapes.
+  """
+  if importlib.util.find_spec("torchvision") is None:
+    return
+  import torch
+
+  try:
+    import torchvision
+  except RuntimeError:
+    with mock.patch.object(torch.library, "register_fake"):
+      import torchvision  # noqa: F401
 
 
 def init_process_group(setting: Setting) -> None:

@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 from peer_loaders import base
-import streaming
+
+base.import_torchvision()
+import streaming  # noqa: E402
 
 DISTRIBUTION = "mosaicml-streaming"
 KINDS = {

@@ -11,15 +11,17 @@ tokens there are, with position ids that begin anew at every document.
 from collections.abc import Iterator
 from typing import Any
 
-import accelerate
-import accelerate.data_loader
-import datasets
 import numpy as np
 from peer_loaders import base
-import torch
-import torch.utils.data
-import trl
-from trl.trainer import sft_trainer
+
+base.import_torchvision()
+import accelerate  # noqa: E402
+import accelerate.data_loader  # noqa: E402
+import datasets  # noqa: E402
+import torch  # noqa: E402
+import torch.utils.data  # noqa: E402
+import trl  # noqa: E402
+from trl.trainer import sft_trainer  # noqa: E402
 
 DISTRIBUTION = "trl"
 KINDS = {

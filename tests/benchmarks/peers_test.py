@@ -4,6 +4,8 @@ Other loaders are in an environment of their own; ours, stock Grain and the raw
 gather are always here.
 """
 
+import sys
+
 import pytest
 
 from tests import benchmarks_test
@@ -63,3 +65,43 @@ def test_what_is_not_installed_is_said_and_not_measured(tables):
     (line,) = (line for line in table if "LitData" in line.values())
     assert "not installed" in line.values()
     assert not any(own[:1].isdigit() for own in line.values())
+
+
+# A peer that has every module, and ends after some replies.
+_PEER = """#!{python}
+import json, sys
+if sys.argv[1] == "-c":
+  sys.exit()
+about = {{"version": "1.0", "kinds": {{"one source": "`Peer`"}}}}
+for reply in [about, *[{{"found": 1.0}}] * 9][:{replies}]:
+  print(json.dumps(reply), flush=True)
+  sys.stdin.readline()
+sys.exit("room for no token")
+"""
+
+
+@pytest.mark.parametrize(
+  ("replies", "told"),
+  [(0, "does not start"), (1, "does not start"), (2, "failed"), (3, "failed")],
+)
+def test_a_peer_that_ends_is_told_and_the_others_are_compared(
+  tmp_path, replies, told
+):
+  peer = tmp_path / "python"
+  peer.write_text(_PEER.format(python=sys.executable, replies=replies))
+  peer.chmod(0o755)
+  (lines,) = benchmarks_test.run(
+    "peers",
+    tmp_path,
+    *_SMALL,
+    "--parts=speed",
+    "--loaders=gather,lit",
+    "--kind=one source",
+    f"--peers_python={peer}",
+  )
+  speeds = {line["loader"]: line["Mtokens / CPU s"] for line in lines}
+  assert number(speeds.pop("raw gather")) > 0
+  (line,) = (line for line in lines if line["loader"] != "raw gather")
+  assert line["loader"].startswith("LitData")
+  assert line["how"] == f"{told}: room for no token"
+  assert not line["Mtokens / CPU s"]
