@@ -560,3 +560,145 @@ def span_sums(
       if lane and total[1] < value:
         total[0] += _ONE  # What did not fit the low half.
   return 0
+
+
+@_loop
+def _source_of(begins, i):
+  """Returns the last source that begins at a row or before it."""
+  low, high = 0, len(begins)
+  while high - low > 1:
+    middle = (low + high) // 2
+    if begins[middle] <= i:
+      low = middle
+    else:
+      high = middle
+  return low
+
+
+@_loop
+def _by_ties(
+  begun, begins, tie_keys, rows, run_rows, flat, other, ties, first, last
+):
+  """Sorts rows first .. last - 1 of `flat` by their ties, and then by place."""
+  for k in range(first, last):
+    i = flat[k]
+    of = _source_of(begins, i)
+    run = begun[i]
+    row = run_rows[of] if run == begins[of] else rows[of] + run - begins[of]
+    step = (np.uint64(row) + _ONE) * _GOLDEN
+    ties[i] = _hashed(tie_keys[of] + _hashed(step))
+  # Merged from ones on: many rows may be alike.
+  width = 1
+  while width < last - first:
+    for low in range(first, last, 2 * width):
+      a, middle = low, min(low + width, last)
+      b, high = middle, min(middle + width, last)
+      to = low
+      while a < middle or b < high:
+        right = a == middle
+        if not right and b < high:
+          x, y = flat[a], flat[b]
+          right = ties[y] < ties[x] or (ties[y] == ties[x] and y < x)
+        if right:
+          other[to] = flat[b]
+          b += 1
+        else:
+          other[to] = flat[a]
+          a += 1
+        to += 1
+    for k in range(first, last):
+      flat[k] = other[k]
+    width *= 2
+
+
+@_loop
+def merge_levels(
+  used, begins, scales, places, error, bounds, tie_keys, rows, run_rows,
+  sources, wanted, work, ties, edges, out_sources, out_rows,
+):  # fmt: skip
+  """`level_order.first_rows`, where ties tell nearly equal keys apart.
+
+  Args:
+    used: Units before each row, source after source.
+    begins: Where each source begins.
+    scales: How keys are made of units; see `_key_scales`.
+    places: Likewise.
+    error: Keys that are closer may be of equal levels.
+    bounds: Of each source, whether its last row bounds the others.
+    tie_keys: Of each source.
+    rows: The first row of each.
+    run_rows: The first row with as many units before it.
+    sources: The number of each.
+    wanted: Rows at most.
+    work: To be written: five times the rows.
+    ties: To be written: one for each row.
+    edges: To be written: one more than sources.
+    out_sources: The source of each row in order.
+    out_rows: Its row.
+
+  Returns:
+    How many rows come first.
+  """
+  size, runs = len(used), len(begins)
+  # Keys in order, the rows that have them, and the same once more.
+  keys, flat, other_keys, other_flat = work[0], work[1], work[2], work[3]
+  # The first row with as many units before it.
+  begun = work[4]
+  for s in range(runs):
+    edges[s] = begins[s]
+    last = begins[s + 1] if s + 1 < runs else size
+    for i in range(begins[s], last):
+      key = scales[0, s] + used[i] * scales[1, s]
+      keys[i] = key + ((used[i] * scales[2, s]) >> places)
+      flat[i] = i
+      alike = i > begins[s] and used[i] == used[i - 1]
+      begun[i] = begun[i - 1] if alike else i
+  edges[runs] = size
+  # Sources side by side are merged, two and two.
+  while runs > 1:
+    for pair in range(0, runs, 2):
+      a, middle = edges[pair], edges[pair + 1]
+      last = edges[pair + 2] if pair + 1 < runs else middle
+      b, to = middle, a
+      while a < middle and b < last:
+        if keys[b] < keys[a]:
+          other_keys[to], other_flat[to] = keys[b], flat[b]
+          b += 1
+        else:
+          other_keys[to], other_flat[to] = keys[a], flat[a]
+          a += 1
+        to += 1
+      while a < middle:
+        other_keys[to], other_flat[to] = keys[a], flat[a]
+        a += 1
+        to += 1
+      while b < last:
+        other_keys[to], other_flat[to] = keys[b], flat[b]
+        b += 1
+        to += 1
+      edges[pair // 2] = edges[pair]
+    runs = (runs + 1) // 2
+    edges[runs] = size
+    keys, other_keys = other_keys, keys
+    flat, other_flat = other_flat, flat
+  count = first = 0
+  while first < size and count < wanted:
+    last = first + 1
+    while last < size and keys[last] - keys[last - 1] < error:
+      last += 1
+    if last > first + 1:
+      _by_ties(
+        begun, begins, tie_keys, rows, run_rows, flat, other_flat, ties,
+        first, last,
+      )  # fmt: skip
+    for k in range(first, last):
+      i = flat[k]
+      of = _source_of(begins, i)
+      end = begins[of + 1] if of + 1 < len(begins) else size
+      if count == wanted or (bounds[of] and i + 1 == end):
+        return count
+      out_sources[count] = sources[of]
+      out_rows[count] = rows[of] + i - begins[of]
+      count += 1
+    first = last
+  return count

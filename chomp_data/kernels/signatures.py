@@ -24,6 +24,9 @@ SIGNATURES = {
   "span_sums": (
     "i8: i8: i8: i8: i8: i4: i4: b1: b1: b1: i8: i8: b1: u8:: u8:: u8::"
   ),
+  "merge_levels": (
+    "i8: i8: i8:: i8 i8 b1: u8: i8: i8: i4: i8 i8:: u8: i8: i4: i8:"
+  ),
   "wire_patterns": "i8: i8: i8: i4: b1: i8 i8 i8 i8 i8 u2::",
 }  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Compiled loops give the bytes of NumPy."""
 
 import dataclasses
+import fractions
 import os
 import subprocess
 import sys
@@ -13,7 +14,10 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
+from chomp_data.index import hashing
 from chomp_data.index import permutation
+from chomp_data.index.mix import least_consumed
+from chomp_data.index.mix import unit_sums
 from chomp_data.index.pack import packing
 from chomp_data.kernels import compiled
 from chomp_data.kernels import signatures
@@ -167,6 +171,41 @@ def test_sums_of_what_steps_hold(data):
   )
   slow, fast = both(lambda: order_sums.of_spans(*given_))
   assert slow == fast
+
+
+@laws.examples(60)
+@hypothesis.given(st.data())
+def test_rows_of_sources_that_are_merged(data):
+  draw = data.draw
+  rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+  most = draw(st.sampled_from([1, 2, 5, 2_048, 2**40]))
+  count = draw(st.sampled_from([2, 3, 70]))
+  sequences = []
+  for _ in range(count):
+    units = rng.integers(0, most + 1, rng.integers(1, 60))
+    units[0] = most
+    cycles = None if rng.random() < 0.5 else 2
+    sequences.append(unit_sums.ArrayUnits(units, cycles))
+  weights = rng.integers(1, draw(st.sampled_from([2, 8, 10**6])), count)
+  merge = least_consumed.Merge(
+    sequences,
+    [hashing.fold_key(0, i) for i in range(count)],
+    [fractions.Fraction(int(own), 1_000) for own in weights],
+    [0] * count,
+    rng.integers(0, 3, count).tolist(),
+    [own.num_rows for own in sequences],
+    3,
+  )
+
+  def rows():
+    here, found = np.zeros(count, np.int64), []
+    for wanted in (1, 7, 400):
+      *pairs, here = merge.advance(here, wanted)
+      found += [*pairs, here]
+    return np.concatenate(found)
+
+  slow, fast = both(rows)
+  np.testing.assert_array_equal(slow, fast)
 
 
 @pytest.mark.parametrize("vocab_size", [200, 50_000, 100_000])

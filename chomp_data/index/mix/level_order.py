@@ -3,7 +3,7 @@
 A row's level is (alpha + beta P) / delta for the P units before it. Levels are
 sorted as int64 keys, rounded down by less than a known bound; rows of several
 sources whose keys are closer than that are told apart by their ties where
-nothing but equal levels can be so close, else as fractions. NumPy only.
+nothing but equal levels can be so close, else as fractions. NumPy, or compiled.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,14 @@ import math
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.kernels import compiled
 
 # Keys stay below 2**61, so that sums of two stay below 2**63.
 _KEY_BITS = 61
 _CLAMP = 2**62
+
+# Seconds of a row, about.
+_NUMPY_S = 200e-9
 
 # Covers the rounding of float64 where floats only say which rows to sort.
 _SLACK = 1 + 1e-9
@@ -89,19 +93,9 @@ def first_rows(
 
 
 class _Table:
-  """All rows side by side, source after source."""
+  """All rows side by side, source after source, that may come in time."""
 
   def __init__(self, upcoming: Sequence[Upcoming]):
-    self._upcoming = upcoming
-    counts = np.asarray([len(own.before) for own in upcoming])
-    self._begins = np.cumsum(counts) - counts
-    self._of = np.repeat(np.arange(len(upcoming)), counts)
-    shift = np.asarray([own.row for own in upcoming]) - self._begins
-    self._row = np.arange(len(self._of)) + shift[self._of]
-    self._used = np.concatenate([o.before - o.before[0] for o in upcoming])
-    is_all = np.asarray([own.is_all for own in upcoming])
-    self._is_bound = np.zeros(len(self._of), bool)
-    self._is_bound[(self._begins + counts - 1)[~is_all]] = True
     # Levels relative to a whole one below them all, where the rows start.
     tops = [own.scale.alpha + own.scale.beta * int(own.before[0])
             for own in upcoming]  # fmt: skip
@@ -109,29 +103,77 @@ class _Table:
     pairs = list(zip(tops, self._deltas, strict=True))
     base = min(top // delta for top, delta in pairs)
     self._tops = [top - base * delta for top, delta in pairs]
+    # No row after the first that bounds the others is taken.
+    firsts = [t / d for t, d in zip(self._tops, self._deltas, strict=True)]
+    used = [own.before - own.before[0] for own in upcoming]
+    lasts = [
+      first + int(own[-1]) * each.scale.gain
+      for first, own, each in zip(firsts, used, upcoming, strict=True)
+    ]
+    bounds = [
+      last for last, own in zip(lasts, upcoming, strict=True) if not own.is_all
+    ]
+    highest = min(bounds, default=math.inf) * _SLACK
+    for i, own in enumerate(upcoming):
+      if lasts[i] > highest:
+        most = int((highest - firsts[i]) / own.scale.gain)
+        used[i] = used[i][: used[i].searchsorted(most, "right")]
+    self._highest = min(highest, max(lasts))
+    self._upcoming = upcoming
+    self._counts = np.asarray([len(own) for own in used])
+    self._begins = np.cumsum(self._counts) - self._counts
+    self._used = np.concatenate(used)
+    self._first_rows = np.asarray([own.row for own in upcoming])
+    # The last row of these is none that is taken.
+    self._bounds = np.asarray(
+      [
+        len(own) == len(each.before) and not each.is_all
+        for own, each in zip(used, upcoming, strict=True)
+      ]
+    )
 
   def ordered(self, wanted: int) -> tuple[np.ndarray, np.ndarray]:
-    gains = np.asarray([own.scale.gain for own in self._upcoming])
-    tops = zip(self._tops, self._deltas, strict=True)
-    levels = np.asarray([top / delta for top, delta in tops])[self._of]
-    levels += self._used * gains[self._of]
-    bounds = levels[self._is_bound]
-    highest = bounds.min() if len(bounds) else math.inf
-    kept = np.flatnonzero(levels <= highest * _SLACK)
-    bits = _KEY_BITS - max(0, math.frexp(levels[kept].max())[1])
-    keys, error = self._keys(kept, bits)
-    order = np.argsort(keys, kind="stable")
-    order = self._told_apart(kept, order, keys, error, bits)
-    bounds = np.flatnonzero(self._is_bound[kept[order]])
-    stop = min(wanted, int(bounds[0])) if len(bounds) else wanted
-    chosen = kept[order[:stop]]
+    bits = _KEY_BITS - max(0, math.frexp(self._highest)[1])
+    scales, places, error = self._key_scales(bits)
     sources = np.asarray([own.source for own in self._upcoming], np.int32)
-    return sources[self._of[chosen]], self._row[chosen]
+    # Different levels differ by at least 1 over the product of denominators.
+    finest = math.prod(sorted(self._deltas)[-2:])
+    tells = bits > 0 and 2**bits > 2 * error * finest
+    loop = compiled.find("merge_levels", _NUMPY_S * len(self._used))
+    if loop is not None and tells:
+      size = len(self._used)
+      out = np.empty(size, np.int32), np.empty(size, np.int64)
+      found = loop(
+        self._used, self._begins, scales, places, error, self._bounds,
+        self._tie_keys(), self._first_rows, self._run_rows(), sources, wanted,
+        np.empty((5, size), np.int64), np.empty(size, np.uint64),
+        np.empty(len(sources) + 1, np.int64), *out,
+      )  # fmt: skip
+      return out[0][:found].copy(), out[1][:found].copy()
+    of = np.repeat(np.arange(len(sources)), self._counts)
+    keys = np.repeat(scales[0], self._counts)
+    keys += self._used * np.repeat(scales[1], self._counts)
+    keys += (self._used * np.repeat(scales[2], self._counts)) >> places
+    order = np.argsort(keys, kind="stable")
+    order = self._told_apart(of, order, keys, error, tells)
+    is_bound = np.zeros(len(of), np.bool_)
+    is_bound[(self._begins + self._counts - 1)[self._bounds]] = True
+    bounds = np.flatnonzero(is_bound[order])
+    chosen = order[: min(wanted, int(bounds[0])) if len(bounds) else wanted]
+    of = of[chosen]
+    return sources[of], chosen + (self._first_rows - self._begins)[of]
 
-  def _keys(self, kept: np.ndarray, bits: int) -> tuple[np.ndarray, int]:
-    """Returns levels times 2**bits, rounded down by less than an error."""
-    of, used = self._of[kept], self._used[kept]
-    most = int(used.max())
+  def _key_scales(self, bits: int) -> tuple[np.ndarray, int, int]:
+    """Returns how levels times 2**bits are rounded down, below an error.
+
+    Args:
+      bits: See above.
+
+    Returns:
+      int64[3, S], `places` and the error: a key is scales[0] + used *
+      scales[1] + (used * scales[2] >> places).
+    """
+    most = int(self._used.max())
     places = _KEY_BITS + 1 - most.bit_length()
     heads, wholes, parts = [], [], []
     for own, top in zip(self._upcoming, self._tops, strict=True):
@@ -140,41 +182,37 @@ class _Table:
       heads.append(min(_scaled(top, own.scale.delta, bits), _CLAMP))
       wholes.append(min(fine >> places, _CLAMP))
       parts.append(fine & ((1 << places) - 1))
-    keys = np.asarray(heads)[of] + used * np.asarray(wholes)[of]
-    keys += (used * np.asarray(parts)[of]) >> places
     # Below 1 for the head, 1 for the shift, and used / 2**places for parts.
-    return keys, 3 + (most >> places)
+    return np.asarray([heads, wholes, parts]), places, 3 + (most >> places)
 
   def _told_apart(
     self,
-    kept: np.ndarray,
+    of: np.ndarray,
     order: np.ndarray,
     keys: np.ndarray,
     error: int,
-    bits: int,
+    tells: bool,
   ) -> np.ndarray:
     """Returns the order with rows of nearly equal keys in their true places."""
     near = np.diff(keys[order]) < error
     if not near.any():
       return order
-    of = self._of[kept[order]]
-    mixed = near & (of[1:] != of[:-1])
+    source = of[order]
+    mixed = near & (source[1:] != source[:-1])
     if not mixed.any():
       return order
     cluster = np.concatenate([[0], np.cumsum(~near)])
     is_mixed = np.zeros(int(cluster[-1]) + 1, bool)
     is_mixed[cluster[1:][mixed]] = True
     members = np.flatnonzero(is_mixed[cluster])
-    flat, cluster = kept[order[members]], cluster[members]
-    ties = self._ties(flat)
-    # Different levels differ by at least 1 over the product of denominators.
-    finest = math.prod(sorted(self._deltas)[-2:])
-    if bits > 0 and 2**bits > 2 * error * finest:
+    flat, cluster = order[members], cluster[members]
+    ties = self._ties(of, flat)
+    if tells:
       places = np.lexsort((flat, ties, cluster))
     else:
       arrays = (
         cluster.tolist(),
-        self._exact(flat),
+        self._exact(of, flat),
         ties.tolist(),
         flat.tolist(),
       )
@@ -184,25 +222,35 @@ class _Table:
     order[members] = order[members][places]
     return order
 
-  def _exact(self, flat: np.ndarray) -> list[fractions.Fraction]:
+  def _exact(
+    self, of: np.ndarray, flat: np.ndarray
+  ) -> list[fractions.Fraction]:
     """Returns the levels of rows."""
     betas = [own.scale.beta for own in self._upcoming]
-    of, used = self._of[flat].tolist(), self._used[flat].tolist()
     return [
       fractions.Fraction(self._tops[i] + betas[i] * units, self._deltas[i])
-      for i, units in zip(of, used, strict=True)
+      for i, units in zip(
+        of[flat].tolist(), self._used[flat].tolist(), strict=True
+      )
     ]
 
-  def _ties(self, flat: np.ndarray) -> np.ndarray:
+  def _ties(self, of: np.ndarray, flat: np.ndarray) -> np.ndarray:
     """Returns uint64[N], the hashes of rows by the first row of their run."""
     new = np.ones(len(self._used), bool)
     new[1:] = self._used[1:] != self._used[:-1]
-    new[self._begins] = True
+    begun = self._counts > 0
+    begins = self._begins[begun]
+    new[begins] = True
     first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
-    rows = self._row.copy()
-    rows[self._begins] = [own.run_row for own in self._upcoming]
-    keys = np.asarray([own.tie_key for own in self._upcoming], np.uint64)
-    return hashing.fold(keys[self._of[flat]], rows[first[flat]])
+    rows = np.arange(len(new)) + (self._first_rows - self._begins)[of]
+    rows[begins] = self._run_rows()[begun]
+    return hashing.fold(self._tie_keys()[of[flat]], rows[first[flat]])
+
+  def _tie_keys(self) -> np.ndarray:
+    return np.asarray([own.tie_key for own in self._upcoming], np.uint64)
+
+  def _run_rows(self) -> np.ndarray:
+    return np.asarray([own.run_row for own in self._upcoming])
 
 
 def _scaled(over: int, under: int, bits: int) -> int:
