@@ -1,14 +1,17 @@
 """Bin packing: whole documents in rows, packed by windows (seed 003).
 
 Each window of documents is packed by itself, so row n needs its own window
-and the rows before it. With 'exact' both follow from sums of tokens. With
-'ffd' one pass packs everything once, and an index beside the store keeps how
-many rows each window has and which piece went where.
+and the rows before it. An index beside the store keeps how many rows each
+window has and which piece went where, from one pass that packs everything.
+With 'ffd' nothing is known before it. With 'exact' rows follow from sums of
+tokens: a window is packed where the index is not there yet, and a run that goes
+on makes it beside what it reads.
 """
 
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
+import contextlib
 import dataclasses
 import os
 import threading
@@ -49,6 +52,9 @@ _PACKING_RATE = 4e5
 _SAMPLED_WINDOWS = 4
 # Below this, packing everything takes under a tenth of a second.
 _BAR_DOCUMENTS = 50_000
+# Documents that a reader packs for itself before it packs all to keep that: a
+# look at some steps is none, nor is the first shuffle window of a run.
+_PACKED_HERE = 50_000
 # From here on it takes longer than to load a compiled loop.
 _COMPILED_DOCUMENTS = 500_000
 # Windows packed by a thread before it takes others.
@@ -121,7 +127,7 @@ class BinSource(row_source.RowSource):
     self._windows = packed_windows.PackedWindows(self._documents, self._pack)
     self._row_starts: dict[int, np.ndarray] = {}
     self._units = memo.Memo(1)
-    self._ahead = _NextEpoch(self)
+    self._ahead = _Ahead(self)
     self._report_cost()
     self._epochs = epoch_starts.EpochStarts(
       self._rows_of_epoch, self._most_epochs(), path
@@ -222,9 +228,10 @@ class BinSource(row_source.RowSource):
     if self.options.packing_algorithm == "ffd":
       return None
     out = np.zeros(self.store.num_documents, np.int64)
-    for document, kept in self._documents.windows(self._order_epoch(epoch)):
-      pieces = packing.cut_pieces(kept, self.seq_len)
-      parts = packing.exact_parts(pieces, self.seq_len)
+    order = self._order_epoch(epoch)
+    for window, (document, kept) in enumerate(self._documents.windows(order)):
+      pieces, bins, rows = self._bins(kept, window, order)
+      parts = packing.filled_parts(pieces, bins, rows, self.seq_len)
       out[document] = np.bincount(pieces.slot, parts, len(kept))
       heartbeat.beat()
     return out
@@ -247,9 +254,8 @@ class BinSource(row_source.RowSource):
   def window_units(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns the units before each packing window, where they are known.
 
-    Trained tokens are tokens less pieces: First-Fit-Decreasing's index counts
-    those, and 'exact' packs everything once, in one order. Where the store has
-    labels they are summed as windows are packed, once for each order.
+    Trained tokens are tokens less spans, which the index counts. Where the
+    store has labels they are summed as windows are packed, once for each order.
     """
     order = self._order_epoch(epoch)
     exact = self.options.packing_algorithm == "exact"
@@ -265,13 +271,20 @@ class BinSource(row_source.RowSource):
     sums = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum(tokens, out=sums[1:])
     if unit == "loss_tokens":
-      ends = (
-        self._windows.piece_ends(self._packing_key(order))
-        if exact
-        else self._index(order)["piece_ends"].read()
-      )
-      sums[1:] -= ends
+      sums[1:] -= self._span_ends(order)
     return sums
+
+  def _span_ends(self, order: int) -> np.ndarray:
+    """Returns int64[num_windows], the spans of windows 0 .. w."""
+    if self.options.packing_algorithm == "ffd":
+      return self._index(order)["piece_ends"].read()
+
+    def build() -> dict[str, np.ndarray]:
+      return {"piece_ends": np.cumsum(self._index(order)["spans"].read())}
+
+    # Of a large store they were kept before there was an index.
+    key = self._packing_key(order)
+    return self._documents.derived("pieces", key, build)["piece_ends"]
 
   def row_units(self, epoch: int, unit: str) -> np.ndarray | None:
     """Returns the units of each row of an epoch, int32[R], where quick.
@@ -478,80 +491,104 @@ class BinSource(row_source.RowSource):
 
   def _pack(self, kept: np.ndarray, window: int, order: int) -> packing.Rows:
     """Packs documents of so many tokens, or takes their rows from the index."""
+    return packing.filled_rows(*self._bins(kept, window, order), self.seq_len)
+
+  def _bins(
+    self, kept: np.ndarray, window: int, order: int
+  ) -> tuple[packing.Pieces, np.ndarray, int]:
+    """Returns pieces, the row of each (-1: it is cut), and how many there are.
+
+    Args:
+      kept: int64[D], the tokens of a window's documents.
+      window: The window.
+      order: The epoch whose order of documents is meant.
+    """
     pieces = packing.cut_pieces(kept, self.seq_len)
-    if self.options.packing_algorithm == "exact":
-      return packing.exact_rows(pieces, self.seq_len)
-    index = self._index(order)
+    exact = self.options.packing_algorithm == "exact"
+    index = self._index_if_there(order) if exact else self._index(order)
+    if index is None:
+      self._ahead.packed_here(order, len(kept))
+      return pieces, *packing.exact_bins(pieces, self.seq_len)
     rows = int(index["rows"].read(window, window + 1)[0])
     ends = index["piece_ends"]
     first = int(ends.read(window - 1, window)[0]) if window else 0
-    bins = index["bins"].read(first, int(ends.read(window, window + 1)[0]))
-    held = (
-      np.bincount(bins, pieces.length, rows)
-      if len(bins) == len(pieces.length) and bins.max(initial=0) <= rows
-      else np.empty(0)
-    )
-    if len(held) != rows or not np.all((held > 0) & (held <= self.seq_len)):
+    found = index["bins"].read(first, int(ends.read(window, window + 1)[0]))
+    # What found no room is kept as 2**32 - 1.
+    bins = found.view(np.int32).astype(np.int64)
+    length, held = pieces.length, np.empty(0)
+    if len(bins) == len(length) and bins.max(initial=0) <= rows:
+      placed = np.flatnonzero(bins >= 0) if exact else slice(None)
+      with contextlib.suppress(ValueError):  # Of what is below 0.
+        held = np.bincount(bins[placed], length[placed], rows)
+    whole = not exact or rows == -(-int(length.sum()) // self.seq_len)
+    fit = np.all((held > 0) & (held <= self.seq_len))
+    if len(held) != rows or not (fit and whole):
       raise stores.StoreError(
-        f"{index['bins'].path}: window {window} must pack {len(pieces.length)}"
+        f"{index['bins'].path}: window {window} must pack {len(length)}"
         f" pieces into {rows} rows of {self.seq_len}, but does not. Remove"
         f" {index['bins'].path.parent}: it is built again."
       )
-    return packing.rows_of_bins(pieces, bins.astype(np.int64), rows)
+    return pieces, bins, rows
 
   def _index(self, order: int) -> dict[str, side_index.SideArray]:
-    """Returns First-Fit-Decreasing's index of an order of documents."""
+    """Returns the index of an order of documents, packed if it is not there."""
+    found = self._indexes.get(order)
+    return self._held(order, found or self.packed_on_disk(order))
+
+  def _index_if_there(
+    self, order: int
+  ) -> dict[str, side_index.SideArray] | None:
+    """Returns the index of an order of documents, or None."""
     found = self._indexes.get(order)
     if found is None:
-      found = self.packed_on_disk(order)
+      algorithm, key = self.options.packing_algorithm, self._index_key(order)
+      found = side_index.find(self.store.path, algorithm, key)
+    return None if found is None else self._held(order, found)
+
+  def _held(
+    self, order: int, index: dict[str, side_index.SideArray]
+  ) -> dict[str, side_index.SideArray]:
+    if order not in self._indexes:
       # Of the epoch at hand and the one before; maps are files held open.
       kept = sorted(self._indexes.items())[-1:]
-      self._indexes = {**dict(kept), order: found}
-    return found
+      self._indexes = {**dict(kept), order: index}
+    return index
 
   def packed_on_disk(
     self, order: int, until: Callable[[], bool] | None = None
   ) -> dict[str, side_index.SideArray]:
-    """Opens First-Fit-Decreasing's index of an order, or makes it.
+    """Opens the index of an order of documents, or makes it.
 
     Args:
       order: The epoch whose order of documents is meant.
       until: Asked between windows whether to give up, which is an error.
         None never does, and shows progress.
     """
-    key = self._index_key(order)
-    # Of an order that comes once nobody else has any use.
-    share = not self.options.orders_differ
-    if until is None:
-      return side_index.load_or_build(
-        self.store.path,
-        "ffd",
-        key,
-        build_from=lambda done: self._packed(order, done),
-        share=share,
-      )
+    algorithm, key = self.options.packing_algorithm, self._index_key(order)
     return side_index.load_or_build(
       self.store.path,
-      "ffd",
+      algorithm,
       key,
-      lambda: self._packed(order, {}, until),
-      wait=False,
-      share=share,
+      build_from=lambda done: self._packed(order, done, until),
+      wait=until is None,
+      # Of an order that comes once nobody else has any use.
+      share=not self.options.orders_differ,
     )
 
   def is_packed(self, order: int) -> bool:
-    """Returns whether First-Fit-Decreasing's index of an order is there."""
-    key = self._index_key(order)
-    return side_index.find(self.store.path, "ffd", key) is not None
+    """Returns whether the index of an order is there."""
+    algorithm, key = self.options.packing_algorithm, self._index_key(order)
+    return side_index.find(self.store.path, algorithm, key) is not None
 
   def drop_packing(self, order: int) -> None:
     """Removes an order's index from disk; its number of rows stays."""
-    key = self._index_key(order)
-    rows = self.row_starts(order)[-1:]
-    side_index.load_or_build(
-      self.store.path, "ffd_rows", key, lambda: [{"rows": rows}]
-    )
-    side_index.drop(self.store.path, "ffd", key)
+    algorithm, key = self.options.packing_algorithm, self._index_key(order)
+    if algorithm == "ffd":
+      rows = self.row_starts(order)[-1:]
+      side_index.load_or_build(
+        self.store.path, "ffd_rows", key, lambda: [{"rows": rows}]
+      )
+    side_index.drop(self.store.path, algorithm, key)
 
   def _index_key(self, order: int) -> dict[str, Any]:
     return {**self._documents.key(), **self._packing_key(order)}
@@ -595,16 +632,20 @@ class BinSource(row_source.RowSource):
     with side_index.progress(
       total, f"{self.name}: packing", "docs", told, first
     ) as bar:
-      for own, bins, rows in packed_windows.packed_ahead(
-        self._first_fit, self._kept_of(windows, order, until), threads
+      for own, packed in packed_windows.packed_ahead(
+        self._packed_window, self._kept_of(windows, order, until), threads
       ):
+        bins, rows, spans = zip(*packed, strict=True)
         ends = pieces + np.cumsum([len(each) for each in bins])
         pieces = int(ends[-1])
-        yield {
+        part = {
           "rows": np.asarray(rows, np.int64),
           "piece_ends": ends,
           "bins": np.concatenate(bins).astype(np.uint32),
         }
+        if self.options.packing_algorithm == "exact":
+          part["spans"] = np.asarray(spans, np.int64)
+        yield part
         bar.update(int(documents.window_sizes(own).sum()))
     if told:
       logging.info(
@@ -627,12 +668,17 @@ class BinSource(row_source.RowSource):
       edges = np.searchsorted(contents.window, np.arange(1, len(own)))
       yield own, np.split(contents.kept, edges)
 
-  def _first_fit(self, kept: np.ndarray) -> tuple[np.ndarray, int]:
-    """Returns the row of each piece of a window, and how many there are."""
+  def _packed_window(self, kept: np.ndarray) -> tuple[np.ndarray, int, int]:
+    """Returns the row of each piece of a window, all rows, and all spans."""
     pieces = packing.cut_pieces(kept, self.seq_len)
-    return packing.first_fit_decreasing(
-      pieces.length, self.seq_len, self.options.packing_max_docs_per_bin
-    )
+    if self.options.packing_algorithm == "ffd":
+      bins, rows = packing.first_fit_decreasing(
+        pieces.length, self.seq_len, self.options.packing_max_docs_per_bin
+      )
+      return bins, rows, len(bins)
+    bins, rows = packing.exact_bins(pieces, self.seq_len)
+    parts = packing.filled_parts(pieces, bins, rows, self.seq_len)
+    return bins, rows, int(parts.sum())
 
 
 def num_threads() -> int:
@@ -646,33 +692,45 @@ class _ProgramEndsError(Exception):
   """A packing was given up."""
 
 
-class _NextEpoch:
-  """Packs the next epoch of a reader in a thread, so that none waits for it."""
+class _Ahead:
+  """Packs in a thread what a reader comes to, so that none waits for it."""
 
   def __init__(self, source: BinSource):
     self._source = source
     self._begun = -1
+    # Documents that the reader had to pack itself.
+    self._here = 0
     # By this process, and not removed.
     self._packed: list[int] = []
     self._thread: threading.Thread | None = None
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return _NextEpoch, (self._source,)
+    return _Ahead, (self._source,)
 
   def reached(self, epoch: int, row: int, num_rows: int) -> None:
     """Hears where a reader is, and begins with the next epoch in time."""
     following, most = epoch + 1, self._source.expected_passes
     if (
-      self._source.options.packing_algorithm != "ffd"
-      or following <= self._begun
-      or row < _AHEAD_FROM * num_rows
-      or (most is not None and following >= most)
+      # Of 'exact' nobody waits for more than some windows.
+      self._source.options.packing_algorithm == "ffd"
+      and row >= _AHEAD_FROM * num_rows
+      and (most is None or following < most)
     ):
+      self._begin(following)
+
+  def packed_here(self, order: int, documents: int) -> None:
+    """Hears what a reader packed itself, and begins where it is much."""
+    self._here += documents
+    if self._here > _PACKED_HERE:
+      self._begin(order)
+
+  def _begin(self, order: int) -> None:
+    if order <= self._begun:
       return
-    self._begun = following
+    self._begun, self._here = order, 0
     # No daemon: it ends between two windows where the program ends.
     self._thread = threading.Thread(
-      target=self._pack, args=(following,), name="packing ahead"
+      target=self._pack, args=(order,), name="packing ahead"
     )
     self._thread.start()
 
@@ -683,6 +741,13 @@ class _NextEpoch:
 
   def _pack(self, epoch: int) -> None:
     alive = threading.main_thread().is_alive
+    source = self._source
+    exact = source.options.packing_algorithm == "exact"
+    many = source.store.num_documents >= _COMPILED_DOCUMENTS
+    # Nobody waits for it, and Python would pack for minutes beside who reads
+    # and who trains.
+    if exact and many and not compiled.wait():
+      return
     try:
       if not self._source.is_packed(epoch):
         self._source.packed_on_disk(epoch, lambda: not alive())

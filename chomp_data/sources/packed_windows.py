@@ -34,32 +34,32 @@ Pack = Callable[[np.ndarray, int, int], packing.Rows]
 
 
 def packed_ahead(
-  pack: Callable[[np.ndarray], tuple[np.ndarray, int]],
+  pack: Callable[[np.ndarray], Any],
   windows: Iterator[tuple[np.ndarray, list[np.ndarray]]],
   threads: int,
-) -> Iterator[tuple[np.ndarray, list[np.ndarray], list[int]]]:
+) -> Iterator[tuple[np.ndarray, list[Any]]]:
   """Packs windows in their order, several at once.
 
   Args:
-    pack: Packs one: the tokens of its documents -> (bins, rows). It runs in a
-      thread, and should let go of the interpreter's lock.
+    pack: Packs one, by the tokens of its documents. It runs in a thread, and
+      should let go of the interpreter's lock.
     windows: Yields some windows and the tokens of the documents of each, in
       the caller's thread.
     threads: How many pack; 1 is the caller's alone.
 
   Yields:
-    The same windows, the bins of each, and the rows of each.
+    The same windows, and each packed.
   """
 
-  def packed(own: np.ndarray, kept: list[np.ndarray]) -> Any:
-    bins, rows = [], []
+  def packed(
+    own: np.ndarray, kept: list[np.ndarray]
+  ) -> tuple[np.ndarray, list[Any]]:
+    found = []
     for each in kept:
       # Whoever waits for some windows is told of each.
       heartbeat.beat()
-      found = pack(each)
-      bins.append(found[0])
-      rows.append(found[1])
-    return own, bins, rows
+      found.append(pack(each))
+    return own, found
 
   if threads == 1:
     for own, kept in windows:
@@ -79,6 +79,10 @@ def packed_ahead(
         left.cancel()
 
 
+# What documents pack into rows, by windows: documents, and pieces of them.
+_Window = tuple[documents_lib.Contents, packing.Rows]
+
+
 @dataclasses.dataclass(frozen=True)
 class _Joined:
   """Windows in use, side by side.
@@ -86,14 +90,14 @@ class _Joined:
   Attributes:
     numbers: int64[W], which windows, ascending.
     base: int64[W], the first row of each.
-    first: int64[num_rows + 1], row r holds spans first[r] .. first[r + 1] - 1.
-    spans: Of all their rows.
+    contents: Their documents.
+    rows: Their rows; slots are entries of `contents`.
   """
 
   numbers: np.ndarray
   base: np.ndarray
-  first: np.ndarray
-  spans: spans_lib.Spans
+  contents: documents_lib.Contents
+  rows: packing.Rows
 
 
 class PackedWindows:
@@ -132,12 +136,7 @@ class PackedWindows:
     with self._lock:
       joined = self._with(np.unique(window), order)
     where = joined.base[np.searchsorted(joined.numbers, window)] + row
-    low = joined.first[where]
-    count = joined.first[where + 1] - low
-    number = np.repeat(np.arange(len(row)), count)
-    before = np.cumsum(count) - count
-    pick = np.arange(len(number)) + np.repeat(low - before, count)
-    return joined.spans.take(pick, number, len(row))
+    return self._spans(joined.contents, joined.rows, where)
 
   def units(
     self, window: np.ndarray, row: np.ndarray, order: int, trained: bool
@@ -168,16 +167,6 @@ class PackedWindows:
     ends = np.concatenate([[0], np.cumsum(rows.length)])[rows.first]
     return np.diff(ends).astype(np.int32), np.diff(rows.first).astype(np.int32)
 
-  def piece_ends(self, key: Mapping[str, Any]) -> np.ndarray:
-    """Returns int64[num_windows], the pieces of windows 0 .. w.
-
-    Packs every window once, in the order of epoch 0, and keeps the sums.
-
-    Args:
-      key: What decides packing, `Documents.key()` apart, as JSON values.
-    """
-    return self._summed("pieces", "piece_ends", key, 0, len)
-
   def trained_ends(self, key: Mapping[str, Any], order: int) -> np.ndarray:
     """Returns int64[num_windows], the trained tokens of windows 0 .. w.
 
@@ -187,43 +176,31 @@ class PackedWindows:
       key: What decides packing, `Documents.key()` apart, as JSON values.
       order: The epoch whose order of documents is meant.
     """
-    store = self._documents.store
-
-    def count(spans: spans_lib.Spans) -> int:
-      return int(row_labels.trained_targets(spans, store).sum())
-
-    return self._summed("trained", "trained_ends", key, order, count)
-
-  def _summed(
-    self,
-    name: str,
-    field: str,
-    key: Mapping[str, Any],
-    order: int,
-    count: Callable[[spans_lib.Spans], int],
-  ) -> np.ndarray:
-    """Returns sums over windows 0 .. w; `key` and `order` say of what order."""
     documents = self._documents
 
     def build() -> dict[str, np.ndarray]:
       counts = np.zeros(documents.order.num_windows, np.int64)
       with documents_lib.progress(
-        documents.order.num_documents, f"{documents.name}: {name}"
+        documents.order.num_documents, f"{documents.name}: trained"
       ) as bar:
         for window in range(len(counts)):
           number = np.asarray([window])
           contents = documents.contents(number, order)
-          counts[window] = count(self._spans(contents, window, order))
+          rows = self._pack(contents.kept, window, order)
+          spans = self._spans(contents, rows, np.arange(rows.num_rows))
+          trained = row_labels.trained_targets(spans, documents.store)
+          counts[window] = trained.sum()
           bar.update(int(documents.order.window_sizes(number)[0]))
-      return {field: np.cumsum(counts)}
+      return {"trained_ends": np.cumsum(counts)}
 
     return self._ends.get(
-      (name, order), lambda: documents.derived(name, key, build)[field]
+      order,
+      lambda: documents.derived("trained", key, build)["trained_ends"],
     )
 
   def _clear(self, order: int) -> None:
     self._order = order
-    self._held: dict[int, spans_lib.Spans] = {}
+    self._held: dict[int, _Window] = {}
     self._joined: _Joined | None = None
 
   def _with(self, needed: np.ndarray, order: int) -> _Joined:
@@ -240,11 +217,11 @@ class PackedWindows:
       # Where loading fails, what is held and what is joined would differ.
       self._joined = None
       self._load(missing, order)
-      pieces = sum(map(len, held.values()))
+      pieces = sum(len(rows.slot) for _, rows in held.values())
       for window in list(held)[: -len(needed) or None]:
         if pieces <= _KEPT_PIECES:
           break
-        pieces -= len(held.pop(window))
+        pieces -= len(held.pop(window)[1].slot)
       self._joined = self._side_by_side()
     return self._joined
 
@@ -256,36 +233,44 @@ class PackedWindows:
     for i, window in enumerate(windows):
       heartbeat.beat()
       own = contents.part(edges[i], edges[i + 1])
-      self._held[window] = self._spans(own, window, order)
+      self._held[window] = own, self._pack(own.kept, window, order)
 
   def _spans(
-    self, contents: documents_lib.Contents, window: int, order: int
+    self,
+    contents: documents_lib.Contents,
+    rows: packing.Rows,
+    which: np.ndarray,
   ) -> spans_lib.Spans:
-    """Packs one window: the spans of its rows."""
-    rows = self._pack(contents.kept, window, order)
-    held = np.diff(rows.first)
-    nth = np.arange(len(rows.slot)) - np.repeat(rows.first[:-1], held)
+    """Returns some packed rows, int64[N], as the rows of a plan."""
+    low = rows.first[which]
+    count = rows.first[which + 1] - low
+    row = np.repeat(np.arange(len(which)), count)
+    nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    pick = np.repeat(low, count) + nth
+    start = rows.start[pick]
     return self._documents.spans_of(
       contents,
-      rows.slot,
-      rows.start,
-      rows.start + rows.length,
-      row=np.repeat(np.arange(rows.num_rows), held),
-      column=rows.column,
+      rows.slot[pick],
+      start,
+      start + rows.length[pick],
+      row=row,
+      column=rows.column[pick],
       segment=nth + 1,
-      num_rows=rows.num_rows,
+      num_rows=len(which),
     )
 
   def _side_by_side(self) -> _Joined:
     # Plans of no row need no window, but a plan must come out.
     numbers = sorted(self._held) or self._any_window()
-    spans = spans_lib.concatenated([self._held[n] for n in numbers])
-    rows = np.asarray([self._held[n].num_rows for n in numbers], np.int64)
+    held = [self._held[number] for number in numbers]
+    num_rows = np.asarray([rows.num_rows for _, rows in held], np.int64)
     return _Joined(
       numbers=np.asarray(numbers, np.int64),
-      base=np.cumsum(rows) - rows,
-      first=np.searchsorted(spans.row, np.arange(spans.num_rows + 1)),
-      spans=spans,
+      base=np.cumsum(num_rows) - num_rows,
+      contents=documents_lib.joined([own for own, _ in held]),
+      rows=packing.joined(
+        [rows for _, rows in held], [len(own.kept) for own, _ in held]
+      ),
     )
 
   def _any_window(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""The index of First-Fit-Decreasing: built once, and not trusted blindly."""
+"""The index of packed windows: built once, and not trusted blindly."""
 
 import os
 import pathlib
@@ -42,9 +42,9 @@ def windows_packed(monkeypatch):
   return calls
 
 
-def index_of(store):
-  """Returns the directory of the one FFD index of a store."""
-  (directory,) = pathlib.Path(f"{store.path}.index").glob("ffd-*")
+def index_of(store, name="ffd"):
+  """Returns the directory of the one index of a store and a packing."""
+  (directory,) = pathlib.Path(f"{store.path}.index").glob(f"{name}-*")
   return directory
 
 
@@ -208,6 +208,48 @@ def test_exact_rows_need_no_index(make_store, windows_packed):
   source.first_row(np.asarray([50]))
   assert not windows_packed
   assert not os.path.exists(f"{store.path}.index")
+  # And the first rows pack their own windows alone.
+  source.plan(np.arange(1))
+  assert len(windows_packed) == 1
+  assert not os.path.exists(f"{store.path}.index")
+
+
+def test_a_kept_packing_of_exact_rows_is_read(make_store, windows_packed):
+  store = make_store(packed.documents_of([*LENGTHS, 0, 6, 6, 6, 6, 0]))
+  exact = {"packing_algorithm": "exact"}
+  source = make(store, **exact)
+  expected = packed.read(source, np.arange(len(source)))
+  report, counts = source.report(), source.counts(0)
+  assert counts.max() > 1
+  source.packed_on_disk(0)
+  del windows_packed[:]
+  again = make(stores.open_store(store.path), **exact)
+  packed.check_fields(packed.read(again, np.arange(len(source))), expected)
+  assert again.report() == report
+  assert again.counts(0).tolist() == counts.tolist()
+  tokens, trained = (
+    again.sums.before_blocks(0, unit) for unit in ("tokens", "loss_tokens")
+  )
+  assert tokens[-1] - trained[-1] == counts.sum()
+  assert not windows_packed
+
+
+@pytest.mark.parametrize("name", ["rows", "piece_ends", "bins"])
+def test_a_packing_of_other_exact_rows_is_refused(make_store, name):
+  exact = {"packing_algorithm": "exact", "packing_buffer_docs": 5}
+  other, store = (
+    make_store(packed.documents_of(lengths))
+    for lengths in ([5, 5, 5, 5, 4, 2, 2, 3, 1, 8], [1, 2, 2, 5, 3, 5, 8, 9, 9])
+  )
+  for own in (other, store):
+    make(own, **exact).packed_on_disk(0)
+  source = make(store, **exact)
+  given = make(other, **exact).packed_on_disk(0)
+  source._indexes = {0: {**source.packed_on_disk(0), name: given[name]}}
+  with pytest.raises(
+    stores.StoreError, match=r"window \d must pack \d+ pieces"
+  ):
+    source.plan(np.arange(len(source)))
 
 
 def in_threads(monkeypatch, count):
@@ -217,36 +259,46 @@ def in_threads(monkeypatch, count):
   monkeypatch.setattr(bins, "num_threads", lambda: count)
 
 
-def files_of(store):
-  return {file.name: file.read_bytes() for file in index_of(store).iterdir()}
+def files_of(store, name="ffd"):
+  files = index_of(store, name).iterdir()
+  return {file.name: file.read_bytes() for file in files}
 
 
+@pytest.mark.parametrize("algorithm", ["ffd", "exact"])
 @pytest.mark.parametrize("threads", [1, 2, 5])
 @pytest.mark.parametrize("order", ["none", "block", "full"])
 def test_threads_pack_the_same_bytes(
-  make_store, tmp_path, monkeypatch, threads, order
+  make_store, tmp_path, monkeypatch, threads, order, algorithm
 ):
   documents = packed.documents_of([*LENGTHS, 0, 21, 8, 0, 0])
-  options = {"shuffle_documents": order, "packing_max_docs_per_bin": 3}
+  options = {"shuffle_documents": order, "packing_algorithm": algorithm}
+  if algorithm == "ffd":
+    options["packing_max_docs_per_bin"] = 3
   store = make_store(documents)
-  make(store, **options)
-  expected = files_of(store)
-  shutil.rmtree(index_of(store))
+  make(store, **options).packed_on_disk(0)
+  expected = files_of(store, algorithm)
+  shutil.rmtree(index_of(store, algorithm))
   in_threads(monkeypatch, threads)
-  make(stores.open_store(store.path), **options)
-  assert files_of(store) == expected
+  make(stores.open_store(store.path), **options).packed_on_disk(0)
+  assert files_of(store, algorithm) == expected
 
 
+@pytest.mark.parametrize("algorithm", ["ffd", "exact"])
 @pytest.mark.parametrize("threads", [1, 3])
 @pytest.mark.parametrize("fails_at", range(1, 12, 2))
 def test_an_interrupted_packing_goes_on(
-  make_store, monkeypatch, windows_packed, threads, fails_at
+  make_store, monkeypatch, windows_packed, threads, fails_at, algorithm
 ):
   """Whatever was kept of it; what was written after that is dropped."""
   store = make_store(packed.documents_of(LENGTHS * 3))
-  make(store)
-  expected, total = files_of(store), len(windows_packed)
-  shutil.rmtree(index_of(store))
+
+  def pack():
+    own = stores.open_store(store.path)
+    make(own, packing_algorithm=algorithm).packed_on_disk(0)
+
+  pack()
+  expected, total = files_of(store, algorithm), len(windows_packed)
+  shutil.rmtree(index_of(store, algorithm))
   in_threads(monkeypatch, threads)
   # Every second time it is asked, so that the last part is not kept.
   clock = iter(range(10**6))
@@ -262,13 +314,14 @@ def test_an_interrupted_packing_goes_on(
   with monkeypatch.context() as patched:
     patched.setattr(packing, "first_fit_decreasing", interrupted)
     with pytest.raises(KeyboardInterrupt):
-      make(stores.open_store(store.path))
+      pack()
   del windows_packed[:]
-  make(stores.open_store(store.path))
-  assert files_of(store) == expected
+  pack()
+  assert files_of(store, algorithm) == expected
   # Parts of two windows, of which the last one, or all, may not be kept.
   ahead = 2 * (2 * threads + 1) if threads > 1 else 0
   assert len(windows_packed) <= total - fails_at + 5 + ahead
   if threads == 1 and fails_at > 5:
     assert len(windows_packed) < total
-  assert list(index_of(store).parent.iterdir()) == [index_of(store)]
+  own = index_of(store, algorithm)
+  assert list(own.parent.iterdir()) == [own]

@@ -19,6 +19,8 @@ from chomp_data import schema
 from chomp_data import sources
 from chomp_data import stores
 from chomp_data.index.pack import packing
+from chomp_data.kernels import compiled
+from chomp_data.sources import bins
 from chomp_data.sources import epoch_starts
 from chomp_data.sources import packed_windows as packed_windows_lib
 from chomp_data.sources import row_source
@@ -242,6 +244,10 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   number = st.integers(0, len(every["tokens"]) - 1)
   rows = np.asarray(data.draw(st.lists(number, max_size=8)), np.int64)
   fresh = make(store, seq_len, seed, **options)
+  if data.draw(st.booleans()):
+    # 'exact' reads what is kept, as 'ffd' always does.
+    for epoch in range(3 if source.options.orders_differ else 1):
+      fresh.packed_on_disk(epoch)
   packed.check_fields(
     packed.read(fresh, rows), {k: v[rows] for k, v in every.items()}
   )
@@ -426,6 +432,61 @@ def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
     assert source._ahead._thread is None
 
 
+def test_who_packs_much_of_exact_keeps_all_and_past_epochs_go(
+  make_store, monkeypatch
+):
+  source = reshuffled(make_store, packing_algorithm="exact")
+  source.plan(np.arange(len(source)))
+  assert not packings(source, "exact")
+  monkeypatch.setattr(bins, "_PACKED_HERE", 40)
+  packed_by = []
+  exact_bins = packing.exact_bins
+
+  def told(*args):
+    packed_by.append(threading.current_thread().name)
+    return exact_bins(*args)
+
+  monkeypatch.setattr(packing, "exact_bins", told)
+  options = {**dataclasses.asdict(source.options), "packing_algorithm": "exact"}
+  reader = make(source.store, 12, **options)
+  spans = []
+  for epoch in range(5):
+    del packed_by[:]
+    for _ in range(2):
+      spans.append(reader.plan(packed.rows_of(reader, epoch)))
+      reader._ahead.wait()
+    # Itself while it is not there: at most all windows once, and no more then.
+    assert packed_by.count("packing ahead") == 12
+    assert 0 < len(packed_by) - 12 <= 12
+    assert len(packings(reader, "exact")) == min(epoch + 1, 2)
+  assert not packings(reader, "exact_rows")
+  # Another one packs nothing of what is kept, and plans the same.
+  del packed_by[:]
+  again = make(source.store, 12, **options)
+  for epoch in (3, 4):
+    found = again.plan(packed.rows_of(again, epoch))
+    np.testing.assert_array_equal(found.start, spans[2 * epoch].start)
+    np.testing.assert_array_equal(found.row, spans[2 * epoch].row)
+  assert not packed_by
+
+
+def test_exact_rows_are_not_kept_where_that_would_take_python_long(
+  make_store, monkeypatch
+):
+  monkeypatch.setattr(bins, "_PACKED_HERE", 40)
+  monkeypatch.setattr(bins, "_COMPILED_DOCUMENTS", 0)
+  source = reshuffled(
+    make_store, packing_algorithm="exact", reshuffle_documents=False
+  )
+  with compiled.allowed(False):
+    source.plan(np.arange(len(source)))
+    source._ahead.wait()
+    assert not packings(source, "exact")
+    # Who needs all of them packs all of them.
+    assert source.sums.before_blocks(0, "loss_tokens") is not None
+    assert packings(source, "exact")
+
+
 def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
   source = reshuffled(make_store)
   totals = [
@@ -538,9 +599,9 @@ def test_a_window_in_use_is_packed_once(make_store, monkeypatch):
     packing_buffer_docs=8,
   )
   calls = []
-  exact = packing.exact_rows
+  exact = packing.exact_bins
   monkeypatch.setattr(
-    packing, "exact_rows", lambda *a: calls.append(a) or exact(*a)
+    packing, "exact_bins", lambda *a: calls.append(a) or exact(*a)
   )
   for row in np.random.default_rng(0).integers(0, len(source), 50):
     source.plan(np.asarray([row]))

@@ -5,6 +5,7 @@ came before its window. Lengths, starts and columns are in tokens; a document's
 tokens include an added BOS or EOS. NumPy, or compiled.
 """
 
+from collections.abc import Sequence
 import dataclasses
 import heapq
 import itertools
@@ -58,6 +59,32 @@ class Rows:
   def num_rows(self) -> int:
     """Rows of the window."""
     return len(self.first) - 1
+
+
+def joined(parts: Sequence[Rows], sizes: Sequence[int]) -> Rows:
+  """Returns the rows of several windows, one after the other.
+
+  Args:
+    parts: The rows of each, at least one.
+    sizes: The documents of each; slots count on from window to window.
+  """
+  if len(parts) == 1:
+    return parts[0]
+  documents, pieces = 0, 0
+  slots, firsts = [], [np.zeros(1, np.int64)]
+  for part, size in zip(parts, sizes, strict=True):
+    slots.append(part.slot + documents)
+    firsts.append(part.first[1:] + pieces)
+    documents += size
+    pieces += len(part.slot)
+  return Rows(
+    np.concatenate(firsts),
+    np.concatenate(slots),
+    np.concatenate([part.start for part in parts]),
+    np.concatenate([part.length for part in parts]),
+    np.concatenate([part.column for part in parts]),
+    sum(part.num_cut for part in parts),
+  )
 
 
 def kept_lengths(
@@ -275,10 +302,40 @@ def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
     pieces: The pieces of a window; at least one.
     seq_len: Positions of a row.
   """
-  num_rows, bins, left = _exactly(pieces, seq_len)
+  return filled_rows(pieces, *exact_bins(pieces, seq_len), seq_len)
+
+
+def exact_bins(pieces: Pieces, seq_len: int) -> tuple[np.ndarray, int]:
+  """Returns the row of each piece before any is cut, and how many there are.
+
+  Args:
+    pieces: The pieces of a window; at least one.
+    seq_len: Positions of a row.
+
+  Returns:
+    (bin int64[N], rows); -1 are pieces that find no room, which `filled_rows`
+    cuts.
+  """
+  num_rows = -(-int(pieces.length.sum()) // seq_len)
+  bins, _ = first_fit_decreasing(pieces.length, seq_len, max_bins=num_rows)
+  return bins, num_rows
+
+
+def filled_rows(
+  pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
+) -> Rows:
+  """Returns the rows of `exact_rows` from what `exact_bins` returns.
+
+  Args:
+    pieces: The pieces of a window.
+    bins: int64[N], the row of each, or -1.
+    num_rows: How many rows there are.
+    seq_len: Positions of a row.
+  """
+  fitted = bins >= 0
+  left = np.flatnonzero(~fitted)
   if not left.size:
     return rows_of_bins(pieces, bins, num_rows)
-  fitted = bins >= 0
   fill = _filled(pieces, bins, left, seq_len, num_rows)
   owner = left[fill.owner]
   slot = np.concatenate([pieces.slot[fitted], pieces.slot[owner]])
@@ -297,28 +354,23 @@ def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
   )
 
 
-def exact_parts(pieces: Pieces, seq_len: int) -> np.ndarray:
-  """Returns int64[N], into how many spans `exact_rows` makes each piece.
+def filled_parts(
+  pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
+) -> np.ndarray:
+  """Returns int64[N], into how many spans `filled_rows` makes each piece.
 
   Args:
-    pieces: The pieces of a window; at least one.
+    pieces: The pieces of a window.
+    bins: int64[N], the row of each, or -1.
+    num_rows: How many rows there are.
     seq_len: Positions of a row.
   """
-  num_rows, bins, left = _exactly(pieces, seq_len)
+  left = np.flatnonzero(bins < 0)
   parts = np.ones(len(bins), np.int64)
   if left.size:
     fill = _filled(pieces, bins, left, seq_len, num_rows)
     parts[left] = np.bincount(fill.owner, minlength=len(left))
   return parts
-
-
-def _exactly(
-  pieces: Pieces, seq_len: int
-) -> tuple[int, np.ndarray, np.ndarray]:
-  """Returns the rows, the row of each piece, and which found no room (-1)."""
-  num_rows = -(-int(pieces.length.sum()) // seq_len)
-  bins, _ = first_fit_decreasing(pieces.length, seq_len, max_bins=num_rows)
-  return num_rows, bins, np.flatnonzero(bins < 0)
 
 
 @dataclasses.dataclass(frozen=True)
