@@ -193,6 +193,8 @@ class MixtureSource:
       self._end = self._merge.num_positions
     except ValueError as error:
       raise schema.ConfigError([f"`{path}` {error}"]) from error
+    self._from_steps = np.asarray([step for step, _ in self.stages])
+    self._alone = np.asarray([len(own) == 1 for _, own in self.stages])
     for step, _ in self.stages:
       if self._end is not None and steps.first_row(step) >= self._end:
         logging.warning(
@@ -568,25 +570,24 @@ class MixtureSource:
     keys = hashing.fold(self._batch_key, step)
     permuted = first + permute(index, size, keys)
     # By stage: one that is appended must not move rows before it.
-    steps = [at for at, _ in self.stages]
-    alone = np.asarray([len(weights) == 1 for _, weights in self.stages])
-    if not alone.any():
+    if not self._alone.any():
       return permuted
-    stage = np.searchsorted(steps, step, side="right") - 1
-    return np.where(alone[stage], rows, permuted)
+    stage = np.searchsorted(self._from_steps, step, side="right") - 1
+    return np.where(self._alone[stage], rows, permuted)
 
   def _by_weight(self, steps: np.ndarray) -> np.ndarray:
     """Returns int64[M, S], the place of each source by its weight at steps."""
-    starts = [at for at, _ in self.stages]
-    stage = np.searchsorted(starts, steps, side="right") - 1
-    places = np.empty((len(starts), len(self._parts)), np.int64)
-    for own, (_, weights) in zip(places, self.stages, strict=True):
+    stage = np.searchsorted(self._from_steps, steps, side="right") - 1
+    here, which = np.unique(stage, return_inverse=True)
+    places = np.empty((len(here), len(self._parts)), np.int64)
+    for own, number in zip(places, here.tolist(), strict=True):
+      weights = self.stages[number][1]
       order = sorted(
         range(len(own)),
         key=lambda i, own=weights: (-own.get(self._names[i], 0), i),
       )
       own[order] = np.arange(len(own))
-    return places[stage]
+    return places[which]
 
   def _position_of(self, step: int) -> int:
     position = self._steps.first_row(self._steps.data_step(step))

@@ -166,7 +166,10 @@ class Interleave:
     """Returns int64[S], each source's next row at a position."""
     found = self._frontiers.get(position)
     if found is None:
-      found = self._chain.at(position).rows_at(position)
+      stage = self._chain.at(position)
+      # Where a stage begins, its rows are known.
+      begins = position == stage.position
+      found = stage.rows if begins else stage.rows_at(position)
       self._frontiers.put(position, found)
     return found
 
@@ -368,18 +371,18 @@ class Interleave:
       until = end if stage.until is None else min(stage.until, end)
       if until - stage.position < 2 * len(stage.lanes):
         continue
-      for number in stage.lanes.tolist():
+      # Counted by source at once: to look for single rows costs much more.
+      counts = self._frontier(until) - stage.rows
+      for number in stage.lanes[counts[stage.lanes] < 2].tolist():
         name, row = self.names[number], int(stage.rows[number])
         limit = self._chain.limit(number)
         if limit is not None and limit - row < 2:
           continue
-        for given in (0, 1):
+        meant = self._meant(stage, number, until)
+        if meant < 1:
+          given = int(counts[number])
           position = self.position_of(name, row + given)
-          if position is None or position >= until:
-            meant = self._meant(stage, number, until)
-            if meant < 1:
-              yield Unserved(index, name, float(meant), given, position)
-            break
+          yield Unserved(index, name, float(meant), given, position)
 
   def _meant(
     self, stage: merge_stages.Begun, number: int, until: int

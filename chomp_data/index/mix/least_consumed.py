@@ -16,8 +16,10 @@ least 1 apart. NumPy only.
 Source: seed 001, "Interleave Policy".
 """
 
+import bisect
 from collections.abc import Sequence
 import fractions
+import functools
 import math
 
 import numpy as np
@@ -35,6 +37,14 @@ _PROBE = 64
 
 # A mean of no units would ask for rows without end.
 _LEAST_MEAN = 1e-3
+
+# Levels in float64 that lie so far apart, as a part of them, do so exactly.
+_APART = 1e-12
+
+# Levels that are tried, and rows that may then be wanting, before rows are
+# sorted.
+_TRIES = 8
+_WANTING = 64
 
 # Powers of a weight that parts of units are reduced by.
 _REDUCED = 4
@@ -72,7 +82,7 @@ class Merge:
       parts: The parts of a unit. They have more digits from stage to stage;
         one number for all sources costs no greatest divisors.
     """
-    self._sequences = list(sequences)
+    self._sequences = [unit_sums.windowed(own) for own in sequences]
     self._tie_keys = list(tie_keys)
     self._first = list(rows)
     self._limits = list(limits)
@@ -81,19 +91,27 @@ class Merge:
     self._hint: _Point = (0, 0, self._first)
     self._weights = _whole(weights)
     self._parts = parts
-    # Parts of units that are no units of this merge.
-    self._ahead = [
-      own - self._units(i, row) * parts
-      for i, (own, row) in enumerate(zip(overshoots, rows, strict=True))
-    ]
+    self._overshoots = list(overshoots)
     heaviest = max(self._weights)
-    self._scales = []
-    for weight, ahead in zip(self._weights, self._ahead, strict=True):
+    self._gains = [heaviest / weight for weight in self._weights]
+
+  @functools.cached_property
+  def _scales(self) -> list[level_order.Scale]:
+    """The levels of each source; a stage that is passed over needs none."""
+    heaviest = max(self._weights)
+    scales = []
+    for i, weight in enumerate(self._weights):
       common = math.gcd(heaviest, weight)
       gain, under = heaviest // common, weight // common
-      self._scales.append(
-        level_order.Scale(ahead * gain, gain * parts, under * parts)
+      # Parts of units that are no units of this merge.
+      ahead = (
+        self._overshoots[i]
+        - self._sequences[i].at(self._first[i]) * self._parts
       )
+      scales.append(
+        level_order.Scale(ahead * gain, gain * self._parts, under * self._parts)
+      )
+    return scales
 
   @property
   def num_rows(self) -> int | None:
@@ -102,9 +120,6 @@ class Merge:
     if len(limits) < len(self._limits):
       return None
     return sum(limits) - sum(self._first)
-
-  def _units(self, source: int, row: int) -> int:
-    return int(self._sequences[source].before(np.asarray([row], np.int64))[0])
 
   def _clip(self, source: int, row: int) -> int:
     limit = self._limits[source]
@@ -117,7 +132,7 @@ class Merge:
 
   def key(self, source: int, row: int) -> Key:
     """Returns what orders a row; rows of one source may share it."""
-    before = self._units(source, row)
+    before = self._sequences[source].at(row)
     first = self._sequences[source].rows_below(before)
     return self._scales[source].level(before), self._tie(source, first), source
 
@@ -138,10 +153,11 @@ class Merge:
     """
     if not standing:
       return [], 1
-    consumed = [
-      (self._ahead[i] + self._units(i, row) * self._parts, self._weights[i])
-      for i, row in standing
-    ]
+    consumed = []
+    for i, row in standing:
+      units = self._sequences[i].at(row) - self._sequences[i].at(self._first[i])
+      own = self._overshoots[i] + units * self._parts
+      consumed.append((own, self._weights[i]))
     least, weight = consumed[0]
     for own, own_weight in consumed[1:]:
       if own * weight < least * own_weight:
@@ -225,8 +241,7 @@ class Merge:
       assert high is not None  # The two stand side by side.
       return self._through_runs(count, low, high)
     self._hint = low
-    rows = np.asarray(low[2], np.int64)
-    return self.advance(rows, count - low[0])[2].tolist()
+    return self._walked(low[2], count - low[0])
 
   def _point(self, level: int) -> _Point:
     rows = []
@@ -255,10 +270,10 @@ class Merge:
       end = self._clip(source, row + _PROBE)
       if end == row:
         return 0.0
-      rows = np.asarray([row, end], np.int64)
-      first, last = self._sequences[source].before(rows).tolist()
-      mean = self._means[source] = (last - first) / (end - row)
-    return 1 / (max(mean, _LEAST_MEAN) * self._scales[source].gain)
+      first, sums = self._sequences[source].reach(row, end)
+      own = sums[end - first] - sums[row - first]
+      mean = self._means[source] = own / (end - row)
+    return 1 / (max(mean, _LEAST_MEAN) * self._gains[source])
 
   def _through_runs(self, count: int, low: _Point, high: _Point) -> list[int]:
     """Walks whole runs where each source has at most one in a bracket."""
@@ -269,6 +284,69 @@ class Merge:
       rows[source] += taken
       left -= taken
     return rows
+
+  def _walked(self, rows: list[int], count: int) -> list[int]:
+    """Returns each source's next row, `count` rows after those given."""
+    found = self._clear(rows, count) if len(rows) > 1 else None
+    if found is None:
+      found = self.advance(np.asarray(rows, np.int64), count)[2].tolist()
+    return found
+
+  def _clear(self, rows: list[int], count: int) -> list[int] | None:
+    """Returns what `_walked` does where float64 can tell, else None.
+
+    It can where the rows taken and those left lie clearly apart in level: not
+    where a tie is between them, for instance.
+    """
+    lanes = [i for i, row in enumerate(rows) if row != self._limits[i]]
+    ahead, parts = self._overshoots, self._parts
+    if rows is not self._first:
+      own, parts = self.overshoots([(i, rows[i]) for i in lanes])
+      ahead = dict(zip(lanes, own, strict=True))
+    rates = {i: self._rate(i, rows[i]) for i in lanes}
+    rate = max(math.fsum(rates.values()), 1e-300)
+    low, high, level = 0.0, math.inf, count / rate
+    starts = []
+    for i in lanes:
+      row = rows[i]
+      cap = self._clip(i, row + count)
+      likely = row + int(1.2 * min(rates[i] * level, count)) + 8
+      starts.append(
+        _Start(
+          self._sequences[i],
+          row,
+          min(likely, cap),
+          cap,
+          ahead[i] / parts,
+          self._gains[i],
+        )
+      )
+    wanting = count
+    for _ in range(_TRIES):
+      wanting = count - sum([own.go_to(level) for own in starts])
+      # Sources that are level give their next rows at one level.
+      if abs(wanting) <= len(lanes):
+        break
+      low, high = (level, high) if wanting > 0 else (low, level)
+      level += wanting / rate
+      if not low < level < high:
+        level = (low + high) / 2 if high < math.inf else 2 * low
+    if abs(wanting) > max(_WANTING, len(lanes)):
+      return None
+    following = [own.level(0) for own in starts]
+    last = [own.level(-1) for own in starts]
+    while wanting:
+      ahead_of, step = (min(following), 1) if wanting > 0 else (max(last), -1)
+      i = (following if wanting > 0 else last).index(ahead_of)
+      starts[i].row += step
+      following[i], last[i] = starts[i].level(0), starts[i].level(-1)
+      wanting -= step
+    if not max(last) < min(following) * (1 - _APART):
+      return None
+    out = list(rows)
+    for i, own in zip(lanes, starts, strict=True):
+      out[i] = own.row
+    return out
 
   def advance(
     self, rows: np.ndarray, count: int
@@ -335,7 +413,7 @@ class Merge:
       run_row = self._sequences[source].rows_below(int(before[1]))
     before = before[lead:]
     self._means[source] = int(before[-1] - before[0]) / size
-    is_all = self.ended(source, row + size)
+    is_all = row + size == self._limits[source]
     return level_order.Upcoming(
       source,
       self._scales[source],
@@ -345,6 +423,61 @@ class Merge:
       before[:-1] if is_all else before,
       is_all,
     )
+
+
+class _Start:
+  """Rows of a source from one on, by their levels in float64.
+
+  Attributes:
+    row: The row after those taken.
+  """
+
+  def __init__(
+    self,
+    sequence: unit_sums.Windowed,
+    row: int,
+    likely: int,
+    cap: int,
+    ahead: float,
+    gain: float,
+  ):
+    self.row = self._from = row
+    self._sequence, self._cap = sequence, cap
+    self._ahead, self._gain = ahead, gain
+    self._first, self._sums = sequence.reach(row, likely)
+    self._base = self._sums[row - self._first]
+
+  def go_to(self, level: float) -> int:
+    """Takes the rows below a level; returns how many these are."""
+    units = math.ceil(level / self._gain - self._ahead) + self._base
+    first, sums = self._first, self._sums
+    low, high = self._from - first, self._cap - first
+    if high > len(sums):
+      high = len(sums)
+    row = first + bisect.bisect_left(sums, units, low, high)
+    if row == first + high and row < self._cap:
+      self._reach(min(2 * row - self._from + 1, self._cap))
+      return self.go_to(level)
+    self.row = row
+    return row - self._from
+
+  def level(self, shift: int) -> float:
+    """Returns the level of the next row, at shift 0, or the last one, at -1.
+
+    Beyond all levels where there is none.
+    """
+    row = self.row + shift
+    if row < self._from:
+      return -math.inf
+    if self.row == self._cap and not shift:
+      return math.inf
+    if row - self._first >= len(self._sums):
+      self._reach(row)
+    units = self._sums[row - self._first] - self._base
+    return (self._ahead + units) * self._gain
+
+  def _reach(self, row: int) -> None:
+    self._first, self._sums = self._sequence.reach(self._from, row)
 
 
 def _whole(weights: Sequence[fractions.Fraction]) -> list[int]:

@@ -90,7 +90,7 @@ class StageChain:
     """Checks and keeps the arguments, those of `Interleave`."""
     self._names = tuple(sequences)
     self._numbers = {name: i for i, name in enumerate(self._names)}
-    self._sequences = tuple(sequences.values())
+    self._sequences = tuple(map(unit_sums.windowed, sequences.values()))
     self._stages = tuple(stages)
     policies.named(exhaustion)
     self._exhaustion = exhaustion
@@ -232,7 +232,7 @@ class StageChain:
     Args:
       position: At least 0.
     """
-    index = int(np.searchsorted(self._starts, position, side="right")) - 1
+    index = bisect.bisect_right(self._starts, position) - 1
     return self.stage(index) or self._begun[-1]
 
   def last_begun(self, source: int, row: int) -> int:

@@ -368,6 +368,29 @@ def test_a_chain_of_stages_is_worked_out_only_as_far_as_it_is_asked_for(
   assert len(begun) <= 4_096 // 40 + 1
 
 
+class Counted(unit_sums.ArrayUnits):
+  """Counts the sums that a merge asks for."""
+
+  calls = 0
+
+  def before(self, rows):
+    self.calls += 1
+    return super().before(rows)
+
+
+def test_a_stage_more_asks_each_source_about_once():
+  rng = np.random.default_rng(0)
+  sequences = {
+    name: Counted(rng.integers(1, 2_048, 5_000), None) for name in "abc"
+  }
+  mix = interleave.Interleave(sequences, changing(400), KEY)
+  mix.locate(np.asarray([50]))
+  before = {name: own.calls for name, own in sequences.items()}
+  mix.locate(np.asarray([40 * 399]))
+  for name, own in sequences.items():
+    assert own.calls - before[name] < 400
+
+
 def test_numbers_of_a_long_chain_have_few_digits_more_a_stage():
   chain = interleave.Interleave(
     {n: unit_sums.ConstantUnits(3 + i) for i, n in enumerate("abc")},
@@ -564,6 +587,23 @@ def test_a_weight_is_judged_in_every_stage_that_begins():
   long = mix_of(rows, [Stage(0, even), Stage(100, tiny), Stage(1_200, even)])
   assert not unserved(long, 1_300)
   assert unserved(long, 1_000)
+
+
+def test_weights_that_give_rows_are_judged_without_a_search(monkeypatch):
+  found = []
+  rank = least_consumed.Merge.rank
+  monkeypatch.setattr(
+    least_consumed.Merge,
+    "rank",
+    lambda self, *own: found.append(own) or rank(self, *own),
+  )
+  mix = interleave.Interleave(
+    {n: unit_sums.ConstantUnits(3 + i) for i, n in enumerate("abc")},
+    changing(100),
+    KEY,
+  )
+  assert not list(mix.unserved(4_000))
+  assert not found
 
 
 def test_a_source_that_is_ahead_may_give_no_row_of_a_stage():

@@ -220,6 +220,31 @@ def test_walking_on_asks_each_source_once_or_twice_for_4_096_rows():
   assert max(sequence.calls for sequence in sequences) <= 20
 
 
+@hypothesis.given(
+  st.lists(st.lists(st.integers(0, 9), min_size=1), min_size=1, max_size=6),
+  st.lists(st.sampled_from([F(1), F(2), F(3, 7), F(10**6)]), min_size=6),
+  st.integers(0, 300),
+)
+def test_rows_after_some_are_those_that_sorting_takes(lengths, weights, count):
+  hypothesis.assume(all(any(own) for own in lengths))
+  sequences = [unit_sums.ArrayUnits(np.asarray(o), None) for o in lengths]
+  merge = merge_of(sequences, weights[: len(lengths)])
+  first = np.zeros(len(lengths), np.int64)
+  assert merge.rows_after(count) == merge.advance(first, count)[2].tolist()
+
+
+def test_a_window_of_sums_holds_what_is_asked_for_and_no_row_too_many():
+  sums = unit_sums.Windowed(unit_sums.ArrayUnits(np.arange(1, 101)))
+  for row, last in [(0, 0), (0, 64), (60, 90), (60, 100), (3, 5), (99, 100)]:
+    first, own = sums.reach(row, last)
+    assert first <= row <= last < first + len(own) <= 101
+    whole = np.arange(first, first + len(own))
+    assert list(own) == sums.before(whole).tolist()
+    assert [sums.at(k) for k in (row, last, 7)] == sums.before(
+      np.asarray([row, last, 7])
+    ).tolist()
+
+
 def test_ranks_that_no_run_could_reach_are_none():
   sequences = [unit_sums.ConstantUnits(1_000), unit_sums.ConstantUnits(1_000)]
   merge = merge_of(sequences, [1, F(1, 10**15)])
