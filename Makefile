@@ -9,7 +9,9 @@ ARGS ?=
 # MaxText needs another Python and other versions: an environment of its own.
 MAXTEXT_PYTHON ?= python3.12
 MAXTEXT_BIN := .venv-maxtext/bin
-PYTEST := $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+# Kept bytecode, whatever the environment says: else each process that tests
+# start compiles the package, and pytest rewrites all asserts anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 # The machine's own real text: the standard library's sources and texts.
 STDLIB := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("stdlib"))')

@@ -1,6 +1,7 @@
 """The house: imports point down, in a room too."""
 
 import ast
+import functools
 import graphlib
 import pathlib
 
@@ -35,28 +36,37 @@ LEVEL = {room: i for i, rooms in enumerate(LEVELS) for room in rooms}
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
 
-def imports_of(path):
-  for node in ast.walk(ast.parse(path.read_text())):
+@functools.cache
+def read(path):
+  """Returns what a module says of itself, and the names that it imports."""
+  tree = ast.parse(path.read_text())
+  imports = []
+  for node in ast.walk(tree):
     if isinstance(node, ast.Import):
-      yield from ((alias.name, node) for alias in node.names)
+      imports += [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom) and node.module:
-      for alias in node.names:
-        yield f"{node.module}.{alias.name}", node
+      imports += [f"{node.module}.{alias.name}" for alias in node.names]
+  return ast.get_docstring(tree), imports
+
+
+def imports_of(path):
+  return read(path)[1]
 
 
 def room_of(path):
   return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.name))
-def test_imports_point_down(path):
-  own = room_of(path)
-  if own == "__init__":
-    return
-  for name, _ in imports_of(path):
-    if name.startswith("chomp_data."):
-      other = name.split(".")[1]
-      assert LEVEL[other] <= LEVEL[own], f"{path}: {own} imports {name}"
+def test_imports_point_down():
+  up = []
+  for path in MODULES:
+    own = room_of(path)
+    for name in imports_of(path) if own != "__init__" else ():
+      if name.startswith("chomp_data."):
+        other = name.split(".")[1]
+        if LEVEL[other] > LEVEL[own]:
+          up.append(f"{path}: {own} imports {name}")
+  assert not up
 
 
 def parts_of(path):
@@ -77,15 +87,17 @@ def module_at(name):
   return parts
 
 
-# Every import there is: in a function and for types, it is a cycle too.
-IMPORTED = {
-  parts_of(path): {
-    module_at(name)
-    for name, _ in imports_of(path)
-    if name.startswith("chomp_data.")
+@functools.cache
+def imported():
+  """Every import there is: in a function and for types, it is a cycle too."""
+  return {
+    parts_of(path): {
+      module_at(name)
+      for name in imports_of(path)
+      if name.startswith("chomp_data.")
+    }
+    for path in MODULES
   }
-  for path in MODULES
-}
 
 
 @pytest.mark.parametrize(
@@ -96,9 +108,9 @@ IMPORTED = {
 def test_files_and_rooms_of_a_room_import_in_no_circle(room):
   depth = len(room)
   graph = {}
-  for module, imported in IMPORTED.items():
+  for module, others in imported().items():
     if module[:depth] == room:
-      others = {m[depth] for m in imported if m[:depth] == room}
+      others = {m[depth] for m in others if m[:depth] == room}
       graph.setdefault(module[depth], set()).update(others - {module[depth]})
   graphlib.TopologicalSorter(graph).prepare()  # Its error names the circle.
 
@@ -110,7 +122,7 @@ def test_integer_maps_and_arrays_need_only_numpy(room):
       "functools", "hashlib", "heapq", "itertools", "math", "typing",
   }  # fmt: skip
   for path in (PACKAGE / room).rglob("*.py"):
-    for name, _ in imports_of(path):
+    for name in imports_of(path):
       top = name.split(".")[0]
       assert top in {"numpy", "chomp_data", *standard}, f"{path}: {name}"
 
@@ -118,10 +130,9 @@ def test_integer_maps_and_arrays_need_only_numpy(room):
 def test_only_the_pipeline_reads_configs():
   for path in MODULES:
     if room_of(path) not in ("config", "reference", "cli"):
-      names = [name for name, _ in imports_of(path)]
+      names = imports_of(path)
       assert not any(n.startswith("ml_collections") for n in names), path
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: str(p.name))
-def test_modules_say_what_they_are_for(path):
-  assert ast.get_docstring(ast.parse(path.read_text())), path
+def test_modules_say_what_they_are_for():
+  assert not [path for path in MODULES if not read(path)[0]]

@@ -79,7 +79,9 @@ def test_what_a_new_kind_leaves_out_is_told(stdlib_store):
   assert line.endswith("config.data.sources.stdlib.shuffle.window_blocks.")
 
 
-@pytest.mark.parametrize("tool", ["train", "inspect_batches"])
+@pytest.mark.parametrize(
+  "tool", ["train", pytest.param("inspect_batches", marks=pytest.mark.slow)]
+)
 def test_a_process_of_its_own_ends_in_the_same_line(tool, tmp_path):
   flags = [CONFIG, "--config.data.global_batch_size=0"]
   flags += [f"--workdir={tmp_path}"] if tool == "train" else []
@@ -126,12 +128,7 @@ def test_help_and_errors_list_the_configs_that_come_along(tool, tmp_path):
 def test_a_file_of_ones_own_comes_before_a_config_that_comes_along(tmp_path):
   own = tmp_path / "packed"
   own.write_text("def get_config():\n  raise ValueError('own')\n")
-  ran = subprocess.run(
-    [sys.executable, f"{ROOT}/tools/inspect_batches.py", "--config=packed"],
-    cwd=tmp_path,
-    capture_output=True,
-    text=True,
-  )
+  ran = in_process.run_tool("inspect_batches", "--config=packed", cwd=tmp_path)
   assert ran.returncode == 1
   assert "its file packed raises (line 2) ValueError: own." in ran.stderr
 
@@ -160,6 +157,7 @@ def test_a_mix_in_one_line_needs_no_config(stdlib_store, tmp_path):
     "--config.train.num_steps=1",
     "--config.data.seq_len=32",
     "--config.model.d_model=16",
+    "--config.model.num_layers=1",
   )
   assert trained.returncode == 0, trained.stderr
   assert "config.data.mix" not in trained.stderr

@@ -70,7 +70,12 @@ class Failing(grain.transforms.Map):
   ("error", "args", "text"),
   [
     (HoldsALockError, ("a broken shard",), "a broken shard"),
-    (TakesTwoError, ("a broken shard", 7), "a broken shard with code 7"),
+    pytest.param(
+      TakesTwoError,
+      ("a broken shard", 7),
+      "a broken shard with code 7",
+      marks=pytest.mark.slow,
+    ),
   ],
 )
 def test_an_exception_that_cannot_be_pickled_arrives_soon_with_its_text(

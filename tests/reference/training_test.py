@@ -1,5 +1,7 @@
 """The loss counts what is trained on; steps learn, on any number of devices."""
 
+import functools
+
 from flax import nnx
 import jax
 import numpy as np
@@ -73,23 +75,32 @@ def model(trainer) -> decoder_lib.Decoder:
   return trainer.model(trainer.init(0))
 
 
-@jax.jit
-def _loss_and_grads(batch):
-  model = decoder_lib.Decoder(_CONFIG, rngs=nnx.Rngs(0))
+@pytest.fixture(scope="module")
+def loss_and_grads(model):
   graph, params = nnx.split(model)
 
-  def loss(params):
+  def loss(params, batch):
     return training.loss_and_metrics(nnx.merge(graph, params), batch)
 
-  return jax.value_and_grad(loss, has_aux=True)(params)
+  both = jax.jit(jax.value_and_grad(loss, has_aux=True))
+  return functools.partial(both, params)
 
 
-def test_the_loss_is_the_mean_over_trained_columns_against_next_tokens(model):
-  batch = _batch()
-  (loss, metrics), _ = _loss_and_grads(batch)
-  logits = np.asarray(
-    model(batch["tokens"], batch["segment_ids"], batch["positions"]), np.float64
+@pytest.fixture(scope="module")
+def logits_of(model):
+  graph, params = nnx.split(model)
+  logits = jax.jit(lambda params, *fields: nnx.merge(graph, params)(*fields))
+  return lambda batch: logits(
+    params, batch["tokens"], batch["segment_ids"], batch["positions"]
   )
+
+
+def test_the_loss_is_the_mean_over_trained_columns_against_next_tokens(
+  logits_of, loss_and_grads
+):
+  batch = _batch()
+  (loss, metrics), _ = loss_and_grads(batch)
+  logits = np.asarray(logits_of(batch), np.float64)
   log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
   total, count = 0.0, 0
   for row, column in zip(*np.nonzero(batch["loss_mask"]), strict=True):
@@ -101,11 +112,11 @@ def test_the_loss_is_the_mean_over_trained_columns_against_next_tokens(model):
 
 
 def test_the_last_column_counts_only_where_next_token_gives_its_target(
-  model,
+  logits_of,
 ):
   batch = _batch()
   batch["loss_mask"][:] = True
-  logits = model(batch["tokens"], batch["segment_ids"], batch["positions"])
+  logits = logits_of(batch)
   nll, mask = training.token_nll(logits, batch)
   assert int(mask.sum()) == _ROWS * (_SEQ_LEN - 1)
   assert np.all(np.asarray(nll)[:, -1] == 0.0)
@@ -116,10 +127,12 @@ def test_the_last_column_counts_only_where_next_token_gives_its_target(
   np.testing.assert_allclose(nll[:, -1], expected, rtol=1e-5)
 
 
-def test_an_all_masked_batch_has_loss_0_finite_gradients_and_is_counted():
+def test_an_all_masked_batch_has_loss_0_finite_gradients_and_is_counted(
+  loss_and_grads,
+):
   batch = _batch()
   batch["loss_mask"][:] = False
-  (value, metrics), grads = _loss_and_grads(batch)
+  (value, metrics), grads = loss_and_grads(batch)
   assert float(value) == 0.0
   assert int(metrics["all_masked"]) == 1
   assert all(np.all(np.asarray(leaf) == 0.0) for leaf in jax.tree.leaves(grads))
@@ -136,8 +149,8 @@ def test_a_step_on_an_all_masked_batch_leaves_a_finite_state(trainer):
   assert np.isfinite(float(metrics["loss"]))
 
 
-def test_losses_by_document_sum_to_the_loss():
-  (_, metrics), _ = _loss_and_grads(_batch())
+def test_losses_by_document_sum_to_the_loss(loss_and_grads):
+  (_, metrics), _ = loss_and_grads(_batch())
   np.testing.assert_array_equal(metrics["document_tokens"], np.full((8, 1), 6))
   np.testing.assert_allclose(
     np.sum(metrics["document_nll"]) / np.sum(metrics["document_tokens"]),
@@ -146,7 +159,9 @@ def test_losses_by_document_sum_to_the_loss():
   )
 
 
-def test_losses_by_document_follow_segments_where_a_row_has_several():
+def test_losses_by_document_follow_segments_where_a_row_has_several(
+  loss_and_grads,
+):
   batch = _batch()
   batch["segment_ids"] = np.tile(
     np.asarray([1] * 5 + [2] * 4 + [0] * 3, np.int32), (_ROWS, 1)
@@ -155,7 +170,7 @@ def test_losses_by_document_follow_segments_where_a_row_has_several():
     None
   ].repeat(_ROWS, 0)
   batch["document_id"] = np.tile(np.asarray([4, 9], np.int32), (_ROWS, 1))
-  (_, metrics), _ = _loss_and_grads(batch)
+  (_, metrics), _ = loss_and_grads(batch)
   np.testing.assert_array_equal(metrics["document_tokens"], [[4, 3]] * _ROWS)
   np.testing.assert_array_equal(metrics["document_id"], [[4, 9]] * _ROWS)
 
@@ -216,13 +231,13 @@ def test_eight_devices_take_the_same_steps_as_one(trainer, sharding):
   assert bool(eight["cut"]) == (sharding == "fsdp")
 
 
-def test_weights_make_the_loss_a_weighted_mean_and_are_summed():
+def test_weights_make_the_loss_a_weighted_mean_and_are_summed(loss_and_grads):
   batch = _batch()
-  plain = _loss_and_grads(batch)[0]
+  plain = loss_and_grads(batch)[0]
   rng = np.random.default_rng(0)
   weight = rng.uniform(0.1, 3, batch["loss_mask"].shape).astype(np.float32)
   batch["loss_weight"] = weight * batch["loss_mask"]
-  (loss, metrics), grads = _loss_and_grads(batch)
+  (loss, metrics), grads = loss_and_grads(batch)
   total = batch["loss_weight"].sum()
   assert float(metrics["weight"]) == pytest.approx(total, rel=1e-5)
   assert int(metrics["tokens"]) == int(plain[1]["tokens"])
@@ -232,27 +247,27 @@ def test_weights_make_the_loss_a_weighted_mean_and_are_summed():
     assert nll / total == pytest.approx(float(loss), rel=1e-5)
   # Only their ratios matter, and a constant changes nothing.
   batch["loss_weight"] = 7 * batch["loss_weight"]
-  (scaled, _), same = _loss_and_grads(batch)
+  (scaled, _), same = loss_and_grads(batch)
   assert float(scaled) == pytest.approx(float(loss), rel=1e-5)
   for one, other in zip(
     jax.tree.leaves(grads), jax.tree.leaves(same), strict=True
   ):
     np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-6)
   batch["loss_weight"] = batch["loss_mask"].astype(np.float32)
-  (ones, _), _ = _loss_and_grads(batch)
+  (ones, _), _ = loss_and_grads(batch)
   assert float(ones) == pytest.approx(float(plain[0]), rel=1e-6)
 
 
-def test_a_column_of_weight_0_is_not_trained_on():
+def test_a_column_of_weight_0_is_not_trained_on(loss_and_grads):
   batch = _batch()
   left_out = np.arange(_SEQ_LEN) == 2
   batch["loss_weight"] = (batch["loss_mask"] & ~left_out).astype(np.float32)
-  (loss, _), _ = _loss_and_grads(batch)
+  (loss, _), _ = loss_and_grads(batch)
   batch["loss_mask"] = batch["loss_mask"] & ~left_out
   del batch["loss_weight"]
-  (expected, _), _ = _loss_and_grads(batch)
+  (expected, _), _ = loss_and_grads(batch)
   assert float(loss) == pytest.approx(float(expected), rel=1e-6)
   batch["loss_weight"] = np.zeros(batch["loss_mask"].shape, np.float32)
-  (loss, _), grads = _loss_and_grads(batch)
+  (loss, _), grads = loss_and_grads(batch)
   assert float(loss) == 0
   assert all(np.all(np.asarray(leaf) == 0) for leaf in jax.tree.leaves(grads))

@@ -1,6 +1,7 @@
 """Object stores on loopback, one of each kind for a run of the tests."""
 
 import os
+import urllib.request
 
 import pytest
 
@@ -34,6 +35,8 @@ def s3_bucket(_s3, monkeypatch):
 @pytest.fixture
 def gs_bucket(_gcs, monkeypatch):
   """As `s3_bucket`, of GCS."""
+  # At each write the emulator writes what it knows of every object there is.
+  urllib.request.urlopen(f"{_gcs.url}/wipe?keep-buckets=true").close()
   yield _reachable(_gcs, monkeypatch, "gs")
   _gcs.clear()
 

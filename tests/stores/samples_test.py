@@ -107,7 +107,9 @@ def test_metadata_of_samples_of_any_size(tmp_path, kind):
   assert set(store.metadata([0], ["label"])) == {"label"}
 
 
-@pytest.mark.parametrize("kind", WRITERS)
+@pytest.mark.parametrize(
+  "kind", ["array_record", pytest.param("arrow", marks=pytest.mark.slow)]
+)
 def test_another_process_reads_what_was_pickled_or_refuses_it(tmp_path, kind):
   path = written(tmp_path / "data", kind, made())
   store = opened(path)
