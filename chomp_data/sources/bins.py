@@ -441,6 +441,14 @@ class BinSource(row_source.RowSource):
       kept = side_index.find(self.store.path, "ffd_rows", key)
       if kept is not None:
         return int(kept["rows"].read()[0])
+    elif self.options.shuffle_documents == "full" and epoch:
+      # A pass over all documents for each epoch before the one at hand.
+      key = self._packing_key(self._order_epoch(epoch))
+      return int(
+        self._documents.derived(
+          "exact_rows", key, lambda: {"rows": self.row_starts(epoch)[-1:]}
+        )["rows"][0]
+      )
     return int(self.row_starts(epoch)[-1])
 
   def _most_epochs(self) -> int:

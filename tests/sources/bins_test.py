@@ -21,6 +21,7 @@ from chomp_data import stores
 from chomp_data.index.pack import packing
 from chomp_data.kernels import compiled
 from chomp_data.sources import bins
+from chomp_data.sources import documents as documents_lib
 from chomp_data.sources import epoch_starts
 from chomp_data.sources import packed_windows as packed_windows_lib
 from chomp_data.sources import row_source
@@ -430,6 +431,32 @@ def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
     source.expected_passes = epochs
     source.plan(np.arange(len(source)))
     assert source._ahead._thread is None
+
+
+def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
+  monkeypatch.setattr(documents_lib, "_KEPT_ON_DISK", 1)
+  source = reshuffled(make_store, packing_algorithm="exact")
+  starts = source.first_row(np.arange(6))
+  assert len(packings(source, "exact_rows")) == 4
+  passed = []
+  window_tokens = documents_lib.Documents.window_tokens
+
+  def told(self, order):
+    passed.append(order)
+    return window_tokens(self, order)
+
+  monkeypatch.setattr(documents_lib.Documents, "window_tokens", told)
+  again = make(
+    source.store,
+    12,
+    packing_buffer_docs=8,
+    shuffle_documents="full",
+    packing_algorithm="exact",
+  )
+  assert again.first_row(np.arange(6)).tolist() == starts.tolist()
+  again.plan(starts[5:] - 1)
+  # The first epoch says how long an epoch is, the last has the row.
+  assert set(passed) == {0, 4}
 
 
 def test_who_packs_much_of_exact_keeps_all_and_past_epochs_go(
