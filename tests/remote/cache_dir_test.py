@@ -20,7 +20,7 @@ EVERYTHING = np.asarray([0]), np.asarray([len(TOKENS)])
 
 
 @pytest.fixture(params=["none", "zstd"])
-def url(request, s3_bucket, tmp_path):
+def url(request, gs_bucket, tmp_path):
   testing_stores.make_store(
     tmp_path / "local",
     reading_test.DOCUMENTS,
@@ -28,7 +28,7 @@ def url(request, s3_bucket, tmp_path):
     chunk=CHUNK,
     chunks_per_shard=16,
   )
-  return reading_test.upload(tmp_path / "local", f"{s3_bucket.root}/store")
+  return reading_test.upload(tmp_path / "local", f"{gs_bucket.root}/store")
 
 
 def opened(url, directory, most_bytes=2**30):
@@ -49,18 +49,18 @@ def size(directory):
   return total
 
 
-def test_what_was_read_once_is_not_asked_for_again(s3_bucket, url, tmp_path):
+def test_what_was_read_once_is_not_asked_for_again(gs_bucket, url, tmp_path):
   cache = tmp_path / "cache"
   assert opened(url, cache).read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
   assert len(kept(cache)) == 100
   store = opened(url, cache)
-  s3_bucket.clear()
+  gs_bucket.clear()
   assert store.read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
-  assert not s3_bucket.reads("/tokens/c/")
+  assert not gs_bucket.reads("/tokens/c/")
   assert store.counters.requests == 0
 
 
-def test_what_was_damaged_is_fetched_again(s3_bucket, url, tmp_path):
+def test_what_was_damaged_is_fetched_again(gs_bucket, url, tmp_path):
   cache = tmp_path / "cache"
   opened(url, cache).read_tokens(*EVERYTHING)
   flipped, cut, empty, swapped, other = kept(cache)[10:15]
@@ -70,13 +70,13 @@ def test_what_was_damaged_is_fetched_again(s3_bucket, url, tmp_path):
   empty.write_bytes(b"")
   # Whole, with the right crc32c behind it, and another chunk's.
   swapped.write_bytes(other.read_bytes())
-  s3_bucket.clear()
+  gs_bucket.clear()
   store = opened(url, cache)
   assert store.read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
-  assert 1 <= len(s3_bucket.reads("/tokens/c/")) <= 4
-  s3_bucket.clear()
+  assert 1 <= len(gs_bucket.reads("/tokens/c/")) <= 4
+  gs_bucket.clear()
   assert opened(url, cache).read_tokens(*EVERYTHING).tolist() == TOKENS.tolist()
-  assert not s3_bucket.reads("/tokens/c/")
+  assert not gs_bucket.reads("/tokens/c/")
 
 
 def test_it_holds_no_more_than_its_bound(url, tmp_path):
@@ -158,7 +158,7 @@ def test_a_local_store_needs_none(tmp_path, url):
     stores.open_store(tmp_path / "local").set_cache_dir(str(tmp_path), 2**20)
 
 
-def test_a_run_names_it_and_is_the_same_run(s3_bucket, url, tmp_path):
+def test_a_run_names_it_and_is_the_same_run(gs_bucket, url, tmp_path):
   source = {"store": url, "rows": {"kind": "sequential"}}
   data = {"seq_len": 16, "global_batch_size": 4, "sources": {"text": source}}
   plain = pipeline.build(data)
@@ -168,8 +168,8 @@ def test_a_run_names_it_and_is_the_same_run(s3_bucket, url, tmp_path):
   wanted = [plain.canonical(step)["tokens"] for step in range(9)]
   for _ in range(2):
     batches = pipeline.build(data).batch_source()
-    s3_bucket.clear()
+    gs_bucket.clear()
     for step, tokens in enumerate(wanted):
       np.testing.assert_array_equal(batches[step]["tokens"], tokens)
-  assert not s3_bucket.reads("/tokens/c/")
+  assert not gs_bucket.reads("/tokens/c/")
   assert kept(tmp_path / "cache")

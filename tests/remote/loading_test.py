@@ -114,18 +114,18 @@ def chunks_asked(bucket, first_step, **options):
 
 @pytest.mark.parametrize("first_step", [0, 1, 7, 101])
 def test_an_epoch_fetches_its_chunks_once_resumed_anywhere(
-  s3_bucket, local, first_step
+  gs_bucket, local, first_step
 ):
-  url = reading_test.upload(local, f"{s3_bucket.root}/store")
-  chunks, steps = chunks_asked(s3_bucket, first_step, url=url)
+  url = reading_test.upload(local, f"{gs_bucket.root}/store")
+  chunks, steps = chunks_asked(gs_bucket, first_step, url=url)
   needed = NUM_CHUNKS * steps / (NUM_CHUNKS * 16 // BATCH)
   # What is left of the window that was resumed in is needed whole.
   assert chunks <= 1.05 * needed + 4
 
 
 @pytest.mark.parametrize("kept", [1, 2, 8])
-def test_what_is_ahead_stays_within_the_cache(s3_bucket, local, kept):
-  url = reading_test.upload(local, f"{s3_bucket.root}/store")
+def test_what_is_ahead_stays_within_the_cache(gs_bucket, local, kept):
+  url = reading_test.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, cache_windows=kept))
   source = pipe.batch_source()
   tokens = source.sources["text"].store._opened.tokens
@@ -138,8 +138,8 @@ def test_what_is_ahead_stays_within_the_cache(s3_bucket, local, kept):
 
 
 @pytest.mark.slow
-def test_a_worker_plans_its_own_steps_only(s3_bucket, local):
-  url = reading_test.upload(local, f"{s3_bucket.root}/store")
+def test_a_worker_plans_its_own_steps_only(gs_bucket, local):
+  url = reading_test.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, window_blocks=1))
   planned = 0
   for worker in range(4):
@@ -154,11 +154,11 @@ def test_a_worker_plans_its_own_steps_only(s3_bucket, local):
 
 
 @pytest.mark.slow
-def test_batches_wait_for_slow_answers_once_only(s3_bucket, local):
-  url = reading_test.upload(local, f"{s3_bucket.root}/store")
+def test_batches_wait_for_slow_answers_once_only(gs_bucket, local):
+  url = reading_test.upload(local, f"{gs_bucket.root}/store")
   pipe = pipeline.build(config(url, cache_windows=8))
-  s3_bucket.clear()
-  s3_bucket.delay_s = lambda request: 0.05
+  gs_bucket.clear()
+  gs_bucket.delay_s = lambda request: 0.05
   source = pipe.batch_source()
   loader = iter(feed.data_loader(source))
   next(loader)
@@ -202,7 +202,7 @@ def test_side_indexes_stay_here_where_one_may_not_write(
 
 @pytest.mark.slow
 def test_labels_and_weights_are_asked_for_ahead_as_tokens_are(
-  s3_bucket, tmp_path, monkeypatch
+  gs_bucket, tmp_path, monkeypatch
 ):
   # Of as many runs as would not be kept in memory.
   monkeypatch.setattr(labels_lib, "_HELD", 8)
@@ -231,10 +231,10 @@ def test_labels_and_weights_are_asked_for_ahead_as_tokens_are(
   for names in (("store",), ("store", "other")):
     data = config("")
     for name in names:
-      reading_test.upload(tmp_path / name, f"{s3_bucket.root}/{name}")
+      reading_test.upload(tmp_path / name, f"{gs_bucket.root}/{name}")
     both = [
       [f"{root}/{name}" for name in names]
-      for root in (s3_bucket.root, tmp_path)
+      for root in (gs_bucket.root, tmp_path)
     ]
     pipes = []
     for paths in both:

@@ -12,11 +12,14 @@ _BUCKETS = "length_buckets.py:runlocal"
 _OTHERS = (
   "packed.py:runlocal",
   "block_shuffle.py:full,runlocal",
+  "pretrain_mix.py:runlocal",
+  "splice_in_mix.py:runlocal",
+)
+# Of one file, they differ in how rows are shuffled.
+_ARMS = (
   "block_shuffle.py:era,runlocal",
   "block_shuffle.py:block_k8,runlocal",
   "block_shuffle.py:block_k32,runlocal",
-  "pretrain_mix.py:runlocal",
-  "splice_in_mix.py:runlocal",
 )
 
 
@@ -83,7 +86,10 @@ def _check(name, log, record, steps):
     assert sum(o["batches"] for o in record["by_bucket"].values()) == steps
 
 
-@pytest.mark.parametrize("name", _OTHERS)
+@pytest.mark.parametrize(
+  "name",
+  [*_OTHERS, *(pytest.param(own, marks=pytest.mark.slow) for own in _ARMS)],
+)
 def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
   log, record = _train(name, stdlib_store, tmp_path, 4)
   _check(name, log, record, 4)
@@ -91,7 +97,7 @@ def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [_BUCKETS, *_OTHERS])
+@pytest.mark.parametrize("name", [_BUCKETS, *_OTHERS, *_ARMS])
 def test_a_config_resumes_and_says_what_it_read(name, stdlib_store, tmp_path):
   first, _ = _train(name, stdlib_store, tmp_path, 4)
   if name == _BUCKETS:
