@@ -537,7 +537,7 @@ def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
     axis.set_yticks(np.arange(len(names)) + height * (len(by_rows) - 1) / 2)
     axis.set_yticklabels(names)
     axis.set(title=what, xscale="log", xlabel="million tokens a CPU second")
-    axis.margins(x=0.15)
+    axis.margins(x=0.25)
   axes[-1].legend(loc="lower right")
   figure.savefig(path, dpi=110)
   pyplot.close(figure)
