@@ -33,7 +33,7 @@ from chomp_data.sources import row_source
 # begins with fewer, each time twice as many, for its first batch to be there
 # soon: unless chunks of a group are fetched together.
 _PLANNED_ROWS = 4_096
-_FIRST_ROWS = 64
+_FIRST_ROWS = 8
 _GROUPS_KEPT = 4
 
 # Groups planned before their turn, where a store is far away.
