@@ -27,6 +27,8 @@ from chomp_data.index.mix import unit_sums
 # Weights further apart would never be served: no run is that long.
 _MOST_RATIO = 10**15
 
+_EXACT = frozenset([int, fractions.Fraction])
+
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
@@ -131,6 +133,8 @@ class StageChain:
         f"`stages` must start before position {unit_sums.MOST_UNITS}, got"
         f" {positions[-1]}. Start them earlier."
       )
+    if self._are_plain():
+      return
     for i, stage in enumerate(self._stages):
       field = f"stages[{i}].weights"
       self.check_names(field, stage.weights)
@@ -155,6 +159,17 @@ class StageChain:
           f"`{field}` must lie within a factor of {_MOST_RATIO:.0e}, got"
           f" {shown}. Leave {low!r} out."
         )
+
+  def _are_plain(self) -> bool:
+    """Says at once of most chains that nothing is wrong with their weights."""
+    chain = [stage.weights for stage in self._stages]
+    if not all(chain) or not self._numbers.keys() >= set().union(*chain):
+      return False
+    # Chains often repeat weights.
+    every = {id(own): own for weights in chain for own in weights.values()}
+    return _EXACT.issuperset(map(type, every.values())) and _lie_near(
+      every.values()
+    )
 
   def _add_limits(
     self, name: str, sequence: unit_sums.UnitSequence, at: int | None
@@ -398,10 +413,11 @@ def _decimal(weight: fractions.Fraction | int) -> str:
 
 
 def _lie_near(weights: Collection[fractions.Fraction | int]) -> bool:
-  """Says at once of most weights that they lie within `_MOST_RATIO`."""
+  """Says of most weights that all are above 0 and within `_MOST_RATIO`."""
   over = [weight.numerator for weight in weights]
   under = [weight.denominator for weight in weights]
-  return max(over) * max(under) <= _MOST_RATIO * min(over) * min(under)
+  least = min(over) * min(under)
+  return 0 < max(over) * max(under) <= _MOST_RATIO * least
 
 
 def _check_weight(field: str, name: str, weight: object) -> None:

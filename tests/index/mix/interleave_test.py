@@ -368,6 +368,23 @@ def test_a_chain_of_stages_is_worked_out_only_as_far_as_it_is_asked_for(
   assert len(begun) <= 4_096 // 40 + 1
 
 
+def test_a_chain_with_nothing_wrong_is_checked_as_a_whole(monkeypatch):
+  checked = []
+  check = merge_stages._check_weight
+  monkeypatch.setattr(
+    merge_stages,
+    "_check_weight",
+    lambda *own: checked.append(own) or check(*own),
+  )
+  sequences = {n: unit_sums.ConstantUnits(3) for n in "abc"}
+  interleave.Interleave(sequences, changing(100), KEY)
+  assert not checked
+  for wrong in (0, -1, F(-1, 3), True, 0.5, F(1, 10**16)):
+    stages = [*changing(100), Stage(4_000, {"a": 1, "b": wrong})]
+    with pytest.raises((ValueError, TypeError), match=r"`stages\[100\]"):
+      interleave.Interleave(sequences, stages, KEY)
+
+
 class Counted(unit_sums.ArrayUnits):
   """Counts the sums that a merge asks for."""
 
