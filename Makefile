@@ -31,7 +31,7 @@ test: $(BIN)/.test .venv-moto/bin/moto_server  ## Run the tests, two at once, bu
 test-all: test  ## Run all tests, and each law on ten times the examples.
 	$(PYTEST) -m 'slow or hypothesis' --hypothesis-profile=full --timeout=1800 $(ARGS)
 
-faults: $(BIN)/.test .venv-moto/bin/moto_server  ## Inject faults by the thousand and count what comes of them: hours.
+faults: $(BIN)/.test .venv-moto/bin/moto_server  ## Inject faults by the thousand and count what comes of them: an hour.
 	$(BIN)/python -m tests.faults $(ARGS)
 
 test-maxtext: $(MAXTEXT_BIN)/.made  ## Train real MaxText on our input for a few steps.

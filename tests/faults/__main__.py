@@ -1,6 +1,6 @@
 """Injects faults and counts what comes of them.
 
-    python -m tests.faults                     all of them, hours
+    python -m tests.faults                     all of them, an hour
     python -m tests.faults --cases=100         at most so many of each
     python -m tests.faults --fault=workers     one of them
     python -m tests.faults --without-guard     each guard off: faults must show

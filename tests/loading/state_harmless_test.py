@@ -183,7 +183,10 @@ def test_no_change_of_one_source_is_refused(data, tmp_path, name):
   accepted({**ANY, **ALONE}[name](data, tmp_path), state, wanted)
 
 
-@pytest.mark.parametrize("name", [*ANY, *MIXED])
+# Each of ANY is tried on one source above.
+@pytest.mark.parametrize(
+  "name", [*MIXED, *(pytest.param(own, marks=pytest.mark.slow) for own in ANY)]
+)
 def test_no_change_of_a_mix_is_refused(mixed, tmp_path, name):
   state, wanted = state_of(mixed)
   accepted({**ANY, **MIXED}[name](mixed, tmp_path), state, wanted)
