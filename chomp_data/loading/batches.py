@@ -27,6 +27,7 @@ from chomp_data.plans import balance
 from chomp_data.plans import certifying
 from chomp_data.plans import following
 from chomp_data.plans import plan as plan_lib
+from chomp_data.plans import token_sums
 from chomp_data.sources import row_source
 
 # Rows planned at once: NumPy's cost by call is shared by all of them. A reader
@@ -229,6 +230,24 @@ class BatchSource(workers.SentToWorkers):
     """Returns what a step holds that was read a moment ago, as sums."""
     with self._lock:
       return self._sums[step]
+
+  def places(self, step: int) -> dict[str, token_sums.Place] | None:
+    """Returns where sources are before a step; see `Plan.places`.
+
+    What is found of a mix on the way there, the first batch needs too.
+
+    Args:
+      step: The step.
+
+    Returns:
+      None while it is read from.
+    """
+    if not self._lock.acquire(blocking=False):
+      return None
+    try:
+      return self._plan.places(step)
+    finally:
+      self._lock.release()
 
   def count_into(self, ledger: following.Ledger) -> bool:
     """Counts what is read from here on, if all rows of all steps are.

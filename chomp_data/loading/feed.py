@@ -94,6 +94,10 @@ class Batches(Protocol):
     """Returns what a step holds that was read a moment ago, as sums."""
     ...
 
+  def places(self, step: int) -> Mapping[str, Any] | None:
+    """Returns where sources are before a step; None while it is read from."""
+    ...
+
   def count_into(self, ledger: Any) -> bool:
     """Counts the steps that are read, if all of their rows are."""
     ...
@@ -154,6 +158,10 @@ class Follower(Protocol):
     """Hears where the run is."""
     ...
 
+  def wait_begun(self) -> None:
+    """Waits until it has compared what a state tells, if it is to."""
+    ...
+
   def close(self) -> None:
     """Ends the thread."""
     ...
@@ -191,8 +199,21 @@ class Accounting(Protocol):
     """Begins to count what is read, so that records need no planning."""
     ...
 
-  def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
+  def restore(
+    self,
+    record: Mapping[str, Any],
+    step: int,
+    places: Mapping[str, Any] | None = None,
+  ) -> list[str]:
     """Returns one line for each thing that a checkpoint says otherwise."""
+    ...
+
+  def problems(self) -> list[str]:
+    """Returns the same of what is compared behind the first batch."""
+    ...
+
+  def forget(self) -> None:
+    """Hears that a run goes to a step of which no checkpoint tells."""
     ...
 
 
@@ -420,6 +441,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       ) from self._failure
     began = time.perf_counter()
     try:
+      self._check_told()
       self.start_prefetch()
       assert self._reader is not None
       batch, sums = self._reader.get(self._step, self._timeout_s)
@@ -515,7 +537,13 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return count
 
   def get_state(self) -> bytes:
-    """Returns the state: the next step, and what it is a step of."""
+    """Returns the state: the next step, and what it is a step of.
+
+    Raises:
+      StateError: If the state that it goes on from tells otherwise than the
+        plan what was consumed.
+    """
+    self._check_told()
     # Of one step, though another thread may go on.
     step, certified = self._certificate.now(self._input_digest())
     return state_lib.encode(
@@ -547,20 +575,33 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """
     step, state, own = self._step, self.get_state(), self.certificate
     self._certified = own
+    checked = functools.partial(self._checked_state, self._follower, state)
     if self._peers is None or self._local.part is None:
       certificate_lib.log(step, own)
-      return lambda: state
+      return checked
     number, self._saves = self._saves, self._saves + 1
     entry = {"step": step, "segments": certificate_lib.records(own)}
     self._peers.share(_SAVED, number, entry)
     if jax.process_index() != 0:
-      return lambda: state
+      return checked
     rows = {
       (part.first, part.last): self._rows_held(part.first, part.last)
       for part in own
       if part.part is not None
     }
-    return functools.partial(self._joined, state, step, number, rows)
+    return lambda: self._joined(checked(), step, number, rows)
+
+  def _checked_state(self, follower: Follower | None, state: bytes) -> bytes:
+    """Returns a state once what it goes on from was compared."""
+    if follower is not None:
+      follower.wait_begun()
+    self._check_told()
+    return state
+
+  def _check_told(self) -> None:
+    """Raises StateError where a state tells otherwise than the plan."""
+    if self._accounts is not None:
+      _refuse(self._accounts.problems())
 
   def _rows_held(self, first: int, last: int) -> int | None:
     """Returns the rows of some steps over all processes, filler included."""
@@ -677,7 +718,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     Raises:
       StateError: If the state is damaged, or of another run: then every
-        difference is named, with both values.
+        difference is named, with both values. Where it counts other tokens
+        than the plan, the `next` after the first batch may be what raises it.
     """
     record = state_lib.decode(state)
     step, saved = record["step"], record["fingerprint"]
@@ -720,15 +762,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         f"input state's step must be at most {len(local.source)}, the run's"
         f" steps, got {step}. Use the config it was saved with."
       )
-    if accounts is not None and not found:
-      wrong = accounts.restore(record, step)
-      if wrong:
-        listed = "".join(f"\n  - {line}" for line in wrong)
-        raise state_lib.StateError(
-          f"input state must have consumed at step {step} what the plan says,"
-          f" got another count:{listed}\nUse the version of chomp_data and the"
-          " store that it was saved with."
-        )
+    if accounts is not None:
+      if state_lib.of_rows(path for path, _ in found):
+        accounts.forget()
+      else:
+        places = local.source.places(step)
+        _refuse(accounts.restore(record, step, places))
     if again is not None:
       again.commit()
       self._local, self._accounts = local, accounts
@@ -757,6 +796,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if step != self._step:
       self._certificate.begin(step)
     self._go_to(step)
+    if self._accounts is not None:
+      self._accounts.forget()
     self._agree()
 
   def reset(self) -> None:
@@ -885,6 +926,18 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._dropped.detach()
       _stop(self._reader, self._follower, at_once)
       self._reader = self._follower = None
+
+
+def _refuse(wrong: Sequence[str]) -> None:
+  """Raises StateError if a state tells other counts than the plan."""
+  if not wrong:
+    return
+  listed = "".join(f"\n  - {line}" for line in wrong)
+  raise state_lib.StateError(
+    "input state must have consumed before its step what the plan says, got"
+    f" another count:{listed}\nUse the version of chomp_data and the store that"
+    " it was saved with."
+  )
 
 
 def _counts_nothing(ledger: Any) -> bool:

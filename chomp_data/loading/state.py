@@ -6,6 +6,7 @@ is only told, because the order of rows does not depend on it.
 """
 
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -226,6 +227,11 @@ def changes(
   return list(_compared(_weighed(old), _weighed(new), ""))
 
 
+def of_rows(paths: Iterable[str]) -> bool:
+  """Returns whether some of the fields that differ decide which rows come."""
+  return any(path.partition(".")[0] not in _OF_FIELDS for path in paths)
+
+
 def consequence(paths: Collection[str], step: int) -> str:
   """Returns what follows where a state of another run is taken, for people.
 
@@ -233,7 +239,7 @@ def consequence(paths: Collection[str], step: int) -> str:
     paths: Of what differs.
     step: Of the state.
   """
-  if all(path.partition(".")[0] in _OF_FIELDS for path in paths):
+  if not of_rows(paths):
     return (
       f"From step {step} on rows are those that follow; what is made of them"
       " is another."

@@ -71,6 +71,34 @@ def without(
   return spans_lib.concatenated(parts).take(order, row[order], spans.num_rows)
 
 
+def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
+  """Returns the plan that `without` was given, but for what follows spans.
+
+  2 live, 2 gone, 2 live of one span
+  -> a span of 6 tokens
+  """
+  if spans.gone is None or not len(spans):
+    return dataclasses.replace(spans, gone=None, following=None)
+  # Halves of a pair are of one segment too, and do not follow each other.
+  opens = np.ones(len(spans), np.bool_)
+  end = spans.offset + spans.stored()[0]
+  opens[1:] = (end[:-1] != spans.offset[1:]) | (
+    spans.ends()[:-1] != spans.column[1:]
+  )
+  for name in ("row", "document", "segment"):
+    value = getattr(spans, name)
+    opens[1:] |= value[1:] != value[:-1]
+  first = np.flatnonzero(opens)
+  last = np.append(first[1:], len(spans)) - 1
+  return dataclasses.replace(
+    spans.take(first, spans.row[first], spans.num_rows),
+    length=np.add.reduceat(spans.length, first),
+    eos=None if spans.eos is None else spans.eos[last],
+    following=None,
+    gone=None,
+  )
+
+
 def _without(spans: spans_lib.Spans, gone: Gone) -> spans_lib.Spans:
   if not len(gone.begin):
     gone = dataclasses.replace(gone, document=_FAR, begin=_FAR, end=_FAR)

@@ -53,12 +53,46 @@ class _Standing:
     given: Samples that were handed out, by source and bucket, where states tell
       them.
     sums: Units that were handed out, by source and unit; none of arrays.
+    gone: What of them is gone, by source and unit; none where nothing is yet.
   """
 
   step: int
   places: Mapping[str, token_sums.Place]
   given: Mapping[str, Mapping[str, int]]
   sums: Mapping[str, Mapping[str, int | None]]
+  gone: Mapping[str, Mapping[str, int]]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Told:
+  """What a state tells of a step, which the plan has yet to say.
+
+  Attributes:
+    step: The step.
+    places: Where each source is.
+    sums: By source and unit.
+    gone: As in `_Standing`.
+  """
+
+  step: int
+  places: Mapping[str, token_sums.Place]
+  sums: Mapping[str, Mapping[str, int | None]]
+  gone: Mapping[str, Mapping[str, int]]
+
+  def problems(self, sums: token_sums.TokenSums) -> list[str]:
+    """Returns a line for each count of tokens that a plan does not have."""
+    sums.go_on(self.step, self.places, self.sums, self.gone)
+    found = []
+    for name, own in self.sums.items():
+      place, tokens = self.places[name], own["tokens"]
+      if not sums.known(name):
+        continue
+      planned = sums.before(self.step, name, place, "tokens")
+      if tokens != planned:
+        found.append(
+          f"accounts.{name}.tokens: state has {tokens}, plan {planned}"
+        )
+    return found
 
 
 class Accounts:
@@ -80,6 +114,9 @@ class Accounts:
     self._ledger: following.Ledger | None = None
     self._base: _Standing | None = None
     self._follower: following.Follower | None = None
+    # What a state tells until the plan was asked, and where it says otherwise.
+    self._told: _Told | None = None
+    self._problems: list[str] = []
 
   def follow(
     self, step: int, count_into: Callable[[following.Ledger], bool]
@@ -95,30 +132,48 @@ class Accounts:
       A thread that hears where the run is; None: none is needed.
     """
     plan = self._plan
-    self._ledger = self._follower = None
-    if plan.gone.first_step is not None:
-      # Which rows lack something is counted from where the first one does.
-      return None
     self._ledger = ledger = following.Ledger(plan)
+    self._follower = None
+    self._problems = []
     counts = count_into(ledger)
-    base = self._base
+    base, told = self._base, self._told
     if (base is None or base.step != step) and self._is_begin(step):
       base = self._standing_at(step)
-    known = base is not None and base.step == step
-    self._base = base if known else None
-    if known and counts:
+    self._base = base if base is not None and base.step == step else None
+    self._told = told = told if told is not None and told.step == step else None
+    if self._base is not None and told is None and counts:
       return None
 
     def begin(plan: plan_lib.Plan) -> None:
-      found = Accounts(plan)._standing_at(step)
+      sums = plan.token_sums()
+      problems = [] if told is None or sums is None else told.problems(sums)
+      found = None if self._base else Accounts(plan)._standing_at(step)
       # Another reader may have begun, or the state have been asked for.
-      if self._ledger is ledger and self._base is None:
+      if self._ledger is not ledger:
+        return
+      self._told, self._problems = None, problems
+      if problems:
+        self._base = None
+      elif self._base is None:
         self._base = found
 
+    needed = self._base is None or told is not None
     self._follower = following.Follower(
-      plan, ledger, step, None if known else begin, not counts
+      plan, ledger, step, begin if needed else None, not counts
     )
     return self._follower
+
+  def forget(self) -> None:
+    """Hears that a run goes to a step of which no state tells."""
+    self._ledger = self._base = self._follower = self._told = None
+    self._problems = []
+
+  def problems(self) -> list[str]:
+    """Returns where the state that a run reads on from says otherwise.
+
+    One line for each thing that does not agree; see `restore`.
+    """
+    return self._problems
 
   def _is_begin(self, step: int) -> bool:
     """Returns whether nothing was taken before a step."""
@@ -152,10 +207,10 @@ class Accounts:
         # What is counted goes on from the last step that was asked for.
         self._base = self._after(base, step, *ledger.split(sums))
         return self._base
-    if ledger is None:
+    if ledger is None and units != token_sums.UNITS:
       return self._standing_at(step, units)
     found = self._standing_at(step)
-    if base is None or ledger.covers(step):
+    if base is None or ledger is None or ledger.covers(step):
       self._base = found
     return found
 
@@ -168,18 +223,13 @@ class Accounts:
     base: _Standing,
     step: int,
     samples: np.ndarray,
-    tokens: np.ndarray,
-    trained: np.ndarray,
+    live: np.ndarray,
+    gone: np.ndarray,
   ) -> _Standing:
     """Returns what was consumed where that much came since."""
     names = self._plan.source_names
     buckets = [own.name for own in self._plan.buckets]
-    more: dict[str, dict[str, int]] = {
-      name: dict(zip(token_sums.UNITS, own, strict=True))
-      for name, *own in zip(
-        names, tokens.tolist(), trained.tolist(), strict=True
-      )
-    }
+    more, lost = (_by_unit(names, units) for units in (live, gone))
     return _Standing(
       step,
       {
@@ -203,6 +253,14 @@ class Accounts:
         }
         for name, own in base.sums.items()
       },
+      {
+        name: {
+          unit: count + base.gone.get(name, _NOTHING)[unit]
+          for unit, count in own.items()
+        }
+        for name, own in lost.items()
+        if base.sums and self._plan.is_gone_before(step)
+      },
     )
 
   def _standing_at(
@@ -211,6 +269,7 @@ class Accounts:
     """Returns what was consumed before a step, from the plan."""
     places = self._plan.places(step)
     sums: dict[str, dict[str, int | None]] = {}
+    gone: dict[str, dict[str, int]] = {}
     if self._sums is not None:
       sums = {
         name: {
@@ -218,7 +277,8 @@ class Accounts:
         }
         for name, place in places.items()
       }
-    return _Standing(step, places, self._given(step), sums)
+      gone = self._sums.gone(step)
+    return _Standing(step, places, self._given(step), sums, gone)
 
   def _given(self, step: int) -> plan_lib.Counts:
     """Returns samples by source and bucket; none where nobody asks for them."""
@@ -330,9 +390,8 @@ class Accounts:
       found["accounts"] = {
         name: vars(own).copy() for name, own in self._accounts(standing).items()
       }
-      gone = self._sums.gone(step)
-      if gone:
-        found["gone"] = gone
+      if standing.gone:
+        found["gone"] = {n: dict(own) for n, own in standing.gone.items()}
     if self._plan.foreign_offsets() is not None:
       found["resume_state"] = self._resume_state(standing)
     if self._entries:
@@ -369,12 +428,21 @@ class Accounts:
       entries.append({"spec": name, "row_offset": place.samples, **known})
     return {"datasets": entries + (self._plan.foreign_offsets() or [])}
 
-  def restore(self, record: Mapping[str, Any], step: int) -> list[str]:
+  def restore(
+    self,
+    record: Mapping[str, Any],
+    step: int,
+    places: Mapping[str, token_sums.Place] | None = None,
+  ) -> list[str]:
     """Compares a checkpoint's accounts with the plan, and goes on from them.
+
+    Rows at once; tokens, of which a plan may pack windows, behind the first
+    batch of what reads: `problems` tells.
 
     Args:
       record: Of `record`, at that step; older states have none.
       step: The step.
+      places: Where the plan says that sources are there, if that is known.
 
     Returns:
       One line for each thing that does not agree.
@@ -384,10 +452,9 @@ class Accounts:
       problems = self._uneven(record.get("histogram") or {}, step)
     if self._sums is None or problems:
       return problems
-    self._base = None
     saved = record.get("accounts") or {}
-    places, told = self._plan.places(step), {}
-    compared: list[tuple[str, token_sums.Place, int | None]] = []
+    places = places or self._plan.places(step)
+    told: dict[str, dict[str, int | None]] = {}
     for name, place in places.items():
       count, own = place.given, saved.get(name)
       if not saved:
@@ -403,36 +470,33 @@ class Accounts:
           f"accounts.{name}.rows: state has {own['rows']}, plan {count}"
         )
       else:
-        compared.append((name, place, own["tokens"]))
-        told[name] = own
+        told[name] = {unit: own[unit] for unit in token_sums.UNITS}
+    if problems:
+      return problems
     # What is gone is taken from the state: counting it again would take long.
-    self._sums.go_on(step, places, told, record.get("gone") or {})
-    for name, place, tokens in compared:
-      if not self._sums.known(name):
-        continue
-      planned = self._sum(step, name, place, "tokens")
-      if tokens != planned:
-        problems.append(
-          f"accounts.{name}.tokens: state has {tokens}, plan {planned}"
-        )
-    sums = {
-      name: {unit: told.get(name, _NOTHING)[unit] for unit in token_sums.UNITS}
-      for name in places
-    }
+    gone = record.get("gone") or {}
+    self._sums.go_on(step, places, told, gone)
+    self._base = self._told = None
+    self._problems = []
+    if not saved:
+      return []
+    self._told = _Told(step, places, told, gone)
+    sums = {name: told.get(name, _NOTHING) for name in places}
     if not any(
       own is None for units in sums.values() for own in units.values()
     ):
-      self._base = _Standing(step, places, self._given(step), sums)
-    return problems
+      self._base = _Standing(step, places, self._given(step), sums, gone)
+    return []
 
   def _taken(self, standing: _Standing, name: str) -> int | None:
     """Returns the tokens of all rows that were taken, skipped ones too."""
     if self._sums is None:
       return None
     place, tokens = standing.places[name], standing.sums[name]["tokens"]
-    if self._plan.gone.first_step is not None:
-      return self._sums.taken(name, place)
-    if tokens is None or not place.skipped:
+    if tokens is None:
+      return None
+    tokens += standing.gone.get(name, _NOTHING)["tokens"]
+    if not place.skipped:
       return tokens
     skipped = self._sums.skipped(name, place)
     return None if skipped is None else tokens + skipped
@@ -452,12 +516,15 @@ class Accounts:
           )
     return problems
 
-  def _sum(
-    self, step: int, name: str, place: token_sums.Place, unit: str
-  ) -> int | None:
-    if self._sums is None:
-      return None
-    return self._sums.before(step, name, place, unit)
+
+def _by_unit(
+  names: Sequence[str], units: np.ndarray
+) -> dict[str, dict[str, int]]:
+  """Returns int64[sources, units] by name and unit."""
+  return {
+    name: dict(zip(token_sums.UNITS, own, strict=True))
+    for name, own in zip(names, units.tolist(), strict=True)
+  }
 
 
 def _some(

@@ -3,7 +3,8 @@
 Summing what was handed out before a step may plan thousands of rows. A run
 that reads has planned them: it counts each group of steps as it comes to it,
 and a state is then a look-up. Where a process plans its own rows only, or
-workers do, a thread plans all rows a little ahead of the run.
+workers do, a thread plans all rows a little ahead of the run. What it does
+waits for the first batch, which it would hold up.
 """
 
 import collections
@@ -14,6 +15,8 @@ import threading
 from absl import logging
 import numpy as np
 
+from chomp_data.ops import spans as spans_lib
+from chomp_data.ops import tombstones
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
 
@@ -28,17 +31,18 @@ _STEPS_AHEAD = 256
 class Ledger:
   """Sums at the steps that a run is at; several threads may.
 
-  Sums are one vector: samples by source and bucket, tokens by source, and
-  trained tokens by source.
+  Sums are one vector: samples by source and bucket, and by source tokens,
+  trained tokens, and where something is gone those of both that are.
   """
 
   def __init__(self, plan: plan_lib.Plan):
     """Counts nothing yet.
 
     Args:
-      plan: The run; nothing of it may be gone.
+      plan: The run.
     """
     self._steps = plan.steps
+    self._tells_gone = plan.gone.first_step is not None
     self._shape = (len(plan.source_names), len(plan.buckets))
     self._labelled = token_sums.labelled(
       {name: own.store for name, own in plan.sources.items()}
@@ -86,11 +90,15 @@ class Ledger:
   def split(
     self, sums: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns samples [sources, buckets], tokens, and trained tokens."""
+    """Returns samples [sources, buckets], and units [sources, 2] twice.
+
+    Units are tokens and trained tokens: what is live, and what is gone.
+    """
     sources, buckets = self._shape
     samples = sums[: sources * buckets].reshape(self._shape)
-    tokens, trained = sums[sources * buckets :].reshape(2, sources)
-    return samples, tokens, trained
+    units = sums[sources * buckets :].reshape(-1, 2, sources)
+    live, gone = units[0], units[-1] if self._tells_gone else 0 * units[0]
+    return samples, live.T, gone.T
 
   @property
   def end(self) -> int | None:
@@ -127,22 +135,34 @@ class Ledger:
     given[:, :, planned.bucket] = np.bincount(
       (step * sources + source)[real], minlength=count * sources
     ).reshape(count, sources)
-    tokens = np.zeros((2, count, sources), np.int64)
+    tokens = np.zeros((4 if self._tells_gone else 2, count, sources), np.int64)
     if spans is not None:
-      key = step[spans.row] * sources + spans.source
-      for own, units in zip(
-        tokens, token_sums.span_units(spans, self._labelled), strict=True
-      ):
-        # Sums of steps stay far below 2**53, where float64 is exact.
-        sums = np.bincount(key, units, count * sources)
-        own[:] = sums.reshape(count, sources)
-    found = np.zeros((count + 1, sources * (buckets + 2)), np.int64)
-    np.cumsum(
-      np.concatenate([given.reshape(count, -1), *tokens], axis=1),
-      axis=0,
-      out=found[1:],
-    )
+      live = spans.live()
+      self._sum(live, step, tokens[:2])
+      if spans.gone is not None:
+        self._sum(tombstones.whole(spans), step, tokens[2:])
+        tokens[2:] -= tokens[:2]
+    columns = np.concatenate([given.reshape(count, -1), *tokens], axis=1)
+    found = np.zeros((count + 1, columns.shape[1]), np.int64)
+    np.cumsum(columns, axis=0, out=found[1:])
     return found
+
+  def _sum(
+    self, spans: spans_lib.Spans, step: np.ndarray, out: np.ndarray
+  ) -> None:
+    """Sums tokens and trained tokens into int64[2, steps, sources].
+
+    Args:
+      spans: The plan.
+      step: int64[num_rows], which step each row is of.
+      out: Where they go.
+    """
+    key = step[spans.row] * out.shape[2] + spans.source
+    for own, units in zip(
+      out, token_sums.span_units(spans, self._labelled), strict=True
+    ):
+      # Sums of steps stay far below 2**53, where float64 is exact.
+      own[:] = np.bincount(key, units, own.size).reshape(own.shape)
 
 
 class Follower:
@@ -156,31 +176,29 @@ class Follower:
     begin: Callable[[plan_lib.Plan], None] | None,
     counts: bool,
   ):
-    """Begins.
+    """Waits for the first batch.
 
     Args:
-      plan: The run; the thread has its own copy.
+      plan: The run; the thread gets its own copy.
       ledger: Where it counts.
       step: The run's step.
       begin: Called with that copy first.
       counts: Whether it plans and counts steps too.
     """
+    self._plan: plan_lib.Plan | None = plan
     self._ledger = ledger
-    self._step = step
+    self._first = self._step = step
+    self._begin = begin
     self._counts = counts
     self._wake, self._begun = threading.Event(), threading.Event()
     self._closed = False
-    self._thread = threading.Thread(
-      target=self._work,
-      args=(pickle.dumps(plan), begin),
-      name="accounts",
-      daemon=True,
-    )
-    self._thread.start()
+    self._thread: threading.Thread | None = None
 
   def reached(self, step: int) -> None:
     """Hears where the run is."""
     self._step = step
+    if self._thread is None:
+      self._start()
     end = self._ledger.end
     if end is not None and step + _STEPS_AHEAD // 2 > end:
       self._wake.set()
@@ -191,16 +209,25 @@ class Follower:
     self._wake.set()
 
   def wait_begun(self) -> None:
-    """Waits until `begin` was called."""
-    self._begun.wait()
+    """Waits until `begin` was called, if it is to be so far."""
+    if self._thread is not None:
+      self._begun.wait()
 
-  def _work(
-    self, pickled: bytes, begin: Callable[[plan_lib.Plan], None] | None
-  ) -> None:
+  def _start(self) -> None:
+    pickled, self._plan = pickle.dumps(self._plan), None
+    self._thread = threading.Thread(
+      target=self._work,
+      args=(pickled,),
+      name="accounts",
+      daemon=True,
+    )
+    self._thread.start()
+
+  def _work(self, pickled: bytes) -> None:
     try:
       plan = pickle.loads(pickled)
-      if begin is not None:
-        begin(plan)
+      if self._begin is not None:
+        self._begin(plan)
       self._begun.set()
       if self._counts:
         self._count(plan)
@@ -210,7 +237,7 @@ class Follower:
       self._begun.set()
 
   def _count(self, plan: plan_lib.Plan) -> None:
-    following = self._step
+    following = self._first
     while not self._closed and following < plan.step_limit:
       if following >= self._step + _STEPS_AHEAD:
         self._wake.wait()

@@ -77,16 +77,6 @@ class TokenSums(abc.ABC):
     del name, place
     return None
 
-  def taken(self, name: str, place: Place) -> int | None:
-    """Returns the tokens of all rows that were taken, skipped ones too.
-
-    Args:
-      name: The source.
-      place: Where it is.
-    """
-    del name, place
-    return None
-
   def gone(self, step: int) -> dict[str, dict[str, int]]:
     """Returns what of sums by source and unit is gone; none where nothing is.
 
@@ -139,11 +129,6 @@ class RowSums(TokenSums):
   def skipped(self, name: str, place: Place) -> int:
     """Returns the tokens of all rows that were skipped; see `TokenSums`."""
     return self._sums(name, "tokens").skipped(place)
-
-  def taken(self, name: str, place: Place) -> int | None:
-    """Returns the tokens of all rows that were taken; see `TokenSums`."""
-    total = self._sums(name, "tokens").before(place)
-    return None if total is None else total + self.skipped(name, place)
 
   def known(self, name: str) -> bool:
     """Returns whether tokens are known; see `TokenSums`."""
@@ -407,9 +392,9 @@ class LiveSums(TokenSums):
     gone = self._gone_before(step)[UNITS.index(unit)]
     return total - int(gone[self._names.index(name)])
 
-  def taken(self, name: str, place: Place) -> int | None:
-    """Returns tokens of all rows, those that are gone too; see `TokenSums`."""
-    return self._whole.taken(name, place)
+  def skipped(self, name: str, place: Place) -> int | None:
+    """Returns tokens of all rows that were skipped; see `TokenSums`."""
+    return self._whole.skipped(name, place)
 
   def gone(self, step: int) -> dict[str, dict[str, int]]:
     """Returns what of sums is gone; see `TokenSums`."""

@@ -111,7 +111,7 @@ WORSE = [
   ("64 batches: bytes of arrays", {LAYOUT: twice}, KIND),
   ("a batch far on: arrays", {READ: twice}, KIND),
   ("a batch far on: rows planned", {FIRST: instead(4_096)}, "ffd full"),
-  ("a state far on: calls", {(accounts.Accounts, "record"): twice}, KIND),
+  ("a state far on: calls", {(accounts.Accounts, "_standing_at"): twice}, KIND),
   ("build: calls", {BUILD: twice}, KIND),
   ("build: arrays", {BUILD: twice}, KIND),
   (

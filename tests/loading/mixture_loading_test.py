@@ -600,12 +600,19 @@ def test_a_state_that_counts_otherwise_than_the_plan_is_refused(paths, field):
   count = record["accounts"]["stream"][field]
   del record["digest"]
   record["digest"] = state_lib.digest(record)
+  state = json.dumps(record).encode()
   wrong = rf"accounts\.stream\.{field}: state has {count}, plan {count - 1}"
-  with (
-    pipeline.make_iterator(data) as it,
-    pytest.raises(state_lib.StateError, match=wrong),
-  ):
-    it.set_state(json.dumps(record).encode())
+  refused = pytest.raises(state_lib.StateError, match=wrong)
+  with pipeline.make_iterator(data) as it:
+    if field == "rows":
+      with refused:
+        it.set_state(state)
+      return
+    # Behind the first batch, and before it is saved.
+    it.set_state(state)
+    next(it)
+    with refused:
+      it.saving()()
 
 
 ONCE = "all_exhausted_without_replacement"

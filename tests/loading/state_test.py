@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.loading import feed
 from chomp_data.loading import state as state_lib
+from chomp_data.plans import accounts as accounts_lib
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -217,8 +219,8 @@ def altered(state, path, value):
   return json.dumps(record).encode()
 
 
-@pytest.mark.parametrize("field", ["rows", "tokens"])
-def test_accounts_that_the_plan_does_not_share_are_refused(data, field):
+def counted(data):
+  """Returns a config of packed rows, a state of step 5, and its accounts."""
   rows = {"kind": "sequential"}
   data = changed(
     data, "sources.text", {**data["sources"]["text"], "rows": rows}
@@ -227,19 +229,66 @@ def test_accounts_that_the_plan_does_not_share_are_refused(data, field):
     for _ in range(5):
       next(it)
     saved = it.get_state()
-  record = json.loads(saved)["accounts"]["text"]
+  return data, saved, json.loads(saved)["accounts"]["text"]
+
+
+def test_rows_that_the_plan_does_not_share_are_refused(data):
+  data, saved, record = counted(data)
   assert record["rows"] == 40
   assert record["tokens"] == 40 * 32
   assert 0 < record["loss_tokens"] < record["tokens"]
   again = pipeline.make_iterator(data)
   again.set_state(saved)
   assert again.get_state() == saved
-  wrong = altered(saved, f"accounts.text.{field}", record[field] - 1)
   with pytest.raises(
-    state_lib.StateError,
-    match=rf"accounts\.text\.{field}: state has {record[field] - 1}, plan",
+    state_lib.StateError, match=r"accounts\.text\.rows: state has 39, plan"
   ):
-    again.set_state(wrong)
+    again.set_state(altered(saved, "accounts.text.rows", 39))
+  assert again.get_state() == saved
+
+
+def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(data):
+  data, saved, record = counted(data)
+  count = record["tokens"] - 1
+  wrong = altered(saved, "accounts.text.tokens", count)
+  refused = pytest.raises(
+    state_lib.StateError, match=rf"text\.tokens: state has {count}, plan"
+  )
+  with pipeline.make_iterator(data) as it:
+    it.set_state(wrong)
+    next(it)
+    with refused:
+      # Before it is written.
+      it.saving()()
+    with refused:
+      it.get_state()
+    with refused:
+      next(it)
+    with pytest.raises(feed.InputError, match="stays failed"):
+      next(it)
+    it.set_state(saved)
+    next(it)
+    it.saving()()
+    # What the state told is forgotten with it.
+    it.set_state(wrong)
+    next(it)
+    it._follower.wait_begun()
+    it.seek(5)
+    assert json.loads(it.get_state())["accounts"]["text"] == record
+    next(it)
+    it.saving()()
+
+
+def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):
+  data = changed(data, "epochs", None)
+  with pipeline.make_iterator(data, operations=[Scale(1)]) as it:
+    it.seek(10**6)
+    saved = it.get_state()
+  with pipeline.make_iterator(data, operations=[Scale(2)]) as it:
+    monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", None)
+    it.set_state(saved, allow_changes={"operations"})
+    own = json.loads(it.get_state())
+  assert own["accounts"] == json.loads(saved)["accounts"]
 
 
 def test_a_state_without_accounts_does_not_count_everything_again(data):
