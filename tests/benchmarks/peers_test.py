@@ -35,10 +35,10 @@ def test_speeds_are_below_the_raw_gather(tables):
     ("Grain", "one source"),
     ("chomp_data", "packed, ffd"),
   ]
-  for line in speeds:
-    assert number(line["Mtokens / CPU s"]) > 0
-  for line in speeds[1:]:
-    assert 0 < number(line["of the raw gather"]) < 1
+  # In CPU time: on a busy machine either may wait while the other runs.
+  gather, *others = (number(line["Mtokens / CPU s"]) for line in speeds)
+  assert all(0 < other < gather for other in others)
+  assert all(number(line["of the raw gather"]) > 0 for line in speeds[1:])
 
 
 def test_ours_resumes_and_loses_only_what_fills_no_batch(tables):
