@@ -370,8 +370,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._certified: list[certificate_lib.Segment] = []
     # How often a checkpoint was saved, and another step gone to.
     self._saves = self._moves = 0
-    # What workers tell; the last board is that of those at work.
-    self._boards: list[handover.Board] = []
+    # What workers tell that are at work, and what those before them have read.
+    self._told: tuple[handover.Board | None, list[int]] = (None, [])
 
   @property
   def step(self) -> int:
@@ -382,9 +382,19 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def reads(self) -> dict[str, reads_lib.SourceReads]:
     """What this process and its workers have read so far, by source."""
     own = self._local.source.reads.by_source()
-    told = [reads_lib.counts(own), *(each.counts() for each in self._boards)]
-    sums = [sum(column) for column in zip(*told, strict=True)]
-    return reads_lib.from_counts(own, sums)
+    counts, told = reads_lib.counts(own), self._told_counts()
+    return reads_lib.from_counts(
+      own, [sum(both) for both in zip(counts, told, strict=True)]
+    )
+
+  def _told_counts(self) -> list[int]:
+    """Returns what all workers so far have read, one number a count."""
+    board, before = self._told
+    own = self._local.source.reads.by_source()
+    before = before or [0] * len(reads_lib.counts(own))
+    if board is None:
+      return before
+    return [sum(both) for both in zip(board.counts(), before, strict=True)]
 
   @property
   def waits(self) -> Waits:
@@ -482,9 +492,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         self._join(self._peers)
       board, count = None, self._processes()
       if count:
-        told = len(reads_lib.counts(self._local.source.reads.by_source()))
-        board = handover.Board(count, told)
-        self._boards.append(board)
+        # The board of workers that have ended goes: each start has its own.
+        told = self._told_counts()
+        board = handover.Board(count, len(told))
+        self._told = board, told
       loader = data_loader(
         self._local.source,
         first_step=self._step,

@@ -2,9 +2,11 @@
 
 import copy
 import dataclasses
+import gc
 import json
 import re
 import threading
+import weakref
 
 import grain
 import numpy as np
@@ -289,6 +291,23 @@ def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):
     it.set_state(saved, allow_changes={"operations"})
     own = json.loads(it.get_state())
   assert own["accounts"] == json.loads(saved)["accounts"]
+
+
+@pytest.mark.slow
+def test_workers_that_ended_leave_their_counts_and_no_memory(data):
+  data = changed(data, "worker_count", 1)
+  with pipeline.make_iterator(data, operations=[Scale(2)]) as it:
+    read = []
+    boards = []
+    for _ in range(3):
+      next(it)
+      boards.append(weakref.ref(it._told[0]))
+      it.seek(0)
+      read.append(it.reads["text"].examples)
+    next(it)
+    assert 0 < read[0] < read[1] < read[2] <= it.reads["text"].examples
+    gc.collect()
+    assert [own() for own in boards] == [None] * 3
 
 
 def test_a_state_without_accounts_does_not_count_everything_again(data):
