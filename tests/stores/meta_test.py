@@ -1,5 +1,6 @@
 """What a store keeps of each document besides its id."""
 
+import dataclasses
 import itertools
 import pathlib
 
@@ -142,7 +143,7 @@ def test_one_meta_array_alone_is_refused(write, name):
   store = write(META)
   manifest = store.manifest
   arrays = {n: a for n, a in manifest.arrays.items() if n != name}
-  broken = manifest_lib.Manifest(**{**vars(manifest), "arrays": arrays})
+  broken = dataclasses.replace(manifest, arrays=arrays)
   with pytest.raises(stores.StoreError, match=r"`arrays`.*must be an object"):
     manifest_lib.parse(manifest_lib.serialize(broken), "here")
 
