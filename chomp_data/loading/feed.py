@@ -351,7 +351,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._peers: agreement.Peers | None = None
     self._local = local
     step = self._checked(step)
-    self._fingerprint = fingerprint
+    self._fingerprint = state_lib.Fingerprint(fingerprint)
     self._seed = seed
     self._operations = operations
     self._worker_count = worker_count
@@ -366,7 +366,6 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._certificate = certificate_lib.Certificate(
       step, local.part, certificate == certifying.TOKENS
     )
-    self._input = ""
     self._certified: list[certificate_lib.Segment] = []
     # How often a checkpoint was saved, and another step gone to.
     self._saves = self._moves = 0
@@ -414,7 +413,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   @property
   def fingerprint(self) -> Mapping[str, Any]:
     """What decides the run's rows."""
-    return self._fingerprint
+    return self._fingerprint.fields
 
   def __repr__(self) -> str:
     # A run without an end has more steps than can be counted.
@@ -423,13 +422,13 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return (
       f"InputIterator(step {self._step} {of}, {self._local.placer},"
       f" {self._worker_count} workers,"
-      f" fingerprint {state_lib.digest(self._fingerprint)[:16]})"
+      f" fingerprint {self._fingerprint.digest[:16]})"
     )
 
   def _described(self) -> dict[str, Any]:
     """Returns what must be equal on all processes, as JSON values."""
     return {
-      **self._fingerprint,
+      **self._fingerprint.fields,
       "num_steps": len(self._local.source),
       "step": self._step,
       # No part of a state, but processes that differ would lose rows.
@@ -711,9 +710,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def _input_digest(self) -> str:
     """Returns the digest of what decides the run's rows."""
-    if not self._input:
-      self._input = state_lib.digest(self._fingerprint)[:_DIGITS]
-    return self._input
+    return self._fingerprint.digest[:_DIGITS]
 
   def set_state(
     self, state: bytes, allow_changes: bool | Collection[str] = False
@@ -745,7 +742,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     local = (again and again.local) or self._local
     accounts = self._accounts if again is None else again.accounts
     old, new = (
-      (saved, self._fingerprint)
+      (saved, self._fingerprint.fields)
       if again is None
       else (again.saved, again.current)
     )
@@ -782,8 +779,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if again is not None:
       again.commit()
       self._local, self._accounts = local, accounts
-      self._fingerprint = again.fingerprint
-      self._input = ""
+      self._fingerprint = state_lib.Fingerprint(again.fingerprint)
     self._go_to(step)
     segments = record.get(certificate_lib.FIELD) or ()
     self._certificate.go_on(segments, step)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import fractions
+import functools
 import hashlib
 import json
 import re
@@ -42,9 +43,39 @@ _DEFAULTS: dict[str, Any] = {
 StateError = errors.StateError
 
 
+class Fingerprint:
+  """What decides a run's rows, and its texts, which are made once.
+
+  That of a run of thousands of stages takes as long to write as a batch of a
+  large model to read.
+
+  Attributes:
+    fields: The fingerprint, as JSON values; not to be altered.
+  """
+
+  def __init__(self, fields: Mapping[str, Any]):
+    """Binds a fingerprint."""
+    self.fields: Mapping[str, Any] = fields
+
+  @functools.cached_property
+  def compact(self) -> str:
+    """Its canonical JSON."""
+    return _compact(self.fields)
+
+  @functools.cached_property
+  def indented(self) -> str:
+    """It as it stands in a state."""
+    return _indented(self.fields)
+
+  @functools.cached_property
+  def digest(self) -> str:
+    """Its SHA-256, in hex; see `digest`."""
+    return hashlib.sha256(self.compact.encode()).hexdigest()
+
+
 def encode(
   step: int,
-  fingerprint: Mapping[str, Any],
+  fingerprint: Mapping[str, Any] | Fingerprint,
   topology: Mapping[str, Any],
   extra: Mapping[str, Any] | None = None,
 ) -> bytes:
@@ -59,15 +90,25 @@ def encode(
   Returns:
     UTF-8 JSON.
   """
+  own = (
+    fingerprint
+    if isinstance(fingerprint, Fingerprint)
+    else Fingerprint(fingerprint)
+  )
   record = {
     **(extra or {}),
     "schema": SCHEMA,
     "step": step,
-    "fingerprint": fingerprint,
     "topology": topology,
   }
-  record["digest"] = digest(record)
-  return json.dumps(record, indent=2, sort_keys=True).encode()
+  compact = {name: _compact(value) for name, value in record.items()}
+  compact["fingerprint"] = own.compact
+  text = ",".join(f"{json.dumps(n)}:{compact[n]}" for n in sorted(compact))
+  record["digest"] = hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+  lines = {name: _indented(value) for name, value in record.items()}
+  lines["fingerprint"] = own.indented
+  text = ",\n".join(f"  {json.dumps(n)}: {lines[n]}" for n in sorted(lines))
+  return f"{{\n{text}\n}}".encode()
 
 
 def decode(state: bytes) -> dict[str, Any]:
@@ -123,8 +164,16 @@ def with_fields(state: bytes, fields: Mapping[str, Any]) -> bytes:
 
 def digest(record: Mapping[str, Any]) -> str:
   """Returns the SHA-256 of a record as canonical JSON, in hex."""
-  text = json.dumps(record, sort_keys=True, separators=(",", ":"))
-  return hashlib.sha256(text.encode()).hexdigest()
+  return hashlib.sha256(_compact(record).encode()).hexdigest()
+
+
+def _compact(value: Any) -> str:
+  return json.dumps(value, sort_keys=True, separators=(",", ":"))
+
+
+def _indented(value: Any) -> str:
+  """Returns JSON as it stands in an object: of strings no line is broken."""
+  return json.dumps(value, indent=2, sort_keys=True).replace("\n", "\n  ")
 
 
 def with_operations(

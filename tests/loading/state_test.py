@@ -175,6 +175,21 @@ def test_what_is_no_state_is_refused(data, state):
     pipeline.make_iterator(data).set_state(state)
 
 
+def test_a_state_is_the_json_of_all_its_fields():
+  fingerprint = {"b": {"x": [1, {"é": 'a\n"'}], "e": {}, "l": []}, "a": 1.5}
+  record = {
+    "z": {"k": [None, True]},
+    "schema": 1,
+    "step": 7,
+    "fingerprint": fingerprint,
+    "topology": {},
+  }
+  record["digest"] = state_lib.digest(record)
+  wanted = json.dumps(record, indent=2, sort_keys=True).encode()
+  for own in (fingerprint, state_lib.Fingerprint(fingerprint)):
+    assert state_lib.encode(7, own, {}, {"z": {"k": [None, True]}}) == wanted
+
+
 def test_a_step_beyond_the_run_is_refused(data):
   record = json.loads(pipeline.make_iterator(data).get_state())
   state = state_lib.encode(27, record["fingerprint"], {})
