@@ -18,6 +18,7 @@ import grain
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.index import gradual
 from chomp_data.index import hashing
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import reads as reads_lib
@@ -35,6 +36,10 @@ from chomp_data.sources import row_source
 # soon: unless chunks of a group are fetched together.
 _PLANNED_ROWS = 4_096
 _FIRST_ROWS = 8
+# A mix plans so many of each source ahead (`sources/mixture.py`): where they
+# are planned bit by bit, a group of whole batches holds them all.
+_SOURCE_ROWS = 64
+_MOST_ROWS = 16_384
 _GROUPS_KEPT = 4
 
 # Groups planned before their turn, where a store is far away.
@@ -135,6 +140,9 @@ class BatchSource(workers.SentToWorkers):
     self._grown = 0
     # Planned before their turn, in order.
     self._ahead: collections.deque[_Group] = collections.deque()
+    self._is_gradual = plan.is_gradual
+    # The steps that follow, whose plan is under way.
+    self._coming: tuple[range, gradual.Begun[plan_lib.Planned]] | None = None
     # Batches read ahead, and the last two steps asked for.
     self._ready: dict[int, dict[str, np.ndarray]] = {}
     self._step, self._stride = -1, 0
@@ -172,7 +180,36 @@ class BatchSource(workers.SentToWorkers):
       if step not in self._ready:
         self._read(step)
       self._stride, self._step = step - self._step, step
+      if self._is_gradual:
+        self._go_on(step)
       return self._ready.pop(step)
+
+  def _go_on(self, step: int) -> None:
+    """Plans its share of the steps that follow, where steps come in turn.
+
+    So that no step waits for all of it: of a mix of many sources, or of few
+    rows of large batches, the plan of a group takes many times as long as a
+    step. What the last step leaves, the first of the next group does.
+    """
+    group = self._groups[-1]
+    steps = group.steps
+    if (
+      self._stride != self._own_stride
+      or step not in steps
+      or step == steps[0]
+      or self._ahead
+      or group.wants_more
+    ):
+      return
+    try:
+      if self._coming is None:
+        first = steps[-1] + self._own_stride
+        if first < self._plan.step_limit:
+          self._coming = self._begun(first)
+      if self._coming is not None:
+        self._coming[1].until(steps.index(step) / len(steps))
+    except Exception:  # It is met again, and told, when the steps come.
+      self._coming = None
 
   def __repr__(self) -> str:
     return f"{self._plan.reader_name}({self._fingerprint})"
@@ -392,8 +429,11 @@ class BatchSource(workers.SentToWorkers):
       getattr(own.store, "is_mapped", False) for own in sources
     )
 
-  def _rows_at(self, step: int) -> int:
-    """Returns the rows to be planned with a step."""
+  def _rows_at(self, step: int, whole: bool) -> int:
+    """Returns the rows to be planned with a step, of whole batches or parts."""
+    most = _PLANNED_ROWS
+    if whole and self._is_gradual:
+      most = max(most, min(_SOURCE_ROWS * len(self._plan.sources), _MOST_ROWS))
     if not self.is_mapped:
       return _PLANNED_ROWS
     last = self._groups[-1].steps if self._groups else range(0)
@@ -401,10 +441,11 @@ class BatchSource(workers.SentToWorkers):
     near = _FIRST_ROWS * self._own_stride
     goes_on = last.start <= step < last.stop + near
     rows = 2 * self._grown if goes_on else _FIRST_ROWS
-    self._grown = min(max(rows, _FIRST_ROWS), _PLANNED_ROWS)
+    self._grown = min(max(rows, _FIRST_ROWS), most)
     return self._grown
 
-  def _planned(self, step: int) -> _Group:
+  def _begun(self, step: int) -> tuple[range, gradual.Begun[plan_lib.Planned]]:
+    """Returns the steps planned with a step, and the plan of them, begun."""
     stride = self._own_stride
     # From here on: what a run that was resumed has behind it is not fetched.
     bucket = self._plan.at(step)[1]
@@ -412,10 +453,21 @@ class BatchSource(workers.SentToWorkers):
     if balance.shards_of(self._plan, step, self._shards) > 1:
       # Which of them are this process's, their costs decide.
       rows = self._plan.buckets[bucket].batch_size
-    most = self._group_steps or max(1, self._rows_at(step) // max(rows, 1))
+    whole = rows == self._plan.buckets[bucket].batch_size
+    most = self._group_steps
+    most = most or max(1, self._rows_at(step, whole) // max(rows, 1))
     _, last = self._plan.group(step, most * stride)
     steps = range(step, last, stride)
-    planned = balance.planned(self._plan, steps, self._rows, self._shards)
+    work = balance.planning(self._plan, steps, self._rows, self._shards)
+    return steps, gradual.Begun(work)
+
+  def _planned(self, step: int) -> _Group:
+    coming, self._coming = self._coming, None
+    if coming is None or step != coming[0][0]:
+      coming = self._begun(step)
+    steps, work = coming
+    planned = work.result()
+    bucket = planned.bucket
     columns = self._columns.get(self._plan.buckets[bucket].name)
     planned = dataclasses.replace(planned, columns=columns)
     self.reads.add_group(planned.spans)

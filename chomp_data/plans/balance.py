@@ -11,6 +11,7 @@ import dataclasses
 import numpy as np
 
 from chomp_data.index import balance
+from chomp_data.index import gradual
 from chomp_data.ops import row_costs
 from chomp_data.plans import plan as plan_lib
 
@@ -64,10 +65,21 @@ def planned(
     shards: By bucket, over how many shards rows are dealt; None: they stand as
       they are planned.
   """
+  return gradual.finished(planning(plan, steps, places, shards))
+
+
+def planning(
+  plan: plan_lib.Plan,
+  steps: range,
+  places: plan_lib.Rows | None,
+  shards: Shards | None,
+) -> "gradual.Work[plan_lib.Planned]":
+  """Returns `planned` bit by bit."""
   count = shards_of(plan, steps[0], shards)
   if count == 1:
-    return plan.planned(steps[0], len(steps), places, steps.step)
-  whole = plan.planned(steps[0], len(steps), None, steps.step)
+    first, step = steps[0], steps.step
+    return (yield from plan.planning(first, len(steps), places, step))
+  whole = yield from plan.planning(steps[0], len(steps), None, steps.step)
   found = order(plan, whole, count)
   size = found.shape[1]
   if places is not None:

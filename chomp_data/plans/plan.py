@@ -15,6 +15,7 @@ from typing import final
 
 import numpy as np
 
+from chomp_data.index import gradual
 from chomp_data.index import steps as steps_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
@@ -166,6 +167,22 @@ class Plan(abc.ABC):
     Raises:
       IndexError: If a step is not of the run.
     """
+
+  def planning(
+    self,
+    first_step: int,
+    count: int = 1,
+    rows: Rows | None = None,
+    stride: int = 1,
+  ) -> "gradual.Work[Planned]":
+    """Returns `planned` bit by bit, where `is_gradual`; else at once."""
+    yield 0.0
+    return self.planned(first_step, count, rows, stride)
+
+  @property
+  def is_gradual(self) -> bool:
+    """Whether `planning` has bits, and what follows is worth beginning."""
+    return False
 
   def group(self, step: int, most: int) -> tuple[int, int]:
     """Returns steps first .. last - 1 that are best planned with a step.

@@ -18,6 +18,7 @@ from absl import logging
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.index import gradual
 from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index import steps as steps_lib
@@ -44,6 +45,11 @@ _Laned = shuffled.ShuffledSource | growing.GrowingSource
 # and of all together: some MB of spans.
 _AHEAD_ROWS = 64
 _MOST_AHEAD = 16_384
+
+# Positions of the merge that are found at once, and those whose finding takes
+# about as long as planning rows of a source.
+_LOCATED = 2**16
+_AS_A_SOURCE = 1_024
 
 # Where a run has no end, rows up to here have numbers.
 _ENDLESS = 2**62
@@ -225,25 +231,31 @@ class MixtureSource:
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
+    return gradual.finished(self.planning(rows))
+
+  def planning(self, rows: np.ndarray) -> "gradual.Work[spans_lib.Spans]":
+    """Plans rows bit by bit, a source or some thousand positions each."""
     rows = np.asarray(rows, np.int64)
     positions = self._positions(rows)
     if not len(rows):
-      return self._planned(positions)
+      return (yield from self._planning(positions))
     # Whole batches: the rows of some positions side by side.
     low, high = int(positions.min()), int(positions.max()) + 1
     if high - low != len(rows) or len(self._parts) == 1:
-      return self._planned(positions)
+      return (yield from self._planning(positions))
     ahead = self._ahead
     if ahead is None or not ahead.low <= low <= high <= ahead.high:
       more = 0
       if ahead is not None and ahead.low <= low <= ahead.high:
         more = 2 * (ahead.high - ahead.low)
-      ahead = self._plan_ahead(low, len(rows), more)
+      ahead = yield from self._plan_ahead(low, len(rows), more)
       # One assignment, for other threads.
       self._ahead = ahead
     return ahead.take(positions)
 
-  def _plan_ahead(self, low: int, count: int, more: int) -> "_Ahead":
+  def _plan_ahead(
+    self, low: int, count: int, more: int
+  ) -> "gradual.Work[_Ahead]":
     """Plans positions from one on: those asked for, and more that may follow.
 
     A source costs as much for twenty rows as for one: of 200 sources in a
@@ -254,13 +266,26 @@ class MixtureSource:
     high = low + count
     if self._end is not None:
       high = min(high, self._end)
-    spans = self._planned(np.arange(low, high))
+    spans = yield from self._planning(np.arange(low, high))
     first = np.searchsorted(spans.row, np.arange(high - low + 1))
     return _Ahead(low, high, spans, first)
 
-  def _planned(self, positions: np.ndarray) -> spans_lib.Spans:
+  def _planning(self, positions: np.ndarray) -> "gradual.Work[spans_lib.Spans]":
     """Plans rows at positions of the merge."""
-    number, own = self._merge.locate(positions)
+    number = np.empty(len(positions), np.int32)
+    own = np.empty(len(positions), np.int64)
+    pieces = positions // _LOCATED
+    found = [np.arange(len(positions))]
+    if len(positions) and (pieces != pieces[0]).any():
+      order = np.argsort(pieces, kind="stable")
+      cuts = np.flatnonzero(np.diff(pieces[order])) + 1
+      found = np.split(order, cuts)
+    merging = len(found) * _LOCATED if len(found) > 1 else len(positions)
+    merging //= _AS_A_SOURCE
+    every = merging + len(self._parts)
+    for i, pick in enumerate(found, 1):
+      number[pick], own[pick] = self._merge.locate(positions[pick])
+      yield merging * i / len(found) / every
     plans, picks = [], []
     order = np.argsort(number, kind="stable")
     present = np.flatnonzero(np.bincount(number)).tolist()
@@ -270,6 +295,7 @@ class MixtureSource:
       pick = order[first:last]
       plans.append(parts[i].plan(own[pick]))
       picks.append(pick)
+      yield (merging + i) / every
     if not plans:
       return parts[-1].plan(own)
     whole = plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)

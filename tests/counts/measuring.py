@@ -164,7 +164,14 @@ class _Calls:
       self.calls += code.co_name[0] != "<"
       if code.co_name == "__getitem__" and frame.f_back is not None:
         self.records += "/grain/" in frame.f_back.f_code.co_filename
-    elif event == "return" and code.co_name in ("planned", "plan"):
+    elif event == "return" and code.co_name in ("planned", "planning", "plan"):
+      back = frame.f_back
+      if (
+        code.co_name == "planning"
+        and back
+        and back.f_code.co_name == ("finished")
+      ):
+        return  # Of a `planned` that is counted.
       spans = getattr(value, "spans", None)
       if spans is not None and code.co_filename.endswith("_plan.py"):
         self.plans += 1
