@@ -205,9 +205,11 @@ class BatchSource(workers.SentToWorkers):
       if self._coming is None:
         first = steps[-1] + self._own_stride
         if first < self._plan.step_limit:
-          self._coming = self._begun(first)
+          steps = self._steps_from(first)
+          work = balance.planning(self._plan, steps, self._rows, self._shards)
+          self._coming = steps, gradual.Begun(work)
       if self._coming is not None:
-        self._coming[1].until(steps.index(step) / len(steps))
+        self._coming[1].until(group.steps.index(step) / len(group.steps))
     except Exception:  # It is met again, and told, when the steps come.
       self._coming = None
 
@@ -444,8 +446,8 @@ class BatchSource(workers.SentToWorkers):
     self._grown = min(max(rows, _FIRST_ROWS), most)
     return self._grown
 
-  def _begun(self, step: int) -> tuple[range, gradual.Begun[plan_lib.Planned]]:
-    """Returns the steps planned with a step, and the plan of them, begun."""
+  def _steps_from(self, step: int) -> range:
+    """Returns the steps that are planned with a step, from it on."""
     stride = self._own_stride
     # From here on: what a run that was resumed has behind it is not fetched.
     bucket = self._plan.at(step)[1]
@@ -457,16 +459,15 @@ class BatchSource(workers.SentToWorkers):
     most = self._group_steps
     most = most or max(1, self._rows_at(step, whole) // max(rows, 1))
     _, last = self._plan.group(step, most * stride)
-    steps = range(step, last, stride)
-    work = balance.planning(self._plan, steps, self._rows, self._shards)
-    return steps, gradual.Begun(work)
+    return range(step, last, stride)
 
   def _planned(self, step: int) -> _Group:
     coming, self._coming = self._coming, None
-    if coming is None or step != coming[0][0]:
-      coming = self._begun(step)
-    steps, work = coming
-    planned = work.result()
+    if coming is not None and step == coming[0][0]:
+      steps, planned = coming[0], coming[1].result()
+    else:
+      steps = self._steps_from(step)
+      planned = balance.planned(self._plan, steps, self._rows, self._shards)
     bucket = planned.bucket
     columns = self._columns.get(self._plan.buckets[bucket].name)
     planned = dataclasses.replace(planned, columns=columns)

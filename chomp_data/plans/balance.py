@@ -65,6 +65,8 @@ def planned(
     shards: By bucket, over how many shards rows are dealt; None: they stand as
       they are planned.
   """
+  if shards_of(plan, steps[0], shards) == 1:
+    return plan.planned(steps[0], len(steps), places, steps.step)
   return gradual.finished(planning(plan, steps, places, shards))
 
 
