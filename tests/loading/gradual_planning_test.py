@@ -65,8 +65,8 @@ def test_no_step_waits_for_all_sources_of_the_group_that_follows(
   for step in range(500):
     calls.append(0)
     source[step]
-  # Of the first groups, which are short, some steps have all of the next.
-  assert max(calls[:3]) == SOURCES
+  # The first groups are short: a step has much of the next.
+  assert max(calls[:3]) > 2
   assert 0 < max(calls[200:]) <= 2
 
 
