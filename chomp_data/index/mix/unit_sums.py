@@ -161,9 +161,7 @@ class Windowed:
 
   def __init__(self, sequence: UnitSequence):
     """Keeps the sequence; asks it nothing."""
-    self.sequence = sequence
-    self.before = sequence.before
-    self.rows_below = sequence.rows_below
+    self.sequence: UnitSequence = sequence
     # The first row, and the sums before it and the rows that follow: a view
     # gives Python's own numbers, in a tenth of the time.
     self._window = (0, np.empty(0, np.int64).data)
@@ -175,6 +173,14 @@ class Windowed:
   def num_rows(self) -> int | None:
     """Rows offered; None repeats for ever."""
     return self.sequence.num_rows
+
+  def before(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the units before rows int64[N]."""
+    return self.sequence.before(rows)
+
+  def rows_below(self, units: int) -> int:
+    """Returns how many rows have fewer than `units` before them."""
+    return self.sequence.rows_below(units)
 
   def at(self, row: int) -> int:
     """Returns the units before a row."""
