@@ -421,7 +421,7 @@ def test_one_path_alone_is_a_mix_of_one():
 def test_a_mix_in_one_line_replaces_other_weights_and_says_so(
   mix, said, caplog
 ):
-  with caplog.at_level("INFO"):
+  with caplog.at_level("INFO", "absl"):
     found = run("a:2 b:1", mix=mix)
   assert found.mix.all_stages({}) == [(0, {"a": 2, "b": 1})]
   assert all(own.weight is None for own in found.sources.values())
@@ -431,7 +431,7 @@ def test_a_mix_in_one_line_replaces_other_weights_and_says_so(
 
 
 def test_a_mix_in_one_line_that_replaces_nothing_is_silent(caplog):
-  with caplog.at_level("INFO"):
+  with caplog.at_level("INFO", "absl"):
     run("a:2", declared={"a": section("a", 1, weight=None)})
   assert not caplog.messages
 

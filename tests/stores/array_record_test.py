@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 
-from absl import logging as absl_logging
 import hypothesis
 from hypothesis import strategies as st
 import numpy as np
@@ -69,17 +68,14 @@ def pair(request, tmp_path_factory):
 @pytest.fixture
 def log(caplog):
   """Returns the messages logged since the last call."""
-  before = absl_logging.get_verbosity()
-  absl_logging.set_verbosity(absl_logging.INFO)
-  caplog.set_level(logging.INFO)
+  caplog.set_level(logging.INFO, "absl")
 
   def messages():
     found = [record.getMessage() for record in caplog.records]
     caplog.clear()
     return found
 
-  yield messages
-  absl_logging.set_verbosity(before)
+  return messages
 
 
 def index_of(path):
