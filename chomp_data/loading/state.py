@@ -70,7 +70,7 @@ class Fingerprint:
   @functools.cached_property
   def digest(self) -> str:
     """Its SHA-256, in hex; see `digest`."""
-    return hashlib.sha256(self.compact.encode()).hexdigest()
+    return _digest_of(self.compact)
 
 
 def encode(
@@ -104,7 +104,7 @@ def encode(
   compact = {name: _compact(value) for name, value in record.items()}
   compact["fingerprint"] = own.compact
   text = ",".join(f"{json.dumps(n)}:{compact[n]}" for n in sorted(compact))
-  record["digest"] = hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+  record["digest"] = _digest_of(f"{{{text}}}")
   lines = {name: _indented(value) for name, value in record.items()}
   lines["fingerprint"] = own.indented
   text = ",\n".join(f"  {json.dumps(n)}: {lines[n]}" for n in sorted(lines))
@@ -164,7 +164,11 @@ def with_fields(state: bytes, fields: Mapping[str, Any]) -> bytes:
 
 def digest(record: Mapping[str, Any]) -> str:
   """Returns the SHA-256 of a record as canonical JSON, in hex."""
-  return hashlib.sha256(_compact(record).encode()).hexdigest()
+  return _digest_of(_compact(record))
+
+
+def _digest_of(text: str) -> str:
+  return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _compact(value: Any) -> str:
