@@ -547,10 +547,7 @@ class BinSource(row_source.RowSource):
     self, order: int
   ) -> dict[str, side_index.SideArray] | None:
     """Returns the index of an order of documents, or None."""
-    found = self._indexes.get(order)
-    if found is None:
-      algorithm, key = self.options.packing_algorithm, self._index_key(order)
-      found = side_index.find(self.store.path, algorithm, key)
+    found = self._indexes.get(order) or self._found(order)
     return None if found is None else self._held(order, found)
 
   def _held(
@@ -585,8 +582,12 @@ class BinSource(row_source.RowSource):
 
   def is_packed(self, order: int) -> bool:
     """Returns whether the index of an order is there."""
+    return self._found(order) is not None
+
+  def _found(self, order: int) -> dict[str, side_index.SideArray] | None:
+    """Returns the index of an order as it is on disk, or None."""
     algorithm, key = self.options.packing_algorithm, self._index_key(order)
-    return side_index.find(self.store.path, algorithm, key) is not None
+    return side_index.find(self.store.path, algorithm, key)
 
   def drop_packing(self, order: int) -> None:
     """Removes an order's index from disk; its number of rows stays."""
@@ -757,11 +758,11 @@ class _Ahead:
     if exact and many and not compiled.wait():
       return
     try:
-      if not self._source.is_packed(epoch):
-        self._source.packed_on_disk(epoch, lambda: not alive())
+      if not source.is_packed(epoch):
+        source.packed_on_disk(epoch, lambda: not alive())
         self._packed.append(epoch)
       if self._packed and self._packed[0] < epoch - 1:
-        self._source.drop_packing(self._packed.pop(0))
+        source.drop_packing(self._packed.pop(0))
     except (_ProgramEndsError, side_index.BusyError):
       pass
     except Exception:  # Whoever reads the epoch meets it too, and says it.
