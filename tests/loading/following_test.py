@@ -73,6 +73,15 @@ def configs(path):
   """Returns `config.data` of every kind of run, by name."""
   text, labelled = path / "text", path / "labelled"
   common = {"seq_len": SEQ_LEN, "global_batch_size": 4, "epochs": 2}
+  buckets = {
+    "sources": {"a": {"store": str(text)}, "b": {"store": str(labelled)}},
+    "buckets": {
+      "kind": "length",
+      "lengths": (4, 8, SEQ_LEN),
+      "tokens_per_batch": 64,
+    },
+    "epochs": 2,
+  }
   mixed = {
     **common,
     "sources": {
@@ -130,24 +139,10 @@ def configs(path):
       "skip": ((30, 33),),
     },
     "gone buckets": {
-      "sources": {"a": {"store": str(text)}, "b": {"store": str(labelled)}},
-      "buckets": {
-        "kind": "length",
-        "lengths": (4, 8, SEQ_LEN),
-        "tokens_per_batch": 64,
-      },
-      "epochs": 2,
+      **buckets,
       "tombstones": ((5, str(path / "gone.jsonl")),),
     },
-    "buckets": {
-      "sources": {"a": {"store": str(text)}, "b": {"store": str(labelled)}},
-      "buckets": {
-        "kind": "length",
-        "lengths": (4, 8, SEQ_LEN),
-        "tokens_per_batch": 64,
-      },
-      "epochs": 2,
-    },
+    "buckets": buckets,
   }
 
 
