@@ -16,17 +16,35 @@ from typing import Any
 
 from etils import epath
 import orbax.checkpoint as ocp
+from orbax.checkpoint import future as future_lib
 
 from chomp_data.loading import feed
 from chomp_data.loading import state_files
 
 
-class InputHandler(ocp.CheckpointHandler):
+class InputHandler(ocp.AsyncCheckpointHandler):
   """Writes and reads the state of an `InputIterator`."""
 
   def save(self, directory: epath.Path, args: "InputSave") -> None:
     """Writes the state that the iterator had when `InputSave` was made."""
     state_files.write(directory, args.state())
+
+  async def async_save(
+    self, directory: epath.Path, args: "InputSave"
+  ) -> list[future_lib.Future]:
+    """Does so in the background: training does not wait for other processes.
+
+    Nor for the sums of what came before a step that was gone to.
+    """
+
+    async def write() -> None:
+      self.save(directory, args)
+
+    return [
+      future_lib.CommitFutureAwaitingContractedSignals(
+        write(), name="input_save"
+      )
+    ]
 
   def restore(
     self, directory: epath.Path, args: "InputRestore"

@@ -185,8 +185,8 @@ class Reassigned:
 class Accounting(Protocol):
   """What a run has consumed before a step, for checkpoints."""
 
-  def record(self, step: int) -> dict[str, Any]:
-    """Returns what a checkpoint keeps, as JSON values."""
+  def recording(self, step: int) -> Callable[[], dict[str, Any]]:
+    """Returns what gives what a checkpoint keeps, without a wait here."""
     ...
 
   def rows_held(self, step: int) -> Mapping[str, int]:
@@ -554,17 +554,26 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         plan what was consumed.
     """
     self._check_told()
+    return self._state()()
+
+  def _state(self) -> Callable[[], bytes]:
+    """Returns what gives the state of now, in any thread and at any time."""
     # Of one step, though another thread may go on.
     step, certified = self._certificate.now(self._input_digest())
-    return state_lib.encode(
+    fingerprint = self._fingerprint
+    recorded: Callable[[], dict[str, Any]] = dict
+    if self._accounts is not None:
+      recorded = self._accounts.recording(step)
+    topology = {
+      "process_count": jax.process_count(),
+      "worker_count": self._worker_count,
+    }
+    return lambda: state_lib.encode(
       step,
-      self._fingerprint,
+      fingerprint,
+      topology,
       {
-        "process_count": jax.process_count(),
-        "worker_count": self._worker_count,
-      },
-      {
-        **({} if self._accounts is None else self._accounts.record(step)),
+        **recorded(),
         certificate_lib.FIELD: certificate_lib.records(certified),
       },
     )
@@ -583,7 +592,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       What gives its state: on process 0 with the certificate of all processes,
       which are then compared.
     """
-    step, state, own = self._step, self.get_state(), self.certificate
+    self._check_told()
+    step, state, own = self._step, self._state(), self.certificate
     self._certified = own
     checked = functools.partial(self._checked_state, self._follower, state)
     if self._peers is None or self._local.part is None:
@@ -601,12 +611,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     }
     return lambda: self._joined(checked(), step, number, rows)
 
-  def _checked_state(self, follower: Follower | None, state: bytes) -> bytes:
+  def _checked_state(
+    self, follower: Follower | None, state: Callable[[], bytes]
+  ) -> bytes:
     """Returns a state once what it goes on from was compared."""
     if follower is not None:
       follower.wait_begun()
     self._check_told()
-    return state
+    return state()
 
   def _check_told(self) -> None:
     """Raises StateError where a state tells otherwise than the plan."""

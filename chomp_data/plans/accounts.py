@@ -144,23 +144,28 @@ class Accounts:
     if self._base is not None and told is None and counts:
       return None
 
-    def begin(plan: plan_lib.Plan) -> None:
+    base = self._base
+
+    def begin(plan: plan_lib.Plan) -> Accounts:
+      own = Accounts(plan, self._entries)
       sums = plan.token_sums()
       problems = [] if told is None or sums is None else told.problems(sums)
-      found = None if self._base else Accounts(plan)._standing_at(step)
-      # Another reader may have begun, or the state have been asked for.
+      found = None
+      if base is None:
+        found = own._standing_at(step)
+      elif own._sums is not None:
+        own._sums.go_on(step, base.places, base.sums, base.gone)
+      # Another reader may have begun.
       if self._ledger is not ledger:
-        return
+        return own
       self._told, self._problems = None, problems
       if problems:
         self._base = None
       elif self._base is None:
         self._base = found
+      return own
 
-    needed = self._base is None or told is not None
-    self._follower = following.Follower(
-      plan, ledger, step, begin if needed else None, not counts
-    )
+    self._follower = following.Follower(plan, ledger, step, begin, not counts)
     return self._follower
 
   def forget(self) -> None:
@@ -196,23 +201,31 @@ class Accounts:
     if self._base is None and self._follower is not None:
       # It is nearly there, and two at once take longer.
       self._follower.wait_begun()
+    found = self._known_at(step)
+    if found is not None:
+      return found
     base, ledger = self._base, self._ledger
-    if base is not None and base.step == step:
-      return base
-    # Skipped rows, which sources have passed too, nobody counts.
-    skipped = base is None or self._skipped(step) != self._skipped(base.step)
-    if base is not None and ledger is not None and not skipped:
-      sums = ledger.between(base.step, step)
-      if sums is not None:
-        # What is counted goes on from the last step that was asked for.
-        self._base = self._after(base, step, *ledger.split(sums))
-        return self._base
     if ledger is None and units != token_sums.UNITS:
       return self._standing_at(step, units)
     found = self._standing_at(step)
     if base is None or ledger is None or ledger.covers(step):
       self._base = found
     return found
+
+  def _known_at(self, step: int) -> _Standing | None:
+    """Returns what was consumed before a step, if it was counted."""
+    base, ledger = self._base, self._ledger
+    if base is None or base.step == step:
+      return base
+    # Skipped rows, which sources have passed too, nobody counts.
+    if ledger is None or self._skipped(step) != self._skipped(base.step):
+      return None
+    sums = ledger.between(base.step, step)
+    if sums is None:
+      return None
+    # What is counted goes on from the last step that was asked for.
+    self._base = self._after(base, step, *ledger.split(sums))
+    return self._base
 
   def _skipped(self, step: int) -> int:
     """Returns how many data steps before a step are skipped."""
@@ -367,6 +380,26 @@ class Accounts:
       by bucket.
     """
     return self._plan.documents(source, step)
+
+  def recording(self, step: int) -> Callable[[], dict[str, Any]]:
+    """Returns what gives `record` of a step, which is not waited for here.
+
+    Args:
+      step: At most the steps of the run.
+
+    Returns:
+      A function for any thread. It waits where the sums of all that came before
+      a step that was gone to are still made.
+
+    Raises:
+      IndexError: If the step lies beyond the run.
+    """
+    if self._follower is not None and self._known_at(step) is None:
+      asked = self._follower.ask(lambda own: own.record(step))
+      if asked is not None:
+        return asked.result
+    found = self.record(step)
+    return lambda: found
 
   def record(self, step: int) -> dict[str, Any]:
     """Returns what a checkpoint keeps, as JSON values.

@@ -9,8 +9,10 @@ waits for the first batch, which it would hold up.
 
 import collections
 from collections.abc import Callable
+from concurrent import futures
 import pickle
 import threading
+from typing import Any
 
 from absl import logging
 import numpy as np
@@ -25,6 +27,7 @@ _KEPT_STEPS = 1_024
 # Rows that are planned together where nobody else plans them all, and the
 # steps that are counted before the run comes to them.
 _ROWS = 4_096
+_FIRST_ROWS = 64
 _STEPS_AHEAD = 256
 
 
@@ -173,7 +176,7 @@ class Follower:
     plan: plan_lib.Plan,
     ledger: Ledger,
     step: int,
-    begin: Callable[[plan_lib.Plan], None] | None,
+    begin: Callable[[plan_lib.Plan], Any],
     counts: bool,
   ):
     """Waits for the first batch.
@@ -182,7 +185,7 @@ class Follower:
       plan: The run; the thread gets its own copy.
       ledger: Where it counts.
       step: The run's step.
-      begin: Called with that copy first.
+      begin: Called with that copy first; what it returns is kept for `ask`.
       counts: Whether it plans and counts steps too.
     """
     self._plan: plan_lib.Plan | None = plan
@@ -191,8 +194,12 @@ class Follower:
     self._begin = begin
     self._counts = counts
     self._wake, self._begun = threading.Event(), threading.Event()
-    self._closed = False
+    self._closed = self._ended = False
     self._thread: threading.Thread | None = None
+    self._lock = threading.Lock()
+    self._asked: collections.deque[
+      tuple[futures.Future[Any], Callable[[Any], Any]]
+    ] = collections.deque()
 
   def reached(self, step: int) -> None:
     """Hears where the run is."""
@@ -209,9 +216,49 @@ class Follower:
     self._wake.set()
 
   def wait_begun(self) -> None:
-    """Waits until `begin` was called, if it is to be so far."""
+    """Waits until `begin` has returned, if it is to be called so far."""
     if self._thread is not None:
       self._begun.wait()
+
+  def ask(self, work: Callable[[Any], Any]) -> "futures.Future[Any] | None":
+    """Has the thread do something once it has begun, before it counts on.
+
+    Args:
+      work: Called in the thread, with what `begin` returned.
+
+    Returns:
+      What will hold what it returns; None: the thread is not at work.
+    """
+    future: futures.Future[Any] = futures.Future()
+    with self._lock:
+      if self._thread is None or self._ended:
+        return None
+      self._asked.append((future, work))
+    self._wake.set()
+    return future
+
+  def _answer(
+    self, begun: Any, failure: Exception | None = None, ends: bool = False
+  ) -> None:
+    """Does what was asked.
+
+    Args:
+      begun: What `begin` returned.
+      failure: Why it returned nothing.
+      ends: Nobody can ask from then on.
+    """
+    while True:
+      with self._lock:
+        if not self._asked:
+          self._ended = ends
+          return
+        future, work = self._asked.popleft()
+      try:
+        if failure is not None:
+          raise failure
+        future.set_result(work(begun))
+      except Exception as error:  # Whoever asked meets it.
+        future.set_exception(error)
 
   def _start(self) -> None:
     pickled, self._plan = pickle.dumps(self._plan), None
@@ -224,27 +271,32 @@ class Follower:
     self._thread.start()
 
   def _work(self, pickled: bytes) -> None:
+    begun, failure = None, None
     try:
       plan = pickle.loads(pickled)
-      if self._begin is not None:
-        self._begin(plan)
+      begun = self._begin(plan)
       self._begun.set()
       if self._counts:
-        self._count(plan)
-    except Exception:  # Whoever asks for a state meets it, and says it.
+        self._count(plan, begun)
+    except Exception as error:  # Whoever asks for a state meets it, says it.
       logging.debug("the run is not followed", exc_info=True)
+      failure = error if begun is None else None
     finally:
       self._begun.set()
+      self._answer(begun, failure, ends=True)
 
-  def _count(self, plan: plan_lib.Plan) -> None:
-    following = self._first
+  def _count(self, plan: plan_lib.Plan, begun: Any) -> None:
+    following, most_rows = self._first, _FIRST_ROWS
     while not self._closed and following < plan.step_limit:
+      self._answer(begun)
       if following >= self._step + _STEPS_AHEAD:
         self._wake.wait()
         self._wake.clear()
         continue
       rows = plan.buckets[plan.at(following)[1]].batch_size
-      most = max(1, min(_ROWS // rows, _STEPS_AHEAD))
+      # What is asked for waits for a group.
+      most = max(1, min(most_rows // rows, _STEPS_AHEAD))
+      most_rows = min(2 * most_rows, _ROWS)
       last = plan.group(following, most)[1]
       steps = range(following, last)
       self._ledger.add(steps, plan.planned(following, len(steps)))

@@ -1,6 +1,7 @@
 """One Orbax CheckpointManager for model and input; Grain's own handler too."""
 
 import json
+import threading
 
 import grain
 import jax
@@ -13,6 +14,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
+from chomp_data.plans import accounts as accounts_lib
 from chomp_data.testing import batch_hashes
 
 
@@ -52,6 +54,33 @@ def test_model_and_input_share_one_manager(data, tmp_path):
     np.testing.assert_array_equal(restored.model["w"], model["w"])
     assert it.step == 5
     assert rest(it) == wanted
+
+
+def test_training_goes_on_while_what_came_before_a_seek_is_summed(
+  data, tmp_path, monkeypatch
+):
+  may_sum = threading.Event()
+  sums = accounts_lib.Accounts._standing_at
+
+  def late(*args):
+    if threading.current_thread().name == "accounts":
+      assert may_sum.wait(60)
+    return sums(*args)
+
+  monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", late)
+  wanted = pipeline.build(data).accounts.record(11)["accounts"]
+  with (
+    pipeline.make_iterator(data, step=10) as it,
+    ocp.CheckpointManager(tmp_path / "c") as manager,
+  ):
+    next(it)
+    manager.save(11, args=ocp.args.Composite(input=checkpoint.InputSave(it)))
+    next(it)
+    may_sum.set()
+    manager.wait_until_finished()
+  record = json.loads((tmp_path / "c/11/input/input.json").read_text())
+  assert record["step"] == record["checkpoint_step"] == 11
+  assert record["accounts"] == wanted
 
 
 def test_a_checkpoint_of_another_config_is_refused(data, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import threading
 import time
 
 from hypothesis import given
@@ -11,6 +12,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import batches
+from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import following
 from chomp_data.plans import rows_plan
 from chomp_data.testing import stores as testing_stores
@@ -214,6 +216,52 @@ def test_a_run_that_reads_plans_nothing_for_its_states(
       assert state["accounts"] == want[step]["accounts"]
       next(it)
   assert isinstance(pipe._plan, rows_plan.RowsPlan)
+
+
+@pytest.mark.parametrize("own", [True, False])
+@pytest.mark.parametrize("name", ["exact full", "mix", "sizes", "skip"])
+def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
+  stores, name, own, monkeypatch
+):
+  if not own:
+    monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
+  config = configs(stores)[name]
+  alone = pipeline.build(config).accounts
+  may_sum = threading.Event()
+  sums = accounts_lib.Accounts._standing_at
+
+  def late(*args):
+    if threading.current_thread().name == "accounts":
+      assert may_sum.wait(60)
+    return sums(*args)
+
+  with pipeline.make_iterator(config, step=20) as it:
+    monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", late)
+    saved = []
+    for _ in range(3):
+      next(it)
+      saved.append((it.step, it.saving()))
+    it.seek(2)
+    next(it)
+    saved.append((it.step, it.saving()))
+    may_sum.set()
+    saved.append((it.step, it.get_state))
+    for step, state in saved:
+      record = json.loads(state())
+      want = json.loads(json.dumps(alone.record(step)))
+      assert record["step"] == step
+      assert {key: record.get(key) for key in want} == want
+
+
+def test_a_thread_that_fails_tells_who_saves(stores, monkeypatch):
+  def fail(*_):
+    raise OSError("an index is gone")
+
+  with pipeline.make_iterator(configs(stores)["mix"], step=20) as it:
+    monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", fail)
+    next(it)
+    with pytest.raises(OSError, match="an index is gone"):
+      it.saving()()
 
 
 def test_a_thread_that_follows_ends_with_its_iterator(stores, monkeypatch):
