@@ -72,17 +72,6 @@ def slowest(costs: np.ndarray, shards: int) -> float:
   return float((sums.max(axis=1) / sums.mean(axis=1)).mean())
 
 
-def bound(costs: np.ndarray, shards: int) -> float:
-  """Returns below which `slowest` cannot be: some shard has the costliest row.
-
-  With it come the cheapest ones, at best.
-  """
-  rising, num = np.sort(costs, axis=1), costs.shape[1] // shards
-  least = rising[:, -1] + rising[:, : num - 1].sum(axis=1)
-  mean = costs.sum(axis=1) / shards
-  return float(np.maximum(1, least / mean).mean())
-
-
 def ratios(directory: str, small: bool) -> tables.Table:
   """Returns slowest over mean by kind, row length and rows of a shard."""
   lines = [["rows", "S", "shards", *(f"{num} a shard" for num in _ROWS)]]
@@ -100,9 +89,11 @@ def ratios(directory: str, small: bool) -> tables.Table:
             continue
           own = costs[: batches * size].reshape(-1, size)
           dealt = np.take_along_axis(own, balance.deal(own, shards), 1)
+          mean = own.sum(axis=1) / shards
+          least = float((balance.bound(own, shards) / mean).mean())
           cells.append(
             f"{slowest(own, shards):.3f} > {slowest(dealt, shards):.3f}"
-            f" ({bound(own, shards):.3f})"
+            f" ({least:.3f})"
           )
         lines.append([kind, f"{seq_len:,}", str(shards), *cells])
   title = "slowest over mean shard: as planned > dealt (no deal is below)"

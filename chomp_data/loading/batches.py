@@ -467,7 +467,8 @@ class BatchSource(workers.SentToWorkers):
       steps, planned = coming[0], coming[1].result()
     else:
       steps = self._steps_from(step)
-      planned = balance.planned(self._plan, steps, self._rows, self._shards)
+      work = balance.planning(self._plan, steps, self._rows, self._shards)
+      planned = gradual.finished(work)
     bucket = planned.bucket
     columns = self._columns.get(self._plan.buckets[bucket].name)
     planned = dataclasses.replace(planned, columns=columns)

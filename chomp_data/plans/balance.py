@@ -50,13 +50,13 @@ def order(
   return balance.deal(costs.reshape(-1, bucket.batch_size), shards)
 
 
-def planned(
+def planning(
   plan: plan_lib.Plan,
   steps: range,
   places: plan_lib.Rows | None,
   shards: Shards | None,
-) -> plan_lib.Planned:
-  """Returns what reading some rows of global batches needs.
+) -> "gradual.Work[plan_lib.Planned]":
+  """Returns what reading some rows of global batches needs, bit by bit.
 
   Args:
     plan: The run.
@@ -65,18 +65,6 @@ def planned(
     shards: By bucket, over how many shards rows are dealt; None: they stand as
       they are planned.
   """
-  if shards_of(plan, steps[0], shards) == 1:
-    return plan.planned(steps[0], len(steps), places, steps.step)
-  return gradual.finished(planning(plan, steps, places, shards))
-
-
-def planning(
-  plan: plan_lib.Plan,
-  steps: range,
-  places: plan_lib.Rows | None,
-  shards: Shards | None,
-) -> "gradual.Work[plan_lib.Planned]":
-  """Returns `planned` bit by bit."""
   count = shards_of(plan, steps[0], shards)
   if count == 1:
     first, step = steps[0], steps.step

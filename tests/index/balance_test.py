@@ -67,16 +67,52 @@ def test_no_shard_is_slower_than_after_rounds_of_one_row(case):
     assert dealt.reshape(shards, -1).sum(axis=1).max() <= sums.max()
 
 
-def test_small_batches_are_near_the_best_there_is():
+def slowest_of_every_deal(costs, shards):
+  """The slowest shard of each way to deal the rows of a batch, sorted."""
+  if shards == 1:
+    return [sum(costs)]
+  found = []
+  for own in itertools.combinations(
+    range(1, len(costs)), len(costs) // shards - 1
+  ):
+    own = (0, *own)
+    rest = [costs[i] for i in range(len(costs)) if i not in own]
+    first = sum(costs[i] for i in own)
+    found += [max(first, x) for x in slowest_of_every_deal(rest, shards - 1)]
+  return sorted(found)
+
+
+@laws.examples(50)
+@hypothesis.given(
+  spread=st.floats(0, 5),
+  shape=st.sampled_from([(2, 1), (2, 2), (3, 2), (2, 3), (3, 3), (2, 4)]),
+  seed=st.integers(0, 99),
+)
+def test_no_deal_of_all_is_below_the_bound(spread, shape, seed):
+  shards, rows = shape
+  costs = np.random.default_rng(seed).normal(0, spread, (1, shards * rows))
+  costs = np.exp(costs + 5).astype(np.int64)
+  best = slowest_of_every_deal(costs[0].tolist(), shards)[0]
+  assert balance.bound(costs, shards)[0] <= best * (1 + 1e-12)
+
+
+def test_the_bound_knows_that_costly_rows_have_the_cheapest_beside_them():
+  # Shards of the three that cost 9 have six others, at best those below 4.
+  costs = np.asarray([[9, 9, 9, 1, 1, 2, 2, 3, 3, 4, 4, 4]])
+  np.testing.assert_allclose(balance.bound(costs, 4), [13])
+  assert slowest_of_every_deal(costs[0].tolist(), 4)[0] == 13
+  assert slowest(costs[:, balance.deal(costs, 4)[0]], 4) == 13 / 12.75
+
+
+def test_the_rows_of_two_shards_are_dealt_in_the_best_of_all_ways():
   rng = np.random.default_rng(0)
-  costs = np.exp(rng.normal(0, 1, (40, 6)) * 3).astype(np.int64) + 1
+  costs = np.exp(rng.normal(9, 1, (40, 8))).astype(np.int64)
   found = np.take_along_axis(costs, balance.deal(costs, 2), 1)
-  for own, dealt in zip(costs, found, strict=True):
-    best = min(
-      max(sum(half), own.sum() - sum(half))
-      for half in itertools.combinations(own.tolist(), 3)
-    )
-    assert dealt.reshape(2, 3).sum(axis=1).max() <= 1.2 * best
+  least = balance.bound(costs, 2)
+  for own, dealt, bound in zip(costs, found, least, strict=True):
+    best = slowest_of_every_deal(own.tolist(), 2)[0]
+    found_best = dealt.reshape(2, 4).sum(axis=1).max()
+    assert found_best == best or found_best <= 1.02 * bound
 
 
 @pytest.mark.parametrize("shards", [1, 12])
@@ -109,3 +145,16 @@ def test_shards_of_four_lognormal_packed_rows_are_within_five_percent(
   dealt = np.take_along_axis(costs, balance.deal(costs, shards), 1)
   assert slowest(costs, shards).mean() > 1.25
   assert slowest(dealt, shards).mean() <= 1.05
+
+
+@pytest.mark.parametrize("shards", [8, 64])
+def test_long_documents_have_the_short_ones_of_a_batch_beside_them(shards):
+  # Of sequential rows at S = 8,192 one in twelve is of one document.
+  rng = np.random.default_rng(0)
+  costs = np.minimum(np.exp(rng.normal(0, 0.6, (32, 4 * shards))), 5.2)
+  costs[rng.random(costs.shape) < 0.08] = 5.2
+  costs = (costs * 1e6).astype(np.int64)
+  dealt = np.take_along_axis(costs, balance.deal(costs, shards), 1)
+  least = balance.bound(costs, shards) / costs.sum(axis=1) * shards
+  assert least.mean() > 1.05
+  assert slowest(dealt, shards).mean() <= 1.03 * least.mean()
