@@ -8,6 +8,7 @@ has saved the other restores, at every step.
 from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
+import functools
 import json
 from typing import Any
 from typing import Protocol
@@ -140,10 +141,15 @@ class StepIterator(grain.DataLoaderIterator):
 
   def __init__(self, loader: StepLoader):
     """Begins with the loader's first step."""
-    # Of single steps: it makes and checks states, and reads nothing.
-    super().__init__(loader, state=None)
+    # Not Grain's own constructor: it would make what `_single` makes, and a
+    # first batch does without.
     self._loader = loader
     self._start(0)
+
+  @functools.cached_property
+  def _single(self) -> grain.DataLoaderIterator:
+    """Grain's iterator of single steps: it checks states, and reads nothing."""
+    return grain.DataLoaderIterator(self._loader, state=None)
 
   def _start(self, index: int) -> None:
     self._index = index
@@ -162,13 +168,13 @@ class StepIterator(grain.DataLoaderIterator):
 
   def get_state(self) -> bytes:
     """Returns the state after the batches that were handed out."""
-    state = json.loads(super().get_state())
+    state = json.loads(self._single.get_state())
     state["last_seen_indices"]["0"] = self._index - 1
     return json.dumps(state, indent=4).encode()
 
   def set_state(self, state: bytes) -> None:
     """Goes on where a state was saved; see `grain.DataLoaderIterator`."""
-    super().set_state(state)
+    self._single.set_state(state)
     self._start(json.loads(state)["last_seen_indices"]["0"] + 1)
 
   def start_prefetch(self) -> None:
