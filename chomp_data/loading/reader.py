@@ -34,6 +34,9 @@ _START_S = 60.0
 # A thread that waits for a stopped worker is left behind.
 _STOP_THREAD_S = 5.0
 _STOP_WORKER_S = 2.0
+# After its first batch a reader waits for who uses it: two threads that run
+# give each other the interpreter every 5 ms only, as long as a resume may take.
+_FIRST_USED_S = 0.01
 
 
 InputError = workers.InputError
@@ -113,6 +116,8 @@ class Reader:
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
     self._stopped = threading.Event()
     self._closing = threading.Event()
+    # Whether the first batch was given, and another one asked for.
+    self._given, self._asked = False, threading.Event()
     self._board = board
     # Children of others, while this reader starts its own.
     self._others: set[Any] | None = None
@@ -138,6 +143,8 @@ class Reader:
       timeout_s: Longest wait without a batch and without a sign of life: a
         pass over a store, such as packing an epoch, takes what it takes.
     """
+    if self._given:
+      self._asked.set()
     now = time.monotonic()
     deadline = now + timeout_s
     dead_since, beats = None, self._beats()
@@ -166,7 +173,7 @@ class Reader:
           ) from None
         continue
       if not isinstance(item, _End):
-        self._starts_until = 0.0
+        self._starts_until, self._given = 0.0, True
         return item
       self._ended = item
     if (error := self._ended.error) is not None:
@@ -189,6 +196,7 @@ class Reader:
       False where the thread is left behind.
     """
     self._stopped.set()
+    self._asked.set()
     if threading.current_thread() is self._thread:
       return True  # Collected where it reads: it ends by itself.
     if os.getpid() != self._process:
@@ -220,6 +228,8 @@ class Reader:
       for step, item in enumerate(self._batches(iterator), self._first_step):
         batch, sums = self._with_sums(step, item)
         self._put((place(batch), sums))
+        if step == self._first_step:
+          self._asked.wait(_FIRST_USED_S)
         if self._stopped.is_set():
           break
       end = _End(None)

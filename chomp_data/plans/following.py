@@ -29,6 +29,9 @@ _KEPT_STEPS = 1_024
 _ROWS = 4_096
 _FIRST_ROWS = 64
 _STEPS_AHEAD = 256
+# Whoever has got the first batch is to use it before a thread competes for the
+# interpreter, as a reader's does; see `loading/reader.py`.
+_FIRST_USED_S = 0.01
 
 
 class Ledger:
@@ -194,6 +197,7 @@ class Follower:
     self._begin = begin
     self._counts = counts
     self._wake, self._begun = threading.Event(), threading.Event()
+    self._needed = threading.Event()
     self._closed = self._ended = False
     self._thread: threading.Thread | None = None
     self._lock = threading.Lock()
@@ -213,11 +217,13 @@ class Follower:
   def close(self) -> None:
     """Ends the thread, soon."""
     self._closed = True
+    self._needed.set()
     self._wake.set()
 
   def wait_begun(self) -> None:
     """Waits until `begin` has returned, if it is to be called so far."""
     if self._thread is not None:
+      self._needed.set()
       self._begun.wait()
 
   def ask(self, work: Callable[[Any], Any]) -> "futures.Future[Any] | None":
@@ -234,6 +240,7 @@ class Follower:
       if self._thread is None or self._ended:
         return None
       self._asked.append((future, work))
+    self._needed.set()
     self._wake.set()
     return future
 
@@ -273,6 +280,7 @@ class Follower:
   def _work(self, pickled: bytes) -> None:
     begun, failure = None, None
     try:
+      self._needed.wait(_FIRST_USED_S)
       plan = pickle.loads(pickled)
       begun = self._begin(plan)
       self._begun.set()
