@@ -75,11 +75,10 @@ def _stop_readers() -> None:
 
 
 def _died(step: int, dead: Sequence[Any]) -> InputError:
-  return InputError(
-    f"a loader worker died before step {step} (exit codes"
-    f" {[worker.exitcode for worker in dead]}). See its log above; resume from"
-    " a checkpoint."
-  )
+  numbers = ", ".join(str(worker.pid) for worker in dead)
+  who = f"before step {step} loader worker {numbers}"
+  codes = [worker.exitcode or 0 for worker in dead]
+  return InputError(workers.died(who, codes))
 
 
 # One reader starts its workers at a time, so that it knows which are its own.
@@ -178,10 +177,10 @@ class Reader:
       self._ended = item
     if (error := self._ended.error) is not None:
       self._check_bus(step)
-      dead = [p for p in self._known_workers() if (p.exitcode or 0) < 0]
-      if dead and type(error) is RuntimeError:
-        # So Grain says that a signal ended one.
-        raise _died(step, dead) from error
+      dead = [p for p in self._known_workers() if p.exitcode]
+      if dead and isinstance(error, workers.EndedError):
+        # Grain tells its code, and not which it was.
+        raise _died(step, dead) from None
       raise error
     raise StopIteration
 

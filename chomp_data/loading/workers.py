@@ -6,6 +6,7 @@ and hold memory and shared memory. And what went wrong in one is told.
 """
 
 from collections.abc import Iterator
+from collections.abc import Sequence
 import contextlib
 import functools
 import multiprocessing
@@ -13,6 +14,8 @@ from multiprocessing import connection
 from multiprocessing import util
 import os
 import pickle
+import re
+import signal
 import threading
 import traceback
 from typing import Any
@@ -35,6 +38,9 @@ NAME = "grain-process-prefetch"
 SHARED = "/dev/shm"
 _LOCKS_BYTES = 2**18
 
+# How Grain 0.2.18 says that one ended.
+_ENDED = re.compile(r"Worker process was terminated.* exit code (-?\d+)\.")
+
 # What a worker ends with that would start workers of its own.
 _NO_GUARD = 78
 _GUARD = (
@@ -42,6 +48,10 @@ _GUARD = (
   " one that reads as it is imported: workers import it. Put what it does under"
   " `if __name__ == '__main__':`, or set `config.data.worker_count` to 0."
 )
+
+
+class EndedError(InputError):
+  """A worker has ended before its batches did."""
 
 
 class SentToWorkers:
@@ -173,10 +183,14 @@ class WorkerIterator(grain.DataLoaderIterator):
     try:
       handed = super().__next__()
     except RuntimeError as error:
-      if f"exit code {_NO_GUARD}." in str(error):
+      ended = _ENDED.match(str(error))
+      if ended is None:
+        raise
+      code = int(ended[1])
+      if code == _NO_GUARD:
         self.stop_workers()
         raise InputError(_GUARD) from None
-      raise
+      raise EndedError(died("a loader worker", [code])) from None
     return self._board.take(handed)
 
   def set_state(self, state: bytes) -> None:
@@ -209,6 +223,32 @@ def errors_arrive() -> Iterator[None]:
       f"a loader worker failed with {_name(error)}, an exception that cannot"
       f" be pickled; in the worker it was:\n{told}"
     ) from None
+
+
+def died(who: str, codes: Sequence[int]) -> str:
+  """Returns what is told of workers that have ended.
+
+  Args:
+    who: Which they are.
+    codes: What each has ended with; below 0 the signal that killed it.
+  """
+  ends = [
+    f"was killed by signal {-code}"
+    if code < 0
+    else f"ended by itself with exit code {code}"
+    for code in codes
+  ]
+  by_itself = (
+    " A transform or a library that it calls ends the process; with"
+    " `config.data.worker_count` = 0 it is this one, and can be debugged."
+  )
+  advice = by_itself * any(code >= 0 for code in codes)
+  if -signal.SIGKILL in codes:
+    advice += " The system kills so where memory runs out."
+  return (
+    f"{who} {', '.join(ends)}. See its log above; resume from a checkpoint."
+    f"{advice}"
+  )
 
 
 def _survives(error: Exception) -> bool:

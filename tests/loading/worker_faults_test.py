@@ -1,5 +1,6 @@
 """What goes wrong in a loader worker is told, soon and in its own words."""
 
+import contextlib
 import json
 import os
 import pickle
@@ -27,6 +28,7 @@ from chomp_data.loading import workers
 from chomp_data.plans import accounts
 from chomp_data.plans import certifying
 from chomp_data.testing import stores as testing_stores
+from tests.loading import feed_test
 
 
 class HoldsALockError(Exception):
@@ -95,6 +97,54 @@ def test_an_exception_that_cannot_be_pickled_arrives_soon_with_its_text(
   # Its type, its text, and where it was raised.
   for part in (error.__name__, text, "raise self._error"):
     assert part in str(caught.value)
+
+
+class Exiting(grain.transforms.Map):
+  """Ends the worker, at its second batch; of one that shapes are asked of."""
+
+  fingerprint = None
+
+  def __init__(self):
+    self._seen = 0
+
+  def map(self, element):
+    self._seen += 1
+    if self._seen > 2:
+      time.sleep(1)  # A thread sends what was made.
+      os._exit(3)
+    return element
+
+
+@pytest.mark.parametrize("how", ["iterator", "loader"])
+def test_a_worker_that_ends_by_itself_is_named_with_its_exit_code(data, how):
+  options = {**data, "epochs": None, "worker_count": 1}
+  with contextlib.ExitStack() as stack:
+    if how == "iterator":
+      batches = stack.enter_context(
+        pipeline.make_iterator(options, operations=[Exiting()])
+      )
+      (worker,) = feed_test.workers_of(batches)
+      who = f"loader worker {worker.pid}"
+    else:
+      pipe = pipeline.build(options)
+      batches = iter(pipe.data_loader(operations=[Exiting()]))
+      who = "a loader worker"
+    with pytest.raises(feed.InputError) as caught:  # noqa: PT012
+      for _ in range(9):
+        next(batches)
+  told = str(caught.value)
+  assert f"{who} ended by itself with exit code 3." in told
+  assert "resume from a checkpoint" in told
+  assert "`config.data.worker_count` = 0" in told
+
+
+def test_a_worker_that_is_killed_is_told_with_its_signal():
+  told = workers.died("before step 3 loader worker 7, 8", [-signal.SIGKILL, 0])
+  assert told.startswith(
+    "before step 3 loader worker 7, 8 was killed by signal 9, ended by itself"
+    " with exit code 0. See its log above"
+  )
+  assert "memory runs out" in told
 
 
 @pytest.mark.parametrize(
