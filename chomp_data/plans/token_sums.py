@@ -21,8 +21,9 @@ from chomp_data.stores import side_index
 
 UNITS = ("tokens", "loss_tokens")
 
-# Rows, and steps, planned at once.
+# Rows, and steps, planned at once; rows whose units a source knows.
 _BLOCK = 4_096
+_KNOWN_BLOCK = 2**18
 _STEPS = 256
 # From so many on, planning takes a second or so, and is shown.
 _MANY_ROWS = 1_000_000
@@ -166,6 +167,8 @@ class _SourceSums:
     self._unit = unit
     # Sums before some rows, ascending: the latest few.
     self._told: list[tuple[int, int | None]] = [(0, 0)]
+    # Whether the source may know what its rows consume, until it was asked.
+    self._knows_rows = True
     # Sums of skipped rows.
     self._skipped: dict[tuple[int, int], int] = {}
 
@@ -196,8 +199,8 @@ class _SourceSums:
     if total is None:
       return None
     source = self._source
-    epoch = source.epoch_rows(source.ramp_epochs)
-    if rows - done > epoch and source.sums.epochs_repeat(self._unit):
+    far = rows - done > source.epoch_rows(source.ramp_epochs)
+    if far and self._repeats and self._each_epoch is None:
       total = self._by_prefix(place)
     else:
       for first, last in place.skipped:
@@ -235,18 +238,34 @@ class _SourceSums:
   def _between(self, first: int, last: int) -> int:
     """Returns the units of rows, of whole epochs from their totals."""
     source, total = self._source, 0
-    (epoch,), (index,) = source.locate(np.asarray([first], np.int64))
+    located = source.locate(np.asarray([first], np.int64))
+    epoch, index = (int(own[0]) for own in located)
     while first < last:
-      end = source.first_row_of(int(epoch) + 1)
+      end, count = source.first_row_of(epoch + 1), 1
       whole = None
       if not index and end <= last:
-        whole = source.sums.epoch_total(int(epoch), self._unit)
+        if not self._repeats or epoch < source.ramp_epochs:
+          whole = source.sums.epoch_total(epoch, self._unit)
+        else:
+          whole = self._each_epoch
+          count = (last - first) // (end - first)
+          end = first + count * (end - first)
         if whole is None:
           return total + self._planned(first, last)
-      high = min(end, last)
-      total += self._planned(first, high) if whole is None else whole
-      first, epoch, index = high, epoch + 1, 0
+      end = min(end, last)
+      total += self._planned(first, end) if whole is None else count * whole
+      first, epoch, index = end, epoch + count, 0
     return total
+
+  @functools.cached_property
+  def _repeats(self) -> bool:
+    return self._source.sums.epochs_repeat(self._unit)
+
+  @functools.cached_property
+  def _each_epoch(self) -> int | None:
+    """What epochs after the ramp consume, where they repeat."""
+    source = self._source
+    return source.sums.epoch_total(source.ramp_epochs, self._unit)
 
   def _planned(self, first: int, last: int) -> int:
     """Returns the units of rows, a block at a time."""
@@ -255,12 +274,32 @@ class _SourceSums:
     with side_index.progress(
       last - first, what, "rows", last - first >= _MANY_ROWS
     ) as bar:
-      for low in range(first, last, _BLOCK):
-        spans = self._source.plan(np.arange(low, min(low + _BLOCK, last)))
-        units = source_units.row_units(spans, self._unit, self._source.store)
+      while first < last:
+        units = self._known_ahead(first, last)
+        if units is None:
+          rows = np.arange(first, min(first + _BLOCK, last))
+          spans = self._source.plan(rows)
+          units = source_units.row_units(spans, self._unit, self._source.store)
         total += int(units.sum())
-        bar.update(spans.num_rows)
+        bar.update(len(units))
+        first += len(units)
     return total
+
+  def _known_ahead(self, first: int, last: int) -> np.ndarray | None:
+    """Returns the units of some rows of an epoch, if the source knows them."""
+    # A few are planned in one call.
+    if not self._knows_rows or last - first <= _BLOCK:
+      return None
+    located = self._source.locate(np.asarray([first], np.int64))
+    epoch, index = (int(own[0]) for own in located)
+    end = min(self._source.first_row_of(epoch + 1), last)
+    count = min(end - first, _KNOWN_BLOCK)
+    if count <= _BLOCK:
+      return None
+    positions = np.arange(index, index + count)
+    found = self._source.sums.at(epoch, self._unit, positions)
+    self._knows_rows = found is not None
+    return found
 
 
 class StepSums(TokenSums):

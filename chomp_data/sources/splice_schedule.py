@@ -30,6 +30,8 @@ _TAU = {"by_coverage": 1.0, "by_document": 0.0, "enumerate": 0.0}
 # Rows between the edges at which a sum is known, and most edges.
 _EDGE_ROWS = 4_096
 _MOST_EDGES = 2**20
+# Rows whose tokens are counted at once.
+_TOTAL_ROWS = 65_536
 _SHOWN = 5
 
 
@@ -200,6 +202,32 @@ class SpliceSums(row_sums.Sums):
       return None
     each = copied - (unit == "loss_tokens")
     return _edges(self._schedule.quotas(epoch), each)
+
+  def at(
+    self, epoch: int, unit: str, positions: np.ndarray
+  ) -> np.ndarray | None:
+    """Returns the tokens that rows copy, of one span each; see `Sums`."""
+    mode = self._schedule.pairs_at(epoch).space.content_start_mode
+    if mode == "cyclic_roll" or self._differ(unit):
+      return None
+    # Documents of ascending rows are found in a quarter of the time.
+    order = np.argsort(positions)
+    index = positions[order]
+    copied = self._schedule.splices(np.full(len(index), epoch), index).length
+    units = np.empty(len(index), np.int64)
+    units[order] = copied - (unit == "loss_tokens")
+    return units
+
+  def epoch_total(self, epoch: int, unit: str) -> int | None:
+    """Returns what an epoch's rows copy, in any order; see `Sums`."""
+    total, (rows,) = 0, self._schedule.phases.sizes(np.asarray([epoch]))
+    for first in range(0, int(rows), _TOTAL_ROWS):
+      positions = np.arange(first, min(first + _TOTAL_ROWS, int(rows)))
+      units = self.at(epoch, unit, positions)
+      if units is None:
+        return None
+      total += int(units.sum())
+    return total
 
   def _differ(self, unit: str) -> bool:
     """Returns whether copies of as many tokens may consume other units."""

@@ -152,6 +152,58 @@ def test_where_epochs_are_alike_a_far_step_plans_one_or_two(path):
   assert after.loss_tokens - far.loss_tokens == own_sum
 
 
+# Where whole epochs are passed over: by what sources know of rows, or planned.
+PASSED_OVER = {
+  "windows": {"kind": "windows"},
+  "slide": {
+    "kind": "multi_splice",
+    "num_docs": 50,
+    "content_start_mode": "slide_within",
+    "shuffle_offsets": True,
+    "epoch_length": 130,
+  },
+  "rolled": {
+    "kind": "multi_splice",
+    "num_docs": 5,
+    "content_length": 12,
+    "content_start_mode": "cyclic_roll",
+  },
+  "curriculum": {
+    "kind": "multi_splice",
+    "num_docs": 9,
+    "content_length": 4,
+    "content_length_schedule": ((70, 12),),
+    "epoch_length": 50,
+  },
+  "exact": {
+    **ROWS["exact"], "shuffle_documents": "block", "document_block": 4,
+  },
+  "reshuffled": RESHUFFLED,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shuffle", SHUFFLES)
+@pytest.mark.parametrize("rows", PASSED_OVER)
+def test_what_is_passed_over_is_what_rows_of_plans_hold(
+  path, rows, shuffle, monkeypatch
+):
+  monkeypatch.setattr(token_sums, "_BLOCK", 7)
+  monkeypatch.setattr(token_sums, "_KNOWN_BLOCK", 31)
+  pipe = build(path, PASSED_OVER[rows], shuffle)
+  source = pipe.accounts._sums._sources["text"]
+  steps = 3 * source.epoch_rows(source.ramp_epochs) // BATCH + 20
+  spans = source.plan(np.arange(steps * BATCH))
+  tokens = np.cumsum([0, *spans.row_sums(spans.length)])
+  trained_on = np.cumsum([0, *spans.row_sums(spans.length - 1)])
+  for step in (1, steps // 5, steps // 2, steps - 1, steps):
+    account = build(path, PASSED_OVER[rows], shuffle).accounts.at(step)["text"]
+    row = step * BATCH
+    assert (account.tokens, account.loss_tokens) == (
+      tokens[row],
+      trained_on[row],
+    )
+
+
 def test_sums_are_the_same_kept_beside_the_store(path, monkeypatch):
   for rows in ROWS:
     for shuffle in ("none", "block"):
