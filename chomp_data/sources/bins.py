@@ -57,6 +57,8 @@ _BAR_DOCUMENTS = 50_000
 _PACKED_HERE = 50_000
 # From here on it takes longer than to load a compiled loop.
 _COMPILED_DOCUMENTS = 500_000
+# Documents up to which what rows hold is summed within a tenth of a second.
+_SUMMED_HERE = 500_000
 # Windows packed by a thread before it takes others.
 _WINDOWS = 16
 # From this part of an epoch on the next one is packed.
@@ -127,6 +129,7 @@ class BinSource(row_source.RowSource):
     self._windows = packed_windows.PackedWindows(self._documents, self._pack)
     self._row_starts: dict[int, np.ndarray] = {}
     self._units = memo.Memo(1)
+    self._summed: Mapping[str, side_index.SideArray] | None = None
     self._ahead = _Ahead(self)
     self._report_cost()
     self._epochs = epoch_starts.EpochStarts(
@@ -138,7 +141,7 @@ class BinSource(row_source.RowSource):
 
   def __getstate__(self) -> dict[str, Any]:
     # Maps of files are opened again where they are used.
-    return {**self.__dict__, "_indexes": {}}
+    return {**self.__dict__, "_indexes": {}, "_summed": None}
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row; see `RowSource`."""
@@ -267,6 +270,8 @@ class BinSource(row_source.RowSource):
     if unit == "loss_tokens" and not self.store.trains_on_all:
       ends = self._windows.trained_ends(self._packing_key(order), order)
       return np.concatenate([[0], ends])
+    # Whoever asks will ask what rows hold: now, and not while steps are read.
+    self._row_sums(order)
     tokens = self._documents.window_tokens(order)
     sums = np.zeros(len(tokens) + 1, np.int64)
     np.cumsum(tokens, out=sums[1:])
@@ -320,20 +325,72 @@ class BinSource(row_source.RowSource):
       return None
     order = self._order_epoch(epoch)
     window, row = self._packed_at(np.asarray(epoch), index, order)
-    return self._windows.units(window, row, order, trained)
+    kept = self._row_sums(order)
+    if kept is None:
+      return self._windows.units(window, row, order, trained)
+    row += self.row_starts(order)[window]
+    units = kept["tokens"].take(row)
+    return units - kept["spans"].take(row) if trained else units
+
+  def _row_sums(self, order: int) -> Mapping[str, side_index.SideArray] | None:
+    """Returns the tokens and spans of packed rows; None where not kept."""
+    if self.options.orders_differ:
+      return None  # Each order comes once.
+    if self._summed is None:
+      self._summed = side_index.find(
+        self.store.path, "row_sums", self._sums_key(order)
+      )
+    if self._summed is None and self._index_if_there(order) is not None:
+      if self.store.num_documents <= _SUMMED_HERE:
+        self._summed = self.summed_on_disk(order)
+      else:
+        self._ahead.sums_wanted(order)
+    return self._summed
+
+  def summed_on_disk(
+    self, order: int, until: Callable[[], bool] | None = None
+  ) -> dict[str, side_index.SideArray]:
+    """Opens what packed rows of an order hold, or sums it.
+
+    Args:
+      order: The epoch whose order of documents is meant; its packing is there.
+      until: Asked between windows whether to give up, which is an error.
+    """
+    # A row has no more spans than positions.
+    narrow = np.uint16 if self.seq_len < 2**16 else np.uint32
+
+    def build() -> Iterator[dict[str, np.ndarray]]:
+      windows = range(self._documents.order.num_windows)
+      for own, kept in self._kept_of(windows, order, until):
+        found = [
+          self._sums_of_window(each, window, order)
+          for window, each in zip(own.tolist(), kept, strict=True)
+        ]
+        tokens, spans = map(np.concatenate, zip(*found, strict=True))
+        yield {"tokens": tokens.astype(narrow), "spans": spans.astype(narrow)}
+        heartbeat.beat()
+
+    key = self._sums_key(order)
+    return side_index.load_or_build(self.store.path, "row_sums", key, build)
+
+  def _sums_key(self, order: int) -> dict[str, Any]:
+    algorithm = self.options.packing_algorithm
+    return {**self._index_key(order), "packing_algorithm": algorithm}
 
   def _packed_units(self, order: int, trained: bool) -> np.ndarray:
     """Returns the (trained) tokens of rows as they are packed, int32[R]."""
     found = []
     for window, (_, kept) in enumerate(self._documents.windows(order)):
-      rows = self._pack(kept, window, order)
-      if rows.num_rows:
-        units = np.add.reduceat(rows.length, rows.first[:-1])
-        if trained:
-          units -= np.diff(rows.first)
-        found.append(units.astype(np.int32))
+      tokens, spans = self._sums_of_window(kept, window, order)
+      found.append((tokens - spans if trained else tokens).astype(np.int32))
       heartbeat.beat()
     return np.concatenate(found)
+
+  def _sums_of_window(
+    self, kept: np.ndarray, window: int, order: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the tokens and the spans of a window's rows, int64[R] each."""
+    return packing.filled_sums(*self._bins(kept, window, order), self.seq_len)
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
@@ -711,7 +768,8 @@ class _Ahead:
     self._here = 0
     # By this process, and not removed.
     self._packed: list[int] = []
-    self._thread: threading.Thread | None = None
+    self._summing = False
+    self._threads: list[threading.Thread] = []
 
   def __reduce__(self) -> tuple[Any, ...]:
     return _Ahead, (self._source,)
@@ -733,20 +791,38 @@ class _Ahead:
     if self._here > _PACKED_HERE:
       self._begin(order)
 
+  def sums_wanted(self, order: int) -> None:
+    """Hears that what rows of a packing hold is not kept, and sums it."""
+    if not self._summing:
+      self._summing = True
+      self._start(self._sum, order)
+
   def _begin(self, order: int) -> None:
     if order <= self._begun:
       return
     self._begun, self._here = order, 0
+    self._start(self._pack, order)
+
+  def _start(self, work: Callable[[int], None], order: int) -> None:
     # No daemon: it ends between two windows where the program ends.
-    self._thread = threading.Thread(
-      target=self._pack, args=(order,), name="packing ahead"
-    )
-    self._thread.start()
+    thread = threading.Thread(target=work, args=(order,), name="packing ahead")
+    self._threads = [own for own in self._threads if own.is_alive()]
+    self._threads.append(thread)
+    thread.start()
 
   def wait(self) -> None:
     """Waits for what was begun."""
-    if self._thread is not None:
-      self._thread.join()
+    for thread in self._threads:
+      thread.join()
+
+  def _sum(self, order: int) -> None:
+    alive = threading.main_thread().is_alive
+    try:
+      self._source.summed_on_disk(order, lambda: not alive())
+    except _ProgramEndsError:
+      pass
+    except Exception:  # Who reads sums windows as they come.
+      logging.debug("rows of %d are not summed", order, exc_info=True)
 
   def _pack(self, epoch: int) -> None:
     alive = threading.main_thread().is_alive

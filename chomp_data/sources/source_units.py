@@ -63,6 +63,8 @@ class Alike:
       rows += 1
     return min(rows, self._size)
 
+  near = below
+
 
 class Summed:
   """An epoch with sums at edges, and the rows between them on demand."""
@@ -97,6 +99,9 @@ class Summed:
     table = self._table_of(int(index.min()), most)
     if table is not None:
       return table[0][index - table[1]]
+    if most - index[0] + 1 == len(index) and (np.diff(index) == 1).all():
+      # Mostly they follow each other.
+      return self._following(int(index[0]), most + 1)
     block = np.searchsorted(self._positions, index, side="right") - 1
     out = self._sums[block]
     inside = np.flatnonzero(self._positions[block] != index)
@@ -108,6 +113,24 @@ class Summed:
         pick = here[part == low]
         table = self._table(edges, sums, low)
         out[pick] = table[index[pick] - int(edges[low])]
+    return out
+
+  def _following(self, first: int, last: int) -> np.ndarray:
+    """Returns the units before positions first .. last - 1."""
+    out = np.empty(last - first, np.int64)
+    own = first
+    while own < last:
+      block = int(self._positions.searchsorted(own, side="right")) - 1
+      if block == len(self._positions) - 1:
+        out[own - first] = self._sums[block]
+        break
+      inside = min(last, int(self._positions[block + 1]))
+      edges, sums = self._edges_in(block, inside - 1)
+      part = int(edges.searchsorted(own, side="right")) - 1
+      table, origin = self._table(edges, sums, part), int(edges[part])
+      end = min(inside, origin + len(table) - 1)
+      out[own - first : end - first] = table[own - origin : end - origin]
+      own = end
     return out
 
   def _table_of(self, low: int, high: int) -> tuple[np.ndarray, int] | None:
@@ -122,6 +145,16 @@ class Summed:
     if high > edges[part + 1]:
       return None
     return self._table(edges, sums, part), int(edges[part])
+
+  def near(self, units: int) -> int:
+    """Returns about what `below` does; no row is looked at."""
+    edge = int(self._sums.searchsorted(units))
+    if not 0 < edge < len(self._sums):
+      return self.below(units)
+    (first, last), (low, high) = (
+      own[edge - 1 : edge + 1].tolist() for own in (self._positions, self._sums)
+    )
+    return first + (last - first) * (units - low) // (high - low)
 
   def below(self, units: int) -> int:
     """Returns how many positions have less before them."""
@@ -332,6 +365,15 @@ class SourceUnits(units_lib.UnitSequence):
 
   def rows_below(self, units: int) -> int:
     """Returns how many rows have less before them; see `UnitSequence`."""
+    return self._rows(units, lambda epoch, left: epoch.below(left))
+
+  def rows_near(self, units: int) -> int:
+    """Returns about what `rows_below` does; see `unit_sums.Windowed`."""
+    return self._rows(units, lambda epoch, left: epoch.near(left))
+
+  def _rows(
+    self, units: int, within: Callable[[Alike | Summed, int], int]
+  ) -> int:
     limit = self.num_rows
     if units <= 0:
       return 0
@@ -340,7 +382,7 @@ class SourceUnits(units_lib.UnitSequence):
     else:
       epoch = self._epoch_of(units)
       left = units - self._units_before_epoch(epoch)
-      found = self._first_row(epoch) + self._epoch(epoch).below(left)
+      found = self._first_row(epoch) + within(self._epoch(epoch), left)
     return found if limit is None else min(found, limit)
 
   def _epoch_of(self, units: int) -> int:

@@ -12,6 +12,7 @@ from chomp_data import sources
 from chomp_data import stores
 from chomp_data.index.pack import packing
 from chomp_data.sources import bins
+from chomp_data.sources import source_units
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
 
@@ -325,3 +326,78 @@ def test_an_interrupted_packing_goes_on(
     assert len(windows_packed) < total
   own = index_of(store, algorithm)
   assert list(own.parent.iterdir()) == [own]
+
+
+def kept_sums(store):
+  return sorted(pathlib.Path(f"{store.path}.index").glob("row_sums-*"))
+
+
+@pytest.mark.parametrize("beside", [False, True], ids=["here", "in a thread"])
+@pytest.mark.parametrize("algorithm", ["ffd", "exact"])
+def test_what_packed_rows_hold_is_kept_and_packs_no_window_again(
+  make_store, monkeypatch, algorithm, beside
+):
+  if beside:
+    monkeypatch.setattr(bins, "_SUMMED_HERE", 0)
+  sizes = np.random.default_rng(1).integers(0, 20, 60).tolist()
+  store = make_store(packed.documents_of(sizes))
+
+  def again():
+    return make(
+      stores.open_store(store.path),
+      packing_algorithm=algorithm,
+      shuffle_documents="block",
+      reshuffle_documents=False,
+      document_block=2,
+    )
+
+  source = again()
+  epoch, index = 1, np.arange(len(source))
+  plan = source.plan(len(source) + index)
+  expected = {
+    unit: source_units.row_units(plan, unit).tolist()
+    for unit in ("tokens", "loss_tokens")
+  }
+
+  def units(source):
+    return {
+      unit: source.units_at(epoch, unit, index).tolist() for unit in expected
+    }
+
+  assert units(source) == expected
+  # Of 'exact' without a packing there is nothing that would be quicker.
+  source.packed_on_disk(0)
+  assert units(again()) == expected
+  reader = again()
+  assert units(reader) == expected
+  reader._ahead.wait()
+  assert len(kept_sums(store)) == 1
+
+  def refused(*_):
+    raise AssertionError("a window is packed")
+
+  monkeypatch.setattr(packing, "cut_pieces", refused)
+  assert units(again()) == expected
+
+
+def test_each_packing_has_sums_of_its_own_rows(make_store):
+  store = make_store(packed.documents_of([3, 5, 2, 4, 7, 1] * 20))
+  for algorithm in ("ffd", "exact"):
+    source = make(store, packing_algorithm=algorithm)
+    source.packed_on_disk(0)
+    rows = np.arange(len(source))
+    expected = source_units.row_units(source.plan(rows), "tokens")
+    assert source.units_at(0, "tokens", rows).tolist() == expected.tolist()
+  assert len(kept_sums(store)) == 2
+
+
+def test_orders_that_come_once_keep_no_sums_of_rows(make_store):
+  store = make_store(packed.documents_of(LENGTHS))
+  source = make(store, **FULL)
+  found = source.units_at(1, "tokens", np.arange(3))
+  rows = source.first_row_of(1) + np.arange(3)
+  assert (
+    found.tolist()
+    == source_units.row_units(source.plan(rows), "tokens").tolist()
+  )
+  assert not kept_sums(store)

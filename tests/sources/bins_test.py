@@ -430,7 +430,7 @@ def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
     source = reshuffled(make_store, packing_algorithm=algorithm)
     source.expected_passes = epochs
     source.plan(np.arange(len(source)))
-    assert source._ahead._thread is None
+    assert not source._ahead._threads
 
 
 def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):

@@ -409,3 +409,22 @@ def test_units_of_a_plan_count_each_row_by_itself():
     "loss_tokens": [4, 0, 2, 0],
     "rows": [1, 1, 1, 1],
   }
+
+
+def test_sums_at_edges_say_about_where_a_row_is_and_look_at_none(
+  make_store, monkeypatch
+):
+  lengths = np.random.default_rng(0).integers(1, 12, 3_000)
+  store = make_store([np.arange(1, n + 1) for n in lengths.tolist()])
+  rows = bins(store, packing_buffer_docs=200)
+  own = shuffled(rows, {"kind": "block", "window_blocks": 2})
+  units = source_units.SourceUnits(own, "tokens", None)
+  places = np.arange(0, 5 * len(rows), 97)
+  sums = units.before(places)
+
+  def refused(*_):
+    raise AssertionError("a row is looked at")
+
+  monkeypatch.setattr(sources.BinSource, "units_at", refused)
+  near = np.asarray([units.rows_near(own) for own in sums.tolist()])
+  assert np.abs(near - places).max() <= 10

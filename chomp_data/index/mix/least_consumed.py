@@ -228,13 +228,18 @@ class Merge:
         )
       return point
 
+    if count - low[0] > _WALK:
+      point = look(self._level_near(count - _WALK // 2))
+      if point[0] > count:
+        high = point if high is None else min(high, point)
+      else:
+        low = max(low, point)
     low, high = bracketed.search(
       look,
       lambda point: point[0] <= count,
       lambda point: count - _WALK // 2 - point[0],
       low,
       high,
-      first_step=lambda: self._first_step(count),
       enough=lambda point: count - point[0] <= _WALK,
     )
     if count - low[0] > _WALK:
@@ -258,10 +263,35 @@ class Merge:
       for i, scale in enumerate(self._scales)
     )
 
-  def _first_step(self, count: int) -> int:
+  def _level_near(self, count: int) -> int:
     """Returns about the level of the row at `count`."""
-    rates = [self._rate(i, row) for i, row in enumerate(self._first)]
-    return int(count / max(math.fsum(rates), 1e-300))
+
+    def look(level: int) -> bracketed.Point:
+      rows = 0
+      for i, scale in enumerate(self._scales):
+        units = min(max(scale.units(level)[0], 0), unit_sums.MOST_UNITS)
+        rows += self._clip(i, self._rows_near(i, units))
+      return rows - sum(self._first), level
+
+    low, _ = bracketed.search(
+      look,
+      lambda point: point[0] <= count,
+      lambda point: count - point[0],
+      (0, 0),
+      # Nobody counts further.
+      last=unit_sums.MOST_UNITS * math.ceil(max(self._gains)),
+      enough=lambda point: count - point[0] <= _WALK // 4,
+    )
+    return low[1]
+
+  def _rows_near(self, source: int, units: int) -> int:
+    """Returns about how many rows have fewer units before them."""
+    near = self._sequences[source].rows_near
+    if near is not None:
+      return near(units)
+    row = self._first[source]
+    units -= self._sequences[source].at(row)
+    return row + int(units * self._rate(source, row) * self._gains[source])
 
   def _rate(self, source: int, row: int) -> float:
     """Returns about how many rows a source gives in one unit of level."""

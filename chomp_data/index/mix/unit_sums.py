@@ -8,6 +8,7 @@ int64 and exact. A merge asks for them by ranges of consecutive rows, and for
 the row at a number of units, and needs nothing else of a source. NumPy only.
 """
 
+from collections.abc import Callable
 import dataclasses
 from typing import Any
 from typing import Protocol
@@ -181,6 +182,11 @@ class Windowed:
   def rows_below(self, units: int) -> int:
     """Returns how many rows have fewer than `units` before them."""
     return self.sequence.rows_below(units)
+
+  @property
+  def rows_near(self) -> Callable[[int], int] | None:
+    """Returns about what `rows_below` does, but at once; None: nothing does."""
+    return getattr(self.sequence, "rows_near", None)
 
   def at(self, row: int) -> int:
     """Returns the units before a row."""

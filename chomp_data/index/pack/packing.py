@@ -373,6 +373,34 @@ def filled_parts(
   return parts
 
 
+def filled_sums(
+  pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
+) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the tokens and the spans of each row of `filled_rows`.
+
+  No row is made: that takes ten times as long.
+
+  Args:
+    pieces: The pieces of a window.
+    bins: int64[N], the row of each, or -1.
+    num_rows: How many rows there are.
+    seq_len: Positions of a row.
+
+  Returns:
+    int64[num_rows] each.
+  """
+  left = np.flatnonzero(bins < 0)
+  length = pieces.length
+  if left.size:
+    fill = _filled(pieces, bins, left, seq_len, num_rows)
+    fitted = bins >= 0
+    bins = np.concatenate([bins[fitted], fill.bins])
+    length = np.concatenate([length[fitted], fill.length])
+  # Sums below 2**53 are exact in float64.
+  tokens = np.bincount(bins, length, num_rows).astype(np.int64)
+  return tokens, np.bincount(bins, minlength=num_rows)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Fill:
   """How pieces that found no room are cut to fill the gaps of rows.

@@ -207,6 +207,33 @@ def test_going_on_is_a_search_with_few_calls_at_any_position():
   assert max(calls) <= 12
 
 
+class Sketched(Counted):
+  """Knows about how many rows have fewer units before them."""
+
+  def rows_near(self, wanted):
+    return self.sequence.rows_below(wanted) // 100 * 100
+
+
+def test_where_sequences_know_about_where_rows_are_one_level_is_looked_at():
+  # No mean of some rows says where others are.
+  drifting = np.arange(1, 20_001) ** 2
+  sequences = [
+    Sketched(unit_sums.ArrayUnits(np.roll(drifting, 7_000 * i), None))
+    for i in range(3)
+  ]
+  merge = merge_of(sequences, [5, 3, 2])
+  looked = []
+  point = merge._point
+  merge._point = lambda level: looked.append(level) or point(level)
+  for position in (10**5, 10**4, 10**6, 10**9 + 7):
+    del looked[:]
+    rows = merge.rows_after(position)
+    assert sum(rows) == position
+    assert len(looked) == 1
+    exact = merge_of([own.sequence for own in sequences], [5, 3, 2])
+    assert exact.rows_after(position) == rows
+
+
 def test_walking_on_asks_each_source_once_or_twice_for_4_096_rows():
   rng = np.random.default_rng(0)
   lengths = rng.lognormal(6, 1.2, (32, 5_000)).astype(np.int64) + 1
