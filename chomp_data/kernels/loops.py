@@ -257,18 +257,28 @@ def _widened(own, into):
 
 
 @_inlined
-def _asked_for(address, itemsize, chunk_size, start, length):
-  """Asks memory for the next span: spans lie anywhere, and caches wait.
+def _asked_for(where, first, size):
+  """Asks memory for bytes of a chunk, which is not to be read if it is at 0.
 
-  A third less time of rows in any order.
+  Spans lie anywhere, and each is waited for: asked for while the one before it
+  is copied, they take a third less.
   """
-  chunk = start // chunk_size
-  within = start - chunk * chunk_size
-  if length > 0 and address[chunk]:
-    first = address[chunk] + within * itemsize
-    part = min(length, chunk_size - within) * itemsize
-    for line in range(first, first + min(part, _ASKED_BYTES), _LINE_BYTES):
+  if where:
+    first += where
+    for line in range(first, first + min(size, _ASKED_BYTES), _LINE_BYTES):
       prefetched(line)
+
+
+@_inlined
+def _copied(where, within, itemsize, into):
+  """Copies a part of the chunk at an address."""
+  source, part = pointer(where + within * itemsize), len(into)
+  if itemsize == 2:
+    _widened(array(source, part, np.uint16), into)
+  elif itemsize == 4:
+    _widened(array(source, part, np.uint32), into)
+  else:
+    _widened(array(source, part, np.uint8), into)
 
 
 @_loop
@@ -300,8 +310,11 @@ def copy_spans(
       return -2
   parts = 0
   for i in range(len(starts)):
-    if i + 1 < len(starts):
-      _asked_for(address, itemsize, chunk_size, starts[i + 1], lengths[i + 1])
+    if i + 1 < len(starts) and lengths[i + 1]:
+      chunk = starts[i + 1] // chunk_size
+      within = starts[i + 1] - chunk * chunk_size
+      part = min(lengths[i + 1], chunk_size - within)
+      _asked_for(address[chunk], within * itemsize, part * itemsize)
     left, to = lengths[i], positions[i]
     chunk = starts[i] // chunk_size
     within = starts[i] - chunk * chunk_size
@@ -309,14 +322,7 @@ def copy_spans(
       part = min(left, chunk_size - within)
       if address[chunk] == 0:
         return -1
-      source = pointer(address[chunk] + within * itemsize)
-      into = out[to : to + part]
-      if itemsize == 2:
-        _widened(array(source, part, np.uint16), into)
-      elif itemsize == 4:
-        _widened(array(source, part, np.uint32), into)
-      else:
-        _widened(array(source, part, np.uint8), into)
+      _copied(address[chunk], within, itemsize, out[to : to + part])
       parts += 1
       to += part
       left -= part
@@ -326,52 +332,83 @@ def copy_spans(
 
 
 @_loop
-def copies(
-  row, column, offset, length, bos, eos, source, number, seq_len, joined,
-  starts, lengths, positions,
-):  # fmt: skip
-  """`row_layout.copies`.
+def copy_rows(
+  row, column, offset, length, bos, eos, source, seq_len, stores, counts, out
+):
+  """`row_layout.copy_rows`: what `copies` tells, of all sources at once.
 
   Args:
-    row: Of each span.
+    row: Of each span, ascending.
     column: Likewise.
     offset: Likewise.
     length: Likewise.
     bos: Likewise; empty where none has one.
     eos: Likewise.
     source: Likewise.
-    number: The source that is meant, or -1 for all.
     seq_len: Positions of a row.
-    joined: Whether copies that follow each other become one.
-    starts: To be written.
-    lengths: To be written.
-    positions: To be written.
+    stores: Of each source, or of all: where the addresses of its chunks lie,
+      bytes of an element, elements of a chunk and of the array, and whether
+      copies that follow each other are one.
+    counts: To be written, likewise: the copies, and their parts of chunks.
+    out: Tokens of all rows, to be written.
 
   Returns:
-    How many were written.
+    0; -1 if a chunk is not to be read, or a span is out of bounds.
   """
-  count = 0
-  for i in range(len(row)):
-    if number >= 0 and source[i] != number:
-      continue
-    start, size = offset[i], length[i]
+  counts[:] = 0
+  one = len(stores) == 1
+  i = 0
+  while i < len(row):
+    number = 0 if one else source[i]
+    own = stores[number]
+    itemsize, chunk_size = own[1], own[2]
+    start, left = offset[i], length[i]
     to = row[i] * seq_len + column[i]
     if len(bos) and bos[i]:
       to += 1
-      size -= 1
+      left -= 1
     if len(eos) and eos[i]:
-      size -= 1
-    if joined and count:
-      before = count - 1
-      if (
-        starts[before] + lengths[before] == start
-        and positions[before] + lengths[before] == to
-      ):
-        lengths[before] += size
-        continue
-    starts[count], lengths[count], positions[count] = start, size, to
-    count += 1
-  return count
+      left -= 1
+    i += 1
+    while i < len(row) and own[4] and (one or source[i] == number):
+      after = row[i] * seq_len + column[i]
+      more = length[i]
+      if len(bos) and bos[i]:
+        after += 1
+        more -= 1
+      if len(eos) and eos[i]:
+        more -= 1
+      if offset[i] != start + left or after != to + left:
+        break
+      left += more
+      i += 1
+    if start < 0 or left < 0 or start > own[3] - left:
+      return -1
+    if to < 0 or to > len(out) - left:
+      return -1
+    if i < len(row):
+      then = stores[0 if one else source[i]]
+      if 0 <= offset[i] < then[3]:
+        chunk = offset[i] // then[2]
+        within = offset[i] - chunk * then[2]
+        part = min(length[i], then[2] - within)
+        where = loaded(then[0] + 8 * chunk)
+        _asked_for(where, within * then[1], part * then[1])
+    counts[number, 0] += 1
+    chunk = start // chunk_size
+    within = start - chunk * chunk_size
+    while left > 0:
+      part = min(left, chunk_size - within)
+      where = loaded(own[0] + 8 * chunk)
+      if where == 0:
+        return -1
+      _copied(where, within, itemsize, out[to : to + part])
+      counts[number, 1] += 1
+      to += part
+      left -= part
+      within = 0
+      chunk += 1
+  return 0
 
 
 @_inlined

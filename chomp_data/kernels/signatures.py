@@ -17,7 +17,7 @@ SIGNATURES = {
   "first_fit": "i8: i8: i8 i8 i8 i8: i8: i8:",
   "feistel": "u8: u8: u8: i8 u8: u4: u8:",
   "copy_spans": "i8: i8 i8 i8 i8: i8: i4: i8:",
-  "copies": "i8: i8: i8: i8: b1: b1: i4: i8 i8 i8 i8: i8: i8:",
+  "copy_rows": "i8: i8: i8: i8: b1: b1: i4: i8 i8:: i8:: i4:",
   "placed": (
     "i8: i8: i8: i4: b1: b1: b1: i8 i8 i4: i4:: i4:: i4:: b1::"
   ),

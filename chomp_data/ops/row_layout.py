@@ -5,10 +5,13 @@ each is one `np.repeat` over a few runs per span, whatever the spans' lengths.
 NumPy, or compiled: then all of them in one pass.
 """
 
+from collections.abc import Callable
+from collections.abc import Mapping
 import dataclasses
 
 import numpy as np
 
+from chomp_data.kernels import chunks as chunks_lib
 from chomp_data.kernels import compiled
 from chomp_data.ops import aligned
 from chomp_data.ops.spans import Spans
@@ -170,24 +173,6 @@ def copies(
   Returns:
     As `joined_copies`: in the store's tokens, and in the flattened `tokens`.
   """
-  loop = compiled.find("copies", _COPY_S * len(spans))
-  if loop is not None:
-    found = np.empty((3, len(spans)), np.int64)
-    count = loop(
-      compiled.flat(spans.row, np.int64),
-      compiled.flat(spans.column, np.int64),
-      compiled.flat(spans.offset, np.int64),
-      compiled.flat(spans.length, np.int64),
-      _flags(spans.bos),
-      _flags(spans.eos),
-      compiled.flat(spans.source, np.int32),
-      -1 if source is None else source,
-      seq_len,
-      joined,
-      *found,
-    )
-    starts, lengths, positions = found[:, :count]
-    return starts, lengths, positions
   length, column = spans.stored()
   start, position = spans.offset, spans.row * seq_len + column
   if source is not None:
@@ -196,6 +181,77 @@ def copies(
   if not joined:
     return start, length, position
   return joined_copies(start, length, position)
+
+
+class InMemory:
+  """Tokens of sources that lie in memory.
+
+  Attributes:
+    numbers: Of the sources, in order.
+    table: int64[N, 5], by number what `kernels.loops.copy_rows` has to know.
+  """
+
+  def __init__(self, stores: Mapping[int, tuple[chunks_lib.Chunks, bool]]):
+    """Reads nothing.
+
+    Args:
+      stores: By source: where its tokens lie, and whether copies that follow
+        each other become one. One takes spans of any source.
+    """
+    self._stores = stores
+    self.numbers: list[int] = [0] if len(stores) == 1 else list(stores)
+    # In one order, whoever else takes several.
+    locks = {id(own.lock): own.lock for own, _ in stores.values()}
+    self._locks = [locks[key] for key in sorted(locks)]
+    self.table: np.ndarray = np.zeros((max(self.numbers) + 1, 5), np.int64)
+    self.table[self.numbers] = [
+      (own.where, own.itemsize, own.chunk, own.size, joined)
+      for own, joined in stores.values()
+    ]
+
+  def __enter__(self) -> None:
+    for lock in self._locks:
+      lock.acquire()
+
+  def __exit__(self, *error: object) -> None:
+    for lock in self._locks:
+      lock.release()
+
+
+def copy_rows(
+  spans: Spans, find: Callable[[], InMemory | None], tokens: np.ndarray
+) -> list[list[int]] | None:
+  """Copies the tokens of spans to where they go, if all may be read.
+
+  Args:
+    spans: The plan of rows, nothing of it gone.
+    find: Returns where the tokens of their sources lie, if that is known.
+    tokens: int32[num_rows, seq_len], contiguous, to be written to.
+
+  Returns:
+    Of each source, how many copies there were and how many parts of chunks;
+    None where NumPy is to do it, or tokens are not in memory: some may have
+    been copied.
+  """
+  loop = compiled.find("copy_rows", _COPY_S * len(spans))
+  memory = None if loop is None else find()
+  if loop is None or memory is None:
+    return None
+  counts = np.empty((len(memory.table), 2), np.int64)
+  arguments = (
+    compiled.flat(spans.row, np.int64),
+    compiled.flat(spans.column, np.int64),
+    compiled.flat(spans.offset, np.int64),
+    compiled.flat(spans.length, np.int64),
+    _flags(spans.bos),
+    _flags(spans.eos),
+    compiled.flat(spans.source, np.int32),
+  )
+  out = tokens.reshape(-1)
+  with memory:
+    if loop(*arguments, tokens.shape[1], memory.table, counts, out):
+      return None
+  return counts[memory.numbers].tolist()
 
 
 def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:

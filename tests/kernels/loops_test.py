@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 import types
 
 import hypothesis
@@ -13,12 +14,14 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from chomp_data import sources
 from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index.mix import least_consumed
 from chomp_data.index.mix import unit_sums
 from chomp_data.index.pack import packing
+from chomp_data.kernels import chunks
 from chomp_data.kernels import compiled
 from chomp_data.kernels import signatures
 from chomp_data.ops import row_layout
@@ -30,6 +33,10 @@ from tests.ops import row_layout_test
 
 pytest.importorskip("numba")
 machine_code = pytest.importorskip("chomp_data.kernels.machine_code")
+
+
+# Memory that is told by its address.
+KEPT = []
 
 
 def both(call):
@@ -89,6 +96,62 @@ def test_first_fit_decreasing(data):
   assert slow[1] == fast[1]
 
 
+def in_chunks(size, rng):
+  """Tokens, and where they lie: chunks in any order."""
+  dtype = rng.choice([np.uint8, np.uint16, np.uint32])
+  chunk = int(rng.integers(1, 9))
+  lies = rng.permutation(-(-size // chunk))
+  memory = rng.integers(0, 256, (len(lies), chunk)).astype(dtype)
+  address = memory.ctypes.data + lies * memory[0].nbytes
+  own = chunks.Chunks(address, memory.itemsize, chunk, size, threading.RLock())
+  KEPT.append(memory)
+  return own, memory[lies].reshape(-1)[:size]
+
+
+def test_what_may_not_be_read_or_is_out_of_bounds_is_not_copied():
+  own, values = in_chunks(40, np.random.default_rng(0))
+  spans = row_layout_test.plan([[(0, 6, 1)], [(2, 3, 1)]])
+
+  def told(offset):
+    planned = dataclasses.replace(spans, offset=np.asarray(offset))
+    memory = row_layout.InMemory({3: (own, True)})
+    tokens = np.full((2, 6), -1, np.int32)
+    with compiled.allowed(True):
+      return row_layout.copy_rows(planned, lambda: memory, tokens), tokens
+
+  found, tokens = told([4, 37])
+  assert found is not None
+  assert tokens.tolist() == [
+    values[4:10].tolist(),
+    [-1, -1, *values[37:].tolist(), -1],
+  ]
+  for offset in ([4, 38], [-1, 4], [2**62, 4]):
+    assert told(offset)[0] is None
+  own.address[4 // own.chunk] = 0
+  assert told([4, 37])[0] is None
+
+
+def test_reads_are_counted_alike(tmp_path):
+  documents = [np.arange(size) % 250 for size in (300, 200, 1, 45)]
+  store = testing_stores.make_store(tmp_path, documents, chunk=64)
+  source = sources.SequentialSource(
+    store, sources.SequentialOptions(), seq_len=50
+  )
+  spans = source.plan(np.arange(len(source)))
+  source.read(spans)  # Chunks are checked.
+
+  def counts():
+    before = store.counters.as_dict()
+    fields = source.read(spans)
+    after = store.counters.as_dict()
+    told = {name: after[name] - before[name] for name in after}
+    return told, {name: own.tolist() for name, own in fields.items()}
+
+  slow, fast = both(counts)
+  assert slow == fast
+  assert slow[0]["chunk_requests"] > slow[0]["spans"] > 0
+
+
 @laws.examples(100)
 @hypothesis.given(case=row_layout_test.rows_of_spans(), data=st.data())
 def test_rows_that_are_placed_and_what_is_copied_to_them(case, data):
@@ -122,15 +185,27 @@ def test_rows_that_are_placed_and_what_is_copied_to_them(case, data):
     }
     spans = dataclasses.replace(spans, **added)
   joined, sources = draw(one), draw(st.sampled_from([(None,), (0, 1)]))
+  size = int(np.max(spans.offset + spans.length, initial=1))
+  arrays = [in_chunks(size, rng) for _ in sources]
 
   def read():
     fields = row_layout.placed(spans, layout)
-    tokens, told = fields["tokens"].reshape(-1), []
-    for number in sources:
-      found = row_layout.copies(spans.live(), seq_len, number, joined)
-      told.append([own.tolist() for own in found])
-      for start, length, position in zip(*told[-1], strict=True):
-        tokens[position : position + length] = start + np.arange(length)
+    tokens, live = fields["tokens"], spans.live()
+    memory = row_layout.InMemory(
+      {i: (own, joined) for i, (own, _) in enumerate(arrays)}
+    )
+    told = row_layout.copy_rows(live, lambda: memory, tokens)
+    if told is not None:
+      return fields, told
+    told = []
+    for number, (own, values) in zip(sources, arrays, strict=True):
+      found = row_layout.copies(live, seq_len, number, joined)
+      parts = 0
+      for start, length, to in np.transpose(found).tolist():
+        tokens.reshape(-1)[to : to + length] = values[start : start + length]
+        if length:
+          parts += (start + length - 1) // own.chunk - start // own.chunk + 1
+      told.append([len(found[0]), parts])
     return fields, told
 
   (slow, slow_told), (fast, fast_told) = both(read)
