@@ -13,11 +13,9 @@ import dataclasses
 import itertools
 import time
 from typing import Any
-from typing import NoReturn
 
 from absl import logging
 import numpy as np
-import tqdm
 
 from chomp_data import stores
 from chomp_data.index import columns
@@ -513,6 +511,6 @@ def pass_cost(num_documents: int, rate: float = _FULL_PASS_RATE) -> str:
   )
 
 
-def progress(total: int, what: str) -> "tqdm.tqdm[NoReturn]":
+def progress(total: int, what: str) -> side_index.Bar:
   """Returns a bar over documents, shown where there are many."""
   return side_index.progress(total, what, "docs", total >= _KEPT_ON_DISK)

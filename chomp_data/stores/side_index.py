@@ -19,8 +19,11 @@ import pathlib
 import shutil
 import tempfile
 import time
+import types
 from typing import Any
-from typing import NoReturn
+from typing import Protocol
+from typing import Self
+import weakref
 
 from absl import logging
 import numpy as np
@@ -32,6 +35,7 @@ from chomp_data.stores import file_maps
 from chomp_data.stores import heartbeat
 from chomp_data.stores import places
 from chomp_data.stores import publish
+from chomp_data.stores import unchanged
 
 HEADER = "header.json"
 _JOURNAL = "journal.json"
@@ -64,17 +68,49 @@ Parts = Iterable[Mapping[str, np.ndarray]]
 BuildFrom = Callable[[Mapping[str, int]], Parts]
 
 
-class _Bar(tqdm.tqdm):
-  """A bar that is a sign of life, whether or not it is shown."""
+class Bar(Protocol):
+  """How far a pass is; each update is a sign of life."""
+
+  def update(self, n: float | None = 1) -> bool | None:
+    """Hears that so much more is done."""
+    ...
+
+  def __enter__(self) -> Self: ...
+
+  def __exit__(
+    self,
+    exc_type: type[BaseException] | None,
+    exc_value: BaseException | None,
+    traceback: types.TracebackType | None,
+    /,
+  ) -> None: ...
+
+
+class _Shown(tqdm.tqdm):
+  """A bar where stderr is a terminal."""
 
   def update(self, n: float | None = 1) -> bool | None:
     heartbeat.beat()
     return super().update(n)
 
 
+class _Unseen:
+  """None: the first of a process's tqdm, seen or not, makes a lock, a semaphore
+  and a thread, which takes as long as most passes that are not shown."""
+
+  def update(self, n: float | None = 1) -> None:
+    heartbeat.beat()
+
+  def __enter__(self) -> Self:
+    return self
+
+  def __exit__(self, *error: Any) -> None:
+    pass
+
+
 def progress(
   total: int, what: str, unit: str, shown: bool, done: int = 0
-) -> "tqdm.tqdm[NoReturn]":
+) -> Bar:
   """Returns a bar over a pass that makes derived arrays.
 
   Args:
@@ -84,13 +120,15 @@ def progress(
     shown: Whether it is long enough to be shown, where stderr is a terminal.
     done: How much of it was passed before.
   """
-  return _Bar(
+  if not shown:
+    return _Unseen()
+  return _Shown(
     total=total,
     initial=done,
     desc=what,
     unit=unit,
     unit_scale=True,
-    disable=None if shown else True,
+    disable=None,
     leave=False,
   )
 
@@ -105,11 +143,15 @@ class SideArray:
   def __init__(self, path: pathlib.Path, entry: Mapping[str, Any]):
     """Maps the file; see `load_or_build`. Other processes map it anew.
 
+    Within a process `_array` shares one map, and what of it was checked.
+
     Raises:
       StoreError: If the file is not of the size that the header says.
     """
     self.path = path
     self._entry = dict(entry)
+    # From before it is read: what is written later is another file.
+    self._stamp = unchanged.stamp(path)
     dtype = np.dtype(entry["dtype"])
     self._crc32c = entry["crc32c"]
     self._checked = np.zeros(len(self._crc32c), np.bool_)
@@ -122,7 +164,12 @@ class SideArray:
       self._values = np.empty(0, dtype)
 
   def __reduce__(self) -> tuple[Any, ...]:
-    return SideArray, (self.path, self._entry)
+    return _array, (self.path, self._entry)
+
+  def is_of(self, entry: Mapping[str, Any]) -> bool:
+    """Returns whether its file is still the one that was mapped."""
+    own = dict(entry) == self._entry
+    return own and unchanged.stamp(self.path) == self._stamp
 
   def __len__(self) -> int:
     return len(self._values)
@@ -206,6 +253,21 @@ class SideArray:
     return errors.StoreError(
       f"{self.path}: {what}. Remove {self.path.parent}: it is built again."
     )
+
+
+# Those that this process holds, by path: a copy of a plan reads what was mapped
+# and checked.
+_held: weakref.WeakValueDictionary[str, SideArray] = (
+  weakref.WeakValueDictionary()
+)
+
+
+def _array(path: pathlib.Path, entry: Mapping[str, Any]) -> SideArray:
+  """Returns an array of an index; see `SideArray`."""
+  known = _held.get(str(path))
+  if known is None or not known.is_of(entry):
+    known = _held[str(path)] = SideArray(path, entry)
+  return known
 
 
 def load_or_build(
@@ -473,7 +535,15 @@ def _sweep(parent: pathlib.Path) -> None:
   Whoever builds the same index again removes or uses it; another config asks
   for another index.
   """
-  for staged in parent.glob(".*-*.*"):
+  try:
+    names = os.listdir(parent)
+  except OSError:  # It is not there yet, or not to be looked at.
+    return
+  for name in names:
+    # `.name-digest.random`. No pattern: compiling one takes longer than all.
+    if not name.startswith(".") or "-" not in name.rpartition(".")[0]:
+      continue
+    staged = parent / name
     with contextlib.suppress(OSError, errors.StoreError):
       last = max(path.stat().st_mtime for path in (staged, *staged.iterdir()))
       goes_on = (staged / _JOURNAL).exists()
@@ -682,7 +752,7 @@ def _opened(
     if header.get("key") != json.loads(_canonical(key)):
       raise errors.StoreError(f"{directory / HEADER} is of another index")
     arrays = {
-      name: SideArray(directory / f"{name}.bin", entry)
+      name: _array(directory / f"{name}.bin", entry)
       for name, entry in header["arrays"].items()
     }
     if sum(array.nbytes for array in arrays.values()) <= _CHECKED_AT_OPEN:

@@ -18,8 +18,10 @@ import hypothesis
 from hypothesis import strategies as st
 import numpy as np
 import pytest
+import tqdm
 
 from chomp_data import stores
+from chomp_data.stores import checksums
 from chomp_data.stores import heartbeat
 from chomp_data.stores import publish
 from chomp_data.stores import side_index
@@ -90,6 +92,37 @@ def test_an_index_is_built_once_and_read_back(store):
     "header.json",
     "rows.bin",
   ]
+
+
+def test_what_a_process_holds_is_mapped_and_checked_once(store, monkeypatch):
+  first = load(store)
+  check(first)
+  monkeypatch.setattr(checksums, "crc32c", lambda data: never())
+  again = load(store, never)
+  assert all(again[name] is own for name, own in first.items())
+  copied = pickle.loads(pickle.dumps(first))
+  assert all(copied[name] is own for name, own in first.items())
+  check(again)
+
+
+def test_what_is_written_anew_is_read_anew_though_it_is_held(store):
+  held = load(store)
+  path = beside(store) / "bins.bin"
+  damaged = b"\xff" + path.read_bytes()[1:]
+  path.unlink()
+  path.write_bytes(damaged)
+  build = Builder()
+  check(load(store, build))
+  assert build.calls == 1
+  check(held)
+
+
+def test_a_bar_that_is_not_shown_is_a_sign_of_life_alone(monkeypatch):
+  monkeypatch.setattr(tqdm.tqdm, "__new__", lambda *args, **options: never())
+  before = heartbeat.beats()
+  with side_index.progress(3, "lengths", "docs", shown=False) as bar:
+    bar.update(3)
+  assert heartbeat.beats() == before + 1
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,6 @@ from collections.abc import Mapping
 import os
 import pathlib
 from typing import Any
-from typing import NoReturn
-
-import tqdm
 
 from chomp_data import errors
 from chomp_data.stores import adopted
@@ -79,9 +76,7 @@ def adopted_of(corpus: Files) -> adopted.Adopted | None:
   return kept
 
 
-def progress(
-  path: str | os.PathLike[str], num_bytes: int
-) -> "tqdm.tqdm[NoReturn]":
+def progress(path: str | os.PathLike[str], num_bytes: int) -> side_index.Bar:
   """Returns a bar of bytes that are indexed, silent where that is quick."""
   shown = num_bytes >= _QUIET_BYTES
   return side_index.progress(
