@@ -26,6 +26,8 @@ from chomp_data.loading import watching
 
 # A process that has not begun is waited for so long after the own arrival.
 ARRIVE_S = 60.0
+# Of one that lives it is known after so many beats that it has closed.
+_KNOWN_BEATS = 3
 # One that lives and prepares, so long.
 PREPARE_S = 600.0
 
@@ -200,21 +202,38 @@ class Peers:
   def all_shared(
     self, kind: str, number: int, wait_s: float = ARRIVE_S
   ) -> dict[int, Any]:
-    """Returns what all processes have told, or in `wait_s` some; see `share`.
+    """Returns what processes have told; see `share`.
+
+    Of all, or of those that have in `wait_s`; sooner where the others have
+    closed their iterators, so that they tell nothing more.
 
     Raises:
       InputError: If one fails or dies.
     """
-    deadline, pause = time.monotonic() + wait_s, 0.002
+    began, pause, logged = time.monotonic(), 0.002, False
     while True:
+      waited = time.monotonic() - began
+      # In this order: who has closed by now has told before.
+      closed = {p for p in self.processes if self._watch.has_closed(p)}
       found = self.shared(kind, number)
       missing = [own for own in self.processes if own not in found]
-      if not missing or time.monotonic() > deadline:
+      if not missing or waited > wait_s:
         return found
       for process in missing:
         cause = self._watch.cause_of(process)
         if cause is not None:
           raise reader.InputError(cause)
+      if waited > _KNOWN_BEATS * watching.BEAT_S:
+        if closed.issuperset(missing):
+          return found
+        if not logged:
+          logged = True
+          logging.warning(
+            "waiting up to %g s for processes (%s) that save no checkpoint"
+            " where others do",
+            wait_s,
+            ", ".join(map(str, missing)),
+          )
       time.sleep(pause)
       pause = min(2 * pause, 1.0)
 

@@ -119,6 +119,8 @@ class Watch:
     self._members: weakref.WeakSet[Member] = weakref.WeakSet()
     self._opened = False
     self._heard: dict[int, _Heard] = {}
+    # Why nothing is heard of any, or None.
+    self._deaf: str | None = None
     self._beats = 0
     self.failures: int = 0
     # {"cause", "late", "number"} of this process.
@@ -180,6 +182,8 @@ class Watch:
 
   def cause_of(self, process: int) -> str | None:
     """Returns why a process that has told something cannot go on, or None."""
+    if process == 0 and self._deaf is not None:
+      return self._deaf
     heard = self._heard.get(process)
     if heard is None:
       return None
@@ -189,6 +193,11 @@ class Watch:
     if ended:
       return f"process {process} has ended. See its log."
     return _death(process) if heard.is_dead else None
+
+  def has_closed(self, process: int) -> bool:
+    """Returns whether a process has closed its iterators, or ended."""
+    heard = self._heard.get(process)
+    return heard is not None and heard.has_left
 
   def is_starting(self, process: int) -> bool:
     """Returns whether a process lives and has not had an iterator yet."""
@@ -242,13 +251,13 @@ class Watch:
         # Once is an accident, or JAX is being shut down.
         missed += 1
         if missed >= DEAD_BEATS:
-          cause = (
+          self._deaf = cause = (
             "process 0, which keeps JAX's coordination service, has not"
             f" answered for {DEAD_BEATS * BEAT_S:g} s ({error})."
           )
           self._act(list(self._members), 0, math.inf, cause)
       else:
-        missed = 0
+        missed, self._deaf = 0, None
         self._hear(found, beats)
       if last:
         return

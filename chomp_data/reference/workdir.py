@@ -25,6 +25,7 @@ import json
 import os
 import pathlib
 import shutil
+import time
 from typing import Any
 
 from absl import logging
@@ -48,10 +49,11 @@ ITEMS = ("input", "model", "run")
 _CHECKPOINTS = "checkpoints"
 _SET_ASIDE = "set_aside"
 
-# Where process 0 tells the others, and how long they wait: it may fetch several
-# checkpoints and look through them.
+# Where process 0 tells the others; how long they wait while it lives, since it
+# may fetch several checkpoints and look through them; how often they ask.
 _TOLD = "chomp_data/checkpoint"
 _LONGEST_S = 3_600.0
+_ASKED_S = 1.0
 _numbers = itertools.count()
 
 
@@ -147,6 +149,7 @@ class Workdir:
     Raises:
       StateError: If there is no such checkpoint, or it is damaged.
       StoreError: If the bucket cannot be read.
+      InputError: If process 0, which looks for it, dies or hangs.
     """
     chosen = _from_first(lambda: self._choose(step, fall_back))
     if chosen["step"] is None:
@@ -316,14 +319,19 @@ class Workdir:
 
 
 def _from_first(function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-  """Returns what a function gives on process 0, or raises its error, on all."""
+  """Returns what a function gives on process 0, or raises its error, on all.
+
+  Raises:
+    InputError: If process 0 dies or hangs.
+  """
   client = watching.client()
   if client is None:
     return function()
   key = f"{_TOLD}/{next(_numbers)}"
-  if jax.process_index() != 0:
-    timeout_ms = int(_LONGEST_S * 1_000)
-    told = json.loads(client.blocking_key_value_get(key, timeout_ms))
+  # Process 0 says that it lives, too, where it has no iterator yet.
+  watch = watching.this_process()
+  if watch is not None and jax.process_index() != 0:
+    told = json.loads(_get(client, key, watch))
     if "error" in told:
       raise errors.StateError(f"process 0: {told['error']}")
     return told
@@ -334,6 +342,25 @@ def _from_first(function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     raise
   client.key_value_set(key, json.dumps(found))
   return found
+
+
+def _get(client: Any, key: str, watch: watching.Watch) -> str:
+  """Returns what process 0 tells; raises InputError where it never will."""
+  began = time.monotonic()
+  while True:
+    asked = time.monotonic()
+    try:
+      return client.blocking_key_value_get(key, int(_ASKED_S * 1_000))
+    except Exception as error:
+      cause = watch.cause_of(0)
+      if cause is None and asked - began > _LONGEST_S:
+        cause = (
+          f"process 0 has told nothing of checkpoints for {_LONGEST_S:g} s."
+        )
+      if cause is not None:
+        raise errors.InputError(cause) from error
+    # Not all errors are of the time that was given.
+    time.sleep(max(0.0, asked + _ASKED_S - time.monotonic()))
 
 
 def _offer(step: int, others: Sequence[int]) -> str:

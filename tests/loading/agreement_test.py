@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -250,6 +251,86 @@ def test_weights_in_proportion_are_the_same_input():
     for a, b in (("1", "2"), ("2", "4"))
   )
   assert agreement.disagreements([([0], one), ([1], two)]) == []
+
+
+class Service:
+  """What processes tell, without JAX."""
+
+  def __init__(self):
+    self.told = {}
+    self.answers = True
+
+  def key_value_set(self, key, value, allow_overwrite=False):
+    assert allow_overwrite or key not in self.told
+    self.told[key] = value
+
+  def key_value_dir_get(self, directory):
+    found = list(self.told.items())
+    return [(key, told) for key, told in found if key.startswith(directory)]
+
+  def blocking_key_value_get(self, key, timeout_ms):
+    if not self.answers:
+      raise TimeoutError(key)
+    return self.told[key]
+
+  def key_value_delete(self, key):
+    for own in [own for own in self.told if own.startswith(key)]:
+      del self.told[own]
+
+
+@pytest.fixture
+def service(monkeypatch):
+  found = Service()
+  monkeypatch.setattr(watching, "client", lambda: found)
+  monkeypatch.setattr(watching, "BEAT_S", 0.05)
+  monkeypatch.setattr(watching.atexit, "register", lambda _: None)
+  yield found
+  # A watch ends when it finds another.
+  monkeypatch.setattr(watching, "client", lambda: None)
+  for thread in threading.enumerate():
+    if thread.name == "chomp_data-watch":
+      thread.join(20)
+
+
+def test_who_closed_its_iterators_is_not_waited_for(service, caplog):
+  watch = watching.Watch(service, 0)
+  peers = agreement.Peers(watch, [0, 1, 2])
+  beats = iter(range(10**9))
+
+  def tells(state):
+    record = {"state": state, "beat": next(beats)}
+    service.key_value_set("chomp_data/alive/1", json.dumps(record), True)
+
+  peers.share("saved", 0, {"step": 3})
+  service.key_value_set(peers._shared_key("saved", 2, 0), "{}")
+  tells("running")
+  began = time.monotonic()
+  assert set(peers.all_shared("saved", 0, wait_s=0.4)) == {0, 2}
+  assert time.monotonic() - began > 0.4
+  assert "processes (1) that save no checkpoint" in caplog.text
+  tells("closed")
+  began = time.monotonic()
+  assert set(peers.all_shared("saved", 0)) == {0, 2}
+  assert time.monotonic() - began < 10
+
+
+def test_a_service_that_does_not_answer_is_told_of_process_0(service):
+  watch = watching.Watch(service, 1)
+  service.key_value_set("chomp_data/alive/0", json.dumps({"state": "running"}))
+
+  def cause(known):
+    until = time.monotonic() + 20
+    while (watch.cause_of(0) is not None) != known:
+      assert time.monotonic() < until
+      time.sleep(0.01)
+    return watch.cause_of(0)
+
+  # Its own thread would say that it died, as its beats are missing.
+  watch._hear = lambda *_: None
+  service.answers = False
+  assert "has not answered" in cause(known=True)
+  service.answers = True
+  assert cause(known=False) is None
 
 
 def test_one_process_has_no_watch(data):

@@ -3,6 +3,8 @@
 import json
 import pathlib
 import shutil
+import time
+import types
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +16,7 @@ from chomp_data import errors
 from chomp_data.loading import checkpoint
 from chomp_data.loading import checkpoint_sums
 from chomp_data.loading import state as state_lib
+from chomp_data.loading import watching
 from chomp_data.reference import workdir
 from tests.golden import corpora
 
@@ -251,3 +254,46 @@ def test_sums_that_are_not_the_last_item_are_refused(tmp_path):
     (step / name).mkdir(parents=True)
   with pytest.raises(RuntimeError, match="unfinished train"):
     handler.finalize(ocp.path.step.epath.Path(step / "sums"))
+
+
+class Unanswered:
+  """A coordination service that process 0 has told nothing."""
+
+  def blocking_key_value_get(self, key, timeout_ms):
+    time.sleep(min(timeout_ms / 1_000, 6))
+    raise TimeoutError(key)
+
+
+def test_a_first_process_that_died_is_told_soon(monkeypatch):
+  cause = "process 0 died, or lost its network."
+  watch = types.SimpleNamespace(cause_of=lambda process: cause)
+  monkeypatch.setattr(watching, "client", Unanswered)
+  monkeypatch.setattr(watching, "this_process", lambda: watch)
+  monkeypatch.setattr(jax, "process_index", lambda: 1)
+  began = time.monotonic()
+  with pytest.raises(errors.InputError, match="process 0 died"):
+    workdir._from_first(dict)
+  assert time.monotonic() - began < 5
+
+
+def test_a_first_process_that_lives_is_waited_for(monkeypatch):
+  asked = []
+
+  def get(key, timeout_ms):
+    asked.append(key)
+    if len(asked) < 3:
+      raise TimeoutError(key)
+    return '{"step": 7}'
+
+  client = types.SimpleNamespace(blocking_key_value_get=get)
+  watch = types.SimpleNamespace(cause_of=lambda process: None)
+  monkeypatch.setattr(watching, "client", lambda: client)
+  monkeypatch.setattr(watching, "this_process", lambda: watch)
+  monkeypatch.setattr(jax, "process_index", lambda: 1)
+  monkeypatch.setattr(workdir, "_ASKED_S", 0.01)
+  assert workdir._from_first(dict) == {"step": 7}
+  monkeypatch.setattr(workdir, "_LONGEST_S", 0.1)
+  asked.clear()
+  client.blocking_key_value_get = lambda *_: get("never", asked.clear())
+  with pytest.raises(errors.InputError, match=r"for 0\.1 s"):
+    workdir._from_first(dict)
