@@ -8,7 +8,9 @@ from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import math
+import sys
 from typing import Any
 from typing import Protocol
 
@@ -506,12 +508,6 @@ def even_rows(
   return {own.name: most[own.shape] for own in buckets}
 
 
-# A batch that is copied in less time than it takes to put its arrays one by
-# one; and as many batches as are put before a program for it is compiled.
-_COPIED_BYTES = 2**19
-_PUT_BATCHES = 128
-
-
 def _is_one_device(sharding: jax.sharding.Sharding) -> bool:
   """Returns whether it is one device, and its usual memory."""
   if len(sharding.device_set) > 1:
@@ -520,8 +516,63 @@ def _is_one_device(sharding: jax.sharding.Sharding) -> bool:
   return sharding.memory_kind in (None, device.default_memory().kind)
 
 
-def _as_given(fields: dict[str, jax.Array]) -> dict[str, jax.Array]:
-  return fields
+def _batched_device_put() -> Callable[..., jax.Array] | None:
+  """Returns what `device_put` calls in the end, or None where it is not there.
+
+  It takes 4 us an array, and all of `device_put` 20 to 30, whatever its size.
+  """
+  # Of jaxlib, which promises nothing; JAX itself has imported it.
+  module = sys.modules.get("jaxlib.xla_client")
+  return getattr(module, "batched_device_put", None)
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneDevice:
+  """Puts fields of some shapes and types on one device.
+
+  Attributes:
+    put: As `_batched_device_put` returns it.
+    fields: By name: its type for JAX, its sharding and its device.
+  """
+
+  put: Callable[..., jax.Array]
+  fields: Mapping[str, tuple[Any, jax.sharding.Sharding, list[Any]]]
+
+  def __call__(self, fields: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
+    found = {}
+    # `device_put` is never refused either.
+    with jax.transfer_guard_host_to_device("allow"):
+      for name, value in fields.items():
+        kind, sharding, device = self.fields[name]
+        found[name] = self.put(kind, sharding, [value], device)
+    return found
+
+
+def _on_one_device(
+  fields: Mapping[str, np.ndarray], made: Mapping[str, jax.Array]
+) -> _OneDevice | None:
+  """Returns what puts more of such fields, or None where `device_put` does.
+
+  Args:
+    fields: Fields.
+    made: What `device_put` has made of them.
+  """
+  put = _batched_device_put()
+  shardings = [own.sharding for own in made.values()]
+  if put is None or not all(map(_is_one_device, shardings)):
+    return None
+  found = {}
+  for name, own in made.items():
+    if own.dtype != fields[name].dtype:
+      return None  # It is cast first.
+    found[name] = own.aval, own.sharding, list(own.sharding.device_set)
+  way = _OneDevice(put, found)
+  try:
+    way(fields)
+  except Exception as error:  # Of another version: whatever it may be.
+    logging.info("arrays are put one by one: %s", error)
+    return None
+  return way
 
 
 class _BucketPlacer:
@@ -547,9 +598,8 @@ class _BucketPlacer:
     self._rows = rows
     self._num_rows = num_rows
     self._shardings: dict[tuple[str, int], jax.sharding.Sharding] = {}
-    self._count = 0
-    # By the fields of a batch, what puts all of them at once.
-    self._programs: dict[tuple[str, ...], Callable[[Any], Any]] = {}
+    # By the fields of a batch, what puts them; None is `device_put`.
+    self._ways: dict[Any, _OneDevice | None] = {}
 
   def __call__(self, batch: Mapping[str, np.ndarray]) -> dict[str, jax.Array]:
     """Places a batch.
@@ -568,11 +618,19 @@ class _BucketPlacer:
       )
       for name, value in batch.items()
     }
+    key = tuple((n, own.shape, own.dtype) for n, own in fields.items())
+    if (way := self._ways.get(key)) is not None and all(
+      type(own) is np.ndarray for own in fields.values()
+    ):
+      return way(fields)
     shardings = {
       name: self._field(name, value.ndim) for name, value in fields.items()
     }
     if all(s.is_fully_addressable for s in shardings.values()):
-      return self._put(fields, shardings)
+      made = jax.device_put(fields, shardings)
+      if key not in self._ways:
+        self._ways[key] = _on_one_device(fields, made)
+      return made
     return {
       name: jax.make_array_from_callback(
         (self._num_rows, *value.shape[1:]),
@@ -581,28 +639,6 @@ class _BucketPlacer:
       )
       for name, value in fields.items()
     }
-
-  def _put(
-    self,
-    fields: dict[str, np.ndarray],
-    shardings: dict[str, jax.sharding.Sharding],
-  ) -> dict[str, jax.Array]:
-    """Puts fields on this process's devices.
-
-    `device_put` takes 20 to 30 us an array, whatever its size. A program that
-    returns what it is given takes 5, and copies: so it is for small batches,
-    and from some batches on, for it takes as long to compile as they save.
-    """
-    self._count += 1
-    alone = all(map(_is_one_device, shardings.values()))
-    size = sum(value.nbytes for value in fields.values())
-    if not alone or size > _COPIED_BYTES or self._count <= _PUT_BATCHES:
-      return jax.device_put(fields, shardings)
-    key = tuple(fields)
-    if key not in self._programs:
-      self._programs[key] = jax.jit(_as_given, out_shardings=shardings)
-    with jax.transfer_guard_host_to_device("allow"):
-      return self._programs[key](fields)
 
   def _field(self, name: str, ndim: int) -> jax.sharding.Sharding:
     key = (name, ndim)

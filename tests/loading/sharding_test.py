@@ -100,34 +100,58 @@ def test_processes_save_one_certificate(data, tmp_path, layout, change):
   certified(data, **own, step=8)
 
 
-@pytest.mark.parametrize("many", [False, True])
-def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(many):
-  """From some batches on a program puts small ones; see `Placer`."""
-  num_rows = 4
+def of_another_version(*_):
+  raise TypeError("other arguments")
+
+
+@pytest.mark.parametrize("axis_types", [None, "Auto", "Explicit"])
+@pytest.mark.parametrize("put", ["of jaxlib", "refused", "none"])
+def test_a_run_of_batches_is_put_alike_from_the_first_to_the_last(
+  put, axis_types, monkeypatch
+):
+  """From the second batch on what `device_put` calls is called at once."""
+  if put != "of jaxlib":
+    own = of_another_version if put == "refused" else None
+    monkeypatch.setattr(placement, "_batched_device_put", lambda: own)
+  num_rows, width = 4, 512
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
-  bucket = buckets.Bucket("2048", num_rows, (2_048,))
-  place = placement.Placer(sharding, {"2048": np.arange(num_rows)}, [bucket])
-  width = 2_048 * (20 if many else 1)
-  first = None
-  for step in range(placement._PUT_BATCHES + 3):
+  if axis_types is not None:
+    kind = getattr(jax.sharding.AxisType, axis_types)
+    mesh = jax.make_mesh((1,), ("data",), (kind,), devices=jax.devices()[:1])
+    spec = jax.sharding.PartitionSpec("data")
+    sharding = jax.sharding.NamedSharding(mesh, spec)
+  bucket = buckets.Bucket("512", num_rows, (width,))
+  place = placement.Placer(sharding, {"512": np.arange(num_rows)}, [bucket])
+  first, kept = None, []
+  for step in range(4):
     batch = {
       "tokens": np.full((num_rows, width), step, np.int32),
       "loss_mask": np.full((num_rows, 8), bool(step % 2)),
       "document_id": np.full((num_rows, 2), step - 1),
       "weight": np.full(num_rows, step, np.float32),
+      "cast": np.full(num_rows, step, np.float64),
+      "strided": np.full((num_rows, 8), step, np.int32)[:, ::2],
     }
-    placed = place(batch)
+    if step % 2:
+      # Cast by JAX, so that all of them are put as usual.
+      del batch["cast"]
+    with jax.transfer_guard_host_to_device("disallow"):
+      placed = place(batch)
+    kept.append((placed, {name: own.tolist() for name, own in batch.items()}))
     found = {
-      name: (own.dtype, own.shape, own.sharding, own.committed)
+      name: (own.aval, own.sharding, own.committed, own.weak_type)
       for name, own in placed.items()
+      if name != "cast"
     }
     first = first or found
     assert found == first
     assert {own.sharding for own in placed.values()} == {sharding}
-    for name, value in batch.items():
-      np.testing.assert_array_equal(placed[name], value)
+  del batch
+  for placed, values in kept:
+    assert {name: own.tolist() for name, own in placed.items()} == values
   (placer,) = place._placers.values()
-  assert len(placer._programs) == (not many)
+  quick = [way is not None for way in placer._ways.values()]
+  assert quick == [False, put == "of jaxlib"]
 
 
 @pytest.mark.slow
