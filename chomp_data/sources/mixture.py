@@ -42,8 +42,10 @@ _PLACED_ROWS = 2**17
 _Laned = shuffled.ShuffledSource | growing.GrowingSource
 
 # Rows of a source that are planned at once where batches follow, on average,
-# and of all together: some MB of spans.
+# what many rows are followed by where sources are few, and the most of all
+# together: some MB of spans.
 _AHEAD_ROWS = 64
+_MANY, _AHEAD_OF_MANY = 1_024, 4_096
 _MOST_AHEAD = 16_384
 
 # Positions of the merge that are found at once, and those whose finding takes
@@ -261,8 +263,10 @@ class MixtureSource:
     A source costs as much for twenty rows as for one: of 200 sources in a
     batch of 1,024 rows each would give five.
     """
-    per_source = _AHEAD_ROWS * len(self._parts)
-    count = max(count, min(more, per_source, _MOST_AHEAD))
+    ahead = min(_AHEAD_ROWS * len(self._parts), _MOST_AHEAD)
+    if count >= _MANY:
+      ahead = max(ahead, _AHEAD_OF_MANY)
+    count = max(count, min(more, ahead))
     high = low + count
     if self._end is not None:
       high = min(high, self._end)

@@ -952,6 +952,23 @@ def test_batches_that_follow_are_planned_some_rows_of_a_source_at_once(
   assert len(calls) < 100
 
 
+def test_large_batches_that_follow_are_planned_four_at_once(paths, monkeypatch):
+  data = config(paths, mix={"unit": "rows"}, global_batch_size=1_024)
+  pipe, again = pipeline.build(data), pipeline.build(data)
+  calls = counted(monkeypatch, pipe)
+  for step in range(17):
+    found, alone = pipe.plan(step), again._plan.spans(step)
+    for field in ("row", "source", "document", "start", "length"):
+      np.testing.assert_array_equal(
+        getattr(found, field), getattr(alone, field)
+      )
+    # One that is gone to plans no more than is asked for.
+    again.mix._ahead = None
+  # 1 batch, then 2, then 4 again and again.
+  assert len(calls) == len(pipe.sources) * 6
+  assert sum(calls) == 1_024 * 19
+
+
 def test_a_process_plans_its_own_rows_only(paths, monkeypatch):
   data = config(paths, mix={"unit": "rows"}, global_batch_size=64)
   pipe = pipeline.build(data)
