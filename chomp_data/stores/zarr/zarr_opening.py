@@ -43,11 +43,16 @@ class _Checked:
     manifest: What it says.
     tables: What is known of the chunks of arrays, by name, as it is read.
     signature: Of the manifest's file.
+    offsets: Arrays of offsets that are open, by name: whoever reads the store
+      in this process maps and checks their chunks once.
   """
 
   manifest: manifest_lib.Manifest
   tables: dict[str, chunk_tables.ChunkTable]
   signature: tuple[int, ...]
+  offsets: weakref.WeakValueDictionary[str, mapped_array.MappedArray] = (
+    dataclasses.field(default_factory=weakref.WeakValueDictionary)
+  )
 
 
 # Of the stores that this process holds, by path: a copy of one need not check
@@ -223,7 +228,13 @@ class OpenedZarr:
       )
     path = f"{self.path}/{name}"
     if entry.layout.compression == "none":
-      return mapped_array.MappedArray(path, entry, table, counters, check)
+      beside = self._checked.offsets
+      known = beside.get(name)
+      if known is None:
+        known = mapped_array.MappedArray(path, entry, table, counters, check)
+        if name in manifest_lib.OFFSETS:
+          beside[name] = known
+      return known
     # TensorStore takes 0.2 s to import, and most stores do without it.
     from chomp_data.stores.zarr import cached_array
 
@@ -322,11 +333,14 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
   """Checks that the files of a store, and no others, are there in full."""
   missing = _sizes(manifest)
   found: dict[str, int] = {}
-  for folder, folders, names in os.walk(path):
+  # Not `pathlib`: to make its paths takes longer than to look.
+  root = os.fspath(path)
+  for folder, folders, names in os.walk(root):
     folders.sort()
+    below = folder[len(root) :].replace(os.sep, "/").lstrip("/")
     for name in names:
-      file = pathlib.Path(folder, name)
-      relative = file.relative_to(path).as_posix()
+      file = os.path.join(folder, name)
+      relative = f"{below}/{name}" if below else name
       if relative == manifest_lib.FILE:
         continue
       if relative not in missing:
@@ -336,7 +350,7 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
         )
       wanted = missing.pop(relative)
       try:
-        status = file.stat()
+        status = os.stat(file)
       except OSError as error:
         raise errors.StoreError(
           f"{file} must be readable, got {error}. {manifest_lib.RESTORE}"
