@@ -791,7 +791,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if again is not None:
       again.commit()
       self._local, self._accounts = local, accounts
-      self._fingerprint = state_lib.Fingerprint(again.fingerprint)
+      if again.fingerprint != self._fingerprint.fields:
+        self._fingerprint = state_lib.Fingerprint(again.fingerprint)
     self._go_to(step)
     segments = record.get(certificate_lib.FIELD) or ()
     self._certificate.go_on(segments, step)

@@ -277,7 +277,7 @@ def changes(
     old = {**old, "operations": names}
   if step is not None:
     old, new = _past(old, step), _past(new, step)
-  return list(_compared(_weighed(old), _weighed(new), ""))
+  return list(_compared(_weighed(old, new), _weighed(new, old), ""))
 
 
 def of_rows(paths: Iterable[str]) -> bool:
@@ -365,16 +365,32 @@ def _past(record: dict[str, Any], step: int) -> dict[str, Any]:
   }
 
 
-def _weighed(record: dict[str, Any]) -> dict[str, Any]:
-  """Returns a fingerprint with the weights of each stage as one value."""
+def _weighed(
+  record: dict[str, Any], other: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Returns a fingerprint with the weights of each stage as one value.
+
+  Less those that another has word for word: of a chain of thousands to work
+  out the shares takes longer than all else.
+  """
   out = dict(record)
   for section in ("mix", "buckets"):
-    own = record.get(section)
-    stages = own.get("stages") if isinstance(own, dict) else None
-    if isinstance(own, dict) and isinstance(stages, dict):
-      weights = {at: _Weights.of(weights) for at, weights in stages.items()}
-      out[section] = {**own, "stages": weights}
+    stages, theirs = _stages(record, section), _stages(other, section) or {}
+    if stages is not None:
+      weights = {
+        at: _Weights.of(weights)
+        for at, weights in stages.items()
+        if theirs.get(at) != weights
+      }
+      out[section] = {**record[section], "stages": weights}
   return out
+
+
+def _stages(record: Mapping[str, Any], section: str) -> dict[str, Any] | None:
+  """Returns the weights by step of a section, None where it has none."""
+  own = record.get(section)
+  stages = own.get("stages") if isinstance(own, dict) else None
+  return stages if isinstance(stages, dict) else None
 
 
 def _compared(old: Any, new: Any, path: str) -> Iterator[tuple[str, str, str]]:

@@ -360,6 +360,23 @@ def test_weights_in_proportion_are_equal():
   ]
 
 
+def test_shares_are_worked_out_only_of_stages_that_differ(monkeypatch):
+  stages = {str(9 * i): {"a": "1", "c": f"{i}/7"} for i in range(1, 50)}
+  saved = changed(RECORD, "mix.stages", {**stages, "0": {"a": "1"}})
+  other = changed(saved, "mix.stages.90.c", "3/2")
+  worked_out = []
+  of = state_lib._Weights.of
+  monkeypatch.setattr(
+    state_lib._Weights, "of", lambda own: worked_out.append(own) or of(own)
+  )
+  assert not state_lib.differences(saved, saved)
+  assert not worked_out
+  assert state_lib.differences(saved, other) == [
+    "mix.stages.90: state has a 1, c 1.4285714285714286, config has a 1, c 1.5"
+  ]
+  assert len(worked_out) == 2
+
+
 def test_a_stage_and_a_source_are_one_line_each():
   other = copy.deepcopy(RECORD)
   del other["mix"]["stages"]["9"], other["sources"]["c"]
