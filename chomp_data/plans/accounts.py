@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import dataclasses
 from typing import Any
 
+from absl import logging
 import numpy as np
 
 from chomp_data.plans import following
@@ -28,8 +29,8 @@ class Account:
     loss_tokens: Positions of them whose next token is of the same document
       and row, and is trained on by the store's labels; before `train_on_eos`,
       and without the last column that `lookahead` adds. Both are None of
-      arrays, and where they must be summed from plans and a run goes on from a
-      state that does not tell them.
+      arrays, where they must be summed from plans and a run goes on from a
+      state that does not tell them, and in a state where that takes minutes.
     epochs: Passes over the source, the one under way as a fraction; skipped
       rows are passed too.
   """
@@ -152,7 +153,7 @@ class Accounts:
       problems = [] if told is None or sums is None else told.problems(sums)
       found = None
       if base is None:
-        found = own._standing_at(step)
+        found = own._standing_at(step, whole=False)
       elif own._sums is not None:
         own._sums.go_on(step, base.places, base.sums, base.gone)
       # Another reader may have begun.
@@ -187,13 +188,17 @@ class Accounts:
     )
 
   def _standing(
-    self, step: int, units: Sequence[str] = token_sums.UNITS
+    self,
+    step: int,
+    units: Sequence[str] = token_sums.UNITS,
+    whole: bool = True,
   ) -> _Standing:
     """Returns what was consumed before a step, by what was counted if it was.
 
     Args:
       step: The step.
       units: Those that are asked for, at least.
+      whole: As in `_standing_at`.
 
     Raises:
       IndexError: If the step lies beyond the run.
@@ -206,8 +211,10 @@ class Accounts:
       return found
     base, ledger = self._base, self._ledger
     if ledger is None and units != token_sums.UNITS:
-      return self._standing_at(step, units)
-    found = self._standing_at(step)
+      return self._standing_at(step, units, whole)
+    if base is not None and base.step <= step and self._sums is not None:
+      self._sums.go_on(base.step, base.places, base.sums, base.gone)
+    found = self._standing_at(step, whole=whole)
     if base is None or ledger is None or ledger.covers(step):
       self._base = found
     return found
@@ -277,21 +284,49 @@ class Accounts:
     )
 
   def _standing_at(
-    self, step: int, units: Sequence[str] = token_sums.UNITS
+    self,
+    step: int,
+    units: Sequence[str] = token_sums.UNITS,
+    whole: bool = True,
   ) -> _Standing:
-    """Returns what was consumed before a step, from the plan."""
+    """Returns what was consumed before a step, from the plan.
+
+    Args:
+      step: The step.
+      units: Those that are asked for.
+      whole: Whether sums that take minutes are made too, or left None.
+    """
     places = self._plan.places(step)
     sums: dict[str, dict[str, int | None]] = {}
     gone: dict[str, dict[str, int]] = {}
     if self._sums is not None:
       sums = {
         name: {
-          unit: self._sums.before(step, name, place, unit) for unit in units
+          unit: None
+          if not whole and self._is_long(name, place, unit)
+          else self._sums.before(step, name, place, unit)
+          for unit in units
         }
         for name, place in places.items()
       }
       gone = self._sums.gone(step)
     return _Standing(step, places, self._given(step), sums, gone)
+
+  def _is_long(self, name: str, place: token_sums.Place, unit: str) -> bool:
+    """Returns whether a sum takes minutes, and says so."""
+    assert self._sums is not None
+    found = self._sums.is_long(name, place, unit)
+    if found:
+      logging.log_first_n(
+        logging.WARNING,
+        "%s: states tell no `%s`: to count them before row %d takes minutes,"
+        " since epochs differ. A run that goes on from a state knows them.",
+        1,
+        name,
+        unit,
+        place.samples,
+      )
+    return found
 
   def _given(self, step: int) -> plan_lib.Counts:
     """Returns samples by source and bucket; none where nobody asks for them."""
@@ -416,7 +451,7 @@ class Accounts:
       IndexError: If the step lies beyond the run.
     """
     found: dict[str, Any] = {}
-    standing = self._standing(step)
+    standing = self._standing(step, whole=False)
     if self._plan.by_bucket:
       found["histogram"] = _some(standing.given)
     if self._sums is not None:

@@ -27,6 +27,8 @@ _KNOWN_BLOCK = 2**18
 _STEPS = 256
 # From so many on, planning takes a second or so, and is shown.
 _MANY_ROWS = 1_000_000
+# Beyond this it takes minutes, and no state waits for it.
+_MOST_ROWS = 2**26
 _SUMS_KEPT = 8
 
 # Steps that are planned one by one; further ones are summed by epochs.
@@ -67,6 +69,17 @@ class TokenSums(abc.ABC):
       place: Where it is before the step.
       unit: Of `UNITS`.
     """
+
+  def is_long(self, name: str, place: Place, unit: str) -> bool:
+    """Returns whether `before` passes over so many rows that it takes minutes.
+
+    Args:
+      name: The source.
+      place: Where it is.
+      unit: Of `UNITS`.
+    """
+    del name, place, unit
+    return False
 
   def skipped(self, name: str, place: Place) -> int | None:
     """Returns the tokens of all rows that were skipped, None if not known.
@@ -126,6 +139,10 @@ class RowSums(TokenSums):
     """Returns a sum; see `TokenSums`."""
     del step
     return self._sums(name, unit).before(place)
+
+  def is_long(self, name: str, place: Place, unit: str) -> bool:
+    """Returns whether a sum takes minutes; see `TokenSums`."""
+    return self._sums(name, unit).is_long(place)
 
   def skipped(self, name: str, place: Place) -> int:
     """Returns the tokens of all rows that were skipped; see `TokenSums`."""
@@ -193,9 +210,7 @@ class _SourceSums:
       return 0
     if self.known:
       return self._by_prefix(place)
-    # Before what a checkpoint told, only a sum from the start on will do.
-    earlier = [own for own in self._told if own[0] <= rows]
-    done, total = earlier[-1] if earlier else (0, 0)
+    done, total = self._last_told(rows)
     if total is None:
       return None
     source = self._source
@@ -212,6 +227,23 @@ class _SourceSums:
       self._told.append((rows, total))
       del self._told[:-_SUMS_KEPT]
     return total
+
+  def is_long(self, place: Place) -> bool:
+    """Returns whether `before` takes minutes."""
+    rows = place.samples
+    done, total = self._last_told(rows)
+    if rows - done <= _MOST_ROWS or total is None or self.known:
+      return False
+    source = self._source
+    # Of epochs that consume the same one is passed over, and one in part.
+    alike = source.first_row_of(source.ramp_epochs + 2)
+    return not self._repeats or alike > _MOST_ROWS
+
+  def _last_told(self, rows: int) -> tuple[int, int | None]:
+    """Returns the last sum known before a row, and of which row it is."""
+    # Before what a checkpoint told, only a sum from the start on will do.
+    earlier = [own for own in self._told if own[0] <= rows]
+    return earlier[-1] if earlier else (0, 0)
 
   def skipped(self, place: Place) -> int:
     """Returns the units of all rows that were skipped before a place."""
@@ -430,6 +462,10 @@ class LiveSums(TokenSums):
       return None
     gone = self._gone_before(step)[UNITS.index(unit)]
     return total - int(gone[self._names.index(name)])
+
+  def is_long(self, name: str, place: Place, unit: str) -> bool:
+    """Returns whether a sum takes minutes; see `TokenSums`."""
+    return self._whole.is_long(name, place, unit)
 
   def skipped(self, name: str, place: Place) -> int | None:
     """Returns tokens of all rows that were skipped; see `TokenSums`."""

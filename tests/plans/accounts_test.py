@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 from chomp_data import pipeline
+from chomp_data.loading import batches
+from chomp_data.loading import certificate
+from chomp_data.loading import state as state_lib
 from chomp_data.plans import token_sums
 from chomp_data.sources import documents
 from chomp_data.sources import sequential
@@ -254,6 +257,65 @@ def test_what_must_be_planned_is_not_told_after_a_state_of_before(path):
   assert own.loss_tokens is None
   stream = build(path, ROWS["sequential"], "none").accounts
   assert own.tokens == stream.at(90)["text"].tokens
+
+
+@pytest.mark.parametrize("rows", ["exact", "reshuffled"])
+def test_what_takes_minutes_to_count_is_told_by_no_state(
+  path, rows, monkeypatch
+):
+  rows = PASSED_OVER[rows]
+  whole = build(path, rows, "none").accounts
+  monkeypatch.setattr(token_sums, "_MOST_ROWS", 80 * BATCH)
+  pipe = build(path, rows, "none")
+  own = counted(pipe)
+  told = pipe.accounts.record(80)["accounts"]["text"]
+  assert told["loss_tokens"] == whole.at(80)["text"].loss_tokens
+  new = build(path, rows, "none")
+  told = new.accounts.record(90)["accounts"]["text"]
+  assert told["loss_tokens"] is None
+  assert told["tokens"] == whole.at(90)["text"].tokens
+  # Whoever asks for it has it, and so has a run that goes on from a state.
+  assert build(path, rows, "none").accounts.at(90) == whole.at(90)
+  own.planned = 0
+  assert pipe.accounts.record(90) == whole.record(90)
+  assert own.planned <= 20 * BATCH
+  again = build(path, rows, "none")
+  assert again.accounts.restore(whole.record(90), 90) == []
+  assert again.accounts.record(95) == whole.record(95)
+
+
+def with_certificate(state, other):
+  """Returns a state with the certificate of another one."""
+  record = state_lib.decode(other)
+  field = {certificate.FIELD: record[certificate.FIELD]}
+  return state_lib.with_fields(state, field)
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_states_after_a_seek_tell_the_same_at_once_and_later(
+  path, own, monkeypatch
+):
+  monkeypatch.setattr(token_sums, "_MOST_ROWS", 80 * BATCH)
+  if not own:
+    monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
+  for rows in PASSED_OVER.values():
+    pipe = build(path, rows, "none")
+    with pipeline.make_iterator(pipe, step=100) as it:
+      never_read = it.get_state()
+      it.seek(99)
+      next(it)
+      at_once = it.get_state()
+      pipe.accounts._follower.wait_begun()
+      assert at_once == with_certificate(never_read, at_once)
+      assert it.get_state() == at_once
+      for _ in range(3):
+        next(it)
+      later = it.get_state()
+    with pipeline.make_iterator(pipe) as it:
+      it.set_state(at_once)
+      for _ in range(3):
+        next(it)
+      assert it.get_state() == later
 
 
 def test_offsets_plan_nothing_and_count_no_trained_token(path):
