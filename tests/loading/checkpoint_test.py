@@ -62,10 +62,10 @@ def test_training_goes_on_while_what_came_before_a_seek_is_summed(
   may_sum = threading.Event()
   sums = accounts_lib.Accounts._standing_at
 
-  def late(*args):
+  def late(*args, **options):
     if threading.current_thread().name == "accounts":
       assert may_sum.wait(60)
-    return sums(*args)
+    return sums(*args, **options)
 
   monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", late)
   wanted = pipeline.build(data).accounts.record(11)["accounts"]

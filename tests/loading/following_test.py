@@ -230,10 +230,10 @@ def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
   may_sum = threading.Event()
   sums = accounts_lib.Accounts._standing_at
 
-  def late(*args):
+  def late(*args, **options):
     if threading.current_thread().name == "accounts":
       assert may_sum.wait(60)
-    return sums(*args)
+    return sums(*args, **options)
 
   with pipeline.make_iterator(config, step=20) as it:
     monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", late)
@@ -254,7 +254,7 @@ def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
 
 
 def test_a_thread_that_fails_tells_who_saves(stores, monkeypatch):
-  def fail(*_):
+  def fail(*_, **options):
     raise OSError("an index is gone")
 
   with pipeline.make_iterator(configs(stores)["mix"], step=20) as it:
