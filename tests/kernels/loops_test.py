@@ -167,7 +167,8 @@ def test_rows_that_are_placed_and_what_is_copied_to_them(case, data):
     flags["eos"] &= (spans.length > 1) | ~flags["bos"]
   # Of two sources, parts of which follow each other in their stores.
   source = rng.integers(0, 2, size).astype(np.int32)
-  offset = 10 + np.cumsum(spans.length) + rng.integers(0, 2, size)
+  stored = np.cumsum(spans.length) - spans.length
+  offset = 10 + stored + np.cumsum(rng.integers(0, 4, size) == 0)
   spans = dataclasses.replace(spans, source=source, offset=offset, **flags)
   layout = row_layout.RowLayout(
     seq_len,
