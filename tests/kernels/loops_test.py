@@ -131,6 +131,20 @@ def test_what_may_not_be_read_or_is_out_of_bounds_is_not_copied():
   assert told([4, 37])[0] is None
 
 
+@pytest.mark.parametrize(("joined", "copies"), [(True, 1), (False, 3)])
+def test_copies_that_follow_each_other_are_one_on_request(joined, copies):
+  own, values = in_chunks(40, np.random.default_rng(0))
+  rows = row_layout_test.plan([[(0, 3, 1), (3, 3, 2)], [(0, 6, 1)]])
+  spans = dataclasses.replace(rows, offset=np.asarray([4, 7, 10]))
+  memory = row_layout.InMemory({0: (own, joined)})
+  tokens = np.zeros((2, 6), np.int32)
+  with compiled.allowed(True):
+    (told,) = row_layout.copy_rows(spans, lambda: memory, tokens) or []
+  found = row_layout.copies(spans, 6, None, joined)
+  assert told[0] == len(found[0]) == copies
+  assert tokens.reshape(-1).tolist() == values[4:16].tolist()
+
+
 def test_reads_are_counted_alike(tmp_path):
   documents = [np.arange(size) % 250 for size in (300, 200, 1, 45)]
   store = testing_stores.make_store(tmp_path, documents, chunk=64)
