@@ -277,7 +277,8 @@ class Merge:
       look,
       lambda point: point[0] <= count,
       lambda point: count - point[0],
-      (0, 0),
+      # From there one step is mostly enough.
+      self._hint[:2] if self._hint[0] < count else (0, 0),
       # Nobody counts further.
       last=unit_sums.MOST_UNITS * math.ceil(max(self._gains)),
       enough=lambda point: count - point[0] <= _WALK // 4,
