@@ -23,6 +23,22 @@ def finished(work: "Work[_T]") -> _T:
       return done.value
 
 
+def within(work: "Work[_T]", first: float, last: float) -> "Work[_T]":
+  """Does some work as a part of other work: from one share of that to another.
+
+  Args:
+    work: The part.
+    first: The share that is done before it.
+    last: The share that is done after it.
+  """
+  while True:
+    try:
+      done = next(work)
+    except StopIteration as found:
+      return found.value
+    yield first + (last - first) * done
+
+
 class Begun(Generic[_T]):
   """Work that others do a part of now and then."""
 

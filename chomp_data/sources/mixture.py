@@ -48,10 +48,9 @@ _AHEAD_ROWS = 64
 _MANY, _AHEAD_OF_MANY = 1_024, 4_096
 _MOST_AHEAD = 16_384
 
-# Positions of the merge that are found at once, and those whose finding takes
-# about as long as planning rows of a source.
-_LOCATED = 2**16
-_AS_A_SOURCE = 1_024
+# Sources whose rows are planned in about the time in which a block of the merge
+# is found.
+_BLOCK_SOURCES = 4
 
 # Where a run has no end, rows up to here have numbers.
 _ENDLESS = 2**62
@@ -276,20 +275,11 @@ class MixtureSource:
 
   def _planning(self, positions: np.ndarray) -> "gradual.Work[spans_lib.Spans]":
     """Plans rows at positions of the merge."""
-    number = np.empty(len(positions), np.int32)
-    own = np.empty(len(positions), np.int64)
-    pieces = positions // _LOCATED
-    found = [np.arange(len(positions))]
-    if len(positions) and (pieces != pieces[0]).any():
-      order = np.argsort(pieces, kind="stable")
-      cuts = np.flatnonzero(np.diff(pieces[order])) + 1
-      found = np.split(order, cuts)
-    merging = len(found) * _LOCATED if len(found) > 1 else len(positions)
-    merging //= _AS_A_SOURCE
+    merging = len(np.unique(positions // interleave.BLOCK)) * _BLOCK_SOURCES
     every = merging + len(self._parts)
-    for i, pick in enumerate(found, 1):
-      number[pick], own[pick] = self._merge.locate(positions[pick])
-      yield merging * i / len(found) / every
+    number, own = yield from gradual.within(
+      self._merge.locating(positions), 0, merging / every
+    )
     plans, picks = [], []
     order = np.argsort(number, kind="stable")
     present = np.flatnonzero(np.bincount(number)).tolist()

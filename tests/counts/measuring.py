@@ -13,6 +13,7 @@ import os
 import pathlib
 import pickle
 import sys
+import threading
 import tracemalloc
 import types
 from typing import Any
@@ -217,6 +218,7 @@ def counts(name: str, data: dict[str, Any], root: pathlib.Path) -> Counts:
     for step in (0, _FAR):
       pipe.batch_source(rows)[step]
     pipe.accounts.record(_FAR)
+    _wait_for_packing()
     gc.collect()
     return {**_costs(data, rows, str(root)), **_memory(data, rows)}
 
@@ -237,6 +239,7 @@ def _costs(data: dict[str, Any], rows: np.ndarray | None, root: str) -> Counts:
   own = source.reads.by_source().values()
   for field in _READS:
     found[f"reads: {field}"] = sum(getattr(each, field) for each in own)
+  _wait_for_packing()
   found["descriptors"] = _descriptors() - descriptors
   found["maps"] = _maps() - maps
   with _measured(found, "a batch far on"):
@@ -274,6 +277,13 @@ def _memory(data: dict[str, Any], rows: np.ndarray | None) -> Counts:
     return {"bytes held": held - begun, "most bytes held": most - begun}
   finally:
     tracemalloc.stop()
+
+
+def _wait_for_packing() -> None:
+  """Waits for threads that have files open for a while."""
+  for thread in threading.enumerate():
+    if thread.name == "packing ahead":
+      thread.join()
 
 
 def _descriptors() -> int:

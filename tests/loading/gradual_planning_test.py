@@ -120,3 +120,18 @@ def test_work_goes_on_where_it_stopped():
   assert begun.result() == "all"
   assert done == [0, 1, 2, 3]
   assert gradual.finished(work()) == "all"
+
+
+def test_a_part_of_some_work_tells_its_share_of_all():
+  def part():
+    yield 0.5
+    yield 1
+    return "a part"
+
+  def work():
+    found = yield from gradual.within(part(), 0.2, 0.6)
+    yield 1
+    return found
+
+  assert list(work()) == [0.4, 0.6, 1]
+  assert gradual.finished(work()) == "a part"

@@ -36,6 +36,7 @@ import fractions
 
 import numpy as np
 
+from chomp_data.index import gradual
 from chomp_data.index import memo
 from chomp_data.index.mix import merge_stages
 from chomp_data.index.mix import unit_sums
@@ -51,6 +52,9 @@ _PIECE_BLOCKS = 16
 # Sources for which one block more is worked out where positions follow.
 _SOURCES_A_BLOCK = 50
 _KEPT_FRONTIERS = 64
+
+# Sources int32[N], by number, and their rows int64[N].
+_Rows = tuple[np.ndarray, np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +128,7 @@ class Interleave:
     """Where the mix ends; None is never."""
     return self._chain.end
 
-  def locate(self, positions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  def locate(self, positions: np.ndarray) -> _Rows:
     """Returns which row stands at each position.
 
     Args:
@@ -136,6 +140,10 @@ class Interleave:
     Raises:
       IndexError: If a position is negative or beyond the end.
     """
+    return gradual.finished(self.locating(positions))
+
+  def locating(self, positions: np.ndarray) -> "gradual.Work[_Rows]":
+    """Does what `locate` does, a source of a piece at a time."""
     positions = np.asarray(positions, np.int64)
     sources = np.empty(len(positions), np.int32)
     rows = np.empty(len(positions), np.int64)
@@ -147,7 +155,17 @@ class Interleave:
     cuts = np.flatnonzero(np.diff(blocks[order])) + 1
     owns = np.split(order, cuts)
     numbers = [int(blocks[own[0]]) for own in owns]
-    for own, (source, row) in zip(owns, self._in_turn(numbers), strict=True):
+    # Those side by side are worked out in one piece.
+    piece: dict[int, _Rows] = {}
+    for i, (block, own) in enumerate(zip(numbers, owns, strict=True)):
+      found = piece.get(block) or self._blocks.get(block)
+      if found is None:
+        count = _side_by_side(numbers[i : i + _PIECE_BLOCKS])
+        piece = yield from gradual.within(
+          self._piece(block, count), i / len(owns), (i + count) / len(owns)
+        )
+        found = piece[block]
+      source, row = found
       sources[own] = source[places[own]]
       rows[own] = row[places[own]]
     return sources, rows
@@ -173,33 +191,21 @@ class Interleave:
       self._frontiers.put(position, found)
     return found
 
-  def _block(self, block: int) -> tuple[np.ndarray, np.ndarray]:
+  def _block(self, block: int) -> _Rows:
     """Returns sources int32[N] and rows int64[N] of up to 4,096 positions."""
-    return next(self._in_turn([block]))
+    found = self._blocks.get(block)
+    if found is None:
+      found = gradual.finished(self._piece(block, 1))[block]
+    return found
 
-  def _in_turn(
-    self, numbers: Sequence[int]
-  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields blocks of ascending numbers; those side by side in one piece."""
-    piece: dict[int, tuple[np.ndarray, np.ndarray]] = {}
-    for i, block in enumerate(numbers):
-      found = piece.get(block) or self._blocks.get(block)
-      if found is None:
-        count = 1
-        following = numbers[i + 1 : i + _PIECE_BLOCKS]
-        while count <= len(following) and following[count - 1] == block + count:
-          count += 1
-        if self._blocks.get(block - 1) is not None:
-          ahead = 1 + len(self._sequences) // _SOURCES_A_BLOCK
-          count = max(count, min(ahead, _PIECE_BLOCKS))
-        piece = self._piece(block, count)
-        found = piece[block]
-      yield found
+  def _piece(self, block: int, count: int) -> "gradual.Work[dict[int, _Rows]]":
+    """Works out blocks side by side; more of many sources where they follow.
 
-  def _piece(
-    self, block: int, count: int
-  ) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-    """Works out blocks side by side; fewer where the mix ends."""
+    Fewer where the mix ends.
+    """
+    if self._blocks.get(block - 1) is not None:
+      ahead = 1 + len(self._sequences) // _SOURCES_A_BLOCK
+      count = max(count, min(ahead, _PIECE_BLOCKS))
     first = block * BLOCK
     position, stop = first, first + count * BLOCK
     parts = []
@@ -209,8 +215,10 @@ class Interleave:
       if until <= position:
         break
       rows = self._frontier(position).copy()
-      lane, row, rows[stage.lanes] = stage.merge.advance(
-        rows[stage.lanes], until - position
+      lane, row, rows[stage.lanes] = yield from gradual.within(
+        stage.merge.advancing(rows[stage.lanes], until - position),
+        (position - first) / (stop - first),
+        (until - first) / (stop - first),
       )
       parts.append((stage.lanes[lane], row))
       position = until
@@ -404,3 +412,11 @@ class Interleave:
     """Returns the units of a source's rows first .. last - 1."""
     sums = self._sequences[self.names[source]].before(np.asarray([first, last]))
     return int(sums[1] - sums[0])
+
+
+def _side_by_side(numbers: Sequence[int]) -> int:
+  """Returns how many numbers follow each other from the first one on."""
+  count = 1
+  while count < len(numbers) and numbers[count] == numbers[0] + count:
+    count += 1
+  return count

@@ -25,6 +25,7 @@ import math
 import numpy as np
 
 from chomp_data.index import bracketed
+from chomp_data.index import gradual
 from chomp_data.index import hashing
 from chomp_data.index.mix import level_order
 from chomp_data.index.mix import unit_sums
@@ -392,6 +393,12 @@ class Merge:
       Sources int32[N] and their rows int64[N], N = `count` or as many as are
       left, and int64[S], each source's next row after them.
     """
+    return gradual.finished(self.advancing(rows, count))
+
+  def advancing(
+    self, rows: np.ndarray, count: int
+  ) -> "gradual.Work[tuple[np.ndarray, np.ndarray, np.ndarray]]":
+    """Does what `advance` does, a source at a time."""
     rows = np.array(rows, np.int64)
     if len(self._sequences) == 1:
       # A source alone gives its rows one after the other, whatever they hold.
@@ -400,8 +407,11 @@ class Merge:
       own = np.arange(first, last)
       return np.zeros(len(own), np.int32), own, np.asarray([last])
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
+    wanted = count
     while count > 0:
-      upcoming = self._upcoming(rows.tolist(), count)
+      upcoming = yield from gradual.within(
+        self._upcoming(rows.tolist(), count), 1 - count / wanted, 1
+      )
       if not upcoming:
         break
       source, row = level_order.first_rows(upcoming, count)
@@ -413,8 +423,8 @@ class Merge:
 
   def _upcoming(
     self, rows: list[int], wanted: int
-  ) -> list[level_order.Upcoming]:
-    """Returns rows of each source that has not ended, about those wanted."""
+  ) -> "gradual.Work[list[level_order.Upcoming]]":
+    """Finds rows of each source that has not ended, about those wanted."""
     left = [
       wanted if limit is None else min(limit - row, wanted)
       for row, limit in zip(rows, self._limits, strict=True)
@@ -431,6 +441,7 @@ class Merge:
       need = min(rates[i] * span, wanted)
       size = min(left[i], int(need + 4 * math.sqrt(need)) + 4)
       out.append(self._next(i, row, size))
+      yield len(out) / len(rows)
     return out
 
   def _next(self, source: int, row: int, size: int) -> level_order.Upcoming:
