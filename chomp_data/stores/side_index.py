@@ -398,7 +398,7 @@ def _directory(name: str, key: Mapping[str, Any]) -> str:
 
 
 def known(
-  store_path: str | os.PathLike[str],
+  store_path: str | os.PathLike[str], name: str | None = None
 ) -> Iterator[tuple[pathlib.Path, Mapping[str, Any]]]:
   """Yields directory and key of every index that was built of a store.
 
@@ -407,15 +407,17 @@ def known(
 
   Args:
     store_path: As `load_or_build` takes it.
+    name: Of the indexes that are meant; None is all.
   """
   *beside, cache = _places(store_path)
   for parent in (*beside, cache):
-    for file in sorted(parent.glob(f"*/{HEADER}")):
+    for file in sorted(parent.glob(f"{name or ''}*/{HEADER}")):
       try:
         header = _header(file.parent)
         own = parent in beside or header["store"] == _absolute(store_path)
-        if own and isinstance(header["key"], Mapping):
-          yield file.parent, header["key"]
+        key = header["key"]
+        if own and isinstance(key, Mapping) and name in (None, key["name"]):
+          yield file.parent, key
       except (OSError, ValueError, KeyError, TypeError, AttributeError):
         continue  # Whoever asks for it builds it again.
 

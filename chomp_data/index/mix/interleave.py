@@ -89,6 +89,7 @@ class Interleave:
     exhaustion: str = "drop",
     exhausted_at: Mapping[str, int | None] | None = None,
     start: Mapping[str, tuple[int, int]] | None = None,
+    keeper: merge_stages.Keeper | None = None,
   ):
     """Checks and keeps the arguments.
 
@@ -104,6 +105,8 @@ class Interleave:
       start: Rows and units consumed before position 0, for instance by an
         earlier run. A source left out starts at row 0 and at the least units
         over weight of the others.
+      keeper: Where the begins of stages are kept beyond this process; None is
+        nowhere.
 
     Raises:
       ValueError: If names are unknown, weights not positive or too far apart,
@@ -112,7 +115,13 @@ class Interleave:
     """
     self._sequences = dict(sequences)
     self._chain = merge_stages.StageChain(
-      self._sequences, stages, key, exhaustion, exhausted_at or {}, start or {}
+      self._sequences,
+      stages,
+      key,
+      exhaustion,
+      exhausted_at or {},
+      start or {},
+      keeper,
     )
     # Kept, so that going on costs no search; any entry may be dropped.
     self._blocks = memo.Memo(_KEPT_BLOCKS)
@@ -370,18 +379,25 @@ class Interleave:
     Args:
       end: The positions of the run, at most `num_positions`.
     """
-    for index in range(len(self._chain)):
-      if self._chain.begins_at(index) >= end:
-        return
+    if end <= 0:
+      return
+    begins = self._chain.rows_before(end)
+    last = self._chain.stage(len(begins) - 1)
+    assert last is not None
+    stop = end if last.until is None else min(last.until, end)
+    # Counted by source at once: to look for single rows costs much more.
+    counted = np.diff(begins, axis=0, append=[self._frontier(stop)])
+    for index in np.flatnonzero((counted < 2).any(axis=1)).tolist():
+      counts = counted[index]
+      few = [own for own in self._chain.lanes(index) if counts[own] < 2]
+      if not few:
+        continue
       stage = self._chain.stage(index)
-      if stage is None:
-        return
+      assert stage is not None
       until = end if stage.until is None else min(stage.until, end)
       if until - stage.position < 2 * len(stage.lanes):
         continue
-      # Counted by source at once: to look for single rows costs much more.
-      counts = self._frontier(until) - stage.rows
-      for number in stage.lanes[counts[stage.lanes] < 2].tolist():
+      for number in few:
         name, row = self.names[number], int(stage.rows[number])
         limit = self._chain.limit(number)
         if limit is not None and limit - row < 2:

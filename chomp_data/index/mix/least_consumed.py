@@ -90,11 +90,16 @@ class Merge:
     # Guesses: they decide how much is looked at, never what comes out.
     self._means: list[float | None] = [None] * len(self._sequences)
     self._hint: _Point = (0, 0, self._first)
-    self._weights = _whole(weights)
+    self._weights = whole(weights)
     self._parts = parts
     self._overshoots = list(overshoots)
     heaviest = max(self._weights)
     self._gains = [heaviest / weight for weight in self._weights]
+
+  @property
+  def weights(self) -> list[int]:
+    """The weights of the sources in proportion, as small whole numbers."""
+    return self._weights
 
   @functools.cached_property
   def _scales(self) -> list[level_order.Scale]:
@@ -141,6 +146,11 @@ class Merge:
     """Says whether a source has no row left at a row."""
     return row == self._limits[source]
 
+  def consumed(self, source: int, row: int) -> int:
+    """Returns the units that a source gives before a row, from its first on."""
+    own = self._sequences[source]
+    return own.at(row) - own.at(self._first[source])
+
   def overshoots(
     self, standing: Sequence[tuple[int, int]]
   ) -> tuple[list[int], int]:
@@ -152,23 +162,14 @@ class Merge:
     Returns:
       Parts of units of each, and the parts of a unit.
     """
-    if not standing:
-      return [], 1
-    consumed = []
-    for i, row in standing:
-      units = self._sequences[i].at(row) - self._sequences[i].at(self._first[i])
-      own = self._overshoots[i] + units * self._parts
-      consumed.append((own, self._weights[i]))
-    least, weight = consumed[0]
-    for own, own_weight in consumed[1:]:
-      if own * weight < least * own_weight:
-        least, weight = own, own_weight
-    ahead = [own * weight - least * of for own, of in consumed]
-    parts = self._parts * weight
-    # Of the digits that a stage adds most go again; a greatest divisor with a
-    # small number is cheap.
-    common = math.gcd(weight**_REDUCED, parts, *ahead)
-    return [own // common for own in ahead], parts // common
+    return beyond_least(
+      [
+        self._overshoots[i] + self.consumed(i, row) * self._parts
+        for i, row in standing
+      ],
+      [self._weights[i] for i, _ in standing],
+      self._parts,
+    )
 
   def rank(self, source: int, row: int) -> int | None:
     """Returns how many rows come before a row, from the merge's start on.
@@ -522,11 +523,40 @@ class _Start:
     self._first, self._sums = self._sequence.reach(self._from, row)
 
 
-def _whole(weights: Sequence[fractions.Fraction]) -> list[int]:
+def beyond_least(
+  consumed: Sequence[int], weights: Sequence[int], parts: int
+) -> tuple[list[int], int]:
+  """Returns by how much sources are beyond the least level of them.
+
+  Args:
+    consumed: Parts of units by source.
+    weights: By source, whole numbers.
+    parts: The parts of a unit.
+
+  Returns:
+    Parts of units by source, and the parts of a unit, which are others.
+  """
+  if not consumed:
+    return [], 1
+  least, weight = consumed[0], weights[0]
+  for own, own_weight in zip(consumed[1:], weights[1:], strict=True):
+    if own * weight < least * own_weight:
+      least, weight = own, own_weight
+  ahead = [
+    own * weight - least * of for own, of in zip(consumed, weights, strict=True)
+  ]
+  parts *= weight
+  # Of the digits that a stage adds most go again; a greatest divisor with a
+  # small number is cheap.
+  common = math.gcd(weight**_REDUCED, parts, *ahead)
+  return [own // common for own in ahead], parts // common
+
+
+def whole(weights: Sequence[fractions.Fraction | int]) -> list[int]:
   """Returns weights in proportion, as small whole numbers."""
   under = math.lcm(*(weight.denominator for weight in weights))
-  whole = [
+  found = [
     weight.numerator * (under // weight.denominator) for weight in weights
   ]
-  common = math.gcd(*whole)
-  return [own // common for own in whole]
+  common = math.gcd(*found)
+  return [own // common for own in found]

@@ -9,6 +9,7 @@ are asked for. NumPy only.
 
 import bisect
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -16,18 +17,32 @@ import decimal
 import fractions
 import itertools
 import math
+from typing import Any
+from typing import Protocol
 
 import numpy as np
 
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.index.mix import exhaustion as policies
 from chomp_data.index.mix import least_consumed
+from chomp_data.index.mix import standings
 from chomp_data.index.mix import unit_sums
 
 # Weights further apart would never be served: no run is that long.
 _MOST_RATIO = 10**15
 
 _EXACT = frozenset([int, fractions.Fraction])
+
+# Stages whose merges are at hand.
+_BEGUN_KEPT = 64
+
+# Of the form of `Kept.lines`, and of the order that they stand for.
+_KEPT_VERSION = 1
+
+# Stages whose begins are worked out before they are kept: 6 ms of work where
+# sums are at hand, a second where rows of long stages are planned for them.
+KEPT_AFTER = standings.EVERY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,6 +92,38 @@ class Begun:
     return int(found[0]) if len(found) else None
 
 
+@dataclasses.dataclass(frozen=True)
+class Kept:
+  """Begins of stages as they outlive a process.
+
+  Attributes:
+    lines: All that they depend on: the begin of stage k on lines 0 .. k, each
+      of which ends with a line break.
+    names: The sources, by number.
+    standings: The begins, as many as there are lines.
+  """
+
+  lines: bytes
+  names: Sequence[str]
+  standings: standings.Standings
+
+
+class Keeper(Protocol):
+  """Keeps begins of stages for other processes and later runs."""
+
+  def identity(self, source: str) -> str:
+    """Returns a line of all that the units of a source's rows depend on."""
+    ...
+
+  def found(self, lines: bytes) -> Iterable[Kept]:
+    """Returns what was kept whose first two lines are these."""
+    ...
+
+  def keep(self, kept: Kept) -> None:
+    """Keeps begins, if it can."""
+    ...
+
+
 class StageChain:
   """Stages in order, each from where the one before it stopped."""
 
@@ -88,6 +135,7 @@ class StageChain:
     exhaustion: str,
     exhausted_at: Mapping[str, int | None],
     start: Mapping[str, tuple[int, int]],
+    keeper: "Keeper | None" = None,
   ):
     """Checks and keeps the arguments, those of `Interleave`."""
     self._names = tuple(sequences)
@@ -106,10 +154,30 @@ class StageChain:
     self._check_start()
     self._tie_keys = {n: hashing.fold_key(key, "tie", n) for n in self._names}
     self._later = self._weighed_from()
-    self._begun: list[Begun] = []
+    self._keeper = keeper
+    self._forget()
+    self._known = self._at_first()
+    if len(self._stages) > KEPT_AFTER:
+      self._known = self._recalled(self._known)
 
-  def __getstate__(self) -> dict[str, object]:
-    return {**self.__dict__, "_begun": []}
+  def __getstate__(self) -> dict[str, Any]:
+    state = dict(self.__dict__)
+    del state["_begun"], state["_in_turn"], state["_unkept"]
+    if len(self._known) == 1:
+      del state["_known"]
+    return state
+
+  def __setstate__(self, state: dict[str, Any]) -> None:
+    self.__dict__.update(state)
+    self._forget()
+    if "_known" not in state:
+      self._known = self._at_first()
+
+  def _forget(self) -> None:
+    self._begun = memo.Memo(_BEGUN_KEPT)
+    # Overshoots of stages in a row, and the first of these.
+    self._in_turn: tuple[int, list[standings.Overshoots]] = (0, [])
+    self._unkept = 0
 
   def check_names(self, field: str, given: Mapping[str, object]) -> None:
     """Raises ValueError if a mapping names unknown sources."""
@@ -228,18 +296,22 @@ class StageChain:
     """Returns the weights of a stage."""
     return self._stages[index].weights
 
+  def lanes(self, index: int) -> list[int]:
+    """Returns the sources that a stage weighs, in the order of their names."""
+    return [self._numbers[name] for name in sorted(self.weights(index))]
+
   def stage(self, index: int) -> Begun | None:
     """Returns a stage, or None where the mix ends before it."""
-    begun = self._begun
-    if len(begun) <= index:
-      if begun and begun[-1].ends:
-        return None
-      begun = list(begun)
-      while len(begun) <= index and not (begun and begun[-1].ends):
-        begun.append(self._begin(begun[-1] if begun else None))
-      # One assignment, so that threads see whole chains only.
-      self._begun = begun
-    return begun[index] if index < len(begun) else None
+    found = self._begun.get(index)
+    if found is not None:
+      return found
+    known = self._until_stage(index)
+    return self._begin(known, index) if index < len(known) else None
+
+  def _last(self) -> Begun:
+    """Returns the last stage that is known to begin."""
+    known = self._known
+    return self._begin(known, len(known) - 1)
 
   def at(self, position: int) -> Begun:
     """Returns the stage of a position; the last one beyond the end.
@@ -248,13 +320,25 @@ class StageChain:
       position: At least 0.
     """
     index = bisect.bisect_right(self._starts, position) - 1
-    return self.stage(index) or self._begun[-1]
+    return self.stage(index) or self._last()
 
   def last_begun(self, source: int, row: int) -> int:
     """Returns the last stage known to begin at a source's row, or before."""
-    begun = self._begun
-    after = bisect.bisect_right(begun, row, key=lambda own: own.rows[source])
-    return max(after - 1, 0)
+    rows = self._known.rows[:, source]
+    return max(int(rows.searchsorted(row, side="right")) - 1, 0)
+
+  def rows_before(self, position: int) -> np.ndarray:
+    """Returns where the stages begin that begin before a position.
+
+    Args:
+      position: At least 1.
+
+    Returns:
+      int64[n, S], each source's next row; of stages that the mix ends before,
+      none.
+    """
+    count = bisect.bisect_left(self._starts, position)
+    return self._until_stage(count - 1).rows[:count]
 
   @property
   def end(self) -> int | None:
@@ -262,7 +346,7 @@ class StageChain:
     known, end = self._plain_end()
     if known:
       return end
-    last = self.stage(len(self._stages) - 1) or self._begun[-1]
+    last = self.stage(len(self._stages) - 1) or self._last()
     return last.until if last.ends else None
 
   def _plain_end(self) -> tuple[bool, int | None]:
@@ -304,37 +388,183 @@ class StageChain:
         out.append(out[-1])
     return out[::-1]
 
-  def _begin(self, last: Begun | None) -> Begun:
-    """Returns the stage after `last`."""
-    index = 0 if last is None else last.index + 1
+  def _at_first(self) -> standings.Standings:
+    """Returns where sources stand at position 0."""
+    rows = np.asarray([[self.start_row(n) for n in self._names]], np.int64)
+    overshoots = self._first_overshoots(self._stages[0])
+    return standings.Standings(rows, np.zeros_like(rows), {0: overshoots})
+
+  def _until_stage(self, index: int) -> standings.Standings:
+    """Returns the begins of stages up to one, or to the mix's end before it."""
+    known = self._known
+    if len(known) > index:
+      return known
+    if index - len(known) >= KEPT_AFTER:
+      known = self._recalled(known)
+    before = len(known)
+    while len(known) <= index:
+      last = self._begin(known, len(known) - 1)
+      if last.ends:
+        break
+      known = self._followed(known, last)
+    # One assignment, for other threads.
+    self._known = known
+    self._unkept += len(known) - before
+    if self._keeper is not None and self._unkept >= KEPT_AFTER:
+      self._unkept = 0
+      self._keeper.keep(Kept(self._lines(len(known)), self._names, known))
+    return known
+
+  def _recalled(self, known: standings.Standings) -> standings.Standings:
+    """Returns what was kept of these stages where it is more than is known."""
+    if self._keeper is None:
+      return known
+    for own in self._keeper.found(self._lines(2)):
+      most = min(len(own.standings), len(self._stages))
+      if most <= len(known):
+        continue
+      count = _lines_in_common(own.lines, self._lines(most))
+      if count > len(known):
+        known = self._as_here(own, count)
+    return known
+
+  def _as_here(self, kept: Kept, count: int) -> standings.Standings:
+    """Returns the first begins that were kept, with sources as numbered here.
+
+    Where no stage has weighed a source yet it is where it starts in this run.
+    """
+    rows = np.repeat(self._at_first().rows, count, axis=0)
+    units = np.zeros_like(rows)
+    weighed = set().union(*(own.weights for own in self._stages[: count - 1]))
+    numbers = {}
+    for number, name in enumerate(kept.names):
+      if name in weighed:
+        own = numbers[number] = self._numbers[name]
+        rows[:, own] = kept.standings.rows[:count, number]
+        units[:, own] = kept.standings.units[:count, number]
+    overshoots = {
+      index: standings.Overshoots(
+        {numbers[i]: ahead for i, ahead in own.ahead.items()}, own.parts
+      )
+      for index, own in kept.standings.overshoots.items()
+      if index < count
+    }
+    return standings.Standings(rows, units, overshoots)
+
+  def _lines(self, count: int) -> bytes:
+    """Returns all that the begins of the first stages depend on; see `Kept`."""
+    # `drop` by any of its names.
+    policy = self._policy.canonical or self._exhaustion
+    lines = [f"{_KEPT_VERSION} {policy}"]
+    quoted = {name: repr(name) for name in self._names}
+    told, later = set(), None
+    for index, stage in enumerate(self._stages[: count - 1]):
+      weights = sorted(stage.weights.items())
+      parts = [
+        f"{quoted[name]} {weight.numerator}/{weight.denominator}"
+        for name, weight in weights
+      ]
+      new = stage.weights.keys() - told
+      # Such a policy looks ahead, at sources that only come later.
+      if self._policy.ends is not None and self._later[index] is not later:
+        later = self._later[index]
+        parts.append(f"later {' '.join(quoted[name] for name in later)}")
+        new = {*new, *later} - told
+      parts += [self._told(name) for name in sorted(new)]
+      told |= new
+      lines.append(f"{', '.join(parts)} until {self._starts[index + 1]}")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+  def _told(self, name: str) -> str:
+    """Returns what a source's place in the order depends on, weights apart."""
+    assert self._keeper is not None
+    number = self._numbers[name]
+    row, consumed = self._start.get(name, (0, None))
+    return (
+      f"{name!r} tie {self._tie_keys[name]:x} from {row} {consumed} limit"
+      f" {self._limits[number]} exhausted at {self._exhausted_at[number]} of"
+      f" {self._keeper.identity(name)}"
+    )
+
+  def _begin(self, known: standings.Standings, index: int) -> Begun:
+    """Returns a stage whose begin is known."""
+    return self._begun.get(index, lambda: self._made(known, index))
+
+  def _made(self, known: standings.Standings, index: int) -> Begun:
     stage = self._stages[index]
-    if last is None:
-      rows = np.asarray([self.start_row(n) for n in self._names], np.int64)
-      overshoots, parts = self._first_overshoots(stage)
-    else:
-      rows = last.rows_at(stage.from_position)
-      overshoots, parts = self._overshoots(last, rows)
+    rows, overshoots = known.rows[index], self._overshoots(known, index)
     # In the order of names: that of the mapping decides nothing.
-    names = sorted(stage.weights)
-    lanes = [self._numbers[name] for name in names]
+    names, lanes = sorted(stage.weights), self.lanes(index)
     merge = least_consumed.Merge(
       [self._sequences[i] for i in lanes],
       [self._tie_keys[name] for name in names],
       [fractions.Fraction(stage.weights[name]) for name in names],
       rows[lanes].tolist(),
-      [overshoots.get(name, 0) for name in names],
+      [overshoots.ahead.get(i, 0) for i in lanes],
       [self._limits[i] for i in lanes],
-      parts,
+      overshoots.parts,
     )
     begun = Begun(
-      index, stage.from_position, rows, np.asarray(lanes, np.int32), merge,
-      until=None, ends=False,
-    )  # fmt: skip
+      index,
+      stage.from_position,
+      rows,
+      np.asarray(lanes, np.int32),
+      merge,
+      until=self._starts[index + 1] if index + 1 < len(known) else None,
+      ends=False,
+    )
+    if begun.until is not None:
+      return begun
     until, ends = self._until(begun)
     return dataclasses.replace(begun, until=until, ends=ends)
 
-  def _first_overshoots(self, stage: Stage) -> tuple[dict[str, int], int]:
-    """Returns by how many parts of units sources are ahead at position 0."""
+  def _followed(
+    self, known: standings.Standings, last: Begun
+  ) -> standings.Standings:
+    """Returns what is known with the stage after the last one."""
+    rows = last.rows_at(self._starts[last.index + 1])
+    gained = np.zeros_like(rows)
+    for lane, source in enumerate(last.lanes.tolist()):
+      row = int(rows[source])
+      if not last.merge.ended(lane, row):
+        gained[source] = last.merge.consumed(lane, row)
+    overshoots = _passed(
+      self._overshoots(known, last.index),
+      last.lanes.tolist(),
+      last.merge.weights,
+      gained.tolist(),
+      [own == limit for own, limit in zip(rows, self._limits, strict=True)],
+    )
+    return known.followed(rows, known.units[last.index] + gained, overshoots)
+
+  def _overshoots(
+    self, known: standings.Standings, index: int
+  ) -> standings.Overshoots:
+    """Returns by how much sources are ahead where a known stage begins."""
+    found = known.overshoots.get(index)
+    if found is not None:
+      return found
+    first, run = self._in_turn
+    base = index - index % standings.EVERY
+    run = list(run) if first == base and run else [known.overshoots[base]]
+    for i in range(base + len(run) - 1, index):
+      weights = self._stages[i].weights
+      rows = known.rows[i + 1].tolist()
+      run.append(
+        _passed(
+          run[-1],
+          self.lanes(i),
+          least_consumed.whole([weights[name] for name in sorted(weights)]),
+          (known.units[i + 1] - known.units[i]).tolist(),
+          [own == limit for own, limit in zip(rows, self._limits, strict=True)],
+        )
+      )
+    # One assignment, for other threads.
+    self._in_turn = base, run
+    return run[index - base]
+
+  def _first_overshoots(self, stage: Stage) -> standings.Overshoots:
+    """Returns by how much sources are ahead at position 0."""
     # One that has ended is at no level: it gave what it had.
     levels = {
       name: fractions.Fraction(self._start[name][1]) / weight
@@ -344,26 +574,13 @@ class StageChain:
     }
     least = min(levels.values(), default=fractions.Fraction(0))
     ahead = {
-      name: (level - least) * stage.weights[name]
+      self._numbers[name]: (level - least) * stage.weights[name]
       for name, level in levels.items()
     }
     parts = math.lcm(*(own.denominator for own in ahead.values()))
-    return {name: int(own * parts) for name, own in ahead.items()}, parts
-
-  def _overshoots(
-    self, last: Begun, rows: np.ndarray
-  ) -> tuple[dict[str, int], int]:
-    """Returns by how many parts of units sources are ahead after a stage."""
-    giving = [
-      (lane, source, int(rows[source]))
-      for lane, source in enumerate(last.lanes.tolist())
-      if not last.merge.ended(lane, int(rows[source]))
-    ]
-    ahead, parts = last.merge.overshoots(
-      [(lane, row) for lane, _, row in giving]
+    return standings.Overshoots(
+      {number: int(own * parts) for number, own in ahead.items()}, parts
     )
-    names = [self._names[source] for _, source, _ in giving]
-    return dict(zip(names, ahead, strict=True)), parts
 
   def _until(self, stage: Begun) -> tuple[int | None, bool]:
     """Returns where a stage stops, and whether the whole mix ends there."""
@@ -405,6 +622,44 @@ class StageChain:
     if at is not None and lane is not None and not exhausted:
       last = (lane, at - 1)
     return policies.Source(lane is not None, exhausted, last)
+
+
+def _passed(
+  before: standings.Overshoots,
+  lanes: Sequence[int],
+  weights: Sequence[int],
+  gained: Sequence[int],
+  ended: Sequence[bool],
+) -> standings.Overshoots:
+  """Returns by how much sources are ahead after a stage.
+
+  Args:
+    before: How much they were where it began.
+    lanes: The sources that it weighs.
+    weights: Of these, whole numbers.
+    gained: The units that each source has consumed in it.
+    ended: Which sources have no row left.
+  """
+  giving = [
+    (source, weight)
+    for source, weight in zip(lanes, weights, strict=True)
+    if not ended[source]
+  ]
+  ahead, parts = least_consumed.beyond_least(
+    [before.ahead.get(i, 0) + gained[i] * before.parts for i, _ in giving],
+    [weight for _, weight in giving],
+    before.parts,
+  )
+  sources = [source for source, _ in giving]
+  return standings.Overshoots(dict(zip(sources, ahead, strict=True)), parts)
+
+
+def _lines_in_common(one: bytes, other: bytes) -> int:
+  """Returns how many lines two texts begin with alike."""
+  most = min(len(one), len(other))
+  pair = [np.frombuffer(own, np.uint8, most) for own in (one, other)]
+  differ = np.flatnonzero(pair[0] != pair[1])
+  return one.count(b"\n", 0, int(differ[0]) if len(differ) else most)
 
 
 def _decimal(weight: fractions.Fraction | int) -> str:

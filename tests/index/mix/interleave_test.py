@@ -351,11 +351,11 @@ def test_a_chain_of_stages_is_worked_out_only_as_far_as_it_is_asked_for(
   monkeypatch, num_rows
 ):
   begun = []
-  begin = merge_stages.StageChain._begin
+  followed = merge_stages.StageChain._followed
   monkeypatch.setattr(
     merge_stages.StageChain,
-    "_begin",
-    lambda self, last: begun.append(last) or begin(self, last),
+    "_followed",
+    lambda self, *own: begun.append(own) or followed(self, *own),
   )
   mix = interleave.Interleave(
     {n: unit_sums.ConstantUnits(3 + i, num_rows) for i, n in enumerate("abc")},
@@ -423,7 +423,7 @@ def test_numbers_of_a_long_chain_have_few_digits_more_a_stage():
 def test_an_end_that_is_known_at_once_is_that_of_the_stages(case):
   chain = greedy.closed_form(case)._chain
   known, end = chain._plain_end()
-  last = chain.stage(len(chain) - 1) or chain._begun[-1]
+  last = chain.stage(len(chain) - 1) or chain._last()
   if known:
     assert end == (last.until if last.ends else None)
 
