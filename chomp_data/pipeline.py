@@ -49,8 +49,6 @@ if TYPE_CHECKING:
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
-FINGERPRINT_SCHEMA = 1
-
 # Paths that a line of the summary names.
 _SHOWN = 3
 
@@ -205,7 +203,7 @@ class Pipeline:
     """
     section = self._run.buckets
     return {
-      "schema": FINGERPRINT_SCHEMA,
+      "schema": row_source.FINGERPRINT_SCHEMA,
       **self.options.fingerprint(),
       **({} if section is None else section.fingerprint()),
       **self._plan.fingerprint,

@@ -24,6 +24,9 @@ from chomp_data.stores import side_index
 
 _NAME = "stages"
 
+# Indexes of runs that begin alike and go on otherwise: each is read at builds.
+_MOST_OTHERS = 7
+
 
 class KeptStages(merge_stages.Keeper):
   """Begins of the stages of a mix in the side index of a store."""
@@ -46,7 +49,8 @@ class KeptStages(merge_stages.Keeper):
 
   def identity(self, source: str) -> str:
     """Returns a line of all that the units of a source's rows depend on."""
-    told = [self._unit, self._sources[source].fingerprint]
+    fingerprint = self._sources[source].fingerprint
+    told = [row_source.FINGERPRINT_SCHEMA, self._unit, fingerprint]
     return _digest(json.dumps(told, sort_keys=True).encode())
 
   def found(self, lines: bytes) -> Iterator[merge_stages.Kept]:
@@ -63,16 +67,19 @@ class KeptStages(merge_stages.Keeper):
   def keep(self, kept: merge_stages.Kept) -> None:
     """Keeps begins beside the store, in place of fewer of the same stages.
 
-    Another process that keeps the same just now is left to it.
+    Of stages that only begin alike, those with most are left. Another process
+    that keeps the same just now is left to it.
     """
     if not self._may_keep:
       return
-    shorter = []
+    dropped, others = [], []
     for own in self.found(_first_two(kept.lines)):
       if own.lines.startswith(kept.lines):
         return
-      if kept.lines.startswith(own.lines):
-        shorter.append(own)
+      alike = kept.lines.startswith(own.lines)
+      (dropped if alike else others).append(own)
+    others.sort(key=lambda own: len(own.standings))
+    dropped += others[:-_MOST_OTHERS]
     try:
       side_index.load_or_build(
         self._path,
@@ -89,7 +96,7 @@ class KeptStages(merge_stages.Keeper):
       self._may_keep = False
       logging.info("begins of stages are not kept: %s", error)
       return
-    for own in shorter:
+    for own in dropped:
       side_index.drop(self._path, _NAME, _key(own))
 
 

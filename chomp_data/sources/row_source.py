@@ -23,6 +23,9 @@ from chomp_data.sources import row_reading
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
 
+# Raised where the same fingerprint comes to stand for other rows or units.
+FINGERPRINT_SCHEMA = 1
+
 # Rows read together where nothing says which.
 _GROUP_ROWS = 1_024
 

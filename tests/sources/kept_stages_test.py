@@ -107,6 +107,21 @@ def test_a_run_of_more_stages_goes_on_and_leaves_one_index(paths, worked_out):
   assert not worked_out
 
 
+def test_runs_that_only_begin_alike_leave_a_few_indexes(paths, worked_out):
+  sweep = [config(paths) for _ in range(10)]
+  for number, own in enumerate(sweep):
+    # Alike but for one stage.
+    own["mix"]["stages"][5] = (15, {"a": 1, "b": 20 + number})
+    pipeline.build(own).plan(LAST)
+  assert 2 <= len(kept(paths)) <= 8
+  worked_out.clear()
+  found = spans(pipeline.build(sweep[-1]), LAST)
+  assert not worked_out
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(merge_stages, "KEPT_AFTER", 10**9)
+    assert spans(pipeline.build(sweep[-1]), LAST) == found
+
+
 def test_rows_of_other_sources_take_nothing_that_was_kept(paths, worked_out):
   pipeline.build(config(paths)).plan(LAST)
   for other in (

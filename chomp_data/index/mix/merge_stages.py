@@ -37,7 +37,8 @@ _EXACT = frozenset([int, fractions.Fraction])
 # Stages whose merges are at hand.
 _BEGUN_KEPT = 64
 
-# Of the form of `Kept.lines`, and of the order that they stand for.
+# Of the form of `Kept.lines`, of the order that they stand for, what a policy's
+# name means included, and of `standings.EVERY`.
 _KEPT_VERSION = 1
 
 # Stages whose begins are worked out before they are kept: 6 ms of work where

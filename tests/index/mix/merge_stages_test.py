@@ -258,6 +258,30 @@ def test_another_order_takes_nothing_that_was_kept(worked_out, changes, others):
   assert found == begins(chain(100, **others))
 
 
+def test_a_last_row_alone_makes_another_order():
+  """Two runs may be exhausted at one row and offer others after it."""
+
+  def mix(cycles, keeper):
+    sequences = {
+      "a": unit_sums.ArrayUnits(np.ones(10, np.int64), cycles),
+      "b": unit_sums.ArrayUnits(np.ones(10, np.int64), None),
+    }
+    return interleave.Interleave(
+      sequences,
+      [merge_stages.Stage(20 * i, {"a": 1, "b": 1}) for i in range(6)],
+      KEY,
+      exhaustion="all_exhausted",
+      exhausted_at={"a": 10, "b": 200},
+      keeper=keeper,
+    )
+
+  keeper = Kept()
+  with often():
+    assert mix(None, keeper)._chain.stage(5).rows.tolist() == [50, 50]
+    assert keeper.kept
+    assert mix(1, keeper)._chain.stage(5).rows.tolist() == [10, 90]
+
+
 def test_rows_that_end_elsewhere_take_nothing_that_was_kept(worked_out):
   keeper = Kept()
 
