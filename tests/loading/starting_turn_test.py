@@ -35,7 +35,7 @@ def test_a_worker_that_ends_before_its_first_batch_leaves_the_turn(tmp_path):
   }
   with (
     pipeline.make_iterator(data, operations=[Ends()]) as broken,
-    pytest.raises(feed.InputError, match="died"),
+    pytest.raises(feed.InputError, match="ended by itself with exit code 0"),
   ):
     next(broken)
   assert reader._starting.acquire(timeout=5)
