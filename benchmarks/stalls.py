@@ -105,7 +105,7 @@ def measured(name: str, data: dict[str, Any], most_steps: int) -> list[str]:
     name,
     f"{steps:,}",
     f"{first:.1f}",
-    f"{statistics.median(others):.2f}",
+    f"{statistics.median(others):.2g}",
     f"{longest:.1f}",
   ]
   print("  ".join([*line, f"at {1 + others.index(longest)}"]), flush=True)
