@@ -795,7 +795,7 @@ class _Ahead:
     """Hears that what rows of a packing hold is not kept, and sums it."""
     if not self._summing:
       self._summing = True
-      self._start(self._sum, order)
+      self._start(self._source.summed_on_disk, order)
 
   def _begin(self, order: int) -> None:
     if order <= self._begun:
@@ -803,9 +803,13 @@ class _Ahead:
     self._begun, self._here = order, 0
     self._start(self._pack, order)
 
-  def _start(self, work: Callable[[int], None], order: int) -> None:
+  def _start(
+    self, work: Callable[[int, Callable[[], bool]], Any], order: int
+  ) -> None:
     # No daemon: it ends between two windows where the program ends.
-    thread = threading.Thread(target=work, args=(order,), name="packing ahead")
+    thread = threading.Thread(
+      target=self._run, args=(work, order), name="packing ahead"
+    )
     self._threads = [own for own in self._threads if own.is_alive()]
     self._threads.append(thread)
     thread.start()
@@ -815,17 +819,18 @@ class _Ahead:
     for thread in self._threads:
       thread.join()
 
-  def _sum(self, order: int) -> None:
+  def _run(
+    self, work: Callable[[int, Callable[[], bool]], Any], order: int
+  ) -> None:
     alive = threading.main_thread().is_alive
     try:
-      self._source.summed_on_disk(order, lambda: not alive())
-    except _ProgramEndsError:
+      work(order, lambda: not alive())
+    except (_ProgramEndsError, side_index.BusyError):
       pass
-    except Exception:  # Who reads sums windows as they come.
-      logging.debug("rows of %d are not summed", order, exc_info=True)
+    except Exception:  # Whoever reads the epoch meets it too, and says it.
+      logging.debug("epoch %d is not made ahead", order, exc_info=True)
 
-  def _pack(self, epoch: int) -> None:
-    alive = threading.main_thread().is_alive
+  def _pack(self, epoch: int, until: Callable[[], bool]) -> None:
     source = self._source
     exact = source.options.packing_algorithm == "exact"
     many = source.store.num_documents >= _COMPILED_DOCUMENTS
@@ -833,16 +838,11 @@ class _Ahead:
     # and who trains.
     if exact and many and not compiled.wait():
       return
-    try:
-      if not source.is_packed(epoch):
-        source.packed_on_disk(epoch, lambda: not alive())
-        self._packed.append(epoch)
-      if self._packed and self._packed[0] < epoch - 1:
-        source.drop_packing(self._packed.pop(0))
-    except (_ProgramEndsError, side_index.BusyError):
-      pass
-    except Exception:  # Whoever reads the epoch meets it too, and says it.
-      logging.debug("epoch %d is not packed ahead", epoch, exc_info=True)
+    if not source.is_packed(epoch):
+      source.packed_on_disk(epoch, until)
+      self._packed.append(epoch)
+    if self._packed and self._packed[0] < epoch - 1:
+      source.drop_packing(self._packed.pop(0))
 
 
 class _BinSums(row_sums.Sums):

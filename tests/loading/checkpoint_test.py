@@ -1,7 +1,6 @@
 """One Orbax CheckpointManager for model and input; Grain's own handler too."""
 
 import json
-import threading
 
 import grain
 import jax
@@ -14,8 +13,8 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
-from chomp_data.plans import accounts as accounts_lib
 from chomp_data.testing import batch_hashes
+from tests.loading import late
 
 
 def rest(iterator):
@@ -59,15 +58,7 @@ def test_model_and_input_share_one_manager(data, tmp_path):
 def test_training_goes_on_while_what_came_before_a_seek_is_summed(
   data, tmp_path, monkeypatch
 ):
-  may_sum = threading.Event()
-  sums = accounts_lib.Accounts._standing_at
-
-  def late(*args, **options):
-    if threading.current_thread().name == "accounts":
-      assert may_sum.wait(60)
-    return sums(*args, **options)
-
-  monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", late)
+  may_sum = late.sums(monkeypatch)
   wanted = pipeline.build(data).accounts.record(11)["accounts"]
   with (
     pipeline.make_iterator(data, step=10) as it,

@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-import threading
 import time
 
 from hypothesis import given
@@ -17,6 +16,7 @@ from chomp_data.plans import following
 from chomp_data.plans import rows_plan
 from chomp_data.testing import stores as testing_stores
 from tests import laws
+from tests.loading import late
 
 SEQ_LEN = 16
 ROWS = {
@@ -227,16 +227,8 @@ def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
     monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
   config = configs(stores)[name]
   alone = pipeline.build(config).accounts
-  may_sum = threading.Event()
-  sums = accounts_lib.Accounts._standing_at
-
-  def late(*args, **options):
-    if threading.current_thread().name == "accounts":
-      assert may_sum.wait(60)
-    return sums(*args, **options)
-
   with pipeline.make_iterator(config, step=20) as it:
-    monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", late)
+    may_sum = late.sums(monkeypatch)
     saved = []
     for _ in range(3):
       next(it)

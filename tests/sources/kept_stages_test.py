@@ -13,6 +13,7 @@ from chomp_data import pipeline
 from chomp_data.index.mix import merge_stages
 from chomp_data.stores import publish
 from chomp_data.stores import side_index
+from tests.index.mix import walked
 
 STAGES = 150
 LAST = 3 * (STAGES - 1)
@@ -20,16 +21,7 @@ LAST = 3 * (STAGES - 1)
 
 @pytest.fixture(autouse=True)
 def worked_out(monkeypatch):
-  """Numbers of stages from whose merge the next one's begin is worked out."""
-  numbers = []
-  followed = merge_stages.StageChain._followed
-
-  def counted(self, known, last):
-    numbers.append(last.index)
-    return followed(self, known, last)
-
-  monkeypatch.setattr(merge_stages.StageChain, "_followed", counted)
-  return numbers
+  return walked.stages(monkeypatch)
 
 
 @pytest.fixture

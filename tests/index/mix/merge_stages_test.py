@@ -16,6 +16,7 @@ from chomp_data.index.mix import standings
 from chomp_data.index.mix import unit_sums
 from tests import laws
 from tests.index.mix import greedy
+from tests.index.mix import walked
 
 KEY = greedy.KEY
 
@@ -39,16 +40,7 @@ class Kept(merge_stages.Keeper):
 
 @pytest.fixture
 def worked_out(monkeypatch):
-  """Numbers of stages from whose merge the next one's begin is worked out."""
-  numbers = []
-  followed = merge_stages.StageChain._followed
-
-  def counted(self, known, last):
-    numbers.append(last.index)
-    return followed(self, known, last)
-
-  monkeypatch.setattr(merge_stages.StageChain, "_followed", counted)
-  return numbers
+  return walked.stages(monkeypatch)
 
 
 @contextlib.contextmanager

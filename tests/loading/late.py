@@ -1,0 +1,19 @@
+"""Threads of a run that are late with what others may wait for."""
+
+import threading
+
+from chomp_data.plans import accounts
+
+
+def sums(monkeypatch):
+  """Returns an event that the thread which sums what came before waits for."""
+  may_sum = threading.Event()
+  standing_at = accounts.Accounts._standing_at
+
+  def late(*args, **options):
+    if threading.current_thread().name == "accounts":
+      assert may_sum.wait(60)
+    return standing_at(*args, **options)
+
+  monkeypatch.setattr(accounts.Accounts, "_standing_at", late)
+  return may_sum
