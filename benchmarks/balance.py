@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How long do shards wait for the slowest, with `balance` and without?
 
     python benchmarks/balance.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Buckets: how fast, how often compiled, how much padding, how even.
 
     python benchmarks/buckets.py

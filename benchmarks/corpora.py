@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Synthetic corpora that benchmarks share: documents of lognormal lengths.
 
 Median 500 tokens, sigma 1.2, cut to 16 .. 65,536, as web text has them; token

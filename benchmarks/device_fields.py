@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What does a batch cost the host, with its fields made there and on devices?
 
     python benchmarks/device_fields.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Memory over many batches: does it stay what it was?
 
     python benchmarks/flat.py

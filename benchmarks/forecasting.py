@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How long answers about 10**6 steps take: simulate and diff, by kind of run.
 
     python benchmarks/forecasting.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How many chunks do P processes x W workers fetch of a block shuffle?
 
     python benchmarks/lanes.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which documents does a model learn first, and how does it go with many?
 
     python benchmarks/learning.py --output=tables.md --plot=learned.png

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Mixing: how even, how soon, how much memory, how fast, by which process.
 
     python benchmarks/mixing.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A bucket in memory that speaks as much of S3 as reading a store needs.
 
     python benchmarks/object_server.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Packed rows: how full, how soon, how fast, on one machine in one run.
 
     python benchmarks/packing.py

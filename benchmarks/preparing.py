@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How fast is text prepared? MB/s by input and tokenizer, and the overhead.
 
     python benchmarks/preparing.py

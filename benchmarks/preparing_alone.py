@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reads and encodes, and forgets: what `preparing.py` compares with.
 
     python benchmarks/preparing_alone.py '["JSON lines", PATH, "byte", null]'

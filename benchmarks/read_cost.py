@@ -1,16 +1,22 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What do shuffles cost to read? Ranges, chunks and latency (seed 002).
 
     python benchmarks/read_cost.py --plot=read_cost.png
+    python benchmarks/read_cost.py --n=8192 --strategies=full,era,block \\
+      --era-length=1024 --window-blocks=8 --batch-size=128 --prefetch-batches=16
 
-The setting of seed 002: 16,384 rows of 2,048 tokens, batches of 128, 20
-prefetch groups of 16 batches, eras of 1,024 rows, blocks of 128 rows (a chunk
-of the store) in windows of 8. Rows are `sequential`. Three tables:
+The default setting is that of seed 002: 16,384 rows of 2,048 tokens, batches of
+128, 20 prefetch groups of 16 batches, eras of 1,024 rows, blocks of 128 rows (a
+chunk of the store) in windows of 8; the flags, named as the seed's, change it.
+Rows are `sequential`. Three tables, the last two where `block` is measured:
 
 - arms: no shuffle, full, era and block. Tokens are uncompressed, and then
   read through memory maps, or zstd, and then through a cache, here of two
   shuffle windows for all arms (16 chunks), and once of all chunks.
-- prefetch: block shuffle over an epoch in groups of 1, 4, 8 and 16 batches,
-  from batch 0 and resumed at batch 3.
+- prefetch: block shuffle over an epoch in groups of 1, 4, 8 and 16 batches (a
+  quarter, a half and all of --prefetch-batches), from batch 0 and resumed at
+  batch 3.
 - epochs: chunks that one reader fetches in an epoch over the chunks there
   are, sequential rows and bin-packed ones by documents of a packing window.
   Chunks of the packed store are of 32 Ki tokens, an eighth of the default, so
@@ -53,13 +59,29 @@ _PLOT = flags.DEFINE_string(
   "plot", None, "PNG to write; needs matplotlib (the extra `plots`)."
 )
 
+_STRATEGIES = ("none", "full", "era", "block")
+_N = flags.DEFINE_integer("n", None, "Rows of an epoch (16,384).", 512)
+_CHOSEN = flags.DEFINE_list(
+  "strategies", None, f"Shuffles to measure, of {', '.join(_STRATEGIES)} (all)."
+)
+_ERA_LENGTH = flags.DEFINE_integer("era_length", None, "Rows (1,024).", 1)
+_WINDOW_BLOCKS = flags.DEFINE_integer(
+  "window_blocks", None, "Blocks of a window (8).", 1
+)
+_BATCH_SIZE = flags.DEFINE_integer("batch_size", None, "Rows (128).", 2)
+_PREFETCH_BATCHES = flags.DEFINE_integer(
+  "prefetch_batches", None, "Batches that are fetched together (16).", 1
+)
+for _flag in (_ERA_LENGTH, _WINDOW_BLOCKS, _BATCH_SIZE, _PREFETCH_BATCHES):
+  flags.DEFINE_alias(_flag.name.replace("_", "-"), _flag.name)
+flags.register_validator(
+  "strategies",
+  lambda names: names is None or (names and set(names) <= set(_STRATEGIES)),
+  f"must be some of {', '.join(_STRATEGIES)}.",
+)
+
 _SEQ_LEN = 2_048  # tokens
-_BATCH = 128  # rows
 _BLOCK = 128  # rows: a chunk
-_WINDOW_BLOCKS = 8
-_WINDOW = _BLOCK * _WINDOW_BLOCKS  # rows, and an era's
-_PREFETCH = 16  # batches of a group
-_TWO_WINDOWS = 2 * _WINDOW_BLOCKS  # chunks
 _RESUMED_AT = 3  # batches: in the middle of a window
 _MOST_REFETCHED = 1.05
 # glibc maps large arrays anew, and pays for each page, until a larger one has
@@ -67,16 +89,7 @@ _MOST_REFETCHED = 1.05
 _FREED_BYTES = 31 * 2**20
 _CHUNK_SHARE = 8  # of the default chunk, for packed rows
 
-_SHUFFLES = {
-  "none": {"kind": "none"},
-  "full": {"kind": "full"},
-  "era": {"kind": "era", "era_length": _WINDOW},
-  "block": {
-    "kind": "block",
-    "io_block_size": _BLOCK,
-    "window_blocks": _WINDOW_BLOCKS,
-  },
-}
+_SEQUENTIAL = {"kind": "sequential", "add_eos": False}
 
 # `reads_issued` of 40,960 examples that seed 002 publishes.
 _SEED_EXAMPLES = 40_960
@@ -90,7 +103,11 @@ class Setting:
   Attributes:
     examples: Rows of an epoch.
     groups: Prefetch groups read of each arm.
-    published: Whether this is the seed's setting.
+    strategies: Shuffles that are measured.
+    era_length: Rows of an era.
+    window_blocks: Blocks of a window of the block shuffle.
+    batch_size: Rows of a batch.
+    prefetch_batches: Batches of a prefetch group.
     packed_documents: Documents of the corpus that is bin-packed.
     packing_windows: Documents of its packing windows, one after the other;
       with chunks of the default size, eight times as many fill as many chunks.
@@ -98,9 +115,43 @@ class Setting:
 
   examples: int = 16_384
   groups: int = 20
-  published: bool = True
+  strategies: tuple[str, ...] = _STRATEGIES
+  era_length: int = 1_024
+  window_blocks: int = 8
+  batch_size: int = 128
+  prefetch_batches: int = 16
   packed_documents: int = corpora.NUM_DOCUMENTS
   packing_windows: tuple[int, ...] = (64, 128, 256, 512, 1_024)
+
+  @property
+  def published(self) -> bool:
+    """Whether this is the seed's setting, whichever shuffles are measured."""
+    return dataclasses.replace(self, strategies=_STRATEGIES) == Setting()
+
+  @property
+  def two_windows(self) -> int:
+    """Chunks of two windows, and so a cache's."""
+    return 2 * self.window_blocks
+
+  @property
+  def group_sizes(self) -> list[int]:
+    """Batches of the prefetch groups that are compared."""
+    most = self.prefetch_batches
+    return sorted({1, max(most // 4, 1), max(most // 2, 1), most})
+
+  def shuffle(self, strategy: str) -> dict[str, Any]:
+    """Returns `shuffle` of the config."""
+    match strategy:
+      case "era":
+        return {"kind": "era", "era_length": self.era_length}
+      case "block":
+        return {
+          "kind": "block",
+          "io_block_size": _BLOCK,
+          "window_blocks": self.window_blocks,
+        }
+      case _:
+        return {"kind": strategy}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,6 +195,7 @@ def read(
   rows: Mapping[str, Any],
   shuffle: Mapping[str, Any],
   *,
+  batch_size: int,
   steps: int | None = None,
   first_step: int = 0,
   group_steps: int | None = None,
@@ -156,6 +208,7 @@ def read(
     store: Its path.
     rows: `rows` of the config.
     shuffle: `shuffle` of the config.
+    batch_size: Rows of a batch.
     steps: How many batches, or None for the rest of one epoch.
     first_step: The first of them.
     group_steps: Batches of a prefetch group, or None for the default.
@@ -165,7 +218,7 @@ def read(
   pipe = pipeline.build(
     {
       "seq_len": _SEQ_LEN,
-      "global_batch_size": _BATCH,
+      "global_batch_size": batch_size,
       "epochs": 1 if steps is None else None,
       "remainder": "pad",
       "sources": {
@@ -191,7 +244,7 @@ def read(
     next(batches)
     marks[step + 1] = time.perf_counter()
   return Reading(
-    count * (_BATCH if own_rows is None else len(own_rows)),
+    count * (batch_size if own_rows is None else len(own_rows)),
     text.counters - before,
     -(-text.num_tokens // text.chunk_tokens),
     np.diff(marks),
@@ -202,40 +255,45 @@ def arms(
   stores: Mapping[str, pathlib.Path], setting: Setting
 ) -> dict[tuple[str, str], Reading]:
   """Reads every arm, by (how the store is read, shuffle)."""
-  everything = setting.examples // _BLOCK
+  everything = -(-setting.examples // _BLOCK)
   found = {}
   for how, store, room in (
     ("mapped", "none", None),
-    ("zstd, 16 chunks", "zstd", _TWO_WINDOWS),
+    (f"zstd, {setting.two_windows} chunks", "zstd", setting.two_windows),
     (f"zstd, {everything} chunks", "zstd", everything),
   ):
-    for name, shuffle in _SHUFFLES.items():
+    for name in setting.strategies:
       found[how, name] = read(
         stores[store],
-        {"kind": "sequential"},
-        shuffle,
-        steps=setting.groups * _PREFETCH,
-        group_steps=_PREFETCH,
+        _SEQUENTIAL,
+        setting.shuffle(name),
+        batch_size=setting.batch_size,
+        steps=setting.groups * setting.prefetch_batches,
+        group_steps=setting.prefetch_batches,
         cache_chunks=room,
       )
   return found
 
 
 def prefetches(
-  stores: Mapping[str, pathlib.Path],
+  stores: Mapping[str, pathlib.Path], setting: Setting
 ) -> dict[tuple[str, int, int], Reading]:
   """Reads an epoch of block shuffle, by (store, first step, group's steps)."""
   return {
     (how, first, group): read(
       stores[store],
-      {"kind": "sequential"},
-      _SHUFFLES["block"],
+      _SEQUENTIAL,
+      setting.shuffle("block"),
+      batch_size=setting.batch_size,
       first_step=first,
       group_steps=group,
-      cache_chunks=_TWO_WINDOWS,
+      cache_chunks=setting.two_windows,
     )
-    for how, store in (("mapped", "none"), ("zstd, 16 chunks", "zstd"))
-    for group in (1, 4, 8, 16)
+    for how, store in (
+      ("mapped", "none"),
+      (f"zstd, {setting.two_windows} chunks", "zstd"),
+    )
+    for group in setting.group_sizes
     for first in (0, _RESUMED_AT)
   }
 
@@ -261,43 +319,40 @@ class Epoch:
 
 def epochs(stores: Mapping[str, pathlib.Path], setting: Setting) -> list[Epoch]:
   """Reads epochs of sequential and of bin-packed rows, cold."""
-  block = {**_SHUFFLES["block"], "cache_windows": 1}
-  sequential = {"kind": "sequential"}
+  block = {**setting.shuffle("block"), "cache_windows": 1}
+  size = setting.batch_size
+
+  def sequential(name: str, **how: Any) -> Epoch:
+    reading = read(stores["zstd"], _SEQUENTIAL, block, batch_size=size, **how)
+    return Epoch(name, "1", 1, 1, reading)
+
+  half = size // 2
   found = [
-    Epoch("sequential", "1", 1, 1, read(stores["zstd"], sequential, block)),
-    Epoch(
-      f"sequential, resumed at batch {_RESUMED_AT}",
-      "1",
-      1,
-      1,
-      read(stores["zstd"], sequential, block, first_step=_RESUMED_AT),
+    sequential("sequential"),
+    sequential(
+      f"sequential, resumed at batch {_RESUMED_AT}", first_step=_RESUMED_AT
     ),
-  ]
-  half = _BATCH // 2
-  found += [
-    Epoch(
-      f"sequential, reader {reader + 1} of 2",
-      "1",
-      1,
-      1,
-      read(
-        stores["zstd"],
-        sequential,
-        block,
+    *(
+      sequential(
+        f"sequential, reader {reader + 1} of 2",
         own_rows=np.arange(reader * half, (reader + 1) * half),
-      ),
-    )
-    for reader in range(2)
+      )
+      for reader in range(2)
+    ),
   ]
   for windows in (1, 2):
     shuffle = {
       "kind": "block",
-      "window_blocks": _WINDOW_BLOCKS,
+      "window_blocks": setting.window_blocks,
       "cache_windows": windows,
     }
     for documents in setting.packing_windows:
-      rows = {"kind": "bin", "packing_buffer_docs": documents}
-      reading = read(stores["packed"], rows, shuffle)
+      rows = {
+        "kind": "bin",
+        "packing_buffer_docs": documents,
+        "add_eos": False,
+      }
+      reading = read(stores["packed"], rows, shuffle, batch_size=size)
       chunks = reading.chunks * min(documents / setting.packed_documents, 1)
       found.append(
         Epoch(
@@ -340,8 +395,9 @@ def arms_table(
         f"{one.milliseconds(95):.2f}",
       ]
     )
-  examples = setting.groups * _PREFETCH * _BATCH
-  return f"arms: {examples:,} examples in groups of {_PREFETCH}", lines
+  group = setting.prefetch_batches
+  examples = setting.groups * group * setting.batch_size
+  return f"arms: {examples:,} examples in groups of {group}", lines
 
 
 def prefetch_table(
@@ -408,7 +464,7 @@ def plot(
   from matplotlib import pyplot
 
   figure, axes = pyplot.subplots(2, 2, figsize=(12, 8), layout="constrained")
-  names = list(_SHUFFLES)
+  names = list(setting.strategies)
   place = np.arange(len(names))
   ranges, latency, groups, chunks = axes.reshape(-1)
   mapped = [by_arm["mapped", name].reads_per_example for name in names]
@@ -427,7 +483,8 @@ def plot(
     )
     del bars
   latency.set(
-    title="latency of a batch of 128, ms: p50, and p95 as a line", yscale="log"
+    title=f"latency of a batch of {setting.batch_size}, ms: p50, p95 as a line",
+    yscale="log",
   )
   for axis in (ranges, latency):
     axis.set_xticks(place, names)
@@ -475,13 +532,16 @@ def make_stores(
 ) -> dict[str, pathlib.Path]:
   """Writes the stores that are not there."""
   tokens = setting.examples * _SEQ_LEN
-  paths = {name: directory / f"rows_{name}" for name in ("none", "zstd")}
+  paths = {
+    name: directory / f"rows_{setting.examples}_{name}"
+    for name in ("none", "zstd")
+  }
   for compression, path in paths.items():
     if not path.exists():
       corpora.make_corpus(
         path, tokens // 800, num_tokens=tokens, compression=compression
       )
-  paths["packed"] = directory / "packed"
+  paths["packed"] = directory / f"packed_{setting.packed_documents}"
   if not paths["packed"].exists():
     corpora.make_corpus(
       paths["packed"],
@@ -492,28 +552,53 @@ def make_stores(
   return paths
 
 
+def chosen_setting() -> Setting:
+  """Returns the setting that the flags ask for."""
+  setting = Setting()
+  if _SMALL.value:
+    setting = Setting(
+      4_096, 4, packed_documents=12_000, packing_windows=(64, 256)
+    )
+  chosen = {
+    "examples": _N.value,
+    "strategies": None if _CHOSEN.value is None else tuple(_CHOSEN.value),
+    "era_length": _ERA_LENGTH.value,
+    "window_blocks": _WINDOW_BLOCKS.value,
+    "batch_size": _BATCH_SIZE.value,
+    "prefetch_batches": _PREFETCH_BATCHES.value,
+  }
+  setting = dataclasses.replace(
+    setting, **{n: value for n, value in chosen.items() if value is not None}
+  )
+  batches = setting.examples // setting.batch_size
+  if batches <= _RESUMED_AT:
+    raise app.UsageError(
+      f"`--n` must be of more than {_RESUMED_AT} batches, got"
+      f" {setting.examples} rows in batches of {setting.batch_size}."
+    )
+  return setting
+
+
 def main(argv: Sequence[str]) -> None:
   """Prints the tables."""
   if len(argv) > 1:
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
-  setting = Setting()
-  if _SMALL.value:
-    setting = Setting(4_096, 4, False, 12_000, (64, 256))
+  setting = chosen_setting()
+  with_blocks = "block" in setting.strategies
+  if _PLOT.value and not with_blocks:
+    raise app.UsageError("`--plot` needs `block` among --strategies.")
+  by_prefetch, by_epoch = {}, []
   with tempfile.TemporaryDirectory() as temporary:
     directory = pathlib.Path(_DIRECTORY.value or temporary)
     directory.mkdir(parents=True, exist_ok=True)
     paths = make_stores(directory, setting)
     by_arm = arms(paths, setting)
-    by_prefetch = prefetches(paths)
-    by_epoch = epochs(paths, setting)
-  blocks = [
-    tables.show(table)
-    for table in (
-      arms_table(by_arm, setting),
-      prefetch_table(by_prefetch),
-      epochs_table(by_epoch),
-    )
-  ]
+    made = [arms_table(by_arm, setting)]
+    if with_blocks:
+      by_prefetch = prefetches(paths, setting)
+      by_epoch = epochs(paths, setting)
+      made += [prefetch_table(by_prefetch), epochs_table(by_epoch)]
+  blocks = [tables.show(table) for table in made]
   if _OUTPUT.value:
     pathlib.Path(_OUTPUT.value).write_text("\n".join(blocks))
   if _PLOT.value:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What do runs from an object store cost, and do they wait for it?
 
     python benchmarks/remote.py

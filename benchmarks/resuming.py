@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How long a resume takes to a step that nothing has visited before."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Scale: what a mix of many sources, or of many stages, costs.
 
     python benchmarks/scale.py

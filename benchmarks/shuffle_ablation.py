@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What does cheap reading cost a model? The ablation that seed 002 leaves open.
 
     python benchmarks/shuffle_ablation.py --results=ablation.jsonl \\

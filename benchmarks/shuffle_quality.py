@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How random are the orders? Against an ideal and the figures of seed 002.
 
     python benchmarks/shuffle_quality.py --plot=shuffle_quality.png

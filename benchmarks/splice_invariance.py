@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Does training on splices make a model invariant to where text begins?
 
     python benchmarks/splice_invariance.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Splice batches: speed, resume time and memory, on one machine in one run.
 
     python benchmarks/splice_loading.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The longest wait for a batch, over three epochs of a million documents.
 
     python benchmarks/stalls.py

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tracing: one document at a far step, and all documents of many steps.
 
     python benchmarks/tracing.py

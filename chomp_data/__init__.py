@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """chomp_data: a run's whole input as one pure function, plan(step) -> spans.
 
 All that is public is named here; docs/api.md says what each is. Names are
@@ -12,6 +14,9 @@ from chomp_data.version import __version__ as __version__
 
 if TYPE_CHECKING:
   from chomp_data.config.files import load_config as load_config
+  from chomp_data.config.placeholders import (
+    with_placeholders as with_placeholders,
+  )
   from chomp_data.errors import ConfigError as ConfigError
   from chomp_data.errors import InputError as InputError
   from chomp_data.errors import PrepareError as PrepareError
@@ -36,6 +41,7 @@ if TYPE_CHECKING:
   from chomp_data.sources import BinSource as BinSource
   from chomp_data.sources import GridSource as GridSource
   from chomp_data.sources import MixOptions as MixOptions
+  from chomp_data.sources import MixtureSource as MixtureSource
   from chomp_data.sources import MultiSpliceOptions as MultiSpliceOptions
   from chomp_data.sources import RowSource as RowSource
   from chomp_data.sources import SequentialOptions as SequentialOptions
@@ -56,6 +62,7 @@ if TYPE_CHECKING:
 
 _LAZY = {
   "load_config": "chomp_data.config.files",
+  "with_placeholders": "chomp_data.config.placeholders",
   "ConfigError": "chomp_data.errors",
   "InputError": "chomp_data.errors",
   "PrepareError": "chomp_data.errors",
@@ -76,6 +83,7 @@ _LAZY = {
   "BinSource": "chomp_data.sources",
   "GridSource": "chomp_data.sources",
   "MixOptions": "chomp_data.sources",
+  "MixtureSource": "chomp_data.sources",
   "MultiSpliceOptions": "chomp_data.sources",
   "RowSource": "chomp_data.sources",
   "SequentialOptions": "chomp_data.sources",
@@ -109,6 +117,7 @@ __all__ = [
   "InputRestore",
   "InputSave",
   "MixOptions",
+  "MixtureSource",
   "MultiSpliceOptions",
   "NoShuffleSampler",
   "Pipeline",
@@ -134,6 +143,7 @@ __all__ = [
   "open_samples",
   "open_store",
   "verify_store",
+  "with_placeholders",
   "write_store",
 ]
 

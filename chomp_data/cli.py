@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What the command-line tools share: flags and configs with clear errors.
 
 What reads configs, and JAX with it, is imported by tools that have one.
@@ -113,7 +115,7 @@ def told_failures() -> Iterator[None]:
         f"error: {error.filename} must be there and open to this user, got:"
         f" {error.strerror}. Correct the path, or who may use it."
       )
-    sys.exit(f"error: {error}")
+    sys.exit(f"error: {getattr(error, 'in_command', error)}")
 
 
 def _nobody_reads(stream: Any) -> bool:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Every error that a user can meet, with what to do in its message."""
 
 from collections.abc import Sequence
@@ -34,6 +36,10 @@ class StoreError(ValueError):
   """A store cannot be opened, read or written; the message names the file."""
 
 
+class AccessError(StoreError):
+  """A bucket does not answer, or refuses: what is in it is not known."""
+
+
 def check_open_files(error: BaseException) -> None:
   """Says it where a file did not open since too many others are open.
 
@@ -49,7 +55,22 @@ def check_open_files(error: BaseException) -> None:
 
 
 class StateError(ValueError):
-  """A state that is damaged, or of another run."""
+  """A state that is damaged, or of another run.
+
+  Attributes:
+    in_command: The message as a command prints it, which names flags where
+      the message names Python arguments.
+  """
+
+  def __init__(self, message: str, in_command: str | None = None):
+    """Binds the message.
+
+    Args:
+      message: What is wrong and what to do, in Python.
+      in_command: The same on the command line, or None where it is the same.
+    """
+    super().__init__(message)
+    self.in_command: str = message if in_command is None else in_command
 
 
 class InputError(RuntimeError):

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How a state continues a run: what it tells that a config need not say.
 
 Stores are appended: at which epochs do they join? A config names the stores of

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A run's whole input as a pure function of the step.
 
     pipe = build(config.data)          # everything is checked here
@@ -26,6 +28,7 @@ from chomp_data import joining
 from chomp_data import planning
 from chomp_data import schema
 from chomp_data.config import options as options_lib
+from chomp_data.config import unset
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
@@ -60,6 +63,31 @@ _STEPS = 256
 Rows = np.ndarray | Mapping[str, np.ndarray] | None
 
 
+def _rows(value: Any) -> Rows:
+  """Returns rows of one bucket, or of each by its name."""
+  if isinstance(value, Mapping):
+    return {name: _rising(own) for name, own in value.items()}
+  return _rising(value)
+
+
+def _rising(value: Any) -> np.ndarray:
+  rows = schema.whole_numbers(1).convert(value)
+  if (np.diff(rows) <= 0).any():
+    raise ValueError
+  return rows
+
+
+_ROWS = schema.optional(
+  schema.Rule(
+    "ascending whole numbers of at least 0, a list or int64[R], or a mapping of"
+    " buckets to such",
+    _rows,
+  )
+)
+_MAPPING = schema.optional(schema.mapping())
+_STEP = schema.WHOLE
+
+
 class Pipeline:
   """A run's whole input: a pure function of the step.
 
@@ -82,6 +110,12 @@ class Pipeline:
   mix: mix_lib.Mix | None
   steps: steps_lib.Steps
 
+  @schema.arguments(
+    run=schema.instance(
+      "options of a run, as `build(config.data)` reads them",
+      options_lib.RunOptions,
+    )
+  )
   def __init__(self, run: options_lib.RunOptions):
     """Opens stores and selects documents; reads no token, and of arrays the
     first of each size.
@@ -178,6 +212,7 @@ class Pipeline:
     entries = [dataclasses.asdict(own) for own in self.options.mix_entries]
     return accounts_lib.Accounts(self._plan, entries)
 
+  @schema.arguments(step=_STEP)
   def resume_state(self, step: int) -> dict[str, Any]:
     """Returns row and token offsets before a step.
 
@@ -210,6 +245,7 @@ class Pipeline:
       **self._plan.gone.fingerprint_field,
     }
 
+  @schema.arguments(operations=applying.TRANSFORMS)
   def fingerprint_with(
     self, operations: Sequence[grain.transforms.Map]
   ) -> dict[str, Any]:
@@ -220,6 +256,7 @@ class Pipeline:
     """Returns a fixed small (t, s) grid of each source's own documents."""
     return {name: grid.validation_of(own) for name, own in self.sources.items()}
 
+  @schema.arguments(step=_STEP)
   def bucket_of(self, step: int) -> tuple[str | None, str]:
     """Returns the source (None in a run of rows) and bucket of a step.
 
@@ -230,6 +267,7 @@ class Pipeline:
     name = None if source is None else self.source_names[source]
     return name, self.buckets[bucket].name
 
+  @schema.arguments(step=_STEP)
   def row_length(self, step: int) -> int:
     """Returns the positions of the rows of a step of text."""
     self._text_bucket()
@@ -239,10 +277,12 @@ class Pipeline:
     """Returns where stages of `buckets.stages` begin, and what they weigh."""
     return self._plan.stages()
 
+  @schema.arguments(step=_STEP)
   def passes(self, step: int) -> dict[str, dict[str, float]]:
     """Returns how often each bucket of each source was given before a step."""
-    return self._plan.bucket_passes(step)
+    return self._plan.bucket_passes(self._of_run("step", step))
 
+  @schema.arguments(num_steps=_STEP)
   def repeats(self, num_steps: int) -> list[str]:
     """Returns a sentence for each source that comes more often than asked.
 
@@ -261,8 +301,20 @@ class Pipeline:
     Args:
       source: Its name.
     """
-    return self._plan.num_documents(source)
+    return self._plan.num_documents(self._known_source(source))
 
+  def _known_source(self, source: str) -> str:
+    return schema.name_among("source", source, self.source_names)
+
+  def _known_bucket(self, bucket: int) -> int:
+    if not 0 <= bucket < len(self.buckets):
+      raise IndexError(
+        f"`bucket` must be in 0 .. {len(self.buckets) - 1}, a number of"
+        f" `buckets`, got {bucket}. Correct it."
+      )
+    return bucket
+
+  @schema.arguments(document=_STEP)
   def trail(self, source: str, document: int) -> trails.Trail:
     """Returns where a document comes in the run; see `audit.visits`.
 
@@ -270,8 +322,15 @@ class Pipeline:
       source: The source's name.
       document: Its number, below `num_documents`.
     """
+    count = self.num_documents(source)
+    if not 0 <= document < count:
+      raise IndexError(
+        f"`document` must be in 0 .. {count - 1} of source {source!r}, got"
+        f" {document}. Correct it."
+      )
     return self._plan.trail(source, document)
 
+  @schema.arguments(first=_STEP, last=_STEP)
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
     """Returns the spans of each document that steps hand out.
 
@@ -287,6 +346,13 @@ class Pipeline:
       int64[num_documents].
     """
     steps, plan = self.steps, self._plan
+    self._known_source(source)
+    self._of_run("first", first)
+    if last < first:
+      raise IndexError(
+        f"`last` must be at least `first`, got {last} and {first}. Swap them."
+      )
+    self._of_run("last", last)
     if plan.is_gone_before(last):
       edge = max(first, steps.before(plan.gone.first_step or 0))
       out = np.zeros(self.num_documents(source), np.int64)
@@ -305,6 +371,7 @@ class Pipeline:
         out -= plan.exposures(source, low, high)
     return out
 
+  @schema.arguments(step=_STEP, rows=_ROWS)
   def planned(
     self, step: int, rows: np.ndarray | None = None
   ) -> plan_lib.Planned:
@@ -317,8 +384,9 @@ class Pipeline:
     Raises:
       IndexError: If the step is not of the run.
     """
-    return self._plan.planned(step, 1, self._by_bucket(rows))
+    return self._plan.planned(step, 1, self._of_step(step, rows))
 
+  @schema.arguments(step=_STEP, count=schema.integer(0))
   def plan(self, step: int, count: int = 1) -> spans_lib.Spans:
     """Returns the spans of `count` steps from `step` on; reads no token.
 
@@ -332,6 +400,7 @@ class Pipeline:
     """
     return self._plan.spans(step, count)
 
+  @schema.arguments(step=_STEP, shards=_MAPPING)
   def row_order(
     self, step: int, shards: balance_lib.Shards | None = None
   ) -> np.ndarray:
@@ -384,6 +453,7 @@ class Pipeline:
       raise schema.ConfigError(problems)
     return {own.name: count for own in self.buckets}
 
+  @schema.arguments(step=_STEP)
   def samples(self, step: int) -> np.ndarray:
     """Returns the samples of a step in buckets.
 
@@ -405,6 +475,7 @@ class Pipeline:
       )
     return found
 
+  @schema.arguments(step=_STEP)
   def sample_numbers(self, step: int) -> np.ndarray:
     """Returns the numbers in their store of the samples of a step of arrays.
 
@@ -420,6 +491,7 @@ class Pipeline:
     """
     return self._plan.sample_numbers(step)
 
+  @schema.arguments(step=_STEP, rows=_ROWS)
   def batch(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
     """Returns a step's batch on the host, in the batch format.
 
@@ -432,6 +504,7 @@ class Pipeline:
     """
     return applying.applied(self.canonical(step, rows), self._operations)
 
+  @schema.arguments(step=_STEP, rows=_ROWS)
   def canonical(self, step: int, rows: Rows = None) -> dict[str, np.ndarray]:
     """Returns a step's canonical fields, whatever the batch format.
 
@@ -439,11 +512,50 @@ class Pipeline:
       step: The step.
       rows: As in `batch`.
     """
-    planned = self._plan.planned(step, 1, self._by_bucket(rows))
+    planned = self._plan.planned(step, 1, self._of_step(step, rows))
     self._reads.add_group(planned.spans)
     self._plan.prefetch(planned)
     self._reads.add_batch(planned.spans)
     return self._plan.read(planned)
+
+  def _of_step(self, step: int, rows: Rows) -> Mapping[str, np.ndarray] | None:
+    """Returns rows of a step by its bucket.
+
+    Raises:
+      ConfigError: If there are none of its bucket.
+      IndexError: If one is not of the step, or the step not of the run.
+    """
+    if rows is None:
+      return None
+    bucket = self.buckets[self._plan.at(step)[1]]
+    if isinstance(rows, Mapping) and bucket.name not in rows:
+      raise schema.ConfigError(
+        [
+          f"`rows` must hold rows of bucket {bucket.name!r}, that of step"
+          f" {step}, got {', '.join(rows) or 'none'}. Add them."
+        ]
+      )
+    own = rows[bucket.name] if isinstance(rows, Mapping) else rows
+    if len(own) and not own[-1] < bucket.batch_size:
+      raise IndexError(
+        f"`rows` must be in 0 .. {bucket.batch_size - 1}, the rows of step"
+        f" {step}, got {own[-1]}. Ask for its rows."
+      )
+    return {bucket.name: own}
+
+  def _of_run(self, name: str, step: int) -> int:
+    """Returns a step of the run, or its end.
+
+    Raises:
+      IndexError: If it is none.
+    """
+    most = self.num_steps
+    if step < 0 or step > (schema.MAX_COUNT if most is None else most):
+      bound = "at least 0" if most is None else f"in 0 .. {most}"
+      raise IndexError(
+        f"`{name}` must be {bound}, a step of the run, got {step}. Correct it."
+      )
+    return step
 
   def _by_bucket(self, rows: Rows) -> Mapping[str, np.ndarray] | None:
     if rows is None or isinstance(rows, Mapping):
@@ -459,6 +571,7 @@ class Pipeline:
     """Returns the transforms over batches that the config asks for."""
     return list(self._operations)
 
+  @schema.arguments(bucket=_STEP)
   def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
     """Returns one sample of each source that may have fields of its own.
 
@@ -471,7 +584,7 @@ class Pipeline:
     """
     return {
       name: applying.applied(self._plan.read(planned), self._operations)
-      for name, planned in self._plan.examples(bucket)
+      for name, planned in self._plan.examples(self._known_bucket(bucket))
     }
 
   def _filler(
@@ -493,6 +606,15 @@ class Pipeline:
         break
     return found
 
+  @schema.arguments(
+    rows=_ROWS,
+    fingerprint=_MAPPING,
+    group_steps=schema.optional(schema.integer(1)),
+    shards=_MAPPING,
+    columns=_MAPPING,
+    counted=_MAPPING,
+    on_wire=schema.boolean(),
+  )
   def batch_source(
     self,
     rows: Rows = None,
@@ -536,6 +658,7 @@ class Pipeline:
       on_wire=on_wire,
     )
 
+  @schema.arguments(bucket=_STEP)
   def wire(self, bucket: int) -> wire_rows.Wire | None:
     """Returns how rows of a bucket travel to devices that make their fields.
 
@@ -545,8 +668,13 @@ class Pipeline:
     Returns:
       None where samples are arrays.
     """
-    return self._plan.wire(bucket)
+    return self._plan.wire(self._known_bucket(bucket))
 
+  @schema.arguments(
+    rows=_ROWS,
+    operations=applying.TRANSFORMS,
+    worker_count=schema.optional(options_lib.RULES["worker_count"]),
+  )
   def data_loader(
     self,
     rows: Rows = None,
@@ -617,6 +745,11 @@ class Pipeline:
         )
     return lines
 
+  @schema.arguments(
+    fingerprint=schema.mapping(),
+    step=schema.integer(0, 2**63 - 1),
+    resize=schema.boolean(),
+  )
   def continued(
     self, fingerprint: Mapping[str, Any], step: int, resize: bool = False
   ) -> "Pipeline":
@@ -624,7 +757,8 @@ class Pipeline:
 
     Args:
       fingerprint: Of the state.
-      step: The next step of the state.
+      step: The next step of the state; the run that it continues may have
+        more steps than this one.
       resize: Whether steps may get another number of rows from there on.
 
     Returns:
@@ -663,9 +797,41 @@ def build(data: Any) -> Pipeline:
     ConfigError: If fields are wrong; all of them are listed.
     StoreError: If a store cannot be opened.
   """
-  return Pipeline(options_lib.read(data))
+  run = options_lib.read(data)
+  pipe = Pipeline(run)
+  for line in unset.lines(run.sources, pipe.sources):
+    logging.warning("%s", line)
+  for line in unset.lookahead_lines(
+    getattr(run.data, "lookahead", False), pipe.sources
+  ):
+    logging.warning("%s", line)
+  return pipe
 
 
+def _sharding(value: Any) -> Any:
+  """Returns a sharding, or shardings by rank or by field."""
+  import jax
+
+  each = list(value.values()) if isinstance(value, Mapping) else [value]
+  if not each or not all(isinstance(x, jax.sharding.Sharding) for x in each):
+    raise TypeError
+  return value
+
+
+_SHARDING = schema.Rule(
+  "a `jax.sharding.Sharding`, or a mapping of ranks or fields to such",
+  _sharding,
+)
+
+
+_ALIVE = schema.either(_SHARDING, schema.sequence(schema.WHOLE))
+
+
+@schema.arguments(
+  operations=applying.TRANSFORMS,
+  step=_STEP,
+  allow_input_change=state.CHANGES,
+)
 def make_iterator(
   data: Any,
   sharding: "placement.ShardingTree | None" = None,
@@ -770,6 +936,7 @@ def _iterator(
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
     on_peer_failure=pipe.options.on_peer_failure,
+    peer_failure_grace_s=pipe.options.peer_failure_grace_s,
     certificate=pipe.options.certificate,
     step=step,
     allow_input_change=allow_input_change,
@@ -971,7 +1138,7 @@ def _reassigned(
   from chomp_data.loading import feed
   from chomp_data.loading import placement
 
-  sharding: Any = alive
+  sharding: Any = schema.argument("alive", _ALIVE, alive)
   if not isinstance(alive, jax.sharding.Sharding | Mapping):
     sharding = placement.surviving(place.made, list(alive))
   if jax.process_index() not in placement.processes_of(sharding):

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From checked options to a run's plan: stores, rows, order, mix.
 
 One function a kind of run makes its plan; see `config.options.KINDS`.

@@ -1,12 +1,16 @@
-"""Typed options: dataclasses whose fields state the rule they must obey.
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rules of options and of arguments, each declared once where it applies.
 
-A section of a config becomes an options dataclass; whatever is wrong with it
-is collected, so that one error can list every bad field by its dotted path
-with its value and what to do.
+Options are dataclasses whose fields state their rules. They are checked as they
+are made, in Python as in a config: all bad fields are collected, so that one
+error lists each by its dotted path with its value and what to do. `arguments`
+checks those of a function or a method by the same rules.
 """
 
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -15,15 +19,20 @@ import functools
 import inspect
 import math
 import numbers
+import os
 import re
 from typing import Any
+from typing import ParamSpec
 from typing import TypeVar
 
 from chomp_data import errors
+from chomp_data.ops import integers
 
 _T = TypeVar("_T")
+_Parameters = ParamSpec("_Parameters")
 _RULE = "rule"
 _KINDS = "kinds"
+_FIX = "fix"
 
 # The indentation of a field in the section `Attributes:` of a docstring.
 _ATTRIBUTE = re.compile(r"  (\w+): +(.*)")
@@ -37,6 +46,16 @@ _MOST_SHOWN = 400
 
 ConfigError = errors.ConfigError
 
+# What other programs call a field, and where it is set here.
+OTHER_NAMES = {
+  "dataset_path": "config.data.sources.<name>.store",
+  "max_length": "config.data.seq_len",
+  "num_workers": "config.data.worker_count",
+  "packing": "config.data.sources.<name>.rows.kind",
+  "packing_mode": "config.data.sources.<name>.rows.kind",
+  "sequence_length": "config.data.seq_len",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
@@ -45,10 +64,12 @@ class Rule:
   Attributes:
     text: Completes "must be ...".
     convert: Returns the value to keep; raises TypeError or ValueError.
+    names: Values to guess from which one was meant by a wrong one.
   """
 
   text: str
   convert: Callable[[Any], Any]
+  names: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +100,45 @@ class Section:
   Attributes:
     options: Its fields, by name.
     sections: What lies deeper, by name.
+    others: Fields that it has with another `kind` only; they may be None.
+    expanded: Returns the section that a short form of it stands for, or None
+      for a value that is none; None where there are no short forms.
+    needs_kind: Whether it has no fields before its `kind` is set.
   """
 
   options: Mapping[str, Option]
   sections: Mapping[str, "Section"] = dataclasses.field(default_factory=dict)
+  others: tuple[str, ...] = ()
+  expanded: Callable[[Any], dict[str, Any] | None] | None = None
+  needs_kind: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+  """Base of options dataclasses: checks and converts fields as it is made.
+
+  Raises:
+    ConfigError: If fields are wrong; all of them are listed.
+  """
+
+  def __post_init__(self) -> None:
+    """Checks and converts the fields."""
+    values, problems = _converted(
+      type(self),
+      {f.name: getattr(self, f.name) for f in dataclasses.fields(self)},
+      type(self).__name__,
+    )
+    if problems:
+      raise ConfigError(problems)
+    for name, value in values.items():
+      object.__setattr__(self, name, value)
 
 
 def option(
-  default: Any, rule: Rule, kinds: tuple[str, ...] | None = None
+  default: Any,
+  rule: Rule,
+  kinds: tuple[str, ...] | None = None,
+  fix: str | None = None,
 ) -> Any:
   """Declares a dataclass field with a default and a rule.
 
@@ -95,9 +147,10 @@ def option(
     rule: What it accepts.
     kinds: Of the dataclass's field `kind`: for others the field must have its
       default; `kind_problems` tells. None is all.
+    fix: What to do about a wrong value, or None: it may be left out.
   """
   return dataclasses.field(
-    default=default, metadata={_RULE: rule, _KINDS: kinds}
+    default=default, metadata={_RULE: rule, _KINDS: kinds, _FIX: fix}
   )
 
 
@@ -168,7 +221,35 @@ def integer(minimum: int = 0, maximum: int = MAX_COUNT) -> Rule:
 
   if maximum == MAX_COUNT:
     return Rule(f"a whole number of at least {minimum}", convert)
+  if maximum > MAX_COUNT:
+    power = (maximum + 1).bit_length() - 1
+    return Rule(
+      f"a whole number of at least {minimum} and below 2**{power}", convert
+    )
   return Rule(f"a whole number of {minimum} .. {maximum}", convert)
+
+
+def whole_numbers(*axes: int) -> Rule:
+  """Accepts whole numbers of at least 0, returned as an int64 array.
+
+  Args:
+    *axes: How many axes the array may have.
+  """
+
+  def convert(value):
+    array = integers.array("values", value, axes)
+    if array.size and array.min() < 0:
+      raise ValueError
+    return array
+
+  return Rule(
+    "whole numbers of at least 0, a list or int64 array of"
+    f" {' or '.join(map(str, axes))} axes",
+    convert,
+  )
+
+
+WHOLE = Rule("a whole number", lambda value: integers.whole("value", value))
 
 
 def number(minimum: float = 0.0, maximum: float = math.inf) -> Rule:
@@ -198,36 +279,145 @@ def boolean() -> Rule:
   return Rule("True or False", convert)
 
 
-def text() -> Rule:
-  """Accepts strings that are not empty and can be written."""
+def text(*, empty: bool = False) -> Rule:
+  """Accepts strings that can be written, empty ones only if asked."""
 
   def convert(value):
     if not isinstance(value, str):
       raise TypeError
-    if not value or not _is_text(value):
+    if not (value or empty) or not _is_text(value):
       raise ValueError
     return value
 
-  return Rule("text that is not empty", convert)
+  return Rule("text" if empty else "text that is not empty", convert)
+
+
+def sequence(rule: Rule) -> Rule:
+  """Accepts lists, tuples and the like of what a rule accepts, as a tuple."""
+
+  def convert(value):
+    if isinstance(value, str | bytes | Mapping) or not isinstance(
+      value, Iterable
+    ):
+      raise TypeError
+    return tuple(rule.convert(own) for own in value)
+
+  return Rule(f"a list of which each is {rule.text}", convert, rule.names)
+
+
+def mapping() -> Rule:
+  """Accepts mappings by names of text."""
+
+  def convert(value):
+    if not isinstance(value, Mapping):
+      raise TypeError
+    if not all(isinstance(name, str) for name in value):
+      raise TypeError
+    return value
+
+  return Rule("a mapping by names of text", convert)
+
+
+def function() -> Rule:
+  """Accepts what can be called."""
+  return having("a function", "__call__")
+
+
+def name_among(name: str, value: Any, known: Collection[str]) -> str:
+  """Returns an argument that is one of the names that a run has.
+
+  Raises:
+    TypeError: If it is no text.
+    ConfigError: If there is no such name; it lists them.
+  """
+  return argument(name, choice(known), value)
 
 
 def choice(choices: Collection[str]) -> Rule:
   """Accepts one of some names."""
 
   def convert(value):
-    if not isinstance(value, str) or value not in choices:
+    if not isinstance(value, str):
+      raise TypeError
+    if value not in choices:
       raise ValueError
     return value
 
-  return Rule("one of " + ", ".join(repr(c) for c in choices), convert)
+  return Rule(
+    "one of " + ", ".join(repr(c) for c in choices), convert, tuple(choices)
+  )
+
+
+def path() -> Rule:
+  """Accepts paths and URLs, as text or as `pathlib` has them."""
+
+  def convert(value):
+    value = os.fspath(value)
+    if not isinstance(value, str):
+      raise TypeError
+    if not value:
+      raise ValueError
+    return value  # One that cannot be written has an error of who opens it.
+
+  return Rule("a path that is not empty", convert)
+
+
+def instance(description: str, *types: type) -> Rule:
+  """Accepts objects of some classes.
+
+  Args:
+    description: What they are, for messages.
+    *types: The classes.
+  """
+
+  def convert(value):
+    if not isinstance(value, types):
+      raise TypeError
+    return value
+
+  return Rule(description, convert)
+
+
+def having(description: str, *names: str) -> Rule:
+  """Accepts objects of any class with some attributes.
+
+  Args:
+    description: What they are, for messages.
+    *names: The attributes.
+  """
+
+  def convert(value):
+    # Of a class it would be what its instances have.
+    if isinstance(value, type) or not all(hasattr(value, n) for n in names):
+      raise TypeError
+    return value
+
+  return Rule(description, convert)
+
+
+def options_rule(*classes: type) -> Rule:
+  """Accepts options of some classes."""
+  names = [cls.__name__ for cls in classes]
+  return instance(
+    f"{' or '.join(names)}, as {names[0]}(field=value, ...)", *classes
+  )
 
 
 def optional(rule: Rule) -> Rule:
   """Accepts None beside what the rule accepts."""
-  return Rule(
-    rule.text + ", or None",
-    lambda value: None if value is None else rule.convert(value),
+  return dataclasses.replace(
+    rule,
+    text=rule.text + ", or None",
+    convert=lambda value: None if value is None else rule.convert(value),
   )
+
+
+def takes_none(rule: Rule) -> bool:
+  """Returns whether a rule accepts None."""
+  try:
+    return rule.convert(None) is None
+  except (TypeError, ValueError):
+    return False
 
 
 def either(first: Rule, second: Rule) -> Rule:
@@ -239,7 +429,8 @@ def either(first: Rule, second: Rule) -> Rule:
     except (TypeError, ValueError):
       return second.convert(value)
 
-  return Rule(f"{first.text}, or {second.text}", convert)
+  names = first.names + second.names
+  return Rule(f"{first.text}, or {second.text}", convert, names)
 
 
 def weights() -> Rule:
@@ -263,15 +454,116 @@ def weights() -> Rule:
   )
 
 
-def bad_value(path: str, rule: str, value: Any, fix: str) -> str:
-  """Returns the sentence for one bad field."""
+def bad_value(path: str, rule: str | Rule, value: Any, fix: str) -> str:
+  """Returns the sentence for one bad field.
+
+  Args:
+    path: The field, dotted.
+    rule: What it must be.
+    value: What it is.
+    fix: What to do, where no known name is near the value.
+  """
   try:
     got = repr(value)
   except ValueError:  # Python prints whole numbers up to some thousand digits.
     got = f"one of type {type(value).__name__} that cannot be printed"
   if len(got) > _MOST_SHOWN:
     got = f"{got[:_MOST_SHOWN]} ... ({len(got)} characters)"
-  return f"`{path}` must be {rule}, got {got}. {fix}"
+  if isinstance(rule, Rule):
+    fix = did_you_mean(value, rule.names) or f" {fix}"
+    rule = rule.text
+  else:
+    fix = f" {fix}"
+  return f"`{path}` must be {rule}, got {got}.{fix}"
+
+
+def did_you_mean(name: Any, known: Iterable[str]) -> str:
+  """Returns ' Did you mean `x`?' with the known name nearest to another.
+
+  Args:
+    name: What was given.
+    known: The names that there are.
+
+  Returns:
+    '' where none is near.
+  """
+  if not isinstance(name, str):
+    return ""
+  by_lower = {own.lower(): own for own in known}
+  near = difflib.get_close_matches(name.lower(), by_lower, n=1)
+  return f" Did you mean `{by_lower[near[0]]}`?" if near else ""
+
+
+def argument(name: str, rule: Rule, value: Any) -> Any:
+  """Returns an argument as its rule keeps it.
+
+  Raises:
+    TypeError: If it is of a wrong type.
+    ConfigError: If its value is wrong.
+  """
+  try:
+    return rule.convert(value)
+  except (errors.ConfigError, errors.StoreError):
+    raise  # They say more.
+  except TypeError:
+    raise TypeError(bad_value(name, rule, value, "Correct it.")) from None
+  except (ValueError, OverflowError):
+    raise ConfigError([bad_value(name, rule, value, "Correct it.")]) from None
+
+
+def arguments(
+  **rules: Rule,
+) -> Callable[[Callable[_Parameters, _T]], Callable[_Parameters, _T]]:
+  """Returns a decorator that checks and converts arguments; see `argument`.
+
+  Not for what a run calls for every batch: a call takes some microseconds
+  longer.
+
+  Args:
+    **rules: By the name of the parameter; defaults are not checked.
+  """
+
+  def decorate(
+    function: Callable[_Parameters, _T],
+  ) -> Callable[_Parameters, _T]:
+    positional = tuple(inspect.signature(function).parameters)
+    unknown = rules.keys() - set(positional)
+    assert not unknown, unknown
+    unchecked: Callable[..., Any] = function
+
+    @functools.wraps(function)
+    def checked(*args: Any, **named: Any) -> Any:
+      values = [
+        argument(name, rules[name], value) if name in rules else value
+        for name, value in zip(positional, args, strict=False)
+      ]
+      values += args[len(positional) :]
+      for name, value in named.items():
+        if name in rules:
+          named[name] = argument(name, rules[name], value)
+      return unchecked(*values, **named)
+
+    return checked
+
+  return decorate
+
+
+def _converted(
+  cls: type, section: Mapping[Any, Any], path: str
+) -> tuple[dict[str, Any], list[str]]:
+  """Returns known fields of a section, converted, and problems of them."""
+  values, problems = {}, []
+  for field in dataclasses.fields(cls):
+    if field.name not in section:
+      continue
+    value, rule = section[field.name], field.metadata[_RULE]
+    try:
+      values[field.name] = rule.convert(value)
+    except (TypeError, ValueError, OverflowError):
+      problems.append(
+        bad_value(f"{path}.{field.name}", rule, value, _fix(field))
+      )
+  return values, problems
 
 
 def read(
@@ -293,23 +585,15 @@ def read(
       bad_value(path, "a section with fields", section, "Give it fields.")
     ]
   known = {f.name: f for f in dataclasses.fields(cls)}  # pyright: ignore
-  problems, values = [], {}
+  problems = []
   names = [*known, *elsewhere]
   unknown = [str(name) for name in section if name not in names]
   for name in unknown:
     # The list of fields is long: once is enough.
     listed = names if name == unknown[-1] else []
     problems.append(unknown_key(path, name, names, listed))
-  for name, value in section.items():
-    if name not in known:
-      continue
-    rule = known[name].metadata[_RULE]
-    try:
-      values[name] = rule.convert(value)
-    except (TypeError, ValueError, OverflowError):
-      problems.append(
-        bad_value(f"{path}.{name}", rule.text, value, _fix(known[name]))
-      )
+  values, wrong = _converted(cls, section, path)
+  problems += wrong
   for name, field in known.items():
     missing = field.default is dataclasses.MISSING
     if missing and name not in section:
@@ -340,8 +624,10 @@ def unknown_key(
     known: Fields that exist, to guess which was meant.
     listed: Fields to list in the sentence.
   """
-  near = difflib.get_close_matches(name, known, n=1)
-  guess = f" Did you mean `{near[0]}`?" if near else " Remove it."
+  guess = did_you_mean(name, known)
+  if name in OTHER_NAMES:
+    guess = f" Set `{OTHER_NAMES[name]}`."
+  guess = guess or " Remove it."
   fields = f" Known fields: {', '.join(sorted(set(listed)))}." if listed else ""
   return f"`{path}.{name}` is not a known field.{guess}{fields}"
 
@@ -356,6 +642,8 @@ def _is_text(value: str) -> bool:
 
 
 def _fix(field: dataclasses.Field) -> str:
+  if field.metadata.get(_FIX) is not None:
+    return field.metadata[_FIX]
   if field.default is dataclasses.MISSING:
     return "Set it to such a value."
   return f"Correct it, or leave it out for the default {field.default!r}."

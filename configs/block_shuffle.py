@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Four shuffles of one corpus: what does cheap reading cost a model?
 
     python tools/train.py --config=configs/block_shuffle.py:block_k8 \\
@@ -13,6 +15,8 @@ arm on two CPU cores: 300 steps of [8, 512] at 0.46 M parameters.
 """
 
 import ml_collections
+
+import chomp_data
 
 # Rows of a block: the corpus is small, so blocks are an eighth of a chunk.
 _BLOCK = 64
@@ -55,8 +59,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
 
   stdlib = ml_collections.ConfigDict()
   stdlib.store = "data/stdlib"
-  stdlib.rows = ml_collections.ConfigDict()
-  stdlib.rows.kind = "sequential"
+  stdlib.rows = ml_collections.ConfigDict()  # of kind "sequential"
   stdlib.rows.add_eos = True
   stdlib.rows.document_slots = 16  # documents of a row in document_id
   stdlib.shuffle = ml_collections.ConfigDict(_ARMS[arms[0]])
@@ -75,4 +78,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.optimizer = ml_collections.ConfigDict({"warmup_steps": 2})
     config.train.update(num_steps=6, log_every_steps=2)
     config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
+  config.data = chomp_data.with_placeholders(config.data)
   return config

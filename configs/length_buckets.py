@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Text in buckets of lengths: one document a row, or a piece of one.
 
     make prepare-mix  # three corpora of this machine's own text, a minute
@@ -16,6 +18,8 @@ parameters; every bucket compiles once, at its first batch.
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def _documents(store: str) -> ml_collections.ConfigDict:
@@ -72,4 +76,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
   elif arg:
     raise ValueError(f"`arg` must be 'runlocal' or absent, got {arg!r}.")
+  config.data = chomp_data.with_placeholders(config.data)
   return config

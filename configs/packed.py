@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Whole documents packed into rows, block-shuffled: pretraining without waste.
 
     python tools/train.py --config=configs/packed.py --workdir=runs/packed
@@ -11,6 +13,8 @@ minutes on two CPU cores: 300 steps of [8, 512] at 0.46 M parameters.
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
@@ -63,4 +67,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   for kind in ("none", "full"):
     if kind in parts:
       stdlib.shuffle = ml_collections.ConfigDict({"kind": kind})
+  config.data = chomp_data.with_placeholders(config.data)
   return config

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of several sizes in buckets: one static shape a batch.
 
     make prepare-images  # two datasets of drawn pictures, half a minute
@@ -14,6 +16,8 @@ sizes compiles once. `data/images/arrow/<name>` are the same pictures as
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
@@ -61,4 +65,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.train.update(num_steps=12, log_every_steps=6)
   elif arg:
     raise ValueError(f"`arg` must be 'runlocal' or absent, got {arg!r}.")
+  config.data = chomp_data.with_placeholders(config.data)
   return config

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Chats packed into rows, of which only the answers are trained on.
 
     python examples/sft.py --write_chats=data/chats.jsonl
@@ -8,10 +10,13 @@
 
 What is trained on lies in the store, so there is nothing to say of it here:
 docs/labels.md. With `add_eos` an answer that ends a chat is followed by an EOS
-that is trained on too. Half a minute on two CPU cores: 300 steps of [8, 256].
+that is trained on too. Chats longer than a row are dropped and counted. Half a
+minute on two CPU cores: 300 steps of [8, 256].
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
@@ -35,6 +40,8 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
   chats.rows.kind = "bin"
   chats.rows.packing_buffer_docs = 64  # chats of a window
   chats.rows.add_eos = True
+  # Part of a chat would be an answer without its question, or without its end.
+  chats.rows.long_documents = "drop"  # counted in the log
   chats.shuffle = ml_collections.ConfigDict({"kind": "block"})
   config.data.sources = ml_collections.ConfigDict({"chats": chats})
 
@@ -52,4 +59,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.optimizer = ml_collections.ConfigDict({"warmup_steps": 2})
     config.train.update(num_steps=6, log_every_steps=2)
     config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
+  config.data = chomp_data.with_placeholders(config.data)
   return config

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Splices of ten files as one part of a pretraining mix.
 
     make prepare-mix  # corpora of this machine's own text, a minute
@@ -13,6 +15,8 @@ two CPU cores: 300 steps of [8, 512] at 0.46 M parameters.
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def _packed(store: str, buffer_docs: int) -> ml_collections.ConfigDict:
@@ -76,4 +80,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
   elif arg:
     raise ValueError(f"`arg` must be 'runlocal' or absent, got {arg!r}.")
+  config.data = chomp_data.with_placeholders(config.data)
   return config

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Splices of several documents: memorise them at every position of the row.
 
     python tools/train.py --config=configs/splice_multi.py --workdir=runs/x
@@ -10,6 +12,8 @@ take 4,096 .. 100,000 tokens. About two minutes on two CPU cores: 300 steps of
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
@@ -53,4 +57,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
   elif arg:
     raise ValueError(f"`arg` must be 'runlocal' or absent, got {arg!r}.")
+  config.data = chomp_data.with_placeholders(config.data)
   return config

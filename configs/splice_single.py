@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Splices of one document: is what the model learns position-invariant?
 
     python tools/train.py --config=configs/splice_single.py --workdir=runs/y
@@ -9,6 +11,8 @@ epoch in another order. About a minute on two cores.
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
@@ -56,4 +60,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.checkpoint.every_steps = 3
   elif arg:
     raise ValueError(f"`arg` must be 'runlocal' or absent, got {arg!r}.")
+  config.data = chomp_data.with_placeholders(config.data)
   return config

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A store in zstd, read through TensorStore: half the bytes, as in a bucket.
 
     python tools/stores.py convert data/stdlib --to=zstd --output=data/zstd
@@ -12,6 +14,8 @@ epoch then fetches each chunk about once. About two minutes on two CPU cores:
 """
 
 import ml_collections
+
+import chomp_data
 
 
 def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
@@ -31,8 +35,7 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
 
   stdlib = ml_collections.ConfigDict()
   stdlib.store = "data/zstd"
-  stdlib.rows = ml_collections.ConfigDict()
-  stdlib.rows.kind = "sequential"
+  stdlib.rows = ml_collections.ConfigDict()  # of kind "sequential"
   stdlib.rows.add_eos = True
   stdlib.shuffle = ml_collections.ConfigDict()
   stdlib.shuffle.kind = "block"  # blocks are chunks
@@ -51,4 +54,5 @@ def get_config(arg: str | None = None) -> ml_collections.ConfigDict:
     config.optimizer = ml_collections.ConfigDict({"warmup_steps": 2})
     config.train.update(num_steps=6, log_every_steps=2)
     config.checkpoint = ml_collections.ConfigDict({"every_steps": 3})
+  config.data = chomp_data.with_placeholders(config.data)
   return config

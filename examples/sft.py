@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Supervised fine-tuning in one file: a model learns the answers of chats.
 
     python examples/sft.py --write_chats=data/chats.jsonl
@@ -108,7 +110,7 @@ def train_step(model, optimizer, batch):
 
 
 def answer(model, tokenizer, text, seq_len):
-  """Returns what the model says after a question, up to its EOS."""
+  """Returns what the model says after a question, up to its end."""
   prompt = f"user:\n{text}\n\nassistant:\n"
   ids = tokenizer.encode_batch([prompt]).tokens.tolist()
   said = []
@@ -122,7 +124,9 @@ def answer(model, tokenizer, text, seq_len):
     if token == tokenizer.info.eos_id:
       break
     said.append(token)
-  return tokenizer.decode(np.asarray(said, np.int64))
+  # The end of an answer is an EOS, or a blank line where more turns follow.
+  text = tokenizer.decode(np.asarray(said, np.int64))
+  return text.partition("\n\n")[0]
 
 
 def main(argv):

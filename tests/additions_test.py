@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What is added from outside: one class or function, and one entry."""
 
 import dataclasses
@@ -173,8 +175,10 @@ def get_config():
   done = in_process.run_tool(
     "train", f"--config={config}", f"--workdir={tmp_path / 'run'}", check=True
   )
-  assert "perplexity by question" in done.stdout + done.stderr
-  assert "coverage of a: 6 documents" in done.stdout + done.stderr
+  assert "Trained 12 steps." in done.stdout
+  report = (tmp_path / "run/report.txt").read_text()
+  assert "coverage of a: 6 documents" in report
+  assert "perplexity by question" in report
 
 
 def two_exhausted(given, order):

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Coverage: what a run read of each document, against a slow count."""
 
 import numpy as np
@@ -89,6 +91,36 @@ def test_the_report_names_documents_by_id(pipe):
   assert "coverage of text: 3 documents" in text
   assert "c.txt: rows=" in text
   assert "1 more documents" in text
+
+
+@pytest.mark.parametrize(
+  ("rows", "nats", "text"),
+  [
+    ([6], 0.0, "0.000 of at most 0.000 nats"),
+    ([2, 2, 2, 2], np.log(4), "1.386 of at most 1.386 nats"),
+    # -(3/4 log 3/4 + 1/4 log 1/4), and a document without a row.
+    ([3, 1, 0], 0.5623351446, "0.562 of at most 1.099 nats"),
+    ([], 0.0, "0.000 of at most 0.000 nats"),
+  ],
+)
+def test_the_report_tells_the_entropy_of_the_documents_shares(
+  pipe, rows, nats, text
+):
+  rows, zeros = np.asarray(rows, np.int64), np.zeros(len(rows), np.int64)
+  found = coverage_lib.Coverage(
+    "text", np.arange(len(rows)), zeros + 1, rows, rows, zeros, zeros
+  )
+  assert found.entropy == pytest.approx(nats, abs=1e-9)
+  assert f"entropy of shares {text}" in coverage_lib.report(pipe(), [found])
+
+
+def test_documents_with_equal_rows_have_the_largest_entropy(pipe):
+  run = pipe(balance_mode="by_document")
+  (found,) = coverage_lib.coverage(run, run.num_steps)
+  assert found.entropy == pytest.approx(np.log(3), rel=1e-4)
+  longest_most = pipe(balance_mode="by_coverage")
+  (other,) = coverage_lib.coverage(longest_most, longest_most.num_steps)
+  assert 0.5 < other.entropy < np.log(3) - 0.01
 
 
 @pytest.mark.parametrize("kind", ["sequential", "bin"])

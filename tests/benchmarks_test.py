@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Benchmarks run, and their tables say what must hold on any machine."""
 
 import json
@@ -136,6 +138,25 @@ def test_block_shuffle_reads_few_ranges_and_full_reads_many(read_cost):
   assert ranges["none"] == ranges["era"] == 4
   assert 4 < ranges["block"] <= 64
   assert ranges["full"] > 20 * ranges["block"]
+
+
+def test_read_cost_takes_the_setting_of_the_seeds_benchmark(tmp_path):
+  (arms,) = run(
+    "read_cost", tmp_path,
+    "--n=1024", "--strategies=full,era", "--era-length=256",
+    "--batch-size=64", "--prefetch-batches=4",
+  )  # fmt: skip
+  assert [line["shuffle"] for line in arms] == ["full", "era"] * 3
+  # 4 groups of 4 batches of 64: an era of 256 rows is a group, one range.
+  eras = [line for line in arms if line["shuffle"] == "era"]
+  assert [line["ranges"] for line in eras] == ["4"] * 3
+  _, groups, _ = run(
+    "read_cost", tmp_path,
+    "--n=1024", "--strategies=block", "--window-blocks=2", "--batch-size=64",
+    "--prefetch-batches=2",
+  )  # fmt: skip
+  assert {line["group"] for line in groups} == {"1", "2"}
+  assert {line["store"] for line in groups} == {"mapped", "zstd, 4 chunks"}
 
 
 def test_a_misaligned_resume_fetches_no_chunk_twice(read_cost):

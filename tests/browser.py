@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A headless Chromium, driven over a pipe: no port, no other package.
 
 Chromium speaks its DevTools protocol over descriptors 3 and 4, a JSON object

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tools end in one clear line, whatever is wrong with flags or config."""
 
 import json
@@ -7,6 +9,8 @@ import sys
 
 import pytest
 
+from chomp_data import cli
+from chomp_data import errors
 from tests import in_process
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -177,3 +181,11 @@ def test_an_option_of_a_source_of_a_mix_says_where_its_options_are():
 @pytest.mark.parametrize("flag", ["--help", "--helpfull"])
 def test_help_is_no_failure(flag):
   assert in_process.run_tool("inspect_batches", flag).returncode == 0
+
+
+def test_a_refused_state_names_flags_on_the_command_line():
+  error = errors.StateError("Pass `allow_changes`.", "Pass `--allow_change`.")
+  assert str(error) == "Pass `allow_changes`."
+  with pytest.raises(SystemExit) as ended, cli.told_failures():
+    raise error
+  assert ended.value.code == "error: Pass `--allow_change`."

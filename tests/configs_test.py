@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Every config: builds, round-trips through JSON, and gives a batch."""
 
 import importlib
@@ -7,12 +9,14 @@ import pathlib
 import ml_collections
 import pytest
 
+import chomp_data
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.config import options
 from chomp_data.prepare import images
 from chomp_data.reference import train_options
 from chomp_data.stores import samples_array_record
+from chomp_data.testing import stores as testing_stores
 
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = sorted(p.stem for p in (ROOT / "configs").glob("*.py"))
@@ -28,6 +32,14 @@ def pictures_store(tmp_path_factory):
   return str(path)
 
 
+@pytest.fixture(scope="session")
+def chats_store(tmp_path_factory):
+  """Documents that fit in rows, as a path; longer chats are dropped."""
+  path = tmp_path_factory.mktemp("chats") / "chats"
+  documents = [[65 + i % 26] * (20 + i % 40) for i in range(2_000)]
+  return testing_stores.make_store(path, documents).path
+
+
 def get(name, arg, store):
   config = importlib.import_module(f"configs.{name}").get_config(arg)
   for source in config.data.sources.values():
@@ -38,9 +50,9 @@ def get(name, arg, store):
 @pytest.mark.parametrize("arg", [None, "runlocal"])
 @pytest.mark.parametrize("name", IN_ROWS)
 def test_a_config_gives_a_batch_and_round_trips_through_json(
-  name, arg, stdlib_store
+  name, arg, stdlib_store, chats_store
 ):
-  config = get(name, arg, stdlib_store)
+  config = get(name, arg, chats_store if name == "sft" else stdlib_store)
   pipe = pipeline.build(config.data)
   batch = pipe.batch(0)
   shape = (config.data.global_batch_size, config.data.seq_len)
@@ -86,7 +98,9 @@ def test_runlocal_is_smaller(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_config_states_no_default(name):
+def test_a_config_states_no_default(name, monkeypatch):
+  # What it states itself, without placeholders for all else.
+  monkeypatch.setattr(chomp_data, "with_placeholders", lambda data: data)
   config = importlib.import_module(f"configs.{name}").get_config()
   known = options.known(config.data.to_dict())
   stated = list(stated_defaults(known, config.data.to_dict(), "data"))

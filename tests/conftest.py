@@ -1,7 +1,9 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Profiles, one compile cache, and a corpus of real text.
 
-Tests with the mark `slow` are left to `make test-all`, which also tries each
-law (tests/laws.py) on more examples.
+`make test` leaves tests with the mark `slow` to `make test-slow`; `make
+test-all` also runs each property (tests/laws.py) on more examples.
 """
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Calls that may kill their process, each in a fork of one without threads.
 
 A fork of the tests' own process would have the locks of JAX's threads, without

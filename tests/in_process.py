@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Runs the tools within the test's process: a new one costs 3 CPU seconds.
 
 A tool runs as it is called: its file is executed as `__main__`, absl parses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A tool that runs in a test's process is the tool, and leaves no trace."""
 
 import logging as std_logging

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Mixes against `datasets.interleave_datasets`, where both mean the same.
 
 Both take rows of each source in its own order and stop by the same strategies.
@@ -17,7 +19,7 @@ from chomp_data import pipeline
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 
-# Long, and of the reference trainer or other libraries: see `make test-all`.
+# Long, and of the reference trainer or other libraries: see `make test-slow`.
 pytestmark = pytest.mark.slow
 
 NAMES = "abc"

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Runs over stores with labels: fields, accounts, mixes, buckets, resume."""
 
 import hashlib

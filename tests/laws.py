@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How many examples a law is tried on: its own number times the profile's.
 
 A profile (tests/conftest.py) says by its `max_examples` how thorough a run is,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The config surface: one error for all bad fields, and what is composed."""
 
 import json
@@ -102,8 +104,6 @@ def test_bad_top_level_fields(config, changes, message):
   ("changes", "message"),
   [
     ({"rows": {"kind": "bins"}}, r"rows\.kind.*got 'bins'"),
-    ({"rows": {}}, r"rows\.kind.*got None"),
-    ({"rows": None}, r"rows\.kind"),
     ({"store": 3}, r"\.store.*got 3"),
     ({"stor": "x"}, r"Did you mean `store`"),
     (
@@ -260,7 +260,7 @@ def test_windows_read_every_token_of_every_document(config, store_path):
   assert all(h.all() for h in held)
 
 
-@pytest.mark.parametrize("shuffle", [False, 0, "", [], 3])
+@pytest.mark.parametrize("shuffle", ["", [], 1.5, "full"])
 def test_a_shuffle_that_is_no_section_is_refused(config, shuffle):
   data = config.to_dict()
   data["sources"]["text"]["shuffle"] = shuffle
@@ -274,6 +274,6 @@ def test_a_whole_config_in_place_of_its_section_is_told(config):
 
 
 def test_what_is_no_sharding_is_told(config):
-  mesh = jax.make_mesh((1,), ("data",))
+  mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
   with pytest.raises(schema.ConfigError, match=r"Sharding .*, got a Mesh\."):
     pipeline.make_iterator(config, mesh)  # pyright: ignore

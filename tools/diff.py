@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Compares what two runs hand out: chomp-diff, from a checkout."""
 
 from chomp_data.commands import scripts

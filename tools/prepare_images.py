@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Draws pictures of several sizes: chomp-prepare-images, from a checkout."""
 
 from chomp_data.commands import scripts

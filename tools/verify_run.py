@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Holds what a run handed out against its plan: chomp-verify-run.
 
 From a checkout.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What loaders that are compared have in common; NumPy only.
 
 Each module of this package is one loader, of an environment that need not

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """chomp_data, through its public API: `build`, then `data_loader`."""
 
 from typing import Any

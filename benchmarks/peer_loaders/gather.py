@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The raw gather: rows of a mapped array by random numbers, nothing else."""
 
 from collections.abc import Iterator

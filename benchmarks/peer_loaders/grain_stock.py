@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Grain as it comes: one record a document, its own mix and packers.
 
 Records are slices of a mapped array, which is faster than any file format.
@@ -11,9 +13,9 @@ from peer_loaders import base
 
 DISTRIBUTION = "grain"
 KINDS = {
-  "one source": "`ConcatThenSplitIterDataset`",
-  "mix": "`MapDataset.mix`, `ConcatThenSplitIterDataset`",
-  "packed": "`FirstFitPackIterDataset`, 64 bins",
+  "one source": "`ConcatThenSplitIterDataset`, Grain's `batch`",
+  "mix": "`MapDataset.mix`, `ConcatThenSplitIterDataset`, Grain's `batch`",
+  "packed": "`FirstFitPackIterDataset`, 64 bins, Grain's `batch`",
 }
 
 _BINS = 64

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """LitData: `optimize` with `TokensLoader`, then `StreamingDataset`.
 
 Chunks of uint16 tokens, read by memory map: rows of a stream of documents.
@@ -16,8 +18,10 @@ import torch
 
 DISTRIBUTION = "litdata"
 KINDS = {
-  "one source": "`StreamingDataset(TokensLoader, shuffle=True)`",
-  "mix": "`CombinedStreamingDataset`",
+  "one source": (
+    "`StreamingDataset(TokensLoader, shuffle=True)`, torch's collator"
+  ),
+  "mix": "`CombinedStreamingDataset`, torch's collator",
 }
 
 

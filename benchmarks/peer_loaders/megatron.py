@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Megatron-Core: `GPTDataset`, blended where there are several sources.
 
 Its sampler is the trainer's (Megatron-LM) and not in this package; batches here
@@ -21,9 +23,9 @@ import torch.utils.data
 
 DISTRIBUTION = "megatron-core"
 KINDS = {
-  "one source": "`GPTDataset`",
-  "mix": "`BlendedDataset`",
-  "packed": "`GPTDataset(reset_position_ids, eod_mask_loss)`",
+  "one source": "`GPTDataset`, torch's collator",
+  "mix": "`BlendedDataset`, torch's collator",
+  "packed": "`GPTDataset(reset_position_ids, eod_mask_loss)`, torch's collator",
 }
 
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """MosaicML Streaming: MDS shards of rows, then `StreamingDataset`."""
 
 # What is imported is in an environment of its own.
@@ -14,8 +16,8 @@ import streaming  # noqa: E402
 
 DISTRIBUTION = "mosaicml-streaming"
 KINDS = {
-  "one source": "`StreamingDataset(shuffle=True)`, MDS",
-  "mix": "`Stream(proportion=)`",
+  "one source": "`StreamingDataset(shuffle=True)`, MDS, torch's collator",
+  "mix": "`Stream(proportion=)`, torch's collator",
 }
 
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """OLMo-core: composable sources and its data loader."""
 
 # What is imported is in an environment of its own.
@@ -14,9 +16,12 @@ from peer_loaders import base
 
 DISTRIBUTION = "ai2-olmo-core"
 KINDS = {
-  "one source": "`ConcatAndChunkInstanceSource`",
-  "mix": "`MixingInstanceSource`",
-  "packed": "`PackingInstanceSource(fragment)`, `generate_doc_lengths`",
+  "one source": "`ConcatAndChunkInstanceSource`, its own collator",
+  "mix": "`MixingInstanceSource`, its own collator",
+  "packed": (
+    "`PackingInstanceSource(fragment)`, `generate_doc_lengths`, its own"
+    " collator"
+  ),
 }
 
 _TOKENIZER = data.TokenizerConfig(

@@ -1,13 +1,17 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Hugging Face datasets, packed by TRL, in a torch `DataLoader`.
 
 Packing and shuffling are done once and written (`flatten_indices`), so that
-rows are read as they lie. `padding_free` batches are one long row of what
-tokens there are, with position ids that begin anew at every document.
+rows are read as they lie. Packed batches are one long row of what tokens there
+are (`padding_free`), with position ids that begin anew at every document: made
+by TRL's collator here, and by a few lines of NumPy in `trl_numpy.py`.
 """
 
 # What is imported is in an environment of its own.
 # pyright: reportMissingImports=false
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,9 +29,9 @@ from trl.trainer import sft_trainer  # noqa: E402
 
 DISTRIBUTION = "trl"
 KINDS = {
-  "one source": "`pack_dataset('wrapped')`",
-  "mix": "`pack_dataset('wrapped')`, `interleave_datasets`",
-  "packed": "`pack_dataset('bfd_split')`, padding-free collator",
+  "one source": "`pack_dataset('wrapped')`, torch's collator",
+  "mix": "`pack_dataset('wrapped')`, `interleave_datasets`, torch's collator",
+  "packed": "`pack_dataset('bfd_split')`, TRL's padding-free collator",
 }
 
 
@@ -73,22 +77,29 @@ def _examples(setting: base.Setting, name: str) -> Iterator[dict[str, Any]]:
 class Loader(base.Loader):
   """See the module; ranks and resuming are accelerate's."""
 
+  @staticmethod
+  def row_format(flat: bool) -> str:
+    """Returns what rows are of before they are collated."""
+    return "numpy" if flat else "torch"
+
+  @staticmethod
+  def collator(flat: bool) -> Callable[[list[Any]], base.Batch] | None:
+    """Returns what makes a batch of rows; None is torch's own."""
+    if not flat:
+      return None
+    return sft_trainer.DataCollatorForLanguageModeling(
+      pad_token_id=base.PAD, padding_free=True
+    )
+
   def __init__(self, setting: base.Setting):
     """Opens what was saved."""
     super().__init__(setting)
     packed = datasets.load_from_disk(str(setting.place("trl")))
     self._flat = setting.kind == "packed"
-    collate = (
-      sft_trainer.DataCollatorForLanguageModeling(
-        pad_token_id=base.PAD, padding_free=True
-      )
-      if self._flat
-      else None
-    )
     loader = torch.utils.data.DataLoader(
-      packed.with_format("numpy" if self._flat else "torch"),
+      packed.with_format(self.row_format(self._flat)),
       batch_size=setting.batch_size,
-      collate_fn=collate,
+      collate_fn=self.collator(self._flat),
       drop_last=True,
     )
     if setting.ranks > 1:

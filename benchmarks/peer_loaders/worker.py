@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A process that holds one loader and measures it when asked.
 
     python worker.py MODULE < commands > replies

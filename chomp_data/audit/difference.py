@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Where two runs first hand out something else, why, and how much by then.
 
 Runs are compared by their fingerprints first: up to the step at which a field

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a run will consume: rows, tokens, padding and epochs by source.
 
 Counts are `pipe.accounts`, which the trainer logs and checkpoints keep; what

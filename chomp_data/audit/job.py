@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How far a running job is: what a trainer writes, and others read.
 
 `job.json` in the work directory says at which step the trainer is, and whether

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How people name a document: `web/part-3.jsonl:17` by id, `web/#42` by number.
 
 The source comes before the first slash; ids may hold slashes themselves.
@@ -47,6 +49,7 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
       [
         "`document` must begin with a source of the run, got"
         f" {source!r} in {text!r}. Known: {', '.join(pipe.source_names)}."
+        + schema.did_you_mean(source, pipe.source_names)
       ]
     )
   count = pipe.num_documents(source)
@@ -78,6 +81,7 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
         f"`document` must be the id of a document of source {source!r}, got"
         f" {text!r}, which none of its {count} documents has. Its first are"
         f" {shown}; by number it is {source}/#0 and so on."
+        + store.closest_id(name)
       ]
     )
   if len(found) > 1:

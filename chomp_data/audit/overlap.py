@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Documents that two runs, or a run and a store, both hold.
 
 Held-out sets must not leak: a document is on both sides if its id is, or if

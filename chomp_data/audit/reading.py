@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What one reader will fetch of each store: chunks, requests and bytes.
 
 Chunks follow from plans, so nothing is read. A reader begins cold, plans some

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What is in steps, span by span, and when a document comes: as JSON values."""
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Recomputes from the plan what a run's certificate says it handed out.
 
 Sums of stretches of steps add up, so one pass over the plan, cut where kept
@@ -8,6 +10,7 @@ from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import itertools
 from typing import Any
 
 from chomp_data import errors
@@ -58,7 +61,8 @@ class Verified:
   Attributes:
     fields: Where the run's fingerprint differs from the checkpoint's.
     stretches: Of all steps that are certified, in order.
-    unknown: What the checkpoint does not certify, a sentence each.
+    unknown: What the checkpoint does not certify, a sentence each. Where there
+      is such a thing, a run that agrees otherwise cannot be verified.
   """
 
   fields: list[str]
@@ -135,12 +139,14 @@ def verified(
     done: Told how many more steps were summed.
 
   Raises:
-    StateError: If the newest state certifies nothing, or none of `steps`.
+    StateError: If the newest state certifies nothing, or none of `steps`; if a
+      certificate is malformed.
     StoreError: If a store cannot be opened.
   """
   newest = states[-1]
   step, fingerprint = newest["step"], newest["fingerprint"]
-  segments = _segments(newest)
+  kept = [_segments(own) for own in states]
+  segments = kept[-1]
   if not segments:
     raise errors.StateError(
       f"the state of step {step} must have a certificate, got none: it was"
@@ -154,22 +160,36 @@ def verified(
     joining.begun(run._plan, run.fingerprint, step),
     step,
   )
-  stretches, unknown, at = [], [], 0
+  asked = range(step) if steps is None else steps
+  stretches: list[Stretch] = []
+  unknown: list[str] = []
+
+  def uncertified(first: int, last: int, how: str) -> None:
+    if first < last and first < asked.stop and last > asked.start:
+      unknown.append(f"steps {first} .. {last - 1} are {how}")
+
+  at = 0
   for whole in segments:
-    if whole.first > at:
-      unknown.append(f"steps {at} .. {whole.first - 1} are not certified")
+    uncertified(at, whole.first, "not certified")
     at = whole.last
     if whole.part is not None:
-      unknown.append(
-        f"steps {whole.first} .. {whole.last - 1} are certified in part, of"
-        f" process {whole.part[0]} of {whole.part[1]}"
+      part, parts = whole.part
+      uncertified(
+        whole.first,
+        whole.last,
+        f"certified in part, of process {part} of {parts}",
       )
       continue
-    for own in _between_checkpoints(whole, states):
-      if steps is None or (own.first >= steps.start and own.last <= steps.stop):
+    for own in _between_checkpoints(whole, kept):
+      if own.first >= asked.start and own.last <= asked.stop:
         stretches.append(Stretch(own, _planned(run, own, done)))
+  digests = {certificate.input_digest(own["fingerprint"]) for own in states}
+  last = segments[-1]
+  if last.input not in digests:
+    uncertified(
+      last.first, last.last, "of an input whose fingerprint no checkpoint has"
+    )
   if not stretches:
-    asked = range(step) if steps is None else steps
     told = "".join(f"; {line}" for line in unknown)
     raise errors.StateError(
       f"steps {asked.start} .. {asked.stop - 1} must have a stretch between"
@@ -231,26 +251,53 @@ def sums(
 
 
 def _segments(record: Mapping[str, Any]) -> list[certificate.Segment]:
-  """Returns the segments of a state."""
-  found = record.get(certificate.FIELD) or ()
-  return [certificate.Segment.of(own) for own in found]
+  """Returns the segments of a state, each step of which is in one at most.
+
+  Raises:
+    StateError: If they are malformed, overlap, or do not end at its step.
+  """
+  found, step = certificate.of_state(record), record["step"]
+  rule = None
+  for one, other in itertools.pairwise(found):
+    if other.first < one.last:
+      rule = (
+        "segments that follow each other, got one that ends at step"
+        f" {one.last} before one that begins at step {other.first}"
+      )
+  if found and found[-1].last != step:
+    rule = f"segments up to that step, got some up to step {found[-1].last}"
+  if rule is not None:
+    raise errors.StateError(
+      f"the certificate of the state of step {step} must have {rule}. Take"
+      " another checkpoint."
+    )
+  return found
 
 
 def _between_checkpoints(
-  whole: certificate.Segment, states: Sequence[Mapping[str, Any]]
+  whole: certificate.Segment, kept: Sequence[Sequence[certificate.Segment]]
 ) -> list[certificate.Segment]:
-  """Returns a segment, cut at the checkpoints that were kept."""
+  """Returns a segment, cut at the checkpoints that were kept.
+
+  Args:
+    whole: The segment.
+    kept: The segments of each checkpoint.
+
+  Raises:
+    StateError: If checkpoints have other sums of the same steps.
+  """
   ends = {whole.last: whole}
-  for record in states:
-    for own in _segments(record):
-      same = (own.first, own.input, own.part) == (
-        whole.first,
-        whole.input,
-        None,
+  for own in itertools.chain.from_iterable(kept):
+    same = (own.first, own.input, own.part) == (whole.first, whole.input, None)
+    alike = (own.tokens is None) == (whole.tokens is None)
+    if not same or not alike or own.last > whole.last:
+      continue
+    if ends.setdefault(own.last, own) != own:
+      raise errors.StateError(
+        "checkpoints of one run must have the same sums of steps"
+        f" {own.first} .. {own.last - 1}, got {ends[own.last]} and {own}. Give"
+        " one of the checkpoints."
       )
-      alike = (own.tokens is None) == (whole.tokens is None)
-      if same and alike and own.last < whole.last:
-        ends[own.last] = own
   out: list[certificate.Segment] = []
   before = dataclasses.replace(
     whole, last=whole.first, rows=0, plan=0, tokens=whole.tokens and 0

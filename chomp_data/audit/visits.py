@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """When a run hands out a document: next, last, and how often before.
 
 The plan is inverted, not replayed: from the document to its pieces, to rows of

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Compares what two runs hand out: where they first differ, and why.
 
     %s packed packed --config.data.seed=3

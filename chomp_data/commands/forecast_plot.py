@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A forecast as a picture: shares of sources over steps, and what changes when.
 
 Files need matplotlib, which comes with the extra `plots`; the sketch for a

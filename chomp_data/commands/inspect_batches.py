@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Shows what is in a step's rows, made by the real pipeline.
 
     %s --config=splice_multi --step=9

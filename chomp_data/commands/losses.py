@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Says which documents of some steps cost more than they used to.
 
     %s --config=... --workdir=runs/x --step=1200:1210

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Prints the page of all options: docs/options.md is what it says.
 
     python -m chomp_data.commands.options_page > docs/options.md
@@ -32,6 +34,16 @@ True. What a section holds depends on its `kind`: when a `kind` is set on the
 command line, options of the file that have no meaning with it are left out,
 and the log says which. A path that does not exist is answered with those that
 do. What batches hold stands in [formats.md](formats.md).
+
+`sources.<name>.shuffle` also has short forms: True is kind 'full', False is
+'none', and a whole number is kind 'era' with this `era_length`. None leaves an
+option at its default, unless its rule accepts None.
+
+The flags of `ml_collections.config_flags` set only fields that a config has.
+The last statement of the shipped configs adds all others, without a value, so
+that a binary of your own can set them, too:
+
+    config.data = chomp_data.with_placeholders(config.data)
 
 This page is made by `python -m chomp_data.commands.options_page`.
 """

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Batches as pictures: arrays of samples, and where rows of text are filler.
 
 A picture is uint8[height, width, 3]. PNG files need Pillow, which comes with

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 r"""Prepares a store: reads text, tokenizes it, and writes it once.
 
     %s --input='corpus/**/*.txt' --output=data/corpus
@@ -16,27 +18,35 @@ again, and a run that has nothing left to do says so. The summary goes to
 stdout.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence
 import pathlib
 import sys
 import time
+from typing import Any
 
 from absl import app
 from absl import flags
 import numpy as np
+import rich.console
 import tqdm
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.commands import previews
+from chomp_data.prepare import chats
 from chomp_data.prepare import duplicates
 from chomp_data.prepare import engines
 from chomp_data.prepare import id_checks
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import records
 from chomp_data.prepare import run
+from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.tokenizers import tiktoken_ranks
 from chomp_data.prepare.tokenizers import training
+from chomp_data.stores import places
+from chomp_data.stores import publish
 from chomp_data.stores.zarr import array_layout
 
 _INPUT = flags.DEFINE_multi_string(
@@ -53,7 +63,16 @@ _EXCLUDE = flags.DEFINE_multi_string(
   " or their whole path matches it",
 )
 _OUTPUT = flags.DEFINE_string(
-  "output", None, "The directory to create, or s3:// or gs://.", required=True
+  "output",
+  None,
+  "The directory to create, or s3:// or gs://; required without --preview.",
+)
+_PREVIEW = flags.DEFINE_integer(
+  "preview",
+  None,
+  "Write nothing, and print the tokens of this many documents, those that are"
+  " trained on marked with +.",
+  lower_bound=1,
 )
 _TOKENIZER = flags.DEFINE_string(
   "tokenizer",
@@ -102,11 +121,18 @@ _META_KEY = flags.DEFINE_string(
   "The key of a string or a number in a JSON line that the store keeps of each"
   " document, for groups of documents (rows.group_by_meta).",
 )
+_META_KEYS = flags.DEFINE_list(
+  "meta_keys",
+  None,
+  "The keys of several such values, with commas between them, in place of"
+  " --meta_key; by them documents are selected (rows.doc_meta) and grouped"
+  " (rows.group_by_meta).",
+)
 _META_DEFAULT = flags.DEFINE_string(
   "meta_default",
   None,
-  "What the store keeps of documents without --meta_key, which are errors"
-  " otherwise; may be empty.",
+  "What the store keeps of documents without a key of --meta_key or"
+  " --meta_keys, which are errors otherwise; may be empty.",
 )
 _MAX_DOCUMENT_BYTES = flags.DEFINE_integer(
   "max_document_bytes",
@@ -140,6 +166,51 @@ _CHAT_TEMPLATE = flags.DEFINE_string(
   None,
   "A file of Jinja that makes text of a chat, as chat models bring one; by"
   " default messages stand below the names of their roles.",
+)
+_MESSAGE_KEYS = flags.DEFINE_string(
+  "message_keys",
+  None,
+  "Keys of messages that have other names, as role=from,content=value for"
+  " ShareGPT, with --messages_key=conversations.",
+)
+_MESSAGE_ROLES = flags.DEFINE_string(
+  "message_roles",
+  None,
+  "Roles to rename, as human=user,gpt=assistant, which is the default with"
+  " --message_keys.",
+)
+_TOOLS_KEY = flags.DEFINE_string(
+  "tools_key",
+  "tools",
+  "The key of a record's tools, which the template gets; empty reads none.",
+)
+_TEMPLATE_KWARGS = flags.DEFINE_string(
+  "template_kwargs",
+  "{}",
+  "Variables of the template, a JSON object.",
+)
+_TEMPLATE_KWARGS_KEY = flags.DEFINE_string(
+  "template_kwargs_key",
+  None,
+  "The key of a record's own variables of the template, an object.",
+)
+_PARSE_ARGUMENTS = flags.DEFINE_bool(
+  "parse_arguments",
+  False,
+  "Parse arguments of tool calls that are JSON strings, for templates that"
+  " expect objects.",
+)
+_TURNS = flags.DEFINE_enum(
+  "turns",
+  "all",
+  chats.TURNS,
+  "What is made of a chat: one document, one that trains on its last answer"
+  " only, or a document of each answer after its prompt.",
+)
+_ALLOW_OPEN_TURNS = flags.DEFINE_bool(
+  "allow_open_turns",
+  False,
+  "Accept answers that nothing ends which is trained on.",
 )
 _PROMPT_KEY = flags.DEFINE_string(
   "prompt_key",
@@ -226,6 +297,7 @@ def summary(store: stores.Store) -> str:
       else []
     ),
     *([("trained on", _trained(store))] if store.has_labels else []),
+    *(_of_chats(manifest.prepared.get("chats", {})) if manifest else []),
     ("shortest, longest", f"{low:,}, {high:,} tokens"),
     ("mean length", f"{store.num_tokens / store.num_documents:,.1f} tokens"),
     *(
@@ -233,7 +305,7 @@ def summary(store: stores.Store) -> str:
       for q, length in zip(_QUANTILES, quantiles, strict=True)
     ),
     *_of_ids(manifest),
-    *([("bytes on disk", f"{manifest.num_bytes:,}")] if manifest else []),
+    *_bytes(store),
     ("hash", store.hash),
   ]
   skipped = manifest.prepared.get("skipped") if manifest else None
@@ -249,7 +321,28 @@ def summary(store: stores.Store) -> str:
     ]
     if skipped["files"] + skipped["lines"] > len(skipped["first"]):
       rows.append(("skipped", "..."))
-  return "\n".join(f"{name:24} {value}" for name, value in rows)
+  width = max(24, *(len(name) for name, _ in rows))
+  return "\n".join(f"{name:{width}} {value}" for name, value in rows)
+
+
+def _of_chats(told: Mapping[str, Any]) -> list[tuple[str, str]]:
+  """Returns what ends the turns of chats, and what else to look at."""
+  rows = [
+    (f"turns ended by {end}", f"{count:,}")
+    for end, count in told.get("turns", {}).items()
+  ]
+  for name, note in (
+    ("empty_answers", ""),
+    ("unread_tools", " records: the template reads no tools"),
+    ("has_eos", " documents: leave rows.add_eos unset"),
+    ("needs_eos", " documents: set rows.add_eos"),
+  ):
+    if count := told.get(name):
+      rows.append((name.replace("_", " "), f"{count:,}{note}"))
+  if names := ", ".join(told.get("undefined_variables", ())):
+    note = f"{names}: read by the template, defined by nothing"
+    rows.append(("undefined variables", note))
+  return rows
 
 
 def _of_ids(manifest: stores.Manifest | None) -> list[tuple[str, str]]:
@@ -314,6 +407,18 @@ class _Bar:
       self._bar.close()
 
 
+def _bytes(store: stores.Store) -> list[tuple[str, str]]:
+  """Returns what a store takes: on a disk less than its files' sizes.
+
+  Padding of the last chunk is not written: file systems keep no blocks of it.
+  """
+  if not isinstance(store, stores.ZarrStore):
+    return []
+  if places.is_url(store.path):
+    return [("bytes in the bucket", f"{store.manifest.num_bytes:,}")]
+  return [("bytes on disk", f"{publish.bytes_on_disk(store.path):,}")]
+
+
 def _chat_template() -> str | None:
   """Returns what the file says; the run must not depend on its path."""
   path = _CHAT_TEMPLATE.value
@@ -326,6 +431,47 @@ def _chat_template() -> str | None:
       f"`--chat_template` must be the path of a readable file, got {path!r}:"
       f" {error}. Correct it."
     ) from None
+
+
+def _pairs(flag: flags.FlagHolder[str | None]) -> tuple[tuple[str, str], ...]:
+  """Returns what a flag of NAME=NAME,... says."""
+  pairs = [tuple(pair.split("=")) for pair in (flag.value or "").split(",")]
+  if flag.value and not all(len(pair) == 2 and all(pair) for pair in pairs):
+    raise errors.PrepareError(
+      f"`--{flag.name}` must be NAME=NAME, or several with commas, got"
+      f" {flag.value!r}. Correct it."
+    )
+  pairs = pairs if flag.value else []
+  return tuple((left, right) for left, right in pairs)
+
+
+def _chat_options() -> chats.ChatOptions:
+  keys, roles = _pairs(_MESSAGE_KEYS), _pairs(_MESSAGE_ROLES)
+  if keys and _MESSAGE_ROLES.value is None:
+    roles = chats.SHAREGPT_ROLES
+  return chats.ChatOptions(
+    template=_chat_template(),
+    tools_key=_TOOLS_KEY.value,
+    template_kwargs=_TEMPLATE_KWARGS.value,
+    template_kwargs_key=_TEMPLATE_KWARGS_KEY.value,
+    message_keys=keys,
+    message_roles=roles,
+    turns=_TURNS.value,
+    parse_arguments=_PARSE_ARGUMENTS.value,
+    allow_open_turns=_ALLOW_OPEN_TURNS.value,
+  )
+
+
+def _print_preview(options: run.Options, count: int) -> None:
+  tokenizer = tokenizers.make_tokenizer(options.tokenizer)
+  console = rich.console.Console(highlight=False, soft_wrap=True)
+  counts = skips.Skips()
+  for document, encoded in run.preview(options, count):
+    console.print(previews.text(document.name, encoded, tokenizer))
+    counts.count_chat(document.counts)
+  for name, number in counts.chats.items():
+    if name.startswith(chats.TURN_ENDS):
+      console.print(f"turns ended by {name}: {number:,}", markup=False)
 
 
 def _train() -> own_tokenizer.TrainOptions | None:
@@ -345,50 +491,57 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1 and _ENGINE.value == "pool":
     raise app.UsageError(f"Unexpected arguments: {' '.join(argv[1:])}")
   begin = time.monotonic()
+  if _OUTPUT.value is None and _PREVIEW.value is None:
+    raise errors.PrepareError(
+      "`--output` must be given, got none. Name the directory to create, or"
+      " look at documents first with --preview=5."
+    )
   special = {name: flag.value for name, flag in _SPECIAL_TOKENS.items()}
   bar = _Bar()
   try:
-    store, written = run.prepare(
-      run.Options(
-        inputs=tuple(_INPUT.value),
-        output=_OUTPUT.value,
-        exclude=tuple(_EXCLUDE.value),
-        tokenizer=tokenizers.TokenizerSpec(
-          _TOKENIZER.value,
-          **special,
-          pattern=_PATTERN.value,
-          special_tokens=tuple(_SPECIAL_TOKEN.value),
-        ),
-        train=_train(),
-        text_key=_TEXT_KEY.value,
-        id_key=_ID_KEY.value,
-        id_required=bool(_ID_KEY.present),
-        meta_key=_META_KEY.value,
-        meta_default=_META_DEFAULT.value,
-        max_document_bytes=_MAX_DOCUMENT_BYTES.value,
-        filter=_FILTER.value,
-        duplicates=_DUPLICATES.value,
-        messages_key=_MESSAGES_KEY.value,
-        chat_template=_chat_template(),
-        prompt_key=_PROMPT_KEY.value,
-        completion_key=_COMPLETION_KEY.value,
-        weight_key=_WEIGHT_KEY.value,
-        engine=_ENGINE.value,
-        engine_flags=tuple(argv[1:]),
-        workers=_WORKERS.value,
-        format=_FORMAT.value,
-        compression=_COMPRESSION.value,
-        encoding_errors=_ENCODING_ERRORS.value,
-        on_error=_ON_ERROR.value,
-        overwrite=_OVERWRITE.value,
+    options = run.Options(
+      inputs=tuple(_INPUT.value),
+      output=_OUTPUT.value or "",
+      exclude=tuple(_EXCLUDE.value),
+      tokenizer=tokenizers.TokenizerSpec(
+        _TOKENIZER.value,
+        **special,
+        pattern=_PATTERN.value,
+        special_tokens=tuple(_SPECIAL_TOKEN.value),
       ),
-      bar,
+      train=_train(),
+      text_key=_TEXT_KEY.value,
+      id_key=_ID_KEY.value,
+      id_required=bool(_ID_KEY.present),
+      meta_key=_META_KEY.value,
+      meta_keys=tuple(_META_KEYS.value or ()),
+      meta_default=_META_DEFAULT.value,
+      max_document_bytes=_MAX_DOCUMENT_BYTES.value,
+      filter=_FILTER.value,
+      duplicates=_DUPLICATES.value,
+      messages_key=_MESSAGES_KEY.value,
+      chat=_chat_options(),
+      prompt_key=_PROMPT_KEY.value,
+      completion_key=_COMPLETION_KEY.value,
+      weight_key=_WEIGHT_KEY.value,
+      engine=_ENGINE.value,
+      engine_flags=tuple(argv[1:]),
+      workers=_WORKERS.value,
+      format=_FORMAT.value,
+      compression=_COMPRESSION.value,
+      encoding_errors=_ENCODING_ERRORS.value,
+      on_error=_ON_ERROR.value,
+      overwrite=_OVERWRITE.value,
     )
+    if _PREVIEW.value is not None:
+      _print_preview(options, _PREVIEW.value)
+      return
+    store, written = run.prepare(options, bar)
   finally:
     bar.close()
   if not written:
     print(
-      f"nothing to do: {pathlib.Path(_OUTPUT.value)} is the store of these"
+      f"nothing to do: {pathlib.Path(options.output)} is the store of these"
       f" inputs and options, hash {store.hash}"
     )
     return

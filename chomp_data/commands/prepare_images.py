@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 r"""Draws pictures of several sizes, for resolution buckets.
 
     %s --output=data/images

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The console commands: each loads its module when it is run.
 
 Workers that a command spawns import this module again, so it has to be light.
@@ -5,6 +7,7 @@ Workers that a command spawns import this module again, so it has to be light.
 
 import importlib
 import sys
+import traceback
 
 
 def prepare() -> None:
@@ -65,6 +68,10 @@ def _compare(name: str) -> None:
     if not isinstance(ended.code, str):
       raise
     print(ended.code, file=sys.stderr)
+    sys.exit(2)
+  except Exception:
+    # Python's own status of an error is 1.
+    traceback.print_exc()
     sys.exit(2)
 
 

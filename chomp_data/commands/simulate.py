@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Says what a run will consume, before it runs: nothing is read.
 
     %s --config=pretrain_mix --steps=300

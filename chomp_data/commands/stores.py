@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Looks at stores and makes new ones of them.
 
 %(prog)s info data/web data/code
@@ -11,11 +13,14 @@
 
 import argparse
 from collections.abc import Sequence
+import re
 import sys
 import textwrap
 import types
+from typing import NoReturn
 
 from chomp_data import cli
+from chomp_data import schema
 from chomp_data.commands.store_commands import adopt
 from chomp_data.commands.store_commands import convert
 from chomp_data.commands.store_commands import head
@@ -23,6 +28,9 @@ from chomp_data.commands.store_commands import info
 from chomp_data.commands.store_commands import merge
 from chomp_data.commands.store_commands import split
 from chomp_data.commands.store_commands import verify
+
+# Of argparse: a value, and those that there are.
+_INVALID = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 
 # By name: a module that has `add`, of arguments, and `run`.
 COMMANDS: dict[str, types.ModuleType] = {
@@ -36,9 +44,20 @@ COMMANDS: dict[str, types.ModuleType] = {
 }
 
 
+class _Parser(argparse.ArgumentParser):
+  """A parser that guesses which of some choices was meant."""
+
+  def error(self, message: str) -> NoReturn:
+    """Ends the process with a message; see `ArgumentParser`."""
+    if match := _INVALID.search(message):
+      known = re.findall(r"[\w-]+", match[2])
+      message += f".{schema.did_you_mean(match[1], known)}"
+    super().error(message)
+
+
 def parser() -> argparse.ArgumentParser:
   """Returns the parser of all subcommands."""
-  out = argparse.ArgumentParser(
+  out = _Parser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   commands = out.add_subparsers(

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Says which documents are in a step, and in which steps a document is.
 
     %s --config=packed --step=1200:1210

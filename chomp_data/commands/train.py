@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Trains the reference decoder on a config's input; resumes when run again.
 
     %s --config=splice_multi --workdir=runs/x
@@ -52,6 +54,7 @@ from chomp_data.reference import evaluating
 from chomp_data.reference import progress
 from chomp_data.reference import report
 from chomp_data.reference import span_losses
+from chomp_data.reference import summary
 from chomp_data.reference import train_options
 from chomp_data.reference import training
 from chomp_data.reference import workdir as workdir_lib
@@ -114,6 +117,7 @@ _TOLD = ("train/loss", "train/tokens_per_second", "train/wait_share")
 
 # What a run goes on writing, and where files are named after steps.
 _FILES = ("metrics.json", curves.FILE, curves.DOCUMENTS)
+_REPORT = "report.txt"
 _FOLDERS = (span_losses.DIRECTORY,)
 
 
@@ -319,6 +323,12 @@ class Run:
       return
     losses = self.documents.take()
     read = coverage.coverage(self.pipe, step)
+    by_source_now = self.last_sources or self.by_source.take(step)
+    history = summary.points(os.fspath(self.workdir))
+    sources = summary.sources(self.pipe, by_source_now, read, history)
+    pictured = summary.draw(
+      os.fspath(self.workdir / summary.PICTURE), sources, history
+    )
     values = report.record(self.pipe, step, found, read)
     values[certificate.FIELD] = certificate.records(self.input.certified)
     if self.last_window is not None:
@@ -327,20 +337,34 @@ class Run:
       if self.last_buckets:
         values["by_bucket"] = self.last_buckets
     report.write_json(self.workdir / "metrics.json", values)
+    self._write_report(read, losses, found)
     self.kept.finish()
-    if losses:
-      console.print("loss by document, latest steps", style="bold")
-      for line in report.document_lines(self.pipe, losses):
-        console.print(
-          f"  {line}", markup=False, highlight=False, soft_wrap=True
-        )
     console.print(
-      coverage.report(self.pipe, read),
+      "\n".join(
+        [
+          f"Trained {_counted(step, 'step')}.",
+          *summary.lines(sources, history),
+          *([f"Picture: {self.kept.path}/{summary.PICTURE}"] * pictured),
+          f"Documents, and the loss of each kind of row: {self.kept.path}/"
+          f"{_REPORT}; as JSON: {self.kept.path}/metrics.json",
+        ]
+      ),
       markup=False,
       highlight=False,
       soft_wrap=True,
     )
-    console.print(report.score_table(found))
+
+  def _write_report(self, read, losses, found) -> None:
+    """Writes documents and scores as text."""
+    with open(self.workdir / _REPORT, "w") as file:
+      if losses:
+        lines = report.document_lines(self.pipe, losses)
+        file.write("\n  ".join(["loss by document, latest steps", *lines]))
+        file.write("\n")
+      file.write(coverage.report(self.pipe, read) + "\n")
+      rich.console.Console(file=file, width=100).print(
+        report.score_table(found)
+      )
 
   def _check_same_run(self, saved: dict[str, Any]) -> None:
     changed = state_lib.differences(saved, self.options.record())

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Holds what a run handed out against its plan.
 
     %s --config=packed --checkpoint=runs/x
@@ -7,9 +9,10 @@
 Every checkpoint certifies, as sums, which spans were in which rows of which
 steps since the run began, over all processes and resumes. They are computed
 again from the config's plan; tokens are read only where the run was asked to
-certify them. Exit status is 0 where they agree, 1 where they differ, and then
-it is told between which two kept checkpoints they parted; 2 where that cannot
-be told. Without --checkpoint the sums of --step are printed.
+certify them. Exit status is 0 where they agree in all of these steps; 1 where
+they differ, with the two kept checkpoints between which they parted; 2 where
+some steps are certified by no checkpoint, or a checkpoint is damaged. Without
+--checkpoint the sums of --step are printed.
 """
 
 from collections.abc import Callable
@@ -43,6 +46,9 @@ _FORMAT = flags.DEFINE_enum(
   "format", "terminal", ["terminal", "json"], "How it is printed."
 )
 _DATASET_MIX = cli.define_dataset_mix()
+
+# Exit statuses. That of an error is the last one too.
+_AGREE, _DIFFER, _UNKNOWN = range(3)
 
 # Seconds before progress is shown, and between lines of it in a log.
 _SOON_S, _LOG_S = 2.0, 30.0
@@ -88,4 +94,6 @@ def main(argv: Sequence[str]) -> int:
     print(json.dumps(verified.record()))
   else:
     print(verified.line())
-  return int(not verified.agrees)
+  if not verified.agrees:
+    return _DIFFER
+  return _UNKNOWN if verified.unknown else _AGREE

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The section `config.data.buckets`: which static shapes batches have."""
 
 from collections.abc import Mapping
@@ -120,7 +122,7 @@ _BUCKET_STAGES = schema.optional(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class LengthBuckets:
+class LengthBuckets(schema.Options):
   """`buckets.kind='length'`: rows of one document, in a few lengths.
 
   Attributes:
@@ -172,7 +174,7 @@ class LengthBuckets:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ResolutionBuckets:
+class ResolutionBuckets(schema.Options):
   """`buckets.kind='resolution'`: precomputed arrays of a few sizes.
 
   Attributes:

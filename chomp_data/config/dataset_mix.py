@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Mixes written in one line: `"pathA:0.9 pathB:0.1"` (seed 004)."""
 
 from collections.abc import Mapping
@@ -8,6 +10,7 @@ from typing import Any
 
 from absl import logging
 
+from chomp_data.sources import row_kinds
 from chomp_data.stores import kinds as store_kinds
 
 _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -232,13 +235,25 @@ def _template(sources: Mapping[str, Mapping[str, Any]]) -> dict | None:
       shuffle.pop("seed", None)
       template["shuffle"] = shuffle
     found.append(template)
-  if any(own != found[0] for own in found):
+  if any(_in_full(own) != _in_full(found[0]) for own in found):
     return None
   for name in store_kinds.sections():
     said = [own.get(name) for own in declared]
     if said[0] is not None and all(own == said[0] for own in said):
       found[0][name] = said[0]
   return found[0]
+
+
+def _in_full(template: Mapping[str, Any]) -> list[Any]:
+  """Returns rows and shuffle of a template with the kinds that are defaults."""
+  kinds = {"rows": row_kinds.DEFAULT_KIND, "shuffle": "none"}
+  out = []
+  for name, kind in kinds.items():
+    section = template.get(name)
+    if section is None or isinstance(section, Mapping):
+      section = {"kind": kind, **(section or {})}
+    out.append(section)
+  return out
 
 
 def _is_set(value: Any) -> bool:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Edits of a running job's plan: steps that are skipped, other batch sizes.
 
 They count data steps; `index/steps.py` says what these are.
@@ -122,21 +124,22 @@ def fingerprint(steps: steps_lib.Steps) -> dict[str, Any]:
   return found
 
 
-def way_back(fingerprint: Any, path: str, step: int | None) -> str:
-  """Returns where a run can take an edit that is of its past, for a message.
+def way_back(fingerprint: Any, path: str, step: int, in_command: bool) -> str:
+  """Returns how a run can take an edit of its past, to end a line of an error.
 
   Args:
-    fingerprint: Of its state.
+    fingerprint: The state's.
     path: What differs: an entry of one of `FIELDS`, or another field.
-    step: Of the state, or None where it does not matter.
+    step: The state's.
+    in_command: Whether to name flags of a command, and not Python arguments.
   """
   field, _, at = path.partition(".")
-  if step is None:
-    return ""
   if field == "global_batch_size":
+    allowed = "allow_changes=('global_batch_size',)"
+    if in_command:
+      allowed = "--allow_input_change=global_batch_size"
     return (
-      ". Allow this change by name (--allow_input_change=global_batch_size) to"
-      " go on at the same row"
+      f". Allow this change by name ({allowed}) to continue at the same row"
     )
   if field == "sources" and _START.search(at):
     return (
@@ -147,7 +150,9 @@ def way_back(fingerprint: Any, path: str, step: int | None) -> str:
     return ""
   return (
     f". It changes data step {at}: go back to a checkpoint of step"
-    f" {steps_of(fingerprint).before(int(at))} or before (--restore_step)"
+    f" {steps_of(fingerprint).before(int(at))} or before"
+    + " (--restore_step)"
+    * in_command
   )
 
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Config files, loaded as the tools load them but without their flags.
 
 config = load_config("experiment.py:runlocal", ["data.seed=3"])
@@ -40,11 +42,13 @@ def path_of(name: str) -> pathlib.Path:
       [
         f"`--config` must name a config file, got {name}, which is none."
         f" Correct the path, or take one of {', '.join(SHIPPED)}."
+        + schema.did_you_mean(name, SHIPPED)
       ]
     )
   return SHIPPED[name]
 
 
+@schema.arguments(name=schema.path(), overrides=schema.sequence(schema.text()))
 def load_config(name: str, overrides: Sequence[str] = ()) -> Any:
   """Returns the config of a file, with options set as on a command line.
 

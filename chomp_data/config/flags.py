@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Options on the command line: `--config.<path>=<value>` sets any of them.
 
 Which there are is known from the dataclasses of options, whatever a config's
@@ -54,8 +56,10 @@ def apply(
     values[tuple(path.split("."))] = text
   problems: list[str] = []
   known = _known(config, sections)
-  before = dict(_listed(known, _plain(config)))
   with config.unlocked(), config.ignore_type():
+    for path in values:
+      _expand(config, known, path)
+    before = dict(_listed(known, _plain(config)))
     # These decide which other options there are, outer ones first.
     deciding = [path for path in values if _decides(known, path)]
     for path in sorted(deciding, key=len):
@@ -100,6 +104,25 @@ def _plain(section: Any) -> dict[str, Any]:
     is_section = isinstance(value, Mapping | ml_collections.ConfigDict)
     out[name] = _plain(value) if is_section else value
   return out
+
+
+def _expand(
+  config: ml_collections.ConfigDict, known: schema.Section, path: _Path
+) -> None:
+  """Replaces the short forms of sections along a path by the sections."""
+  section: Any = config
+  for name in path:
+    if not isinstance(section, ml_collections.ConfigDict):
+      return
+    if name not in known.sections or name not in section:
+      return
+    known = known.sections[name]
+    if known.expanded is not None:
+      full = known.expanded(section[name])
+      if full is not None:
+        with section.ignore_type():
+          section[name] = ml_collections.ConfigDict(full)
+    section = section[name]
 
 
 def _listed(
@@ -167,7 +190,10 @@ def _set(
       if not isinstance(section.get(name), ml_collections.ConfigDict):
         section[name] = ml_collections.ConfigDict()
       section = section[name]
-    section[path[-1]] = value
+    with section.ignore_type():
+      if isinstance(found, schema.Section) and isinstance(value, Mapping):
+        value = ml_collections.ConfigDict(value)
+      section[path[-1]] = value
   except schema.ConfigError as error:
     return error.problems
   except ValueError as error:  # Of a ConfigDict, whose names hold no dots.
@@ -191,9 +217,10 @@ def _find(
     if name in known.options and not isinstance(value, Mapping):
       where, names, name = path[: i + 1], [], path[i + 1]
     elif name in known.sections:
-      known, held = known.sections[name], value or {}
+      known = known.sections[name]
+      held = value if isinstance(value, Mapping) else {}
       continue
-    elif name in held:
+    elif name in held and name not in known.others:
       return None
     else:
       where = path[:i]
@@ -216,6 +243,8 @@ def _value(
     return _literal(text)
   if isinstance(found, schema.Section):
     own = _literal(text)
+    if found.expanded is not None and (full := found.expanded(own)) is not None:
+      return full
     if own is None or isinstance(own, Mapping):
       return own
     rule = "a mapping, as Python writes it, or None: it is a section"

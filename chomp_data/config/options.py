@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """`config.data` as checked options; nothing else reads a ConfigDict.
 
 Everything that can be wrong without reading data is collected here, so that
@@ -7,6 +9,7 @@ text in rows of a few lengths or arrays of a few sizes. Each kind is one entry
 of `KINDS`; what kinds share is declared once.
 """
 
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
@@ -31,6 +34,7 @@ from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_kinds
 from chomp_data.sources import row_source
+from chomp_data.sources import shared_options
 from chomp_data.stores import disk_cache
 from chomp_data.stores import kinds as store_kinds
 from chomp_data.transforms import formats
@@ -41,7 +45,6 @@ PATH = "config.data"
 # A row or a batch beyond this is a slip of the finger.
 _MAX_SIDE = bucket_sections.MAX_SIDE
 _MAX_POSITIONS = 2**34
-_SEED = schema.integer(0, 2**63 - 1)
 _SECTIONS = ("buckets", "mix", "sources")
 _SCHEDULE, _TOMBSTONES = "batch_size_schedule", "tombstones"
 _START_AFTER = "start_after"
@@ -49,7 +52,7 @@ _ROWS = schema.integer(1, _MAX_SIDE)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunFields:
+class RunFields(schema.Options):
   """The fields of `config.data` that all kinds of runs share.
 
   Attributes:
@@ -76,12 +79,17 @@ class RunFields:
     timeout_s: Longest wait for one batch, in seconds, until the run ends in an
       error; packing an epoch and the like do not count.
     on_peer_failure: What a process does when another one of the run fails or
-      dies: 'exit', or 'raise' an error where the next batch is asked for.
+      dies: 'exit', or 'raise' an error at the next call of its iterator. Python
+      cannot leave a collective that waits for the other process: without such
+      a call within `peer_failure_grace_s` it exits.
+    peer_failure_grace_s: With `on_peer_failure='raise'`, how many seconds a
+      process may take to its next call. Raise it where steps, evaluations or
+      compilations take longer.
     certificate: What checkpoints certify to have been handed out: the 'plan',
       at no cost, or its 'tokens' too (3 us for 1,000 tokens).
   """
 
-  seed: int = schema.option(0, _SEED)
+  seed: int = schema.option(0, shared_options.SEED)
   epochs: int | None = schema.option(None, schema.optional(schema.integer(1)))
   remainder: str = schema.option("drop", schema.choice(("drop", "pad")))
   worker_count: int = schema.option(0, schema.integer(0, 1024))
@@ -90,6 +98,7 @@ class RunFields:
   prefetch: int = schema.option(2, schema.integer(1, 1024))
   timeout_s: float = schema.option(600.0, schema.number(1))
   on_peer_failure: str = schema.option("exit", schema.choice(("exit", "raise")))
+  peer_failure_grace_s: float = schema.option(30.0, schema.number())
   certificate: str = schema.option("plan", schema.choice(("plan", "tokens")))
 
   @property
@@ -139,6 +148,10 @@ class RunFields:
     }
 
 
+# Of the fields that all kinds share, by name.
+RULES = {name: own.rule for name, own in schema.options_of(RunFields).items()}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextFields(RunFields):
   """The fields of `config.data` of a run of text.
@@ -148,7 +161,8 @@ class TextFields(RunFields):
       lists them.
     train_on_eos: Whether the end-of-document token (EOS) is a label.
     lookahead: Whether batches hold the token after their last column where a
-      document goes on there, so that the last column has a label too.
+      document continues there, so that the last column has a label too. It has
+      no effect on splices and windows.
     document_id: Whether batches hold `document_id`, which names the documents
       of each row.
     tombstones: Documents and spans that are gone from some data steps on,
@@ -158,10 +172,12 @@ class TextFields(RunFields):
       Where rows stand is no part of a state: it may change at any resume.
     balance_shards: Over how many shards `balance` deals; None is as many as
       the sharding cuts a batch's rows into.
-    device_fields: Whether tokens travel to devices as stores hold them, and
-      fields are made there: 'auto' where devices are accelerators, 'always',
-      or 'never'. Fields are the same, so it may change at any resume; a
-      transform of batches on the host has them made there.
+    device_fields: Whether tokens are sent to devices as stores hold them, and
+      batch fields are computed there: 'never', 'always', or 'auto', which does
+      so where all devices are accelerators. No accelerator has run it yet, so
+      the default is 'never'. Batches are the same, so it may change at any
+      resume; with a transform of batches on the host, fields are computed on
+      the host.
   """
 
   batch_format: str = schema.option("canonical", schema.choice(formats.FORMATS))
@@ -174,7 +190,7 @@ class TextFields(RunFields):
   )
   balance_shards: int | None = schema.option(None, schema.optional(_ROWS))
   device_fields: str = schema.option(
-    "auto", schema.choice(("auto", "always", "never"))
+    "never", schema.choice(("auto", "always", "never"))
   )
 
   def problems(self, path: str) -> list[str]:
@@ -260,12 +276,18 @@ class RowFields(TextFields):
   """
 
   seq_len: int = schema.required(schema.integer(2, _MAX_SIDE))
-  global_batch_size: int | None = schema.option(None, schema.optional(_ROWS))
+  global_batch_size: int | None = schema.option(
+    None,
+    schema.optional(_ROWS),
+    fix="Correct it, or leave it out and set batch_size_schedule.",
+  )
   batch_size_schedule: tuple[tuple[int, int], ...] | None = schema.option(
     None, schema.optional(edits.SCHEDULE)
   )
   mask_boundary_loss: bool = schema.option(True, schema.boolean())
-  shuffle_cache_bytes: int = schema.option(2 * 2**30, schema.integer(1, 2**62))
+  shuffle_cache_bytes: int = schema.option(
+    2 * 2**30, schema.integer(1, 2**62 - 1)
+  )
   start_after: str | None = schema.option(None, schema.optional(schema.text()))
 
   def problems(self, path: str) -> list[str]:
@@ -348,14 +370,19 @@ class ArrayFields(RunFields):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OrderOptions:
+class OrderOptions(schema.Options):
   """`shuffle` of a source in buckets: it is permuted in every epoch.
 
   Attributes:
     seed: Seed of this order; None derives one from the run's seed.
   """
 
-  seed: int | None = schema.option(None, schema.optional(_SEED))
+  seed: int | None = schema.option(None, schema.optional(shared_options.SEED))
+
+  @staticmethod
+  def expanded(value: Any) -> dict[str, Any] | None:
+    """Returns the section that True stands for; see `ShuffleOptions`."""
+    return {} if value is True else None
 
   def problems(self, path: str, own_blocks: bool) -> list[str]:
     """Returns what is wrong between these fields: nothing."""
@@ -410,7 +437,7 @@ def _rising_epochs(value: Any) -> tuple[int, ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SourceFields:
+class SourceFields(schema.Options):
   """The fields of a source beside its sections.
 
   Attributes:
@@ -445,7 +472,7 @@ class SourceFields:
   )
   cache_dir: str | None = schema.option(None, schema.optional(schema.text()))
   cache_dir_bytes: int = schema.option(
-    disk_cache.DEFAULT_BYTES, schema.integer(1, 2**62)
+    disk_cache.DEFAULT_BYTES, schema.integer(1, 2**62 - 1)
   )
 
 
@@ -463,6 +490,7 @@ class SourceOptions:
     max_epochs: Passes over it in a mix; None is the run's `epochs`.
     joined: The epoch at which each store joined; None is the first for all.
     cache_dir: A directory that keeps chunks of URLs, and its most bytes.
+    unset: Which of 'shuffle' and 'add_eos' the config leaves out; see `unset`.
   """
 
   store: str | tuple[str, ...]
@@ -473,6 +501,7 @@ class SourceOptions:
   max_epochs: int | None = None
   joined: tuple[int, ...] | None = None
   cache_dir: tuple[str, int] | None = None
+  unset: frozenset[str] = frozenset()
 
   @property
   def paths(self) -> tuple[str, ...]:
@@ -587,7 +616,7 @@ def read(data: Any) -> RunOptions:
   Raises:
     ConfigError: If fields are wrong; all of them are listed.
   """
-  data = _plain(data)
+  data = plain(data)
   if not isinstance(data, Mapping):
     raise schema.ConfigError(
       [schema.bad_value(PATH, "a section with fields", data, "Give it one.")]
@@ -599,6 +628,7 @@ def read(data: Any) -> RunOptions:
         f" ({', '.join(map(str, data))}). Pass its field `data`."
       ]
     )
+  data = _stated(data, known(data))
   name, section = _kind_of(data.get("buckets"))
   kind = KINDS[name]
   problems = _size_problems(name, data)
@@ -674,41 +704,76 @@ def known(data: Any) -> schema.Section:
   data = data if isinstance(data, Mapping) else {}
   buckets = data.get("buckets")
   name = "rows" if buckets is None else _named_kind(buckets)
-  kind, inner = KINDS.get(name or ""), {}
+  kind, inner = KINDS.get(name), {}
   of_buckets = _kind_option(
     [own for own in KINDS if KINDS[own].section],
     "Whether batches are of text in rows of a few lengths or of arrays of a"
     " few sizes; without the section `buckets` all rows have one length.",
   )
-  inner["buckets"] = schema.Section(of_buckets)
+  inner["buckets"] = schema.Section(of_buckets, needs_kind=True)
   if kind is None:
     return schema.Section({}, inner)
   if kind.section is not None:
     fields = schema.options_of(kind.section)
     inner["buckets"] = schema.Section({**of_buckets, **fields})
-  inner["mix"] = schema.Section(schema.options_of(kind.mix))
+  runs = KINDS.values()
+  inner["mix"] = _section(
+    schema.options_of(kind.mix), [run.mix for run in runs]
+  )
   entries = data.get("sources")
   entries = entries if isinstance(entries, Mapping) else {}
   inner["sources"] = schema.Section(
     {}, {str(own): _known_of(entries[own], kind) for own in entries}
   )
-  return schema.Section(schema.options_of(kind.fields), inner)
+  return _section(
+    schema.options_of(kind.fields), [run.fields for run in runs], inner
+  )
+
+
+def _section(
+  fields: Mapping[str, schema.Option],
+  classes: Iterable[type],
+  sections: Mapping[str, schema.Section] | None = None,
+  expanded: Callable[[Any], dict[str, Any] | None] | None = None,
+) -> schema.Section:
+  """Returns a section of which a `kind` decides the fields.
+
+  Args:
+    fields: Those that it has.
+    classes: Those of all kinds.
+    sections: What lies deeper.
+    expanded: See `schema.Section`.
+  """
+  names = {name for cls in classes for name in schema.options_of(cls)}
+  others = tuple(sorted(names - fields.keys()))
+  return schema.Section(fields, sections or {}, others, expanded)
 
 
 def _known_of(entry: Any, kind: Kind) -> schema.Section:
   """Returns every option of a source."""
   entry = entry if isinstance(entry, Mapping) else {}
+  runs = KINDS.values()
+  of_rows = [own.options for own in row_kinds.ROW_KINDS.values()]
   if kind.rows is not None:
     rows = schema.options_of(kind.rows)
   else:
     rows = _kind_option(
-      row_kinds.ROW_KINDS, "How rows are made of the store's documents."
+      row_kinds.ROW_KINDS,
+      "How rows are made of the store's documents.",
+      row_kinds.DEFAULT_KIND,
     )
-    own = row_kinds.ROW_KINDS.get(_named_kind(entry.get("rows")) or "")
-    rows |= schema.options_of(own.options) if own else {}
+    name = _named_kind(entry.get("rows"), row_kinds.DEFAULT_KIND)
+    if name in row_kinds.ROW_KINDS:
+      rows |= schema.options_of(row_kinds.ROW_KINDS[name].options)
   inner = {
-    "rows": schema.Section(rows),
-    "shuffle": schema.Section(schema.options_of(kind.shuffle)),
+    "rows": _section(
+      rows, [*of_rows, *(run.rows for run in runs if run.rows is not None)]
+    ),
+    "shuffle": _section(
+      schema.options_of(kind.shuffle),
+      [run.shuffle for run in runs],
+      expanded=kind.shuffle.expanded,
+    ),
   }
   if kind.of_documents:
     for name, options in store_kinds.sections().items():
@@ -717,24 +782,67 @@ def _known_of(entry: Any, kind: Kind) -> schema.Section:
 
 
 def _kind_option(
-  kinds: Iterable[str], sentence: str
+  kinds: Iterable[str], sentence: str, default: Any = dataclasses.MISSING
 ) -> dict[str, schema.Option]:
   rule = schema.choice(tuple(kinds))
-  none = dataclasses.MISSING
-  return {"kind": schema.Option("kind", rule, none, sentence=sentence)}
+  return {"kind": schema.Option("kind", rule, default, sentence=sentence)}
 
 
-def _named_kind(section: Any) -> str | None:
-  kind = section.get("kind") if isinstance(section, Mapping) else None
-  return kind if isinstance(kind, str) else None
+def _named_kind(section: Any, default: str = "") -> str:
+  """Returns the `kind` of a section; '' where it is wrong."""
+  if section is None:
+    return default
+  kind = section.get("kind") if isinstance(section, Mapping) else ""
+  if kind is None:
+    return default
+  return kind if isinstance(kind, str) else ""
 
 
-def _plain(data: Any) -> Any:
+def _stated(
+  section: Mapping[str, Any], known: schema.Section
+) -> dict[str, Any]:
+  """Returns what a section says, in full.
+
+  None leaves an option at its default, unless None is a value of it, and a
+  section that has all of its options, all None, is not there: so they are
+  where placeholders stand for them (`placeholders`). Short forms of sections
+  become sections.
+  """
+  out = {}
+  for name, value in section.items():
+    inner = known.sections.get(name)
+    if inner is not None:
+      if inner.expanded is not None:
+        full = inner.expanded(value)
+        value = value if full is None else full
+      if isinstance(value, Mapping):
+        if _is_placeholder(value, inner):
+          continue
+        value = _stated(value, inner)
+    elif value is None and name in known.others:
+      continue
+    elif value is None and name in known.options:
+      option = known.options[name]
+      if not schema.takes_none(option.rule):
+        continue
+    out[name] = value
+  return out
+
+
+def _is_placeholder(section: Mapping[str, Any], known: schema.Section) -> bool:
+  return (
+    bool(known.options)
+    and section.keys() >= known.options.keys()
+    and all(value is None for value in section.values())
+  )
+
+
+def plain(data: Any) -> Any:
   """Returns a config as plain dictionaries, references resolved."""
   to_dict = getattr(data, "to_dict", None)
   if to_dict is None:
     if isinstance(data, Mapping):
-      return {name: _plain(value) for name, value in data.items()}
+      return {name: plain(value) for name, value in data.items()}
     return data
   try:
     return to_dict()
@@ -754,9 +862,9 @@ def _kind_of(buckets: Any) -> tuple[str, dict[str, Any]]:
   kind = buckets.get("kind") if isinstance(buckets, Mapping) else None
   names = [name for name, own in KINDS.items() if own.section is not None]
   if not isinstance(kind, str) or kind not in names:
-    kinds = " or ".join(map(repr, names))
+    rule = schema.choice(names)
     raise schema.ConfigError(
-      [schema.bad_value(f"{PATH}.buckets.kind", kinds, kind, "Choose one.")]
+      [schema.bad_value(f"{PATH}.buckets.kind", rule, kind, "Choose one.")]
     )
   return kind, {n: value for n, value in buckets.items() if n != "kind"}
 
@@ -847,7 +955,21 @@ def _checked_source(
     None
     if fields.cache_dir is None
     else (fields.cache_dir, fields.cache_dir_bytes),
+    _unset(entry, kind),
   ), []
+
+
+def _unset(entry: Mapping[str, Any], kind: Kind) -> frozenset[str]:
+  """Returns what a source leaves out; see `SourceOptions.unset`."""
+  names = []
+  order = entry.get("shuffle")
+  if isinstance(order, Mapping):
+    order = order.get("kind")
+  if kind.shuffle is sources_lib.ShuffleOptions and order is None:
+    names.append("shuffle")
+  if "add_eos" not in (entry.get("rows") or {}):
+    names.append("add_eos")
+  return frozenset(names)
 
 
 def _store_problems(path: str, fields: SourceFields, kind: Kind) -> list[str]:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows of a batch dealt to shards so that shards cost alike.
 
     costs 9 8 4 1, 2 shards    shard 0: rows 0 and 3, shard 1: rows 1 and 2

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A search in rising values that are dear to look up.
 
 The first steps follow the mean so far and are never slower than doubling;

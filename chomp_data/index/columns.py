@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of documents, looked up by slot: in memory or in a file.
 
 Of millions of selected documents nothing is held: their numbers, lengths and

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Work that is done bit by bit, so that nobody waits for all of it at once.
 
 A generator does it: it yields the share that is done, 0 .. 1, and returns what

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Seeded keys and hashes: every random choice is a pure function of a key.
 
 Keys are derived by folding in names and numbers, never by adding seeds, so

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Sets of integers as intervals [begin, end): ascending, apart, none empty.
 
 NumPy only.

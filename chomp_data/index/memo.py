@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A bounded memory of what is computed more than once.
 
 Nothing here decides a value; all of it may be dropped at any time, and is

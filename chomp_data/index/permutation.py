@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Keyed permutations of 0 .. size - 1, evaluated at single indices.
 
 `permute` is a Feistel network over the smallest power of two that holds

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Run steps, data steps and rows: one map, of a few integers.
 
 The order of a run is one of rows. A *data step* is a batch of that order: what

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """MaxText's train and eval iterators, from a config of ours.
 
     if config.grain_file_type == "chomp_data":
@@ -19,6 +21,7 @@ import orbax.checkpoint as ocp
 
 from chomp_data import errors
 from chomp_data import pipeline
+from chomp_data import schema
 from chomp_data.config import files
 from chomp_data.loading import feed
 
@@ -64,6 +67,11 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
     batches: The iterator.
   """
 
+  @schema.arguments(
+    batches=schema.having(
+      "an iterator, as `chomp_data.make_iterator` returns it", "__next__"
+    )
+  )
   def __init__(self, batches: feed.InputIterator):
     """Wraps an iterator."""
     self.batches: feed.InputIterator = batches
@@ -93,6 +101,10 @@ class MaxTextIterator(Iterator[dict[str, jax.Array]]):
     self.batches.close()
 
 
+@schema.arguments(
+  config=schema.having("a config of MaxText", "grain_train_files", "steps"),
+  mesh=schema.instance("a `jax.sharding.Mesh`", jax.sharding.Mesh),
+)
 def make_iterators(
   config: Any, mesh: jax.sharding.Mesh
 ) -> tuple[MaxTextIterator, MaxTextIterator | None]:

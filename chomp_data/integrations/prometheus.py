@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How an input is doing, for Prometheus: each process on a port of its own.
 
     metrics = prometheus.Metrics(iterator)
@@ -15,6 +17,7 @@ from typing import Any
 import jax
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.loading import feed
 
 _PREFIX = "chomp_data"
@@ -27,6 +30,10 @@ _READS = {
   "cache_hits": ("cache_hits", "Requests for chunks that were in memory."),
   "requests": ("requests", "Requests to an object store, all tries."),
   "retries": ("retries", "Of these, tries after one that failed."),
+  "corrupt": (
+    "corrupt_answers",
+    "Answers that were too short, too long, or not what was written.",
+  ),
   "bytes_transferred": ("transferred_bytes", "Bytes that came from there."),
 }
 
@@ -40,6 +47,16 @@ _TOLD = {
 }
 
 
+def _numbers(value: Any) -> dict[str, float]:
+  """Returns numbers by name, infinite ones and NaN too."""
+  return {
+    name: float(own) for name, own in schema.mapping().convert(value).items()
+  }
+
+
+_VALUES = schema.Rule("a mapping of names to numbers", _numbers)
+
+
 class Metrics:
   """A collector of prometheus_client over an iterator.
 
@@ -47,6 +64,14 @@ class Metrics:
   the JAX process; those by source have the label `source` too.
   """
 
+  @schema.arguments(
+    iterator=schema.having(
+      "an iterator, as `chomp_data.make_iterator` returns it",
+      "step",
+      "waits",
+      "reads",
+    )
+  )
   def __init__(self, iterator: feed.InputIterator):
     """Asks nothing yet.
 
@@ -58,6 +83,7 @@ class Metrics:
     self._values: dict[str, float] = {}
     self._server: Any = None
 
+  @schema.arguments(values=_VALUES, by_source=schema.mapping())
   def tell(
     self,
     values: Mapping[str, float],
@@ -123,6 +149,9 @@ class Metrics:
     for name, value in self._values.items():
       yield gauge(name, "Told by the trainer.", value)
 
+  @schema.arguments(
+    port=schema.integer(0, 65_535), address=schema.text(empty=True)
+  )
   def serve(self, port: int, address: str = "0.0.0.0") -> int:
     """Serves them over HTTP, in a thread, until `close`.
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which hot loops run compiled: with numba (the extra `fast`), lazily.
 
 Each has a form in NumPy that gives the same bytes, so it changes nothing which

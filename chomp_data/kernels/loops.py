@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The loops themselves, as numba compiles them; see `building`.
 
 Arrays are contiguous; what each does is told where its form in NumPy stands.

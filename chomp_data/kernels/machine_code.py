@@ -1,8 +1,11 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The machine code of loops: made by numba elsewhere, kept, loaded by LLVM.
 
 numba is never imported here. What was compiled is kept by what decides it: the
 loops, numba's version and the processor; beside this module, or where that
-cannot be written to, in the user's cache.
+cannot be written to, in the user's cache. It is code, so it is read only from
+where no other user can have written it (`private_files`).
 """
 
 import base64
@@ -15,12 +18,13 @@ import os
 import pathlib
 import subprocess
 import sys
-import tempfile
 from typing import Any
 
+from absl import logging
 import llvmlite.binding as llvm
 import numpy as np
 
+from chomp_data.kernels import private_files
 from chomp_data.kernels import signatures
 
 _HERE = pathlib.Path(__file__).parent
@@ -114,52 +118,69 @@ _engines: list[Any] = []
 def _kept() -> dict[str, tuple[str, str]]:
   """Returns symbols and object files, in base 64, by name."""
   name = f"loops-{_key()}.json"
-  cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-  places = [_HERE / "__pycache__", pathlib.Path(cache) / "chomp_data"]
-  for place in places:
+  directories = _directories()
+  unsafe = [] if len(directories) > 1 else ["there is no home directory"]
+  for directory in directories:
     try:
-      return _read(place / name)
+      return _parsed(private_files.read(directory, name))
+    except private_files.UnsafeError as error:
+      unsafe.append(str(error))
     except (OSError, ValueError):
       continue  # None is there, or none that was written whole.
-  for place in places:
+  data = _build()
+  for directory in directories:
     try:
-      place.mkdir(parents=True, exist_ok=True)
-      with tempfile.TemporaryDirectory(dir=place) as own:
-        made = pathlib.Path(own) / name
-        _build(made)
-        os.replace(made, place / name)
-      return _read(place / name)
+      private_files.write(directory, name, data)
+      break
     except OSError:
       continue
-  with tempfile.TemporaryDirectory() as own:
-    made = pathlib.Path(own) / name
-    _build(made)
-    return _read(made)
+  else:
+    logging.warning(
+      "compiled loops are kept nowhere, so each process compiles them (%s)."
+      " Set XDG_CACHE_HOME to a directory that only this user can write to, or"
+      " CHOMP_DATA_KERNELS=off.",
+      "; ".join(dict.fromkeys(unsafe)) or "no directory is writable",
+    )
+  return _parsed(data)
 
 
-def _read(path: pathlib.Path) -> dict[str, tuple[str, str]]:
+def _directories() -> list[pathlib.Path]:
+  """Returns where compiled loops may be: where there is no home, only here."""
+  cache = os.environ.get("XDG_CACHE_HOME", "")
+  if not os.path.isabs(cache):
+    cache = os.path.expanduser("~/.cache")
+  found = [_HERE / "__pycache__"]
+  if os.path.isabs(cache):
+    # Its own directory: others in the user's cache may be shared by a group.
+    found.append(pathlib.Path(cache) / "chomp_data_kernels")
+  return found
+
+
+def _parsed(data: bytes) -> dict[str, tuple[str, str]]:
   """Returns what was kept; raises ValueError if it is not as it was written."""
-  told, _, text = path.read_text().partition("\n")
-  if hashlib.sha256(text.encode()).hexdigest() != told:
-    raise ValueError(f"{path} does not match its digest")
+  digest, _, text = data.partition(b"\n")
+  if hashlib.sha256(text).hexdigest().encode() != digest:
+    raise ValueError("compiled loops do not match their digest")
   return json.loads(text)
 
 
-def _build(path: pathlib.Path) -> None:
-  """Compiles in a process that has this one's paths."""
+def _build() -> bytes:
+  """Compiles in a process that has this one's paths, and ends with this one."""
   program = (
     f"import sys; sys.path[:] = {sys.path!r};"
-    " from chomp_data.kernels import building; building.main(sys.argv[1])"
+    " from chomp_data.kernels import parent_watch;"
+    " parent_watch.begin(int(sys.argv[1]));"
+    " from chomp_data.kernels import building; building.main()"
   )
   done = subprocess.run(
-    [sys.executable, "-c", program, str(path)],
+    [sys.executable, "-c", program, str(os.getpid())],
     stdin=subprocess.DEVNULL,
     capture_output=True,
-    text=True,
-    errors="replace",
   )
   if done.returncode:
-    raise RuntimeError(done.stderr.strip()[-500:] or f"rc {done.returncode}")
+    problem = done.stderr.decode(errors="replace").strip()[-500:]
+    raise RuntimeError(problem or f"rc {done.returncode}")
+  return done.stdout
 
 
 def _key() -> str:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of the hash and of the permutation, in NumPy's form and compiled.
 
 Where each is from is told where it is used: `index/hashing.py` (SplitMix64)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What compiled loops take, known without numba.
 
 By name the types of the arguments in turn, as NumPy writes them; an array has

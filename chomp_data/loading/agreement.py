@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Processes that share batches compare what they read before the first one.
 
 Each tells fingerprint and number of steps under the number that the iterator
@@ -90,6 +92,10 @@ def _device_ids(sharding: Any) -> list[int]:
   return sorted(device.id for device in sharding.device_set)
 
 
+class PeerInputError(reader.InputError):
+  """Another process failed; this one has not."""
+
+
 class Peers:
   """The processes that one iterator shares batches with.
 
@@ -142,23 +148,27 @@ class Peers:
     self._compare(record)
     return made
 
-  def open(self, ends: bool) -> None:
+  def open(self, ends: bool, grace_s: float = watching.GRACE_S) -> None:
     """Watches the processes from now on.
 
     Args:
       ends: Whether this one ends when another fails; else `check` raises.
+      grace_s: How long after it this process may not call `check` before it
+        ends.
     """
-    self._member.ends = ends
+    self._member.ends, self._member.grace_s = ends, grace_s
     self._watch.open(self._member)
 
   def close(self) -> None:
     """Watches them no more."""
+    self._watch.met()
     self._watch.close(self._member)
 
   def check(self) -> None:
     """Raises InputError if another process has failed."""
     if self._member.cause is not None:
-      raise reader.InputError(self._member.cause)
+      self._watch.met()
+      raise PeerInputError(self._member.cause)
 
   def report(self, error: BaseException, step: int, late: bool = False) -> None:
     """Tells the others of an error; see `watching.Watch.report`."""
@@ -172,6 +182,7 @@ class Peers:
 
   def recover(self) -> None:
     """Goes on after an error, here or elsewhere."""
+    self._watch.met()
     self._member.cause = None
     if self._reported:
       self._reported = False

@@ -1,7 +1,11 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """One Grain record = one process-local batch, and its key the global step.
 
 The stream of global batches is then the same for every number of processes
-and workers, and Grain's own state is index arithmetic over steps.
+and workers, and Grain's own state is index arithmetic over steps. `read` is the
+same for several steps at once, for records that hold a few
+(`loading/step_records.py`).
 """
 
 import collections
@@ -23,7 +27,7 @@ from chomp_data.index import hashing
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
-from chomp_data.ops import spans as spans_lib
+from chomp_data.ops import integers
 from chomp_data.plans import balance
 from chomp_data.plans import certifying
 from chomp_data.plans import following
@@ -45,13 +49,14 @@ _GROUPS_KEPT = 4
 # Groups planned before their turn, where a store is far away.
 _GROUPS_AHEAD = 64
 
-# Rows read and placed at once, and positions where rows are long: the fields of
-# so many take 6.8 MB. Half as many cost a tenth more, twice as many no less.
-_READ_ROWS = 256
-_READ_POSITIONS = 2**19
+# The most steps that are read at once, and the most positions: eight steps of
+# [8, 2048], whose fields take 1.7 MB, and one of [512, 8192].
+_READ_STEPS = 8
+_READ_POSITIONS = 2**17
 
-# Steps of readers that read ahead of who asks for their sums.
-_SUMS_KEPT = 4 * _READ_ROWS
+# Sums are asked for after a step was read, by a reader that may be some steps
+# behind it.
+_SUMS_KEPT = 1_024
 
 # Just below the most that glibc's threshold for mapped arrays grows to.
 _FREED_BYTES = 31 * 2**20
@@ -143,9 +148,8 @@ class BatchSource(workers.SentToWorkers):
     self._is_gradual = plan.is_gradual
     # The steps that follow, whose plan is under way.
     self._coming: tuple[range, gradual.Begun[plan_lib.Planned]] | None = None
-    # Batches read ahead, and the last two steps asked for.
-    self._ready: dict[int, dict[str, np.ndarray]] = {}
-    self._step, self._stride = -1, 0
+    # The step that was read last.
+    self._last_step = -1
     # Where steps are counted as they are read, and the last group counted.
     self._ledger: following.Ledger | None = None
     self._in_ledger: _Group | None = None
@@ -171,18 +175,69 @@ class BatchSource(workers.SentToWorkers):
 
   def __getitem__(self, index: int) -> dict[str, np.ndarray]:
     """Returns the canonical fields, [R, ...] each, of step `index`."""
+    step = integers.whole("index", index, "Iterate over the steps.")
+    self._plan.check_steps(step)
+    (batch,) = self.read(range(step, step + 1))
+    return batch
+
+  def together(self, step: int, most: int = _READ_STEPS) -> range:
+    """Returns steps, from one on, that `read` takes at once.
+
+    Their batches have one shape and one plan, and take few bytes: reading them
+    at once shares NumPy's cost by call.
+
+    Args:
+      step: The first of them.
+      most: How many, at most.
+    """
+    self._plan.check_steps(step)
+    with self._lock:
+      group = self._group_of(step)
+      count = 1
+      if len(group.steps) > 1 and group.planned.spans is not None:
+        bucket = group.planned.bucket
+        row = math.prod(self._plan.buckets[bucket].shape)
+        positions = max(self._local(bucket) * row, 1)
+        count = max(1, min(most, _READ_STEPS, _READ_POSITIONS // positions))
+      return range(step, min(step + count, group.steps.stop))
+
+  def read(self, steps: range) -> list[dict[str, np.ndarray]]:
+    """Reads steps at once.
+
+    Args:
+      steps: One step, or some of those that `together` returned.
+
+    Returns:
+      The canonical fields of each, [R, ...]: parts of arrays of all of them.
+    """
     # Stock Grain reads with 16 threads, and they share what is planned.
     with self._lock:
-      if type(index) is not int or index not in self._ready:
-        # Before the step is looked up among planned groups.
-        self._plan.check_steps(index)
-      step = int(index)
-      if step not in self._ready:
-        self._read(step)
-      self._stride, self._step = step - self._step, step
-      if self._is_gradual:
-        self._go_on(step)
-      return self._ready.pop(step)
+      group = self._group_of(steps[0])
+      if self._ledger is not None and group is not self._in_ledger:
+        self._in_ledger = group
+        self._ledger.add(group.steps, group.planned)
+      planned = self._planned_of(steps, group)
+      self.reads.add_batch(planned.spans)
+      batch = (
+        {"wire": self._plan.on_wire(planned)}
+        if self._on_wire
+        else self._plan.read(planned)
+      )
+      self._sum(steps, group, planned, batch)
+      in_turn = steps[0] == self._last_step + self._own_stride
+      self._last_step = steps[-1]
+      if self._is_gradual and in_turn:
+        self._go_on(steps[-1])
+      if len(steps) == 1:
+        return [batch]
+      size = self._local(planned.bucket)
+      return [
+        {
+          name: value[i * size : (i + 1) * size]
+          for name, value in batch.items()
+        }
+        for i in range(len(steps))
+      ]
 
   def _go_on(self, step: int) -> None:
     """Plans its share of the steps that follow, where steps come in turn.
@@ -193,13 +248,7 @@ class BatchSource(workers.SentToWorkers):
     """
     group = self._groups[-1]
     steps = group.steps
-    if (
-      self._stride != self._own_stride
-      or step not in steps
-      or step == steps[0]
-      or self._ahead
-      or group.wants_more
-    ):
+    if step not in steps or step == steps[0] or self._ahead or group.wants_more:
       return
     try:
       if self._coming is None:
@@ -307,36 +356,9 @@ class BatchSource(workers.SentToWorkers):
       self._in_ledger = None
     return whole
 
-  def _read(self, step: int) -> None:
-    """Reads a step, and those that the last two steps say will follow.
-
-    NumPy's cost by call, half of that of a batch of 8 rows, is then shared.
-    A worker is asked for every n-th step only: the stride tells.
-    """
-    group = self._group_of(step)
-    if self._ledger is not None and group is not self._in_ledger:
-      self._in_ledger = group
-      self._ledger.add(group.steps, group.planned)
-    self._ready.clear()
-    steps, planned = self._following(step, group)
-    self.reads.add_batch(planned.spans)
-    batch = (
-      {"wire": self._plan.on_wire(planned)}
-      if self._on_wire
-      else self._plan.read(planned)
-    )
-    self._sum(steps, group, planned, batch)
-    if len(steps) == 1:
-      self._ready[step] = batch
-      return
-    size = self._local(planned.bucket)
-    for i, own in enumerate(steps):
-      rows = slice(i * size, (i + 1) * size)
-      self._ready[own] = {name: value[rows] for name, value in batch.items()}
-
   def _sum(
     self,
-    steps: list[int],
+    steps: range,
     group: _Group,
     planned: plan_lib.Planned,
     batch: Mapping[str, np.ndarray],
@@ -354,34 +376,23 @@ class BatchSource(workers.SentToWorkers):
     while len(self._sums) > _SUMS_KEPT:
       self._sums.popitem(last=False)
 
-  def _following(
-    self, step: int, group: _Group
-  ) -> tuple[list[int], plan_lib.Planned]:
-    """Returns the steps to be read at once, and the plan of them."""
-    planned, spans = group.planned, group.planned.spans
-    if len(group.steps) == 1 or spans is None:
-      return [step], planned
-    size, count = self._local(planned.bucket), 1
-    every, rest = divmod(self._stride, group.steps.step)
-    if step - self._step == self._stride and every > 0 and not rest:
-      left = -(-(group.steps.stop - step) // self._stride)
-      row = math.prod(self._plan.buckets[planned.bucket].shape)
-      rows = min(_READ_ROWS, _READ_POSITIONS // row)
-      count = max(1, min(rows // max(size, 1), left))
-    first = group.steps.index(step) * size
-    if count == 1 or every == 1:
-      spans = spans.rows(first, first + count * size)
-    else:
-      starts = range(first, first + count * every * size, every * size)
-      spans = spans_lib.concatenated(
-        [spans.rows(low, low + size) for low in starts]
+  def _planned_of(self, steps: range, group: _Group) -> plan_lib.Planned:
+    """Returns the plan of some steps of a group that follow each other."""
+    if steps[-1] not in group.steps:
+      raise ValueError(
+        f"`steps` must be some of {group.steps}, which are planned together,"
+        f" got {steps}. Ask `together` before."
       )
-    steps = [step + i * self._stride for i in range(count)]
-    rows = planned.rows
-    if rows is not None:
-      rows = rows.reshape(len(group.steps), size)
-      rows = rows[group.steps.index(step) :: max(every, 1)][:count].reshape(-1)
-    return steps, dataclasses.replace(planned, spans=spans, rows=rows)
+    planned = group.planned
+    if planned.spans is None or len(group.steps) == 1:
+      return planned
+    size, first = self._local(planned.bucket), group.steps.index(steps[0])
+    rows = slice(first * size, (first + len(steps)) * size)
+    return dataclasses.replace(
+      planned,
+      spans=planned.spans.rows(rows.start, rows.stop),
+      rows=None if planned.rows is None else planned.rows[rows],
+    )
 
   def _group_of(self, step: int) -> _Group:
     """Returns the group of a step; plans further ones where that helps."""
@@ -520,13 +531,20 @@ class StepSampler:
     if not 0 <= index < len(self):
       raise IndexError(f"index must be below {len(self)}, got {index}.")
     step = self._first_step + index
-    rng = None
-    if self._seed is not None:
-      own = self._steps.data_step(step)
-      rng = np.random.Generator(
-        np.random.Philox(key=hashing.fold_key(self._seed, "step", own))
-      )
+    rng = self.generator(step) if self.has_generators else None
     return grain.RecordMetadata(index=index, record_key=step, rng=rng)
+
+  @property
+  def has_generators(self) -> bool:
+    """Whether steps have generators for random transforms."""
+    return self._seed is not None
+
+  def generator(self, step: int) -> np.random.Generator:
+    """Returns a step's generator, in its first state."""
+    assert self._seed is not None
+    data_step = self._steps.data_step(step)
+    key = hashing.fold_key(self._seed, "step", data_step)
+    return np.random.Generator(np.random.Philox(key=key))
 
   def __repr__(self) -> str:
     return f"StepSampler({self._first_step}, seed={self._seed})"

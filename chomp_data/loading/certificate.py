@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """An order certificate: sums of what a run has handed out, as it goes on.
 
 A segment is a stretch of steps under one input, and its sums modulo 2**128
@@ -13,19 +15,30 @@ from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import re
+import reprlib
 from typing import Any
 from typing import Self
 
 from absl import logging
 
+from chomp_data import errors
+from chomp_data import schema
+from chomp_data.loading import state
 from chomp_data.plans import certifying
 from chomp_data.plans import order_sums
 
 # What a state calls it.
 FIELD = "certificate"
 
+# Of the digest of a fingerprint.
+DIGITS = 16
 # Digits that a log shows.
 _SHOWN = 12
+
+_SUM = re.compile("[0-9a-f]{32}")
+# Characters of a bad value that an error shows.
+_LONGEST = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,16 +79,43 @@ class Segment:
     return out
 
   @classmethod
-  def of(cls, record: Mapping[str, Any]) -> Self:
-    """Returns the segment that `record` gave."""
-    tokens, part = record.get("tokens"), record.get("part")
+  def of(cls, record: Any) -> Self:
+    """Returns the segment that `record` gave.
+
+    Raises:
+      ValueError: If it is none; the text says what must be where.
+    """
+    if not isinstance(record, Mapping):
+      raise ValueError(f"a segment must be an object, got {_shown(record)}")
+    part = record.get("part")
+    whole = isinstance(part, list) and len(part) == 2
+    if part is not None and not (
+      whole and _is_count(part[0]) and _is_count(part[1]) and part[0] < part[1]
+    ):
+      raise ValueError(
+        f"`part` must be [process, processes], got {_shown(part)}"
+      )
+    for name in ("first", "last", "rows"):
+      if not _is_count(record.get(name)):
+        raise ValueError(
+          f"`{name}` must be a whole number of at least 0, got"
+          f" {_shown(record.get(name))}"
+        )
+    if not isinstance(record.get("input"), str):
+      raise ValueError(
+        f"`input` must be a string, got {_shown(record.get('input'))}"
+      )
+    first, last = record["first"], record["last"]
+    if first >= last:
+      raise ValueError(f"`first` must be below `last`, got {first} and {last}")
+    tokens = record.get("tokens")
     return cls(
-      first=record["first"],
-      last=record["last"],
+      first=first,
+      last=last,
       input=record["input"],
       rows=record["rows"],
-      plan=int(record["plan"], 16),
-      tokens=None if tokens is None else int(tokens, 16),
+      plan=_sum_of(record, "plan"),
+      tokens=None if tokens is None else _sum_of(record, "tokens"),
       part=None if part is None else (part[0], part[1]),
     )
 
@@ -167,17 +207,16 @@ class Certificate:
     """Returns the segments so far; see `now`."""
     return self.now(input_digest)[1]
 
-  def go_on(self, records: Sequence[Mapping[str, Any]], step: int) -> None:
-    """Goes on from what a state tells.
+  def go_on(self, segments: Sequence[Segment], step: int) -> None:
+    """Continues from a state.
 
     Args:
-      records: Of the segments of the state; none of an old one.
+      segments: Of the state; none of an old one.
       step: The state's.
     """
-    found = [Segment.of(own) for own in records]
     # A part that another process has counted says nothing here.
     before = [
-      own for own in found if own.part is None or own.part == self._part
+      own for own in segments if own.part is None or own.part == self._part
     ]
     self.begin(step, before)
 
@@ -194,6 +233,32 @@ class Certificate:
     before = self.segments(digest)
     self._part = part
     self.begin(step, before)
+
+
+def of_state(record: Mapping[str, Any]) -> list[Segment]:
+  """Returns the segments of a state; none of one that is older than them.
+
+  Args:
+    record: The state's, decoded.
+
+  Raises:
+    StateError: If they are not what `records` returns.
+  """
+  found = record.get(FIELD)
+  try:
+    if not isinstance(found, list | None):
+      raise ValueError(f"it must be a list, got {_shown(found)}")
+    return [Segment.of(own) for own in found or ()]
+  except ValueError as error:
+    raise errors.StateError(
+      f"`{FIELD}` of the state of step {record['step']} must be a list of"
+      f" segments, got one in which {error}. Take another checkpoint."
+    ) from error
+
+
+def input_digest(fingerprint: Mapping[str, Any]) -> str:
+  """Returns what segments name an input by, from a state's fingerprint."""
+  return state.digest(fingerprint)[:DIGITS]
 
 
 def records(segments: Iterable[Segment]) -> list[dict[str, Any]]:
@@ -271,3 +336,23 @@ def _merged(segments: Iterable[Segment]) -> list[Segment]:
 
 def _hexadecimal(total: int) -> str:
   return f"{total:032x}"
+
+
+def _sum_of(record: Mapping[str, Any], name: str) -> int:
+  text = record.get(name)
+  if not isinstance(text, str) or not _SUM.fullmatch(text):
+    raise ValueError(
+      f"`{name}` must be 32 hexadecimal digits, got {_shown(text)}"
+    )
+  return int(text, 16)
+
+
+def _is_count(value: Any) -> bool:
+  number = isinstance(value, int) and not isinstance(value, bool)
+  return number and 0 <= value <= schema.MAX_COUNT
+
+
+def _shown(value: Any) -> str:
+  """Returns a value for a message, in one short line."""
+  text = reprlib.repr(value)
+  return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

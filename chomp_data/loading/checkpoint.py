@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Orbax arguments for the input: one `CheckpointManager` for model and input.
 
     manager.save(step, args=ocp.args.Composite(
@@ -18,8 +20,15 @@ from etils import epath
 import orbax.checkpoint as ocp
 from orbax.checkpoint import future as future_lib
 
+from chomp_data import schema
 from chomp_data.loading import feed
+from chomp_data.loading import state as state_lib
 from chomp_data.loading import state_files
+
+_ITERATOR = "an iterator, as `chomp_data.make_iterator` returns it"
+_SAVED = schema.having(_ITERATOR, "saving")
+_RESTORED = schema.having(_ITERATOR, "set_state", "start_prefetch")
+_STEP = schema.optional(schema.integer(0))
 
 
 class InputHandler(ocp.AsyncCheckpointHandler):
@@ -77,6 +86,12 @@ class InputSave(ocp.args.CheckpointArgs):
   state: Callable[[], bytes] = dataclasses.field(init=False)
 
   def __post_init__(self, item: Any) -> None:
+    """Takes the state.
+
+    Raises:
+      TypeError: If it is no iterator.
+    """
+    item = schema.argument("item", _SAVED, item)
     self.state = item.saving()
 
 
@@ -98,3 +113,16 @@ class InputRestore(ocp.args.CheckpointArgs):
   item: feed.InputIterator
   allow_changes: bool | Collection[str] = False
   step: int | None = None
+
+  def __post_init__(self) -> None:
+    """Checks the fields.
+
+    Raises:
+      TypeError: If one is of a wrong type.
+      ConfigError: If `step` is negative.
+    """
+    self.item = schema.argument("item", _RESTORED, self.item)
+    self.allow_changes = schema.argument(
+      "allow_changes", state_lib.CHANGES, self.allow_changes
+    )
+    self.step = schema.argument("step", _STEP, self.step)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Checksums of a checkpoint's files, saved in it and compared before a restore.
 
     {"files": {"model/d/1f...": [83886080, 2853152], ...}, "digest": "9c..."}
@@ -17,10 +19,11 @@ import pathlib
 from etils import epath
 import orbax.checkpoint as ocp
 
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
-from chomp_data.loading import state_files
 from chomp_data.stores import checksums
 from chomp_data.stores import publish
+from chomp_data.stores import relative_names
 
 # Orbax finalizes items in the order of their names as a first save has them:
 # this comes after those of a trainer, whose files are then as they stay.
@@ -93,12 +96,12 @@ def problem(step: pathlib.Path, items: Sequence[str]) -> str | None:
     items: What it must hold.
   """
   try:
-    metadata = json.loads((step / state_files.METADATA).read_bytes())
+    metadata = json.loads((step / saved_states.METADATA).read_bytes())
     handlers = metadata["item_handlers"]
     # One without it is of an earlier version.
     summed = ITEM in handlers or (step / ITEM).exists()
   except (OSError, ValueError, KeyError, TypeError) as error:
-    return f"no {state_files.METADATA} that can be read ({error})"
+    return f"no {saved_states.METADATA} that can be read ({error})"
   missing = [name for name in items if not (step / name).is_dir()]
   if missing:
     return f"no {' and no '.join(missing)}"
@@ -116,22 +119,31 @@ def _compared(step: pathlib.Path) -> Iterator[str]:
   try:
     record = json.loads((step / name).read_bytes())
     told = record.pop("digest")
-    files = record["files"].items()
+    files = {
+      own: (int(size), int(crc32c))
+      for own, (size, crc32c) in record["files"].items()
+    }
+    paths = {
+      own: relative_names.path_below(step, own, step / name) for own in files
+    }
   except FileNotFoundError:
     yield f"no file {name}"
     return
-  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+  except (
+    OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError,
+    RecursionError,
+  ) as error:  # fmt: skip
     yield f"no checksums in {name} ({error!r})"
     return
   if told != state_lib.digest(record):
     yield f"checksums in {name} that do not match their digest"
     return
-  for own, (size, crc32c) in files:
-    if not (step / own).is_file():
+  for own, (size, crc32c) in files.items():
+    if not paths[own].is_file():
       yield f"no file {own}"
       continue
     try:
-      found = checksums.of_file(step / own)
+      found = checksums.of_file(paths[own])
     except OSError as error:
       yield f"{own}, which cannot be read ({error.strerror})"
       continue

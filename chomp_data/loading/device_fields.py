@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Fields of text made on devices, of rows as they travel there.
 
     host     uint16[R, words]: tokens, a few bits a position, numbers

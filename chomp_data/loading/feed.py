@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The iterator a training loop holds: sharded batches, the next ones ready.
 
 A thread reads and places batches ahead; the state is the step of the last
@@ -11,9 +13,9 @@ from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
+from concurrent import futures
 import dataclasses
 import functools
-import operator
 import os
 import time
 from typing import Any
@@ -27,6 +29,7 @@ import grain
 import jax
 
 from chomp_data import schema
+from chomp_data.config import options
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
@@ -37,11 +40,11 @@ from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
 from chomp_data.loading import state_files
 from chomp_data.loading import step_records
+from chomp_data.loading import watching
 from chomp_data.loading import workers
+from chomp_data.ops import integers
 from chomp_data.plans import certifying
-
-# Of the digest of a fingerprint, in a certificate.
-_DIGITS = 16
+from chomp_data.transforms import applying
 
 # What processes tell each other while they run, and how many times of it are
 # kept for those that are late.
@@ -73,7 +76,7 @@ class Waits:
   failures: int = 0
 
 
-class Batches(Protocol):
+class Batches(step_records.Steps, Protocol):
   """A Grain source whose record `step` is a process-local batch.
 
   Attributes:
@@ -85,10 +88,6 @@ class Batches(Protocol):
 
   @property
   def steps(self) -> steps_lib.Steps: ...
-
-  def __len__(self) -> int: ...
-
-  def __getitem__(self, index: int) -> Any: ...
 
   def handed_out(self, step: int) -> certifying.Sums:
     """Returns what a step holds that was read a moment ago, as sums."""
@@ -158,12 +157,12 @@ class Follower(Protocol):
     """Hears where the run is."""
     ...
 
-  def wait_begun(self) -> None:
-    """Waits until it has compared what a state tells, if it is to."""
+  def ask(self, work: Callable[[Any], Any]) -> "futures.Future[Any] | None":
+    """Has it do something once it has compared what a state tells."""
     ...
 
-  def close(self) -> None:
-    """Ends the thread."""
+  def close(self, wait: bool = True) -> None:
+    """Ends the thread, and waits for it."""
     ...
 
 
@@ -256,11 +255,9 @@ def data_loader(
     # Reads of a local store do not block: a thread only adds hand-overs.
     "read_options": grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
   }
-  # A generator is of a record, and so a step's own.
-  alone = worker_count or not all(
-    isinstance(operation, grain.transforms.Map) for operation in operations
-  )
-  if not alone:
+  if not worker_count and all(
+    isinstance(operation, step_records.Transform) for operation in operations
+  ):
     return step_records.StepLoader(source, sampler, operations, **options)
   options |= {
     "data_source": source,
@@ -277,10 +274,17 @@ def _allowing(changes: bool | Collection[str]) -> Callable[[str], bool]:
   """Returns whether a field, by its dotted path, may differ."""
   if isinstance(changes, bool):
     return lambda path: changes
-  names = {changes} if isinstance(changes, str) else set(changes)
+  names = _names(changes)
   return lambda path: any(
     path == name or path.startswith(f"{name}.") for name in names
   )
+
+
+def _names(changes: bool | Collection[str]) -> list[str]:
+  """Returns the fields that may differ, by name; none of a truth value."""
+  if isinstance(changes, bool):
+    return []
+  return [changes] if isinstance(changes, str) else list(changes)
 
 
 class AwaitedPath(Protocol):
@@ -291,6 +295,11 @@ class AwaitedPath(Protocol):
     ...
 
 
+_AWAITED = schema.having(
+  "a directory as Orbax's `v1` passes it", "await_creation"
+)
+
+
 class InputIterator(Iterator[dict[str, jax.Array]]):
   """Yields global batches as dictionaries of sharded `jax.Array`s.
 
@@ -298,6 +307,29 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   processes early. It is for one consumer thread.
   """
 
+  @schema.arguments(
+    local=schema.instance("a `Local`, as `make_iterator` makes it", Local),
+    fingerprint=schema.mapping(),
+    accounts=schema.optional(
+      schema.having("accounts of a run", "recording", "restore")
+    ),
+    operations=applying.TRANSFORMS,
+    allow_input_change=state_lib.CHANGES,
+    resumed=schema.optional(schema.function()),
+    reassigned=schema.optional(schema.function()),
+    **{
+      name: options.RULES[name]
+      for name in (
+        "seed",
+        "worker_count",
+        "prefetch",
+        "timeout_s",
+        "on_peer_failure",
+        "peer_failure_grace_s",
+        "certificate",
+      )
+    },
+  )
   def __init__(
     self,
     local: Local,
@@ -310,6 +342,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     timeout_s: float = 600.0,
     accounts: Accounting | None = None,
     on_peer_failure: str = "exit",
+    peer_failure_grace_s: float = watching.GRACE_S,
     certificate: str = certifying.PLAN,
     step: int = 0,
     allow_input_change: bool | Collection[str] = (),
@@ -330,6 +363,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       accounts: What the run consumes, kept in every state.
       on_peer_failure: Whether this process should 'exit' where another one
         fails that shares its batches, or the next `next` should 'raise'.
+      peer_failure_grace_s: With 'raise', after how many seconds without a call
+        of the iterator this process exits nevertheless.
       certificate: What is certified: the 'plan', or its 'tokens' too.
       step: The step of the first batch.
       allow_input_change: What may differ in a state, as `set_state` takes it,
@@ -348,6 +383,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._allowed = allow_input_change
     self._reassigned = reassigned
     self._on_peer_failure = on_peer_failure
+    self._peer_grace_s = peer_failure_grace_s
     self._peers: agreement.Peers | None = None
     self._local = local
     step = self._checked(step)
@@ -361,6 +397,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._reader: reader_lib.Reader | None = None
     self._follower: Follower | None = None
     self._failure: BaseException | None = None
+    self._closed = False
     self._waits = Waits()
     self._first = True
     self._certificate = certificate_lib.Certificate(
@@ -438,7 +475,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def _join(self, peers: agreement.Peers) -> None:
     """Watches the processes that share its batches, as they do this one."""
     self._peers = peers
-    peers.open(ends=self._on_peer_failure == "exit")
+    peers.open(self._on_peer_failure == "exit", self._peer_grace_s)
 
   def __next__(self) -> dict[str, jax.Array]:
     if self._peers is not None:
@@ -448,14 +485,21 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         f"the input failed at step {self._step} and stays failed; restore"
         " from a checkpoint in a new process."
       ) from self._failure
+    if self._reader is None:
+      self._check_open()
     began = time.perf_counter()
     try:
       self._check_told()
       self.start_prefetch()
       assert self._reader is not None
-      batch, sums = self._reader.get(self._step, self._timeout_s)
+      check = None if self._peers is None else self._peers.check
+      batch, sums = self._reader.get(self._step, self._timeout_s, check)
     except StopIteration:
       self._waited(began)
+      raise
+    except agreement.PeerInputError:
+      # What is read here goes on, for `reassign`.
+      self._waited(began, failures=1)
       raise
     except BaseException as error:
       self._waited(began, failures=1)
@@ -484,7 +528,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._first = False
 
   def start_prefetch(self) -> None:
-    """Begins to read ahead, if it has not begun."""
+    """Begins to read ahead, if it has not begun.
+
+    Raises:
+      InputError: If the iterator is closed.
+    """
+    self._check_open()
     if self._reader is None and self._failure is None:
       self._first = True
       if self._peers is not None:
@@ -522,6 +571,15 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         self, _stop, self._reader, self._follower
       )
       self._dropped.atexit = False
+
+  def _check_open(self) -> None:
+    """Raises InputError if the iterator is closed."""
+    if self._closed:
+      raise InputError(
+        f"the iterator must be open, got one that was closed at step"
+        f" {self._step}. Make another with `make_iterator`; its `set_state`"
+        " takes the state of this one."
+      )
 
   def _processes(self) -> int:
     """Returns how many processes read beside this one."""
@@ -591,11 +649,20 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     Returns:
       What gives its state: on process 0 with the certificate of all processes,
       which are then compared.
+
+    Raises:
+      InputError: If one of them has failed.
     """
+    if self._peers is not None:
+      self._peers.check()
     self._check_told()
     step, state, own = self._step, self._state(), self.certificate
     self._certified = own
-    checked = functools.partial(self._checked_state, self._follower, state)
+    compared = None
+    if self._follower is not None:
+      # What it is asked for it does even where the iterator is closed.
+      compared = self._follower.ask(_nothing)
+    checked = functools.partial(self._checked_state, compared, state)
     if self._peers is None or self._local.part is None:
       certificate_lib.log(step, own)
       return checked
@@ -612,11 +679,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return lambda: self._joined(checked(), step, number, rows)
 
   def _checked_state(
-    self, follower: Follower | None, state: Callable[[], bytes]
+    self, compared: "futures.Future[None] | None", state: Callable[[], bytes]
   ) -> bytes:
     """Returns a state once what it goes on from was compared."""
-    if follower is not None:
-      follower.wait_begun()
+    if compared is not None:
+      futures.wait([compared])
     self._check_told()
     return state()
 
@@ -722,8 +789,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def _input_digest(self) -> str:
     """Returns the digest of what decides the run's rows."""
-    return self._fingerprint.digest[:_DIGITS]
+    return self._fingerprint.digest[: certificate_lib.DIGITS]
 
+  @schema.arguments(state=state_lib.STATE, allow_changes=state_lib.CHANGES)
   def set_state(
     self, state: bytes, allow_changes: bool | Collection[str] = False
   ) -> None:
@@ -737,12 +805,16 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         `global_batch_size` a run of rows goes on at the same row.
 
     Raises:
+      TypeError: If it is not bytes.
       StateError: If the state is damaged, or of another run: then every
         difference is named, with both values. Where it counts other tokens
         than the plan, the `next` after the first batch may be what raises it.
+      InputError: If the iterator is closed.
     """
+    self._check_open()
     record = state_lib.decode(state)
     step, saved = record["step"], record["fingerprint"]
+    segments = certificate_lib.of_state(record)
     own, told = _allowing(self._allowed), _allowing(allow_changes)
 
     def allows(path: str) -> bool:
@@ -759,16 +831,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       else (again.saved, again.current)
     )
     found = state_lib.located(old, new, step)
-    refused = [line for path, line in found if not allows(path)]
-    listed = "".join(f"\n  - {line}" for line in refused)
+    refused = [(path, line) for path, line in found if not allows(path)]
     if refused:
-      raise state_lib.StateError(
-        "input state must come from the same data and config, got"
-        f" {len(refused)} difference{'s' * (len(refused) > 1)} (fields of"
-        f" config.data):{listed}\nUse the config it was saved"
-        " with, or start a new run. `allow_input_change` takes the names of"
-        " fields that may differ, if that is what is meant."
-      )
+      allowed = [*_names(self._allowed), *_names(allow_changes)]
+      raise state_lib.refusal(refused, allowed, old, step)
     if found:
       listed = "".join(f"\n  - {line}" for _, line in found)
       logging.warning(
@@ -794,10 +860,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       if again.fingerprint != self._fingerprint.fields:
         self._fingerprint = state_lib.Fingerprint(again.fingerprint)
     self._go_to(step)
-    segments = record.get(certificate_lib.FIELD) or ()
     self._certificate.go_on(segments, step)
     # The last checkpoint is this one.
-    self._certified = [certificate_lib.Segment.of(part) for part in segments]
+    self._certified = segments
     self._agree()
 
   def seek(self, step: int) -> None:
@@ -811,7 +876,9 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     Raises:
       IndexError: If it is not of the run, nor its end.
+      InputError: If the iterator is closed.
     """
+    self._check_open()
     step = self._checked(step)
     if step != self._step:
       self._certificate.begin(step)
@@ -846,6 +913,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """
     if self._reassigned is None:
       raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
+    self._check_open()
     again = self._reassigned(self._local.source, alive)
     before, self._peers = self._peers, again.peers
     self._stop()
@@ -861,6 +929,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       before.close()
     again.commit()
 
+  @schema.arguments(directory=_AWAITED)
   async def save(self, directory: AwaitedPath) -> Awaitable[None]:
     """Saves its state as it is now: a checkpointable of Orbax's `v1`.
 
@@ -878,6 +947,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     return write()
 
+  @schema.arguments(directory=schema.path())
   async def load(self, directory: os.PathLike[str]) -> Awaitable[None]:
     """Goes to a saved step and begins to read ahead; see `save`.
 
@@ -901,18 +971,15 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     return done()
 
   def _checked(self, step: int) -> int:
-    try:
-      # One of NumPy could not be saved.
-      step = operator.index(step)
-    except TypeError as error:
-      raise TypeError(
-        f"`step` must be a whole number, got {step!r}. Begin at a step of the"
-        " run."
-      ) from error
-    if not 0 <= step <= len(self._local.source):
+    # One of NumPy could not be saved.
+    step = integers.whole("step", step)
+    steps = len(self._local.source)
+    if not 0 <= step <= steps:
+      # A run without an end has more steps than can be counted.
+      bound = "at least 0" if steps > schema.MAX_COUNT else f"in 0 .. {steps}"
       raise IndexError(
-        f"`step` must be in 0 .. {len(self._local.source)}, the run's steps,"
-        f" got {step}. Begin at one of them."
+        f"`step` must be {bound}, a step of the run, got {step}. Go to one of"
+        " its steps."
       )
     return step
 
@@ -924,7 +991,13 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._step = step
 
   def close(self) -> None:
-    """Stops the thread and the workers; the step stays where it is."""
+    """Stops its threads and workers, and waits for them.
+
+    The step stays where it is: `get_state` still answers; what would read
+    raises `InputError`. What has not ended after 5 s, since a file system or a
+    device does not answer, is waited for at the process's end.
+    """
+    self._closed = True
     if self._peers is not None:
       self._peers.close()
     self._stop()
@@ -960,6 +1033,10 @@ def _refuse(wrong: Sequence[str]) -> None:
   )
 
 
+def _nothing(begun: Any) -> None:
+  del begun
+
+
 def _counts_nothing(ledger: Any) -> bool:
   del ledger
   return False
@@ -972,4 +1049,4 @@ def _stop(
 ) -> None:
   reader.stop(at_once)
   if follower is not None:
-    follower.close()
+    follower.close(wait=not at_once)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What loader workers and the process that started them share: memory.
 
 Grain hands every array over in a new block of `/dev/shm`, whose pages the

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a transform is called in a fingerprint: its class and its options.
 
     Scale(by=2)           a dataclass: its fields

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which rows a process holds, and batches as sharded `jax.Array`s.
 
 Rows follow from the batch's `jax.sharding.Sharding`: processes that hold the

@@ -1,14 +1,16 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The thread that reads and places batches ahead of the consumer.
 
 It ends with the iterator it reads for, with a failure, or with the process,
 and its workers with it.
 """
 
-import atexit
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
+import functools
 import multiprocessing
 import os
 import queue
@@ -16,13 +18,13 @@ import signal
 import threading
 import time
 from typing import Any
-import weakref
 
 import grain
 import jax
 
 from chomp_data.loading import handover
 from chomp_data.loading import workers
+from chomp_data.stores import background
 from chomp_data.stores import heartbeat
 
 # A live worker is silent only while it reads; a dead one for ever.
@@ -31,8 +33,6 @@ _POLL_S = 0.25
 # Longest start of workers before the first batch, whatever `timeout_s`: they
 # import what they need.
 _START_S = 60.0
-# A thread that waits for a stopped worker is left behind.
-_STOP_THREAD_S = 5.0
 _STOP_WORKER_S = 2.0
 # After its first batch a reader waits for who uses it: two threads that run
 # give each other the interpreter every 5 ms only, as long as a resume may take.
@@ -47,31 +47,6 @@ class _End:
 
   def __init__(self, error: BaseException | None):
     self.error = error
-
-
-# Those whose threads may still run.
-_readers: weakref.WeakSet = weakref.WeakSet()
-
-
-def _stop_at_exit(reader: "Reader") -> None:
-  """Stops a reader's thread before the interpreter goes.
-
-  A thread that is inside JAX or Grain when the interpreter finalizes is ended
-  by an exception that C++ does not let through: the process would abort.
-  """
-  if not _readers:
-    # After JAX has registered its own, so that it runs before them.
-    atexit.unregister(_stop_readers)
-    atexit.register(_stop_readers)
-  _readers.add(reader)
-
-
-def _stop_readers() -> None:
-  left_behind = False
-  for reader in list(_readers):
-    left_behind |= not reader.stop()
-  if left_behind:
-    workers.leave_at_exit()
 
 
 def _died(step: int, dead: Sequence[Any]) -> InputError:
@@ -113,7 +88,6 @@ class Reader:
     self._sums = sums
     self._first_step = first_step
     self._ready: queue.Queue = queue.Queue(maxsize=depth)
-    self._stopped = threading.Event()
     self._closing = threading.Event()
     # Whether the first batch was given, and another one asked for.
     self._given, self._asked = False, threading.Event()
@@ -126,14 +100,17 @@ class Reader:
     self._ended: _End | None = None
     self._process = os.getpid()
     self._starts_until = time.monotonic() + _START_S
-    self._thread = threading.Thread(
-      target=self._run, args=(loader, place), daemon=True, name="chomp_data"
+    self._thread = background.Thread(
+      functools.partial(self._run, loader, place), "chomp_data", self._at_exit
     )
+    self._stopped = self._thread.stopping
     self._thread.start()
-    _stop_at_exit(self)
 
   def get(
-    self, step: int, timeout_s: float
+    self,
+    step: int,
+    timeout_s: float,
+    check: Callable[[], object] | None = None,
   ) -> tuple[dict[str, jax.Array], Any]:
     """Returns the next batch and its sums; raises StopIteration at the end.
 
@@ -141,6 +118,7 @@ class Reader:
       step: The step, for messages.
       timeout_s: Longest wait without a batch and without a sign of life: a
         pass over a store, such as packing an epoch, takes what it takes.
+      check: Called now and then while it waits; may raise an error.
     """
     if self._given:
       self._asked.set()
@@ -151,6 +129,8 @@ class Reader:
       try:
         item = self._ready.get(timeout=max(min(_POLL_S, deadline - now), 0.0))
       except queue.Empty:
+        if check is not None:
+          check()
         now, last = time.monotonic(), beats
         beats = self._beats()
         if beats != last or self._workers_start(now):
@@ -194,13 +174,14 @@ class Reader:
     Returns:
       False where the thread is left behind.
     """
-    self._stopped.set()
+    self._thread.stop()
     self._asked.set()
-    if threading.current_thread() is self._thread:
+    if self._thread.is_current():
       return True  # Collected where it reads: it ends by itself.
     if os.getpid() != self._process:
       return True  # A fork has neither the thread nor the workers.
-    deadline = time.monotonic() + (0.0 if at_once else _STOP_THREAD_S)
+    # A thread that waits for a stopped worker is left behind.
+    deadline = time.monotonic() + (0.0 if at_once else background.STOP_S)
     while self._thread.is_alive() and time.monotonic() < deadline:
       try:
         self._ready.get_nowait()
@@ -218,7 +199,16 @@ class Reader:
         worker.join(timeout=_STOP_WORKER_S)
     # A thread that waits for a worker that is gone never comes to it.
     self._let_others_start()
-    return not self._thread.is_alive()
+    return self._thread.join(max(0.0, deadline - time.monotonic()))
+
+  def _at_exit(self) -> None:
+    """Stops the thread and the workers at the end of the process."""
+    if self.stop():
+      return
+    if self._board is not None:
+      workers.leave_at_exit()
+    else:
+      self._thread.stop_at_exit()
 
   def _run(self, loader: Any, place: Callable) -> None:
     iterator = None

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What reading costs, by source: examples, ranges, chunks and bytes.
 
 Counted where batches are read; workers hand their counts to their parent.
@@ -32,7 +34,8 @@ class SourceReads:
     bytes_fetched: Bytes of these chunks, decoded.
     cache_hits: Requests for chunks that were in memory already.
     requests: What was asked of an object store, all tries.
-    retries: Of these, tries after one that failed.
+    retries: Of these, tries after one that failed, or whose answer was corrupt.
+    corrupt: Answers that were too short, too long, or not what was written.
     bytes_transferred: What came from there, as it is stored.
   """
 
@@ -47,6 +50,7 @@ class SourceReads:
   cache_hits: int = 0
   requests: int = 0
   retries: int = 0
+  corrupt: int = 0
   bytes_transferred: int = 0
 
   @property
@@ -136,6 +140,7 @@ class Reads:
         cache_hits=own.cache_hits,
         requests=own.requests,
         retries=own.retries,
+        corrupt=own.corrupt,
         bytes_transferred=own.bytes_transferred,
       )
     return out

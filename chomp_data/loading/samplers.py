@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Grain samplers of the orders in `index/order/orders.py`, for stock pipelines.
 
     loader = grain.DataLoader(
@@ -16,15 +18,31 @@ import sys
 import grain
 import numpy as np
 
+from chomp_data import schema
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index.order import orders
+from chomp_data.ops import integers
 
 # Keys looked up at once: NumPy's cost by call is then shared by all of them.
 _KEYS = 4_096
 
 # Grain's reading threads may ask on both sides of a seam by turns.
 _RUNS_KEPT = 2
+
+
+_COUNT = schema.integer(1)
+_PASSES = schema.optional(schema.integer(1))
+_SEED = schema.optional(schema.integer(0, 2**63 - 1))
+# What all samplers that shuffle have.
+_SHARED = {
+  "num_records": _COUNT,
+  "perm_type": schema.choice(orders.PERM_TYPES),
+  "seed": schema.integer(0, 2**63 - 1),
+  "name": schema.text(empty=True),
+  "rng_seed": _SEED,
+  "own_seed": _SEED,
+}
 
 
 class OrderSampler:
@@ -49,22 +67,12 @@ class OrderSampler:
         where there are none: making one costs more than finding a key.
       **described: The other arguments, for `repr`, which Grain compares when
         it restores a state.
-
-    Raises:
-      ValueError: If an argument is out of range.
     """
-    orders.check_positive(
-      "num_records", num_records, "Give the length of the data source."
-    )
-    if num_epochs is not None:
-      orders.check_positive(
-        "num_epochs", num_epochs, "Give the passes over the records."
-      )
-    self._num_records = int(num_records)
+    self._num_records = num_records
     self._order = order
     self._length = sys.maxsize
     if num_epochs is not None:
-      self._length = self._num_records * int(num_epochs)
+      self._length = self._num_records * num_epochs
     self._rng_seed = rng_seed
     arguments = {
       "num_records": num_records,
@@ -84,7 +92,9 @@ class OrderSampler:
 
     Raises:
       IndexError: If the index is not of these epochs.
+      TypeError: If it is no whole number, or a slice.
     """
+    index = integers.whole("index", index, "Iterate over the indices.")
     if not 0 <= index < self._length:
       raise IndexError(
         f"index must be in 0 .. {self._length - 1}, got {index}."
@@ -117,6 +127,7 @@ class OrderSampler:
 class NoShuffleSampler(OrderSampler):
   """Records in their own order."""
 
+  @schema.arguments(num_records=_COUNT, num_epochs=_PASSES, rng_seed=_SEED)
   def __init__(
     self,
     num_records: int,
@@ -133,6 +144,7 @@ class NoShuffleSampler(OrderSampler):
 class FullShuffleSampler(OrderSampler):
   """Every epoch its own permutation of all records."""
 
+  @schema.arguments(num_epochs=_PASSES, **_SHARED)
   def __init__(
     self,
     num_records: int,
@@ -171,6 +183,7 @@ class FullShuffleSampler(OrderSampler):
 class EraShuffleSampler(OrderSampler):
   """Consecutive eras of records, each permuted in itself."""
 
+  @schema.arguments(era_length=_COUNT, num_epochs=_PASSES, **_SHARED)
   def __init__(
     self,
     num_records: int,
@@ -218,6 +231,9 @@ class BlockShuffleSampler(OrderSampler):
   as in seed 002: blocks of all records are permuted, the tail stands last.
   """
 
+  @schema.arguments(
+    io_block_size=_COUNT, window_blocks=_COUNT, num_epochs=_PASSES, **_SHARED
+  )
   def __init__(
     self,
     num_records: int,

@@ -1,9 +1,14 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Finding the input's state of a run: in a work directory or a checkpoint."""
 
+from collections.abc import Collection
 from collections.abc import Iterable
+from collections.abc import Mapping
 import contextlib
 import functools
 import pathlib
+import re
 from typing import Any
 
 from chomp_data import errors
@@ -16,6 +21,13 @@ _STATES = ("*/*/input.json", "*/*/*/input.json")
 _STATES_OF_ONE = ("input.json", "*/input.json")
 # The last object of a checkpoint in a bucket.
 COMPLETE = "complete.json"
+# What Orbax puts in the directory of a step.
+METADATA = "_CHECKPOINT_METADATA"
+# The field of a state that says which checkpoint it was saved in.
+SAVED_IN = "checkpoint_step"
+# A step as Orbax's managers write it, with and without prefix and zeros; while
+# it is written the directory has another end.
+_STEP_NAME = re.compile(r"(?:.+_)?(\d+)(?:\.orbax-checkpoint-tmp.*)?")
 
 
 def find(workdir: str) -> dict[str, Any] | None:
@@ -26,7 +38,8 @@ def find(workdir: str) -> dict[str, Any] | None:
       its input in there; or a URL of one of them.
 
   Raises:
-    StateError: If there is no such directory, or the state is damaged.
+    StateError: If there is no such directory, the state is damaged, or it was
+      saved in another checkpoint than the one that it is in.
     StoreError: If the bucket cannot be read.
   """
   if places.is_url(workdir):
@@ -39,7 +52,7 @@ def find(workdir: str) -> dict[str, Any] | None:
     )
   one = _only_state(place)
   if one is not None:
-    return state_lib.decode(one.read_bytes())
+    return _read(one)
   return _newest_state(place)
 
 
@@ -62,9 +75,10 @@ def every(workdir: str) -> list[dict[str, Any]]:
     names = places.at(workdir).names()
     steps = whole_steps(names)
     found = [
-      _name_of_state(names, folder) for _, folder in sorted(steps.items())
+      _of_step_in_bucket(workdir, names, step, folder)
+      for step, folder in sorted(steps.items())
     ]
-    return [_state_in_bucket(workdir, own) for own in found if own is not None]
+    return [own for own in found if own is not None]
   newest = find(workdir)
   if newest is None or is_one(workdir):
     return [] if newest is None else [newest]
@@ -72,7 +86,7 @@ def every(workdir: str) -> list[dict[str, Any]]:
   for _, path in sorted(_states(pathlib.Path(workdir))):
     # One that is removed meanwhile is an old one.
     with contextlib.suppress(FileNotFoundError):
-      out.append(state_lib.decode(path.read_bytes()))
+      out.append(_read(path))
   return out
 
 
@@ -100,7 +114,7 @@ def _newest_state(place: pathlib.Path) -> dict[str, Any] | None:
   """Returns the record of the newest checkpoint's state."""
   for _, path in sorted(_states(place), key=lambda own: -own[0]):
     try:
-      return state_lib.decode(path.read_bytes())
+      return _read(path)
     except FileNotFoundError:
       continue  # It was removed meanwhile: there is a newer one.
   return None
@@ -128,8 +142,23 @@ def _newest_in_bucket(url: str) -> dict[str, Any] | None:
   steps = whole_steps(names)
   if not steps:
     return None
-  found = _name_of_state(names, steps[max(steps)])
-  return None if found is None else _state_in_bucket(url, found)
+  return _of_step_in_bucket(url, names, max(steps), steps[max(steps)])
+
+
+def _of_step_in_bucket(
+  url: str, names: Collection[str], step: int, folder: str
+) -> dict[str, Any] | None:
+  """Returns the record of a checkpoint's state; None: it has none."""
+  found = _name_of_state(names, folder)
+  if found is None:
+    return None
+  checkpoint = found.rpartition("/")[0].rpartition("/")[0]
+  is_orbax = places.join(checkpoint, METADATA) in names
+  return _checked(
+    _state_in_bucket(url, found),
+    str(step) if is_orbax else None,
+    places.join(url, found),
+  )
 
 
 def _name_of_state(names: Iterable[str], folder: str) -> str | None:
@@ -142,4 +171,47 @@ def _name_of_state(names: Iterable[str], folder: str) -> str | None:
 
 @functools.lru_cache(maxsize=1)
 def _state_in_bucket(url: str, name: str) -> dict[str, Any]:
-  return state_lib.decode(places.at(url).read(name))
+  data = places.at(url).read(name, check=state_lib.decode)
+  return state_lib.decode(data)
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+  """Reads the record of a state."""
+  record = state_lib.decode(path.read_bytes())
+  checkpoint = path.absolute().parent.parent
+  is_orbax = (checkpoint / METADATA).exists()
+  return _checked(record, checkpoint.name if is_orbax else None, str(path))
+
+
+def _checked(
+  record: dict[str, Any], name: str | None, where: str
+) -> dict[str, Any]:
+  problem = of_other_checkpoint(record, name, where)
+  if problem is not None:
+    raise errors.StateError(f"{problem} Take another checkpoint.")
+  return record
+
+
+def checkpoint_step(name: str) -> int | None:
+  """Returns the step in the name of a checkpoint, None without one."""
+  found = _STEP_NAME.fullmatch(name)
+  return None if found is None else int(found[1])
+
+
+def of_other_checkpoint(
+  record: Mapping[str, Any], name: str | None, where: str
+) -> str | None:
+  """Returns why a state does not belong to the checkpoint it is in, or None.
+
+  Args:
+    record: The state's, decoded.
+    name: The checkpoint's, as Orbax's manager names it; None: not known.
+    where: The state's file or directory, for the message.
+  """
+  step = None if name is None else checkpoint_step(name)
+  if step is None or record.get(SAVED_IN) in (None, step):
+    return None
+  return (
+    "input state must be of the checkpoint that it lies in, got one of step"
+    f" {record['step']}, saved in checkpoint {record[SAVED_IN]!r}, in {where}."
+  )

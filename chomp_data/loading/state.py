@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The input's checkpoint: a step, and what the step is a step of.
 
 A state is JSON: schema, step, structured fingerprint, topology and a digest
@@ -20,10 +22,32 @@ from typing import Any
 from typing import Self
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.config import edits
 from chomp_data.loading import operations as operations_lib
 
 SCHEMA = 1
+
+# What `get_state` returns.
+STATE = schema.instance(
+  "bytes, as `get_state` returns them", bytes, bytearray, memoryview
+)
+
+_FIELDS = schema.sequence(schema.text())
+
+
+def _changes(value: Any) -> bool | Collection[str]:
+  """Returns what may differ; one field may be named without a list."""
+  if isinstance(value, bool | str):
+    return value
+  return _FIELDS.convert(value)
+
+
+# What `set_state` and the like accept of another run.
+CHANGES = schema.Rule(
+  "True, False, or a list of fields of config.data by their dotted paths",
+  _changes,
+)
 
 _MISSING = "(absent)"
 
@@ -115,12 +139,15 @@ def decode(state: bytes) -> dict[str, Any]:
   """Returns the record of a state.
 
   Raises:
+    TypeError: If it is not bytes.
     StateError: If it is no state, was altered, or has another schema.
   """
+  state = bytes(schema.argument("state", STATE, state))
   try:
     record = json.loads(state.decode())
     found, step = record.pop("digest"), record["step"]
-    schema = record["schema"]
+    version, fingerprint = record["schema"], record["fingerprint"]
+    expected = digest(record)
   except (
     ValueError,
     KeyError,
@@ -132,21 +159,27 @@ def decode(state: bytes) -> dict[str, Any]:
       "input state must be a JSON object written by chomp_data, got"
       f" {state[:60]!r} ({error!r}). Restore from another checkpoint."
     ) from error
-  if found != digest(record):
+  if found != expected:
     raise StateError(
       f"input state must match its digest, got {str(found)[:16]}... for"
-      f" content of digest {digest(record)[:16]}... The checkpoint was"
+      f" content of digest {expected[:16]}... The checkpoint was"
       " altered or damaged: restore from another one."
     )
-  if schema != SCHEMA:
+  if version != SCHEMA:
     raise StateError(
-      f"input state must have schema {SCHEMA}, got {schema!r}. Use the"
+      f"input state must have schema {SCHEMA}, got {version!r}. Use the"
       " version of chomp_data that wrote it."
     )
-  if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+  whole = isinstance(step, int) and not isinstance(step, bool)
+  if not whole or not 0 <= step <= schema.MAX_COUNT:
     raise StateError(
       f"input state's step must be a whole number of at least 0, got"
       f" {step!r}. Restore from another checkpoint."
+    )
+  if not isinstance(fingerprint, dict):
+    raise StateError(
+      "input state's fingerprint must be an object, got"
+      f" {type(fingerprint).__name__}. Restore from another checkpoint."
     )
   return record
 
@@ -254,13 +287,50 @@ def located(
 ) -> list[tuple[str, str]]:
   """Returns (dotted path, line) of what `differences` lists."""
   return [
-    (
-      path,
-      f"{path}: state has {was}, config has {now}"
-      + edits.way_back(saved, path, step),
-    )
+    (path, f"{path}: state has {was}, config has {now}")
     for path, was, now in changes(saved, current, step)
   ]
+
+
+def refusal(
+  refused: Sequence[tuple[str, str]],
+  allowed: Sequence[str],
+  saved: Mapping[str, Any],
+  step: int,
+) -> StateError:
+  """Returns the error of a state that a run does not take.
+
+  Args:
+    refused: What differs and is not allowed to, as `located` returns it.
+    allowed: Fields that may differ, by dotted path.
+    saved: The state's fingerprint.
+    step: The state's step.
+  """
+
+  def text(in_command: bool) -> str:
+    listed = "".join(
+      f"\n  - {line}{edits.way_back(saved, path, step, in_command)}"
+      for path, line in refused
+    )
+    near = [
+      schema.did_you_mean(name, [path for path, _ in refused])
+      for name in allowed
+    ]
+    takes = "`--allow_input_change=FIELD` takes the name of a field"
+    if not in_command:
+      takes = (
+        "`allow_changes` of `set_state` and `InputRestore` and"
+        " `allow_input_change` of `make_iterator` take the names of fields"
+      )
+    return (
+      "input state must come from the same data and config, got"
+      f" {len(refused)} difference{'s' * (len(refused) > 1)} (fields of"
+      f" config.data):{listed}\nUse the config it was saved with, or start a"
+      f" new run. {takes} that may differ, if that is what is meant."
+      + "".join(near)
+    )
+
+  return StateError(text(False), text(True))
 
 
 def changes(

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A state's file in the directory of a checkpoint's item.
 
 One small JSON file that the primary process writes and every process reads, so
@@ -7,22 +9,16 @@ was saved in: in another one it belongs to another model.
 
 from collections.abc import Mapping
 import os
-import re
 from typing import Any
 
 from absl import logging
 from etils import epath
 import jax
 
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 
 _FILE = "input.json"
-_SAVED_IN = "checkpoint_step"
-# A step as Orbax's managers write it, with and without prefix and zeros; while
-# it is written the directory has another end.
-_STEP_NAME = re.compile(r"(?:.+_)?(\d+)(?:\.orbax-checkpoint-tmp.*)?")
-# What Orbax puts in the directory of a step.
-METADATA = "_CHECKPOINT_METADATA"
 
 
 def write(directory: os.PathLike[str], state: bytes) -> None:
@@ -37,7 +33,7 @@ def write(directory: os.PathLike[str], state: bytes) -> None:
   place = epath.Path(directory)
   saved_in = _checkpoint_step(place)
   if saved_in is not None:
-    state = state_lib.with_fields(state, {_SAVED_IN: saved_in})
+    state = state_lib.with_fields(state, {saved_states.SAVED_IN: saved_in})
   (place / _FILE).write_bytes(state)
 
 
@@ -67,7 +63,9 @@ def read(
   problem = _of_other_step(state_lib.decode(state), place, step)
   if problem and not allow_changes:
     raise state_lib.StateError(
-      f"{problem} Restore from another checkpoint, or set `allow_changes`."
+      f"{problem} Restore from another checkpoint, or accept this one with"
+      " `allow_changes=True` of `InputRestore`.",
+      f"{problem} Restore from another checkpoint (--restore_step).",
     )
   if problem:
     logging.warning("Input state accepted: %s", problem)
@@ -76,10 +74,15 @@ def read(
 
 def _checkpoint_step(directory: epath.Path) -> int | None:
   """Returns the step in the name of an item's checkpoint, None without one."""
-  found = _STEP_NAME.fullmatch(directory.parent.name)
-  if found is None or not (directory.parent / METADATA).exists():
+  name = _checkpoint(directory)
+  return None if name is None else saved_states.checkpoint_step(name)
+
+
+def _checkpoint(directory: epath.Path) -> str | None:
+  """Returns the name of an item's checkpoint, None if Orbax wrote none."""
+  if not (directory.parent / saved_states.METADATA).exists():
     return None
-  return int(found[1])
+  return directory.parent.name
 
 
 def _of_other_step(
@@ -93,10 +96,6 @@ def _of_other_step(
       f"input state must be at step {step}, got step {record['step']} in"
       f" {directory}."
     )
-  saved_in, found = record.get(_SAVED_IN), _checkpoint_step(directory)
-  if saved_in is None or found is None or saved_in == found:
-    return None
-  return (
-    "input state must be of the checkpoint that it lies in, got one of step"
-    f" {record['step']}, saved in checkpoint {saved_in}, in {directory}."
+  return saved_states.of_other_checkpoint(
+    record, _checkpoint(directory), str(directory)
   )

@@ -1,21 +1,36 @@
-"""Several steps in one Grain record, read and handed out one at a time.
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""A Grain loader whose records hold a few steps, read at once.
 
-Grain's bookkeeping of a record costs as much as reading a batch of 8 rows. The
-state is the one of `grain.DataLoader` over single steps, both ways: what either
+    record 0      record 1          record 2
+    step 0        steps 1, 2        steps 3, 4, 5, 6
+
+Grain's bookkeeping of a record, and NumPy's cost by call, are then shared by
+several steps. Grain reads all steps of a record in the source's `__getitem__`
+and applies the transforms to the batch of each.
+
+Where records begin and end decides nothing: the state is the one of
+`grain.DataLoader` over records of one step, in both directions. What either
 has saved the other restores, at every step.
 """
 
-from collections.abc import Callable
 from collections.abc import Sequence
 import dataclasses
-import functools
 import json
+import time
 from typing import Any
 from typing import Protocol
 
 import grain
+import numpy as np
 
 from chomp_data.loading import batches
+
+Transform = grain.transforms.Map | grain.transforms.RandomMap
+
+# A record holds as many steps as are read and transformed in this time, so that
+# no batch waits long for the others of its record; or one step.
+_RECORD_S = 0.01
 
 
 class Steps(Protocol):
@@ -25,68 +40,123 @@ class Steps(Protocol):
 
   def __getitem__(self, index: int) -> Any: ...
 
+  def together(self, step: int, most: int) -> range:
+    """Returns at most so many steps, from one on, that `read` takes at once."""
+    ...
 
-# Then Grain takes half a microsecond of a step.
-_RECORD_STEPS = 64
+  def read(self, steps: range) -> list[Any]:
+    """Returns the batches of steps."""
+    ...
 
 
-@dataclasses.dataclass(frozen=True)
-class _Batches:
-  """Batches of several steps, to be read.
+@dataclasses.dataclass
+class _Record:
+  """The batches of consecutive steps.
 
   Attributes:
-    steps: Which.
-    read: Returns the batch of one of them.
+    steps: The steps.
+    batches: Of each step; fewer where a transform failed.
+    generators: Of each step, for random transforms; None where there are none.
+    error: What a transform raised, of the step after the last batch.
   """
 
   steps: range
-  read: Callable[[int], Any]
+  batches: list[Any]
+  generators: list[np.random.Generator] | None = None
+  error: Exception | None = None
 
 
-class _Record:
-  """A Grain source whose record `step` is the batches from that step on."""
+class _Records:
+  """A Grain source: record `step` holds the steps from that one on."""
 
-  def __init__(self, source: Steps, size: int):
+  def __init__(self, source: Steps, sampler: batches.StepSampler):
     self._source = source
-    self._size = size
+    self._sampler = sampler
+    self._steps = range(0)
+    self._most = 1
 
   def __len__(self) -> int:
     return len(self._source)
 
-  def __getitem__(self, index: int) -> _Batches:
-    first = int(index)
-    last = min(first + self._size, len(self._source))
-    return _Batches(range(first, last), self._source.__getitem__)
+  def __getitem__(self, index: int) -> _Record:
+    steps = self.steps(int(index))
+    generators = None
+    if self._sampler.has_generators:
+      generators = [self._sampler.generator(step) for step in steps]
+    return _Record(steps, self._source.read(steps), generators)
+
+  def steps(self, step: int) -> range:
+    """Returns the steps of the record that begins with one.
+
+    The same ones until those of another record are asked for.
+    """
+    if not self._steps or self._steps.start != step:
+      self._steps = self._source.together(step, self._most)
+    return self._steps
+
+  def took(self, seconds: float) -> None:
+    """Chooses the steps of the next records.
+
+    Args:
+      seconds: What the record that was read last took, transforms included.
+    """
+    each = max(seconds / len(self._steps), 1e-9)
+    self._most = max(1, int(_RECORD_S / each))
 
   def __repr__(self) -> str:
-    return f"{self._source!r} by {self._size}"
+    return f"{self._source!r} by record"
 
 
 class _Sampler:
-  """A Grain sampler of every n-th step."""
+  """A Grain sampler of the steps that records begin with."""
 
-  def __init__(self, first_step: int, num_steps: int, size: int):
-    self._steps = range(first_step, max(num_steps, first_step), size)
+  def __init__(self, records: _Records, first_step: int):
+    self._records = records
+    self._first_step = first_step
+    # The number of the record that was asked for last, and its first step.
+    self._last = 0, first_step
 
   def __len__(self) -> int:
-    return len(self._steps)
+    # As if each had one step: `StepIterator` stops at the last step.
+    return max(len(self._records) - self._first_step, 0)
 
   def __getitem__(self, index: int) -> grain.RecordMetadata:
-    return grain.RecordMetadata(index=index, record_key=self._steps[index])
+    number, step = self._last
+    if index < number:
+      number, step = 0, self._first_step
+    while number < index:
+      step, number = self._records.steps(step).stop, number + 1
+    self._last = number, step
+    return grain.RecordMetadata(index=index, record_key=step)
 
   def __repr__(self) -> str:
-    return repr(self._steps)
+    return f"RecordSampler({self._first_step})"
 
 
-class _Each(grain.transforms.Map):
-  """A transform of a batch, as one of a record."""
+class _EachStep(grain.transforms.Map):
+  """Applies a transform to the batch of each step of a record."""
 
-  def __init__(self, operation: grain.transforms.Map):
+  def __init__(self, operation: Transform):
     self._operation = operation
 
-  def map(self, element: Any) -> Any:
-    read = element.read
-    return _Batches(element.steps, lambda step: self._operation.map(read(step)))
+  def map(  # pyright: ignore[reportIncompatibleMethodOverride]
+    self, element: _Record
+  ) -> _Record:
+    out = []
+    for i, batch in enumerate(element.batches):
+      try:
+        out.append(self._applied(batch, element, i))
+      except Exception as error:
+        # Batches before it are returned first, whatever the record holds.
+        error.add_note(f"A transform of the batch of step {element.steps[i]}.")
+        return dataclasses.replace(element, batches=out, error=error)
+    return dataclasses.replace(element, batches=out)
+
+  def _applied(self, batch: Any, record: _Record, i: int) -> Any:
+    if isinstance(self._operation, grain.transforms.RandomMap):
+      assert record.generators is not None
+      return self._operation.random_map(batch, record.generators[i])
+    return self._operation.map(batch)
 
 
 class StepLoader(grain.DataLoader):
@@ -96,19 +166,18 @@ class StepLoader(grain.DataLoader):
     self,
     source: Steps,
     sampler: batches.StepSampler,
-    operations: Sequence[grain.transforms.Map],
-    size: int = _RECORD_STEPS,
+    operations: Sequence[Transform],
     **options: Any,
   ):
     """Binds batches.
 
     Args:
       source: Batches by step.
-      sampler: The steps that are handed out; without random generators.
-      operations: Transforms over batches.
-      size: Steps of a record.
+      sampler: The steps, with generators where transforms are random.
+      operations: Transforms over the batch of a step.
       **options: Of `grain.DataLoader`; without child processes.
     """
+    # Of single steps: their states are those of this loader.
     super().__init__(
       data_source=source,
       sampler=sampler,
@@ -116,24 +185,26 @@ class StepLoader(grain.DataLoader):
       worker_count=0,
       **options,
     )
-    self._of_records: dict[str, Any] = {
-      "data_source": _Record(source, size),
-      "operations": [_Each(operation) for operation in operations],
-      "worker_count": 0,
+    self._source = source
+    self._steps_of = sampler
+    self._options: dict[str, Any] = {
       **options,
+      "operations": [_EachStep(operation) for operation in operations],
+      "worker_count": 0,
     }
-    self._first_step = sampler.first_step
-    self._num_steps = len(source)
-    self._size = size
+    first = sampler.first_step
+    self.steps: range = range(first, first + len(sampler))
 
   def __iter__(self) -> "StepIterator":
     return StepIterator(self)
 
-  def records(self, index: int) -> grain.DataLoaderIterator:
-    """Returns an iterator over records that begins with some batch."""
-    first = self._first_step + index
-    sampler = _Sampler(first, self._num_steps, self._size)
-    return iter(grain.DataLoader(sampler=sampler, **self._of_records))
+  def records(self, step: int) -> tuple[_Records, grain.DataLoaderIterator]:
+    """Returns the source of records from a step on, and Grain's iterator."""
+    records = _Records(self._source, self._steps_of)
+    loader = grain.DataLoader(
+      data_source=records, sampler=_Sampler(records, step), **self._options
+    )
+    return records, iter(loader)
 
 
 class StepIterator(grain.DataLoaderIterator):
@@ -141,41 +212,48 @@ class StepIterator(grain.DataLoaderIterator):
 
   def __init__(self, loader: StepLoader):
     """Begins with the loader's first step."""
-    # Not Grain's own constructor: it would make what `_single` makes, and a
-    # first batch does without.
+    # Over single steps: it makes and checks states, and reads nothing.
+    super().__init__(loader, state=None)
     self._loader = loader
-    self._start(0)
+    self._go_to(0)
 
-  @functools.cached_property
-  def _single(self) -> grain.DataLoaderIterator:
-    """Grain's iterator of single steps: it checks states, and reads nothing."""
-    return grain.DataLoaderIterator(self._loader, state=None)
-
-  def _start(self, index: int) -> None:
+  def _go_to(self, index: int) -> None:
+    """Goes to a step, counted from the loader's first one."""
     self._index = index
-    self._steps = range(0)
-    self._records = self._loader.records(index)
+    self._record = _Record(range(0), [])
+    # Batches of the record that were returned.
+    self._returned = 0
+    step = self._loader.steps.start + index
+    self._source, self._records = self._loader.records(step)
 
   def __next__(self) -> Any:
-    if not self._steps:
-      found = next(self._records)
-      self._steps, self._read = found.steps, found.read
-    batch = self._read(self._steps[0])
-    # Only now: a step that cannot be read stays the next one.
-    self._steps = self._steps[1:]
+    if self._index >= len(self._loader.steps):
+      raise StopIteration
+    if self._returned == len(self._record.steps):
+      began = time.perf_counter()
+      self._record, self._returned = next(self._records), 0
+      self._source.took(time.perf_counter() - began)
+    if self._returned == len(self._record.batches):
+      error = self._record.error
+      assert error is not None
+      # A step that failed stays the next one.
+      self._go_to(self._index)
+      raise error
+    batch = self._record.batches[self._returned]
+    self._returned += 1
     self._index += 1
     return batch
 
   def get_state(self) -> bytes:
-    """Returns the state after the batches that were handed out."""
-    state = json.loads(self._single.get_state())
+    """Returns the state after the batches that were returned."""
+    state = json.loads(super().get_state())
     state["last_seen_indices"]["0"] = self._index - 1
     return json.dumps(state, indent=4).encode()
 
   def set_state(self, state: bytes) -> None:
-    """Goes on where a state was saved; see `grain.DataLoaderIterator`."""
-    self._single.set_state(state)
-    self._start(json.loads(state)["last_seen_indices"]["0"] + 1)
+    """Goes to where a state was saved; see `grain.DataLoaderIterator`."""
+    super().set_state(state)
+    self._go_to(json.loads(state)["last_seen_indices"]["0"] + 1)
 
   def start_prefetch(self) -> None:
     """Begins to read; see `grain.DataLoaderIterator`."""

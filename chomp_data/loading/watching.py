@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """One process of several: it says that it lives, and ends when another fails.
 
 Python cannot leave a blocked collective, so a thread beside the iterators
@@ -13,6 +15,7 @@ from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
+import functools
 import json
 import math
 import os
@@ -27,6 +30,9 @@ from absl import logging
 # A process that was silent for 30 s is dead; JAX waits for 100 s.
 BEAT_S = 3.0
 DEAD_BEATS = 10
+# Where the failure of another process is to be raised: how long after it a
+# process that has not called this package lives. It may be in a collective.
+GRACE_S = 30.0
 
 _DIRECTORY = "chomp_data/alive/"
 _NEEDED = (
@@ -64,7 +70,8 @@ class Member:
 
   Attributes:
     processes: Those that it shares batches with, this one included.
-    ends: Whether this process ends when another fails.
+    ends: Whether this process ends when another fails, and at once.
+    grace_s: Otherwise, how long the process has to call this package.
     cause: What failed on another process, or None.
     known: By process, the number of its last failure that needs no answer.
   """
@@ -77,6 +84,7 @@ class Member:
     """
     self.processes = processes
     self.ends = True
+    self.grace_s = GRACE_S
     self.cause: str | None = None
     self.known: dict[int, float] = {}
 
@@ -130,6 +138,8 @@ class Watch:
     # Beats since another is gone too, after what failed here.
     self._alone = 0
     self._start_error: str | None = None
+    # A failure that was logged and not raised yet, and the seconds left for it.
+    self._unraised: tuple[str, float] | None = None
     self._leaving = threading.Event()
     self._settled = threading.Event()
     self._ended = threading.Event()
@@ -151,6 +161,10 @@ class Watch:
   def close(self, member: Member) -> None:
     """Watches them no more for this iterator."""
     self._members.discard(member)
+
+  def met(self) -> None:
+    """Notes that the program has called this package, and is not blocked."""
+    self._unraised = None
 
   def started(self, error: BaseException | None) -> None:
     """Remembers why there may be no iterator, to tell it at the end."""
@@ -245,6 +259,7 @@ class Watch:
       beats = int(began - counted > 0.9 * BEAT_S)
       counted = began if beats else counted
       self._wake.clear()
+      self._end_overdue(beats)
       last = self._ended.is_set()
       try:
         found = self._exchange()
@@ -325,10 +340,30 @@ class Watch:
     """Ends this process, or lets iterators raise, once for each failure."""
     for member in members:
       if process in member.processes and number > member.known.get(process, 0):
+        first = member.cause is None
         member.known[process] = number
         member.cause = cause
         if member.ends:
           self._end(cause)
+        elif first and self._unraised is None:
+          self._unraised = cause, member.grace_s
+          log = functools.partial(_log_wait, self.process, *self._unraised)
+          _within(_LOG_S, log)
+
+  def _end_overdue(self, beats: int) -> None:
+    """Ends this process if it has not called this package for too long.
+
+    Time is counted in beats: where this process was stopped, none pass.
+    """
+    unraised = self._unraised
+    if unraised is None:
+      return
+    cause, left = unraised
+    if left <= 0:
+      self._end(cause)
+    # Unless it has called meanwhile.
+    if self._unraised is unraised:
+      self._unraised = cause, left - beats * BEAT_S
 
   def _end(self, cause: str) -> None:
     """Ends this process; threads in collectives cannot be waited for."""
@@ -352,6 +387,8 @@ class Watch:
     elif isinstance(error, Exception):
       # The others may be ending alike.
       self.report(f"process {self.process} ended: {told(error)}.", late=True)
+      # Nothing is raised any more, and JAX would wait for those that are gone.
+      self._ends = True
     if self._failure.get("late") and self._ends:
       self._leaving.set()
       self._wake.set()
@@ -411,6 +448,17 @@ def _within(seconds: float, function: Callable[[], Any]) -> None:
   thread = threading.Thread(target=function, daemon=True)
   thread.start()
   thread.join(seconds)
+
+
+def _log_wait(process: int, cause: str, seconds: float) -> None:
+  logging.error(
+    "%s It is raised where process %d next calls its iterator. If it does not"
+    " within %g s, as in a collective with that process, it is ended.",
+    cause,
+    process,
+    seconds,
+  )
+  logging.flush()
 
 
 def _log_end(process: int, cause: str) -> None:

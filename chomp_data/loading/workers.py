@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What goes between loader workers and the process that started them.
 
 Workers end with it, however it ends: a killed main process cannot stop
@@ -27,6 +29,7 @@ from chomp_data import errors
 from chomp_data.loading import handover
 from chomp_data.loading import reads as reads_lib
 from chomp_data.stores import heartbeat
+from chomp_data.stores import semaphores
 
 InputError = errors.InputError
 
@@ -175,6 +178,7 @@ class WorkerIterator(grain.DataLoaderIterator):
   def __init__(self, loader: WorkerLoader, board: handover.Board):
     """Begins with the loader's first step."""
     check_guard()
+    semaphores.name_and_sweep()
     super().__init__(loader.handing_over(board), state=None)
     self._loader = loader
     self._board = board
@@ -274,6 +278,8 @@ def check_guard() -> None:
 
 def have_room(count: int) -> bool:
   """Returns whether the locks of some workers find shared memory."""
+  # What killed runs left there takes room, too.
+  semaphores.name_and_sweep()
   try:
     found = os.statvfs(SHARED)
   except OSError:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Arrays that JAX takes as they are: on CPUs it copies what is not aligned.
 
 NumPy's memory begins at multiples of 16 bytes, and XLA wants 64. Putting the

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From spans to the canonical fields of a batch, in one vectorised pass.
 
 Every field is a run-length pattern over the flattened [rows, seq_len] grid, so

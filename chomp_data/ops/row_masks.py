@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Masks of packed rows: what is trained on, and where segments begin.
 
 `segment_ids` are any integers, 0 is outside; a segment begins where the id

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From labels of stored tokens to labels of a batch's positions.
 
 A position's label says whether its token is trained on as a target. An added

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Spans: which consecutive tokens of which document go where in a batch.
 
 A batch of rows is planned as a structure of arrays, one entry per span, in
@@ -8,8 +10,11 @@ tokens. NumPy only.
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
+from typing import NoReturn
 
 import numpy as np
+
+from chomp_data.ops import integers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,11 +55,59 @@ class Spans:
   following: np.ndarray | None = None
   gone: np.ndarray | None = None
 
+  def __post_init__(self) -> None:
+    """Checks that arrays are of one shape; about a microsecond.
+
+    Raises:
+      TypeError: If a field is no array, or not of the shape of `row`.
+    """
+    try:
+      shapes = {
+        self.row.shape,
+        self.source.shape,
+        self.document.shape,
+        self.start.shape,
+        self.offset.shape,
+        self.length.shape,
+        self.column.shape,
+        self.segment.shape,
+      }
+      for own in (self.bos, self.eos, self.following, self.gone):
+        if own is not None:
+          shapes.add(own.shape)
+    except AttributeError:
+      shapes = set()
+    if self.num_rows.__class__ is not int:
+      object.__setattr__(
+        self, "num_rows", integers.whole("num_rows", self.num_rows)
+      )
+    if len(shapes) != 1:
+      self._raise_wrong()
+
+  def _raise_wrong(self) -> NoReturn:
+    """Raises TypeError, which names the first field that is wrong."""
+    shape = getattr(self.row, "shape", (0,))
+    for name in ("row", *_VALUES):
+      value = getattr(self, name)
+      optional = value is None and name in _OPTIONAL
+      if not optional and getattr(value, "shape", None) != shape:
+        raise TypeError(
+          f"`{name}` must be an array of one value a span, as `row` is, got"
+          f" {str(value)!r:.400}. Correct it."
+        )
+    raise AssertionError(self)
+
   def __len__(self) -> int:
     return len(self.row)
 
   def rows(self, first: int, last: int) -> "Spans":
     """Returns the spans of rows first .. last - 1, renumbered from 0."""
+    first, last = integers.whole("first", first), integers.whole("last", last)
+    if not 0 <= first <= last:
+      raise IndexError(
+        f"`first` and `last` must be rows 0 <= first <= last, got {first} and"
+        f" {last}. Correct them."
+      )
     low, high = np.searchsorted(self.row, (first, last))
     cut = slice(low, high)
     return Spans(
@@ -81,6 +134,8 @@ class Spans:
       row: int64[M], the new row of each.
       num_rows: Rows of the result.
     """
+    pick, row = integers.array("pick", pick), integers.array("row", row)
+    num_rows = integers.whole("num_rows", num_rows)
     values: dict[str, Any] = {}
     for name in _VALUES:
       value = getattr(self, name)
@@ -93,6 +148,7 @@ class Spans:
     Args:
       rows: int64[R], which rows, in the order that they shall have.
     """
+    rows = integers.array("rows", rows)
     counts = np.bincount(self.row, minlength=self.num_rows)
     first = (np.cumsum(counts) - counts)[rows]
     counts = counts[rows]
@@ -117,6 +173,7 @@ class Spans:
         a span of 6 from token 20 on at column 1, columns 3 .. 4:
         -> 2 from token 22 on at column 3
     """
+    low, high = integers.whole("low", low), integers.whole("high", high)
     begin = np.maximum(self.column, low)
     end = np.minimum(self.ends(), high)
     pick = np.flatnonzero(begin < end)
@@ -157,6 +214,7 @@ class Spans:
     Args:
       values: int64[N], one for each span.
     """
+    values = integers.array("values", values)
     # Sums of a row stay far below 2**53, where float64 is exact.
     sums = np.bincount(self.row, values, self.num_rows)
     return sums.astype(np.int64)
@@ -172,6 +230,7 @@ class Spans:
 
     One that is gone keeps its slot, which is -1.
     """
+    num_slots = integers.whole("num_slots", num_slots)
     out = np.full((self.num_rows, num_slots), -1, np.int64)
     if not len(self):
       return out
@@ -198,6 +257,7 @@ _VALUES = tuple(
   for field in dataclasses.fields(Spans)
   if field.name not in ("num_rows", "row")
 )
+_OPTIONAL = ("bos", "eos", "following", "gone")
 
 
 def of_parts(

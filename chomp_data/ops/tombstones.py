@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Spans of which some tokens are gone: where they were, nothing is read.
 
 What is gone stays in a plan, as spans of its own that are marked: columns,

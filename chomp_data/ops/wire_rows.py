@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows on their way to devices, and the canonical fields made of them.
 
 Most fields of a row are patterns of few bits a position. So tokens travel as

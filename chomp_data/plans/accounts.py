@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a run has consumed before a step: samples, tokens, epochs, by source.
 
 Samples follow from the step, and so do tokens where a source knows its sums;

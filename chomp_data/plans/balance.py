@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Balance: which row of a batch on devices is which row of the plan.
 
 A placement after the plan. What a step holds, and so states, fingerprints,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Batches merged one by one: each is of one source and one static shape."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What steps hand out, as sums; see `plans.order_sums`."""
 
 from collections.abc import Mapping

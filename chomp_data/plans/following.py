@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What steps hand out, counted as a run reads them.
 
 Summing what was handed out before a step may plan thousands of rows. A run
@@ -10,6 +12,7 @@ waits for the first batch, which it would hold up.
 import collections
 from collections.abc import Callable
 from concurrent import futures
+import functools
 import pickle
 import threading
 from typing import Any
@@ -17,10 +20,12 @@ from typing import Any
 from absl import logging
 import numpy as np
 
+from chomp_data import errors
 from chomp_data.ops import spans as spans_lib
 from chomp_data.ops import tombstones
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
+from chomp_data.stores import background
 
 # Steps that are kept behind those that are read: more than are read ahead.
 _KEPT_STEPS = 1_024
@@ -198,8 +203,8 @@ class Follower:
     self._counts = counts
     self._wake, self._begun = threading.Event(), threading.Event()
     self._needed = threading.Event()
-    self._closed = self._ended = False
-    self._thread: threading.Thread | None = None
+    self._closed = self._ended = self._answering = False
+    self._thread: background.Thread | None = None
     self._lock = threading.Lock()
     self._asked: collections.deque[
       tuple[futures.Future[Any], Callable[[Any], Any]]
@@ -214,11 +219,33 @@ class Follower:
     if end is not None and step + _STEPS_AHEAD // 2 > end:
       self._wake.set()
 
-  def close(self) -> None:
-    """Ends the thread, soon."""
-    self._closed = True
+  def close(self, wait: bool = True) -> None:
+    """Ends the thread.
+
+    What it was asked to do it still does, for checkpoints that are being saved;
+    other work is interrupted.
+
+    Args:
+      wait: Whether to wait until it has ended, up to 5 s: what takes longer is
+        waited for at the end of the process.
+    """
+    with self._lock:
+      self._closed = True
+      thread, busy = self._thread, self._asked or self._answering
+    if thread is not None and not busy:
+      thread.stop()
     self._needed.set()
     self._wake.set()
+    if thread is not None and wait:
+      thread.join(background.STOP_S)
+
+  def _at_exit(self) -> None:
+    thread = self._thread
+    assert thread is not None
+    thread.stop()
+    self._needed.set()
+    self._wake.set()
+    thread.stop_at_exit()
 
   def wait_begun(self) -> None:
     """Waits until `begin` has returned, if it is to be called so far."""
@@ -237,7 +264,7 @@ class Follower:
     """
     future: futures.Future[Any] = futures.Future()
     with self._lock:
-      if self._thread is None or self._ended:
+      if self._thread is None or self._closed or self._ended:
         return None
       self._asked.append((future, work))
     self._needed.set()
@@ -256,6 +283,7 @@ class Follower:
     """
     while True:
       with self._lock:
+        self._answering = bool(self._asked)
         if not self._asked:
           self._ended = ends
           return
@@ -264,16 +292,16 @@ class Follower:
         if failure is not None:
           raise failure
         future.set_result(work(begun))
+      except background.Stopped:
+        future.set_exception(_interrupted())
+        raise
       except Exception as error:  # Whoever asked meets it.
         future.set_exception(error)
 
   def _start(self) -> None:
     pickled, self._plan = pickle.dumps(self._plan), None
-    self._thread = threading.Thread(
-      target=self._work,
-      args=(pickled,),
-      name="accounts",
-      daemon=True,
+    self._thread = background.Thread(
+      functools.partial(self._work, pickled), "accounts", self._at_exit
     )
     self._thread.start()
 
@@ -289,6 +317,8 @@ class Follower:
     except Exception as error:  # Whoever asks for a state meets it, says it.
       logging.debug("the run is not followed", exc_info=True)
       failure = error if begun is None else None
+    except background.Stopped:
+      failure = _interrupted()
     finally:
       self._begun.set()
       self._answer(begun, failure, ends=True)
@@ -309,3 +339,10 @@ class Follower:
       steps = range(following, last)
       self._ledger.add(steps, plan.planned(following, len(steps)))
       following = last
+
+
+def _interrupted() -> errors.InputError:
+  return errors.InputError(
+    "the process ended before what its input had consumed was counted. Resume"
+    " from an earlier checkpoint."
+  )

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How sources share a run: what was meant, and what came of it."""
 
 from collections.abc import Mapping

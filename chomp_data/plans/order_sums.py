@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Sums of what steps hand out: which spans, or which values, in which rows.
 
 Each span, sample or row is one number of 128 bits, a hash of what it is and of

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The contract of a plan: which samples every step of a run holds.
 
 There are two. In `rows_plan` sources are merged row by row: batches hold rows

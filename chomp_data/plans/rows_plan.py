@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows merged one by one: a batch holds rows of several sources.
 
 A step holds rows that follow each other in the run's order of rows, whatever

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a run in buckets will do, in lines for its log."""
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tokens and trained tokens that a run has taken of each source.
 
 What a source knows of its rows is asked, what it does not know is summed from
@@ -17,6 +19,7 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
+from chomp_data.stores import background
 from chomp_data.stores import side_index
 
 UNITS = ("tokens", "loss_tokens")
@@ -404,6 +407,7 @@ class StepSums(TokenSums):
       ]
       done, sums = step, np.asarray(found, np.int64)
     for first in range(done, step, _STEPS):
+      background.check()
       spans = self._plan(first, min(_STEPS, step - first))
       sums = sums + _units(spans, count, self._labelled)
     self._sums = (step, sums)
@@ -518,6 +522,7 @@ class LiveSums(TokenSums):
     if done > step:
       done, sums = self._first, self._nothing()
     for first in range(done, step, _STEPS):
+      background.check()
       count = min(_STEPS, step - first)
       live = self._live_spans(first, count)
       if live.gone is not None:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Documents and spans that are gone from a data step on.
 
 A file has one JSON object a line:
@@ -216,7 +218,8 @@ def _entry(
   source, document = value.get("source"), value.get("document")
   if not isinstance(source, str) or source not in by_name:
     known = ", ".join(map(repr, by_name))
-    raise ValueError(f"`source` must be one of {known}, got {source!r}.")
+    near = schema.did_you_mean(source, by_name)
+    raise ValueError(f"`source` must be one of {known}, got {source!r}.{near}")
   if isinstance(document, bool) or not isinstance(document, str | int):
     raise ValueError(
       f"`document` must be an id in quotes or a whole number, got {document!r}."
@@ -262,7 +265,12 @@ def _found(
         (
           own.line,
           f"`document` must be of the {count} documents of {own.source!r}, got"
-          f" {own.document!r}.",
+          f" {own.document!r}."
+          + (
+            ""
+            if isinstance(own.document, int)
+            else store.closest_id(own.document)
+          ),
         )
       )
   lengths = store.bounds(np.asarray([n for n, _ in known], np.int64))[1]

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Where a document comes in a run: inverses of the map from steps to samples.
 
 A trail goes by data steps: what is skipped has a place in it too.

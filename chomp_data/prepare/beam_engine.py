@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The engine `beam`: the same functions, called by Apache Beam's workers.
 
     OUTPUT.partial/engine/RUN/00000.tasks     some tasks, written here
@@ -7,7 +9,8 @@ A pipeline holds only numbers of these files, so that a graph of any corpus is
 small, and what a runner repeats is written again with the same bytes. Where the
 output is a URL they lie there, too; else workers see the same files under the
 same paths as this process. They have the same chomp_data installed. The files
-are pickles, made and read by one run.
+are JSON, read as the types that the called function is annotated with: who can
+write to them can make workers read and write other files, but not run code.
 """
 
 from collections.abc import Callable
@@ -15,14 +18,16 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import os
-import pickle
 import secrets
 import threading
 from typing import Any
+from typing import get_type_hints
 from typing import TypeVar
 
 from chomp_data import errors
+from chomp_data.prepare import progress
 from chomp_data.prepare import work_files
+from chomp_data.stores import json_values
 from chomp_data.stores import places
 
 _Task = TypeVar("_Task")
@@ -33,6 +38,17 @@ _MOST_FILES = 10_000
 _TELL_SECONDS = 1.0
 _TELL_SECONDS_URL = 10.0  # A listing each.
 _FAILED = "failed"
+
+# Errors that are for the user, by the names that they have in files.
+_ERRORS: dict[str, type[Exception]] = {
+  own.__name__: own
+  for own in (
+    errors.BadInput,
+    errors.PrepareError,
+    errors.StoreError,
+    OSError,
+  )
+}
 
 
 class Beam:
@@ -86,20 +102,21 @@ class Beam:
     self,
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
-    tell: Callable[[int], None] = lambda _: None,
+    tell: progress.Listener = lambda done, documents: None,
   ) -> Iterator[tuple[int, _Result]]:
     """Calls a function for each task; see `engines.Engine`."""
     if not tasks:
       return
     import apache_beam as beam  # pyright: ignore
 
+    _, result_type = _types(function)
     root = places.join(self._directory, secrets.token_hex(8))
     each = -(-len(tasks) // _MOST_FILES)
     count = -(-len(tasks) // each)
     try:
       for number in range(count):
-        own = list(tasks[number * each : (number + 1) * each])
-        _write(root, _name(number, "tasks"), own)
+        some = list(tasks[number * each : (number + 1) * each])
+        _write(root, _name(number, "tasks"), some)
       with _telling(root, tasks, each, tell):
         pipeline = beam.Pipeline(options=self._options)
         _ = (
@@ -110,18 +127,24 @@ class Beam:
         )
         pipeline.run().wait_until_finish()
       if work_files.exists(root, _FAILED):
-        raise _read(root, _FAILED)
+        raise _read_error(root)
       for number in range(count):
         name = _name(number, "results")
         try:
-          found = _read(root, name)
+          results = _read(root, name, list[result_type])
         except FileNotFoundError:
           raise errors.PrepareError(
             f"{places.join(root, name)} must have been written by a worker of"
             " Beam, got none. Give workers the same directories as this"
             " process, or put inputs and output into buckets."
           ) from None
-        yield from enumerate(found, number * each)
+        expected = len(tasks[number * each : (number + 1) * each])
+        if len(results) != expected:
+          raise errors.PrepareError(
+            f"{places.join(root, name)} must hold {expected} results, got"
+            f" {len(results)}. Run again."
+          )
+        yield from enumerate(results, number * each)
     finally:
       # What cannot be removed now is, once the store is published.
       with contextlib.suppress(OSError, errors.StoreError):
@@ -143,11 +166,13 @@ def call(number: int, function: Callable[[Any], Any], root: str) -> None:
   if work_files.exists(root, results) or work_files.exists(root, _FAILED):
     return
   try:
-    found = [function(task) for task in _read(root, _name(number, "tasks"))]
+    task_type, _ = _types(function)
+    tasks = _read(root, _name(number, "tasks"), list[task_type])
+    done = [function(task) for task in tasks]
   except (errors.PrepareError, errors.StoreError, OSError) as error:
-    _write(root, _FAILED, error)
+    _write_error(root, error)
   else:
-    _write(root, results, found)
+    _write(root, results, done)
 
 
 @contextlib.contextmanager
@@ -155,7 +180,7 @@ def _telling(
   root: str,
   tasks: Sequence[Any],
   each: int,
-  tell: Callable[[int], None],
+  tell: progress.Listener,
 ) -> Iterator[None]:
   """Tells now and then what is done, from what workers have written."""
   sizes = [getattr(task, "size", 0) for task in tasks]
@@ -168,9 +193,9 @@ def _telling(
       with contextlib.suppress(errors.StoreError):  # The run will say so.
         for name in work_files.names(root):
           number, _, kind = name.partition(".")
-          if kind == "results":
+          if kind == "results" and number.isdecimal():
             done += sum(sizes[int(number) * each : (int(number) + 1) * each])
-        tell(done)
+        tell(done, 0)
 
   thread = threading.Thread(target=watch, daemon=True)
   thread.start()
@@ -185,9 +210,49 @@ def _name(number: int, kind: str) -> str:
   return f"{number:05}.{kind}"
 
 
+def _types(function: Callable[..., Any]) -> tuple[Any, Any]:
+  """Returns the types of a function's task and result."""
+  hints = get_type_hints(function)
+  result = hints.pop("return")
+  (task,) = hints.values()
+  return task, result
+
+
 def _write(root: str, name: str, value: Any) -> None:
-  work_files.write(root, name, pickle.dumps(value))
+  work_files.write(root, name, json_values.encode(value))
 
 
-def _read(root: str, name: str) -> Any:
-  return pickle.loads(work_files.read(root, name))
+def _read(root: str, name: str, kind: Any) -> Any:
+  data = work_files.read(root, name)
+  try:
+    return json_values.parse(kind, data, name)
+  except ValueError as error:
+    raise errors.PrepareError(
+      f"{places.join(root, name)} must be as this run wrote it, got a file"
+      f" where {error}. Run again; if it happens again, see who else writes"
+      " there."
+    ) from None
+
+
+def _write_error(root: str, error: Exception) -> None:
+  name = next(name for name, own in _ERRORS.items() if isinstance(error, own))
+  arguments = error.args
+  if isinstance(error, OSError):
+    # Its other arguments are in no order of their own.
+    arguments = (error.errno, error.strerror, error.filename)
+  _write(root, _FAILED, [name, [_plain(own) for own in arguments]])
+
+
+def _plain(value: Any) -> int | str | None:
+  return value if isinstance(value, int | str | None) else str(value)
+
+
+def _read_error(root: str) -> Exception:
+  name, arguments = _read(root, _FAILED, tuple[str, list[int | str | None]])
+  try:
+    return _ERRORS[name](*arguments)
+  except (KeyError, TypeError) as error:
+    return errors.PrepareError(
+      f"{places.join(root, _FAILED)} must be an error of a worker, got"
+      f" {name!r} ({error!r}). Run again."
+    )

@@ -1,7 +1,9 @@
-"""From the messages of a chat to text, and what of it is trained on.
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""From the messages of a chat to text, and which parts of it are trained on.
 
-What the assistant says is trained on, and nothing else. Without a template a
-chat is plain text:
+Answers of the assistant are trained on, with what ends them, so that a model
+learns to stop. Without a template a chat is plain text:
 
     user:
     What is 2 + 2?
@@ -9,16 +11,19 @@ chat is plain text:
     assistant:
     4
 
-A template is Jinja as chat models bring it. Its blocks `{% generation %}` ..
-`{% endgeneration %}` say what the assistant's part is; in one without them it
-is what the rendering grows by with a message of the assistant, after the
-prompt for it.
+A template is Jinja (`templates`). Its `{% generation %}` blocks say what is
+trained on. Without blocks, that is what the rendering grows by with a message
+of the assistant, after the prompt for it, up to the end of the turn: the
+template's own end token, else the special token that opens the next message.
 """
 
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
+import dataclasses
 import functools
+import hashlib
+import itertools
 import json
 import math
 import re
@@ -26,84 +31,333 @@ from typing import Any
 from typing import NamedTuple
 
 from chomp_data import errors
+from chomp_data.prepare import templates
 from chomp_data.stores import labels
+
+# Part of the identity of prepared chats: increased when the rules change.
+RULES_VERSION = 2
 
 ASSISTANT = "assistant"
 # Of the plain text; a template knows its own.
 ROLES = ("system", "developer", "user", ASSISTANT, "tool")
+SHAREGPT_ROLES = (("human", "user"), ("gpt", ASSISTANT))
+TURNS = ("all", "last", "each")
+# Variables that templates get from the messages and from this package.
+RESERVED = ("messages", "tools", "documents", "add_generation_prompt")
 
-# Unicode keeps these for uses within a program.
-_BEGIN, _END = "\ufdd0", "\ufdd1"
-_MARKS = re.compile(f"[{_BEGIN}{_END}]")
-_GENERATION = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+# What is counted of documents. What ends a turn that is trained on:
+END_TOKEN = "special token "  # Followed by its text.
+END_TEXT = "ordinary token"
+END_OF_ROWS = "EOS of rows"
+END_NONE = "nothing"
+TURN_ENDS = (END_TOKEN, END_TEXT, END_OF_ROWS, END_NONE)
+# And besides:
+EMPTY = "empty answers"
+EOS_WRITTEN = "documents that end with EOS"
+UNREAD_TOOLS = "records with tools that the template does not read"
+VARIABLE = "variable "  # Followed by the name of one that a record defines.
+
+# Only what a template would drop without a word is rejected in plain text.
+_NOT_PLAIN = ("tool_calls", "function_call", "reasoning_content", "thinking")
+_REASONING = ("reasoning_content", "thinking", "reasoning")
+# Special tokens that close a part of a message, as </think> and </tool_call>.
+# Those that open a tool's answer, as <|tool_response>, do end a message.
+_CLOSES_PART = re.compile(
+  "think|reason|tool(?!.*(response|result|output))", re.IGNORECASE
+)
 
 # (text, the weight of its tokens), which joined are a document's text.
 Pieces = tuple[tuple[str, float], ...]
 
 
-class Template(NamedTuple):
-  """A template of chats, small enough to send to workers.
+@dataclasses.dataclass(frozen=True)
+class ChatOptions:
+  """How the messages of a record become documents.
 
   Attributes:
-    source: What it says, in Jinja.
-    tokens: Names and texts of special tokens that it may spell, as
+    template: The Jinja template; None is plain text.
+    tools_key: The key of a record's tools; '' reads none.
+    template_kwargs: Variables of the template, a JSON object.
+    template_kwargs_key: The key of a record's variables, or None.
+    message_keys: (name, key) of what messages have under another key.
+    message_roles: (role in records, role of chats) of roles to rename.
+    turns: 'all' is one document per chat, 'last' trains only on its last
+      answer, 'each' is one document per answer.
+    parse_arguments: Whether arguments of tool calls that are JSON strings are
+      parsed.
+    allow_open_turns: Whether turns may be trained on that nothing ends.
+    tokens: Names and texts of special tokens that a template may spell, as
       ('bos_token', '<s>').
+    special: The texts of all special tokens.
+    version: Of these rules.
   """
 
-  source: str
+  template: str | None = None
+  tools_key: str = "tools"
+  template_kwargs: str = "{}"
+  template_kwargs_key: str | None = None
+  message_keys: tuple[tuple[str, str], ...] = ()
+  message_roles: tuple[tuple[str, str], ...] = ()
+  turns: str = "all"
+  parse_arguments: bool = False
+  allow_open_turns: bool = False
   tokens: tuple[tuple[str, str], ...] = ()
+  special: tuple[str, ...] = ()
+  version: int = RULES_VERSION
+
+  @property
+  def keys(self) -> tuple[str, ...]:
+    """The keys of records besides that of messages; none is required."""
+    keys = (self.tools_key, self.template_kwargs_key)
+    return tuple(key for key in keys if key)
 
 
-def pieces(
+class Chat(NamedTuple):
+  """One document of a chat.
+
+  Attributes:
+    pieces: Its text, and the weights of its parts.
+    answer: The number of the message that it ends with, or None for a chat as
+      a whole.
+    counts: How its turns end, and what else is counted.
+  """
+
+  pieces: Pieces
+  answer: int | None
+  counts: dict[str, int]
+
+
+class _Ends(NamedTuple):
+  """How a template ends what the assistant says.
+
+  Attributes:
+    by_token: Whether every message of the assistant ends with a special token.
+    eos: The text of EOS, or None.
+    text: What follows each answer if that is ordinary text, else ''.
+    token: Matches a special token that ends a text, and white space after it.
+    opener: Matches a special token that a text begins with.
+  """
+
+  by_token: bool
+  eos: str | None
+  text: str
+  token: re.Pattern[str]
+  opener: re.Pattern[str]
+
+
+class _Renderer:
+  """Renders the messages of one record."""
+
+  def __init__(
+    self, options: ChatOptions, tools: Any, kwargs: dict[str, Any], where: str
+  ):
+    assert options.template is not None
+    self.source: str = options.template
+    self.where = where
+    self.marked: bool = templates.has_generation(self.source)
+    self._values = {"tools": tools, "documents": None, **kwargs}
+    self.ends: _Ends = _ends_of(
+      self.source,
+      options.tokens,
+      options.special,
+      json.dumps(kwargs, default=str),
+    )
+    self._values = {**dict(options.tokens), **self._values}
+
+  def text(self, messages: list[dict[str, Any]], prompt: bool = False) -> str:
+    """Returns the rendering, with marks where the template has blocks."""
+    values = {"messages": messages, "add_generation_prompt": prompt}
+    return templates.render(self.source, {**self._values, **values}, self.where)
+
+
+def documents(
   messages: Any,
-  template: Template | None,
+  options: ChatOptions,
   where: str,
   clean: Callable[[str | bytes], str],
-) -> Pieces:
-  """Returns the text of a chat, piece by piece.
+  tools: Any = None,
+  kwargs: Any = None,
+) -> list[Chat]:
+  """Returns the documents of a chat.
 
   Args:
-    messages: Of a record: a list of {'role', 'content'}; one of the assistant
-      may have a 'weight' of 0 or more.
-    template: How they are rendered; None is plain text.
+    messages: Of a record: a list of {'role', 'content', ...}; one of the
+      assistant may have a 'weight' of 0 or more.
+    options: How they are rendered.
     where: What the record is called in errors.
     clean: Returns a text of a record as valid Unicode.
+    tools: Of the record, a list or JSON of one, or None.
+    kwargs: Variables of the template, an object or JSON of one, or None.
 
   Raises:
     BadInput: If they are no chat to train on.
     PrepareError: If jinja2 is not installed.
   """
-  checked = _checked(messages, where, clean)
-  weights = [_weight(own, i, where) for i, own in enumerate(checked)]
-  if not any(own["role"] == ASSISTANT for own in checked):
-    roles = sorted({own["role"] for own in checked})
+  try:
+    chat = _checked(messages, options, where, clean)
+    tools = _json(tools, list, "tools", where)
+    tools = _cleaned(tools, where, clean)
+    kwargs = _json(kwargs, Mapping, "template variables", where) or {}
+    variables = json.loads(options.template_kwargs)
+    variables |= _cleaned(kwargs, where, clean)
+  except RecursionError:
+    raise errors.BadInput(
+      where, "must not be nested deeply, got too many levels.", "Correct it."
+    ) from None
+  if wrong := sorted(set(variables) & set(RESERVED)):
+    raise errors.BadInput(
+      where,
+      f"must not define the template variable {wrong[0]!r}.",
+      "Rename it.",
+      "no messages",
+    )
+  weights = [_weight(message, i, where) for i, message in enumerate(chat)]
+  answers = [i for i, own in enumerate(chat) if own["role"] == ASSISTANT]
+  if not answers:
+    roles = sorted({own["role"] for own in chat})
     raise errors.BadInput(
       where,
       f"must have a message of role {ASSISTANT!r}, got only {roles}.",
       "Leave such chats out, or skip them with --on_error=skip.",
       "no assistant",
     )
-  if template is None:
-    found = _plain(checked, weights, where)
-  elif _GENERATION.search(template.source):
-    found = _marked(checked, weights, template, where)
-  else:
-    found = _grown(checked, weights, template, where)
-  return tuple(piece for piece in found if piece[0])
+  render = None
+  if options.template is not None:
+    render = _Renderer(options, tools, variables, where)
+  elif tools:
+    raise errors.BadInput(
+      where,
+      f"must have no tools in plain text, got {len(tools)}.",
+      "Give a template with --chat_template, or leave them out with"
+      " --tools_key=.",
+      "not plain text",
+    )
+  found = []
+  for last in answers if options.turns == "each" else answers[-1:]:
+    shown, trained = chat, weights
+    if options.turns != "all":
+      trained = [own * (i == last) for i, own in enumerate(weights)]
+    if options.turns == "each":
+      shown, trained = chat[: last + 1], trained[: last + 1]
+    counts: dict[str, int] = {}
+    if render is None:
+      pieces = _plain(shown, trained, where, counts)
+    elif render.marked:
+      pieces = _marked(shown, trained, render, counts, options)
+    else:
+      pieces = _grown(shown, trained, render, counts, options)
+    for name in (f"{VARIABLE}{key}" for key in kwargs):
+      counts[name] = 1
+    if tools and "tools" not in templates.variables(options.template or ""):
+      counts[UNREAD_TOOLS] = 1
+    _count_empty(shown, trained, counts)
+    if counts.get(END_NONE) and not options.allow_open_turns:
+      raise errors.BadInput(
+        where,
+        "must have answers that something ends which is trained on, got"
+        f" {counts[END_NONE]} whose end no token marks.",
+        "Correct --chat_template so that answers end with a special token, or"
+        " set --allow_open_turns.",
+        "open turn",
+      )
+    eos = dict(options.tokens).get("eos_token")
+    text = "".join(own for own, _ in pieces)
+    if eos and text.rstrip().endswith(eos):
+      counts[EOS_WRITTEN] = 1
+    answer = last if options.turns == "each" else None
+    kept = tuple(piece for piece in pieces if piece[0])
+    found.append(Chat(kept, answer, counts))
+  return found
 
 
-def check_template(template: Template, name: str) -> None:
-  """Raises PrepareError unless a template can be read.
+def problems(options: ChatOptions, messages_key: str | None) -> list[str]:
+  """Returns what is wrong with options."""
+  wrong = []
+  changed = {
+    "chat_template" if field.name == "template" else field.name
+    for field in dataclasses.fields(options)
+    if getattr(options, field.name) != field.default
+  }
+  if changed and messages_key is None:
+    wrong.append(
+      f"`--{min(changed)}` must be given with --messages_key only. Name the key"
+      " of the messages."
+    )
+  changed &= {"template_kwargs", "template_kwargs_key", "parse_arguments"}
+  if changed and options.template is None:
+    wrong.append(
+      f"`--{min(changed)}` must be given with --chat_template only. Give a"
+      " template, or leave it out."
+    )
+  if options.turns not in TURNS:
+    wrong.append(
+      f"`--turns` must be one of {', '.join(TURNS)}, got {options.turns!r}."
+    )
+  try:
+    kwargs = json.loads(options.template_kwargs)
+  except ValueError:
+    kwargs = None
+  if not isinstance(kwargs, dict) or set(kwargs) & set(RESERVED):
+    wrong.append(
+      "`--template_kwargs` must be a JSON object without"
+      f" {', '.join(RESERVED)}, got {options.template_kwargs!r}. Give, say,"
+      " '{\"enable_thinking\": false}'."
+    )
+  if options.template is not None:
+    try:
+      templates.check(options.template, "the file")
+    except errors.PrepareError as error:
+      wrong.append(str(error))
+  return wrong
+
+
+def identity(options: ChatOptions) -> dict[str, Any]:
+  """Returns what stores of the same chats and options have in common."""
+  # As a manifest returns it: JSON has no tuples.
+  values = json.loads(json.dumps(dataclasses.asdict(options)))
+  if options.template is not None:
+    digest = hashlib.sha256(options.template.encode()).hexdigest()
+    values["chat_template"] = digest
+  del values["template"]
+  defaults = json.loads(json.dumps(dataclasses.asdict(ChatOptions())))
+  changed = {k: v for k, v in values.items() if v != defaults.get(k)}
+  return {"chat_rules": RULES_VERSION, **changed}
+
+
+def summary(options: ChatOptions, counts: Mapping[str, int]) -> dict[str, Any]:
+  """Returns what a manifest says of chats.
 
   Args:
-    template: Which.
-    name: Where it came from.
+    options: With the template.
+    counts: Of all documents.
   """
-  _compiled(template.source, name)
+  unknown: frozenset[str] = frozenset()
+  if options.template is not None:
+    unknown = templates.variables(options.template)
+    unknown -= {*RESERVED, *dict(options.tokens)}
+    unknown -= {*json.loads(options.template_kwargs)}
+  needs_eos = 0 if options.allow_open_turns else counts.get(END_OF_ROWS, 0)
+  return {
+    "turns": {
+      name: count
+      for name, count in sorted(counts.items())
+      if name.startswith(TURN_ENDS)
+    },
+    "empty_answers": counts.get(EMPTY, 0),
+    "needs_eos": needs_eos,
+    "has_eos": counts.get(EOS_WRITTEN, 0),
+    "unread_tools": counts.get(UNREAD_TOOLS, 0),
+    "undefined_variables": [
+      name for name in sorted(unknown) if VARIABLE + name not in counts
+    ],
+  }
 
 
 def _checked(
-  messages: Any, where: str, clean: Callable[[str | bytes], str]
+  messages: Any,
+  options: ChatOptions,
+  where: str,
+  clean: Callable[[str | bytes], str],
 ) -> list[dict[str, Any]]:
   """Returns messages that have a role, all of their text clean."""
   if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
@@ -120,6 +374,7 @@ def _checked(
       "Give one or more.",
       "no messages",
     )
+  roles = dict(options.message_roles)
   checked = []
   for i, message in enumerate(messages):
     if not isinstance(message, Mapping):
@@ -131,17 +386,64 @@ def _checked(
         "no messages",
       )
     own = _cleaned(message, where, clean)
+    for name, key in options.message_keys:
+      if key in own:
+        own[name] = own.pop(key)
+    # As transformers does: templates test whether a key is there.
+    own = {key: value for key, value in own.items() if value is not None}
     role = own.get("role")
     if not isinstance(role, str) or not role:
       raise errors.BadInput(
         where,
         f"must have a role in each message, got {role!r} in message {i + 1},"
         f" which has {sorted(map(str, own))}.",
-        "Correct it.",
+        "Correct it, or name the keys, as with"
+        " --message_keys=role=from,content=value.",
         "no messages",
       )
+    own["role"] = roles.get(role, role)
+    thought = [own[key] for key in _REASONING if key in own]
+    if thought:
+      own = {"thinking": thought[0], **own, "reasoning_content": thought[0]}
+    if options.parse_arguments:
+      _parse_arguments(own, i, where)
     checked.append(own)
   return checked
+
+
+def _parse_arguments(message: dict[str, Any], number: int, where: str) -> None:
+  """Replaces arguments of tool calls that are JSON by their values."""
+  calls = message.get("tool_calls") or []
+  calls = [*(calls if isinstance(calls, list) else []), message]
+  for call in calls:
+    for key in ("function", "function_call"):
+      inner = call.get(key) if isinstance(call, dict) else None
+      if isinstance(inner, dict) and isinstance(inner.get("arguments"), str):
+        what = f"arguments in message {number + 1}"
+        inner["arguments"] = _json(inner["arguments"], object, what, where)
+
+
+def _json(value: Any, kind: Any, what: str, where: str) -> Any:
+  """Returns a value of a record, which may be written as JSON."""
+  if isinstance(value, str | bytes):
+    try:
+      value = json.loads(value)
+    except ValueError as error:
+      raise errors.BadInput(
+        where,
+        f"must have JSON as {what}, got {error}.",
+        "Correct it.",
+        "not JSON",
+      ) from None
+  if value is not None and not isinstance(value, kind):
+    raise errors.BadInput(
+      where,
+      f"must have {'a list' if kind is list else 'an object'} as {what}, got a"
+      f" {type(value).__name__}.",
+      "Correct it.",
+      "no messages",
+    )
+  return value
 
 
 def _cleaned(
@@ -150,7 +452,7 @@ def _cleaned(
   """Returns values of a record as Jinja takes them."""
   if isinstance(value, str | bytes):
     text = clean(value)
-    if _MARKS.search(text):
+    if templates.MARKS.search(text):
       raise errors.BadInput(
         where,
         "must be without U+FDD0 and U+FDD1, which are no characters, got one.",
@@ -190,10 +492,44 @@ def checked_weight(value: Any, what: str, where: str) -> float:
   return kept
 
 
+def _count_empty(
+  messages: list[dict[str, Any]], weights: list[float], counts: dict[str, int]
+) -> None:
+  """Counts answers that are trained on and say nothing."""
+  for message, weight in zip(messages, weights, strict=True):
+    if weight and _is_empty(message):
+      counts[EMPTY] = counts.get(EMPTY, 0) + 1
+
+
+def _is_empty(message: Mapping[str, Any]) -> bool:
+  """Returns whether a message has no content, no calls and no reasoning."""
+
+  def has_text(value: Any) -> bool:
+    if isinstance(value, str):
+      return bool(value.strip())
+    if isinstance(value, Mapping):
+      return any(has_text(own) for key, own in value.items() if key != "type")
+    return isinstance(value, Sequence) and any(map(has_text, value))
+
+  names = ("role", "name", "id", "weight")
+  return not any(
+    has_text(value) for key, value in message.items() if key not in names
+  )
+
+
+def _count_end(counts: dict[str, int], end: str) -> None:
+  counts[end] = counts.get(end, 0) + 1
+
+
 def _plain(
-  messages: list[dict[str, Any]], weights: list[float], where: str
+  messages: list[dict[str, Any]],
+  weights: list[float],
+  where: str,
+  counts: dict[str, int],
 ) -> list[tuple[str, float]]:
+  """Returns plain text; the blank line after an answer ends it."""
   found = []
+  before = 0.0  # The weight of the message before.
   for i, (message, weight) in enumerate(zip(messages, weights, strict=True)):
     role, content = message["role"], message.get("content")
     if role not in ROLES:
@@ -201,7 +537,8 @@ def _plain(
         where,
         f"must have roles of {', '.join(ROLES)}, got {role!r} in message"
         f" {i + 1}.",
-        "Correct it, or give a template that knows it with --chat_template.",
+        "Correct it, rename it with --message_roles, or give a template that"
+        " knows it with --chat_template.",
         "unknown role",
       )
     if not isinstance(content, str) or not content.strip():
@@ -214,151 +551,276 @@ def _plain(
         "Correct it, or give a template that takes it with --chat_template.",
         "empty message",
       )
-    found += [("\n\n" * (i > 0) + f"{role}:\n", 0.0), (content, weight)]
+    if dropped := [key for key in _NOT_PLAIN if message.get(key)]:
+      raise errors.BadInput(
+        where,
+        f"must have messages of text only, got {dropped[0]!r} in message"
+        f" {i + 1}.",
+        "Give a template that renders it with --chat_template.",
+        "not plain text",
+      )
+    if i:
+      found.append(("\n\n", before))
+    found += [(f"{role}:\n", 0.0), (content, weight)]
+    before = weight
+    if weight:
+      _count_end(counts, END_OF_ROWS if message is messages[-1] else END_TEXT)
   return found
 
 
 def _marked(
   messages: list[dict[str, Any]],
   weights: list[float],
-  template: Template,
-  where: str,
+  render: _Renderer,
+  counts: dict[str, int],
+  options: ChatOptions,
 ) -> list[tuple[str, float]]:
-  """Returns a rendering, whose trained parts the template says."""
-  text = _render(messages, template, where)
+  """Returns a rendering, whose trained parts are the template's blocks."""
+  text = render.text(messages)
   # Before, in, between ... and after the blocks, in turn.
-  found = _MARKS.split(text)
-  marks = "".join(_MARKS.findall(text))
-  own = [w for m, w in zip(messages, weights, strict=True) if _speaks(m)]
-  if marks != (_BEGIN + _END) * (len(marks) // 2) or not marks:
+  parts = templates.MARKS.split(text)
+  marks = "".join(templates.MARKS.findall(text))
+  num_blocks = len(marks) // 2
+  if marks != (templates.BEGIN + templates.END) * num_blocks or not marks:
     raise errors.BadInput(
-      where,
+      render.where,
       "must be rendered with {% generation %} blocks one after the other, got"
-      f" {len(marks) // 2}.",
+      f" {num_blocks}.",
       "Correct --chat_template.",
       "not rendered",
     )
-  if len(set(own)) > 1 and len(own) != len(marks) // 2:
-    raise errors.BadInput(
-      where,
-      f"must be rendered with a block for each of {len(own)} messages that"
-      f" weigh differently, got {len(marks) // 2}.",
-      "Correct --chat_template.",
-      "not rendered",
-    )
-  own = own if len(own) == len(marks) // 2 else own[:1] * (len(marks) // 2)
-  return [(part, own[i // 2] if i % 2 else 0.0) for i, part in enumerate(found)]
+  if options.turns == "each":
+    prompt = templates.MARKS.sub("", render.text(messages[:-1], prompt=True))
+    if not "".join(parts).startswith(prompt):
+      raise _not_grown(render.where, len(messages), options)
+  answers = [i for i, own in enumerate(messages) if own["role"] == ASSISTANT]
+  owners = _owners(messages, answers, text, render)
+  if owners is None:
+    of_answers = {weights[i] for i in answers}
+    if len(of_answers) > 1:
+      raise errors.BadInput(
+        render.where,
+        f"must be rendered with a block for each of {len(answers)} messages"
+        f" that weigh differently, got {num_blocks}.",
+        "Correct --chat_template.",
+        "not rendered",
+      )
+    owners = answers[:1] * num_blocks
+  for number, owner in enumerate(owners):
+    if weights[owner] and owner not in owners[number + 1 :]:
+      block, rest = parts[2 * number + 1], "".join(parts[2 * number + 2 :])
+      _, end = _turn_end(block, rest, render.ends, marked=True)
+      _count_end(counts, end)
+  return [
+    (part, weights[owners[i // 2]] if i % 2 else 0.0)
+    for i, part in enumerate(parts)
+  ]
+
+
+def _owners(
+  messages: list[dict[str, Any]],
+  answers: list[int],
+  text: str,
+  render: _Renderer,
+) -> list[int] | None:
+  """Returns the message of each block, or None if that is not known."""
+  num_blocks = text.count(templates.BEGIN)
+  if num_blocks == len(answers):
+    return answers
+  parts = templates.MARKS.split(text)
+  ends = list(itertools.accumulate(map(len, parts)))[1::2]
+  try:
+    prompts = [render.text(messages[:i], prompt=True) for i in answers]
+  except errors.BadInput:
+    return None
+  prompts = [templates.MARKS.sub("", own) for own in prompts]
+  if not all("".join(parts).startswith(own) for own in prompts):
+    return None
+  # Of the last answer whose prompt is complete where the block ends.
+  number = [sum(len(own) <= end for own in prompts) for end in ends]
+  return [answers[n - 1] for n in number] if all(number) else None
 
 
 def _grown(
   messages: list[dict[str, Any]],
   weights: list[float],
-  template: Template,
-  where: str,
+  render: _Renderer,
+  counts: dict[str, int],
+  options: ChatOptions,
 ) -> list[tuple[str, float]]:
   """Returns a rendering, trained where messages of the assistant added to it.
 
-  begin            <user>Hi</><assistant>
-  one message on   <user>Hi</><assistant>Hello.</>
-  trained                                 ^^^^^^^^^
+  prompt           <user>Hi</><assistant>
+  with the answer  <user>Hi</><assistant>Hello.</>
+  trained                                ^^^^^^^^^
   """
-  text = _render(messages, template, where)
+  text = render.text(messages)
   found: list[tuple[str, float]] = []
   at = 0
-  for i, message in enumerate(messages):
-    if not _speaks(message):
+  for i, (message, weight) in enumerate(zip(messages, weights, strict=True)):
+    if not weight:
       continue
-    before = _render(messages[:i], template, where, prompt=True)
-    after = _render(messages[: i + 1], template, where)
+    before = render.text(messages[:i], prompt=True)
+    after = render.text(messages[: i + 1])
+    grows = len(after) > len(before) or _is_empty(message)
     if not (
       text.startswith(after)
       and after.startswith(before)
-      and at <= len(before) < len(after)
+      and at <= len(before)
+      and grows
     ):
-      raise errors.BadInput(
-        where,
-        f"must be rendered so that message {i + 1} adds to what is before it,"
-        " got a rendering that does not.",
-        "Mark the assistant's part in --chat_template with {% generation %} and"
-        " {% endgeneration %}.",
-        "not rendered",
-      )
-    found += [(text[at : len(before)], 0.0), (after[len(before) :], weights[i])]
-    at = len(after)
+      raise _not_grown(render.where, i + 1, options)
+    length, end = _turn_end(
+      after[len(before) :], text[len(after) :], render.ends
+    )
+    _count_end(counts, end)
+    found.append((text[at : len(before)], 0.0))
+    at = len(before) + length
+    found.append((text[len(before) : at], weight))
   return [*found, (text[at:], 0.0)]
 
 
-def _speaks(message: Mapping[str, Any]) -> bool:
-  return message["role"] == ASSISTANT
-
-
-def _render(
-  messages: list[dict[str, Any]],
-  template: Template,
-  where: str,
-  *,
-  prompt: bool = False,
-) -> str:
-  compiled = _compiled(template.source, "--chat_template")
-  try:
-    return compiled.render(
-      messages=messages, add_generation_prompt=prompt, **dict(template.tokens)
-    )
-  except Exception as error:  # A template may raise anything.
-    raise errors.BadInput(
-      where,
-      f"must be rendered by the template, got {type(error).__name__}: {error}.",
-      "Correct it, or --chat_template.",
-      "not rendered",
-    ) from None
-
-
-@functools.lru_cache(maxsize=8)
-def _compiled(source: str, name: str) -> Any:
-  """Returns a template, rendered in a sandbox as chat models expect."""
-  try:
-    import jinja2
-    from jinja2 import ext
-    from jinja2 import nodes
-    from jinja2 import sandbox
-  except ImportError as error:
-    raise errors.PrepareError(
-      f"jinja2 must be installed for --chat_template, got {error}. Install"
-      " chomp_data[jinja2]."
-    ) from None
-
-  class Generation(ext.Extension):
-    """Marks what is between `generation` and `endgeneration`."""
-
-    tags = {"generation"}  # noqa: RUF012
-
-    def parse(self, parser):
-      line = next(parser.stream).lineno
-      body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-      call = self.call_method("_marked")
-      return nodes.CallBlock(call, [], [], body).set_lineno(line)
-
-    def _marked(self, caller):
-      return _BEGIN + caller() + _END
-
-  def fail(message):
-    raise jinja2.TemplateError(message)
-
-  def to_json(value, indent=None):
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-  environment = sandbox.ImmutableSandboxedEnvironment(
-    trim_blocks=True,
-    lstrip_blocks=True,
-    extensions=[Generation, ext.loopcontrols],
+def _not_grown(
+  where: str, number: int, options: ChatOptions
+) -> errors.BadInput:
+  advice = (
+    "Mark the assistant's part in --chat_template with {% generation %} and"
+    " {% endgeneration %}"
   )
-  environment.globals["raise_exception"] = fail
-  environment.filters["tojson"] = to_json
-  try:
-    return environment.from_string(source)
-  except jinja2.TemplateError as error:
-    line = getattr(error, "lineno", None)
-    raise errors.PrepareError(
-      f"`--chat_template` must be a Jinja template, got {name}, line {line}:"
-      f" {error}. Correct it."
-    ) from None
+  if options.turns == "all":
+    advice += (
+      ". Or use --turns=each or --turns=last: the template may render earlier"
+      " messages differently later in the chat, as some do with reasoning"
+    )
+  elif options.turns == "each":
+    advice = (
+      "Correct the template, so that an answer continues its prompt, or use"
+      " --turns=last"
+    )
+  return errors.BadInput(
+    where,
+    f"must be rendered so that message {number} adds to what is before it and"
+    " to the prompt for it, got a rendering that does not.",
+    f"{advice}.",
+    "not rendered",
+  )
+
+
+def _turn_end(
+  written: str, rest: str, ends: _Ends, *, marked: bool = False
+) -> tuple[int, str]:
+  """Returns where a turn ends, and what ends it.
+
+  Args:
+    written: What the rendering grew by with the message.
+    rest: What follows in the chat.
+    ends: How the template ends messages.
+    marked: Whether `written` is a block, beyond which nothing is trained on.
+
+  Returns:
+    (how many characters of `written` and `rest` are trained on, the end).
+  """
+  token = ends.token.search(written)
+  if token and (ends.by_token or token[1] == ends.eos):
+    return token.end(1), END_TOKEN + token[1]
+  ends_with_text = bool(ends.text) and written.endswith(ends.text)
+  if ends_with_text and ends.text.strip():
+    return len(written.rstrip()), END_TEXT
+  if not marked and (opener := ends.opener.match(rest)):
+    return len(written) + opener.end(), END_TOKEN + opener[1]
+  if not rest or (not marked and not rest.strip()):
+    return len(written) + len(rest), END_OF_ROWS
+  return len(written), END_TEXT if ends_with_text else END_NONE
+
+
+@functools.lru_cache(maxsize=64)
+def _ends_of(
+  source: str,
+  tokens: tuple[tuple[str, str], ...],
+  special: tuple[str, ...],
+  kwargs: str,
+) -> _Ends:
+  """Finds how a template ends messages, by rendering three short chats."""
+  eos = dict(tokens).get("eos_token")
+  texts = {text for text in (*special, eos or "") if text.strip()}
+  closing = _any_of(text for text in texts if not _CLOSES_PART.search(text))
+  token = re.compile(rf"({closing})\s*\Z")
+  opener = re.compile(rf"\s*({_any_of(texts)})")
+  rendered = [
+    text for probe in _PROBES if (text := _probe(probe, source, tokens, kwargs))
+  ]
+  by_token = all(token.search(text) for text in rendered)
+  _, answer, tail = (
+    rendered[0].rpartition(_ANSWER) if rendered else ("", "", "")
+  )
+  common = answer and all(text.endswith(tail) for text in rendered)
+  common = common and not any(text in tail for text in texts)
+  return _Ends(by_token, eos, tail if common else "", token, opener)
+
+
+def _any_of(texts: Any) -> str:
+  ordered = sorted(texts, key=lambda text: (-len(text), text))
+  return "|".join(map(re.escape, ordered)) or r"(?!)"
+
+
+_ANSWER = "The answer is blue."
+_USER = {"role": "user", "content": "Which colour?"}
+_TOOL = {
+  "type": "function",
+  "function": {
+    "name": "look",
+    "description": "Looks.",
+    "parameters": {
+      "type": "object",
+      "properties": {"at": {"type": "string", "description": "What."}},
+      "required": ["at"],
+    },
+  },
+}
+
+
+def _calling(arguments: Any) -> dict[str, Any]:
+  function = {"name": "look", "arguments": arguments}
+  call = {"id": "call00001", "type": "function", "function": function}
+  return {"role": ASSISTANT, "content": "", "tool_calls": [call]}
+
+
+# Messages of the assistant; of several forms the first that renders counts.
+_PROBES: tuple[tuple[dict[str, Any], ...], ...] = (
+  ({"role": ASSISTANT, "content": _ANSWER},),
+  (_calling({"at": "sky"}), _calling('{"at": "sky"}')),
+  (
+    {
+      "role": ASSISTANT,
+      "content": _ANSWER,
+      "reasoning_content": "I look up.",
+      "thinking": "I look up.",
+    },
+  ),
+)
+
+
+def _probe(
+  forms: tuple[dict[str, Any], ...],
+  source: str,
+  tokens: tuple[tuple[str, str], ...],
+  kwargs: str,
+) -> str | None:
+  """Returns how a message is rendered, its last block if there are blocks."""
+  for form in forms:
+    values = {
+      **dict(tokens),
+      "tools": [_TOOL] if "tool_calls" in form else None,
+      "documents": None,
+      **json.loads(kwargs),
+      "messages": [_USER, form],
+      "add_generation_prompt": False,
+    }
+    try:
+      text = templates.render(source, values, "")
+    except errors.BadInput:
+      continue
+    return text.rpartition(templates.END)[0].rpartition(templates.BEGIN)[2] or (
+      None if templates.has_generation(source) else text
+    )
+  return None

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Looks for exact duplicates, before parts are made, on any engine."""
 
 from collections.abc import Callable
@@ -70,7 +72,7 @@ def _told(
     yield document
     done += len(document.text)
     if number % _TELL_DOCUMENTS == 0:
-      progress.reach(min(done, size))
+      progress.reach(min(done, size), number + 1)
 
 
 def without_duplicates(

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which documents are exact duplicates, found before any is tokenized.
 
 Two rounds of pure functions, on any engine: `scan` hashes the documents of a
@@ -23,6 +25,7 @@ import hashlib
 import io
 import json
 from typing import Any
+import zipfile
 
 import numpy as np
 
@@ -37,6 +40,7 @@ DUPLICATES = ("keep", "drop")
 REASON = "duplicate"
 
 _DROPS = "drops-"
+_DROPS_ARRAYS = ("keys", "begins", "ends", "numbers")
 _HASH_BYTES = 16
 _BUCKETS = 256
 # Hashes that are compared at once: some 300 MB of memory.
@@ -274,7 +278,17 @@ def _all_drops(directory: str) -> list[dict[str, Any]]:
       f"{directory} must hold the duplicates that were found, got none. Run"
       " again."
     )
-  return [
-    dict(np.load(io.BytesIO(work_files.read(directory, name))))
-    for name in names
-  ]
+  return [_drops_in(directory, name) for name in names]
+
+
+def _drops_in(directory: str, name: str) -> dict[str, Any]:
+  data = io.BytesIO(work_files.read(directory, name))
+  try:
+    with np.load(data, allow_pickle=False) as file:
+      return {key: file[key] for key in _DROPS_ARRAYS}
+  # What NumPy raises where a file is no archive, or one of another form.
+  except (ValueError, KeyError, OSError, EOFError, zipfile.BadZipFile) as error:
+    raise errors.PrepareError(
+      f"{places.join(directory, name)} must hold duplicates that were found,"
+      f" got {error!r}. Remove {directory}, and run again."
+    ) from None

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Engines: they call one pure function for each task, wherever they like.
 
 Results come in any order; what a task writes depends on the task alone, so
@@ -23,6 +25,7 @@ from typing import TypeVar
 
 from chomp_data import errors
 from chomp_data.prepare import progress
+from chomp_data.stores import semaphores
 
 _Task = TypeVar("_Task")
 _Result = TypeVar("_Result")
@@ -38,15 +41,15 @@ class Engine(Protocol):
     self,
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
-    tell: Callable[[int], None] = lambda _: None,
+    tell: progress.Listener = lambda done, documents: None,
   ) -> Iterator[tuple[int, _Result]]:
     """Calls a function for each task.
 
     Args:
       function: Importable by name.
       tasks: What to call it with.
-      tell: Called now and then with the bytes that are done of tasks that have
-        not been yielded.
+      tell: Called now and then with the bytes and the documents that are done
+        of tasks that have not been yielded.
 
     Yields:
       (number of the task, result), in any order.
@@ -73,23 +76,23 @@ class Pool:
     """
     self._workers = workers
     self._pool: concurrent.futures.ProcessPoolExecutor | None = None
-    # By worker, the bytes that are done of its task.
+    # By worker, the bytes and the documents that are done of its task.
     self._reached: Any = ()
 
   def run(
     self,
     function: Callable[[_Task], _Result],
     tasks: Sequence[_Task],
-    tell: Callable[[int], None] = lambda _: None,
+    tell: progress.Listener = lambda done, documents: None,
   ) -> Iterator[tuple[int, _Result]]:
     """Calls a function for each task; see `Engine`."""
     if self._workers <= 1 or len(tasks) <= 1:
       for number, task in enumerate(tasks):
-        progress.tell(tell)
+        progress.listen(tell)
         try:
           result = function(task)
         finally:
-          progress.tell(None)
+          progress.listen(None)
         yield number, result
       return
     pool = self._started()
@@ -107,7 +110,7 @@ class Pool:
         )
         for future in ended:
           yield numbers[future], future.result()
-        tell(sum(self._reached))
+        tell(sum(self._reached[::2]), sum(self._reached[1::2]))
       done = True
     except futures_process.BrokenProcessPool:
       raise errors.PrepareError(
@@ -126,8 +129,9 @@ class Pool:
 
   def _started(self) -> concurrent.futures.ProcessPoolExecutor:
     if self._pool is None:
+      semaphores.name_and_sweep()
       context = multiprocessing.get_context("spawn")
-      self._reached = context.RawArray("q", self._workers)
+      self._reached = context.RawArray("q", 2 * self._workers)
       # It starts as many as there are tasks.
       self._pool = concurrent.futures.ProcessPoolExecutor(
         self._workers,
@@ -195,4 +199,9 @@ def _begin_worker(parent: int, reached: Any, started: Any) -> None:
   with started.get_lock():
     number = started.value
     started.value += 1
-  progress.tell(functools.partial(reached.__setitem__, number))
+  progress.listen(functools.partial(_reach, reached, number))
+
+
+def _reach(reached: Any, number: int, done: int, documents: int) -> None:
+  reached[2 * number] = done
+  reached[2 * number + 1] = documents

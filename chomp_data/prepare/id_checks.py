@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Whether ids of documents repeat: counted, since nothing forbids it.
 
 Held-out sets and looking a document up go by ids, and files that each number

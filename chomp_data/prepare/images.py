@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of several sizes, drawn here: digits in many fonts, and plots.
 
 They are real files for resolution buckets where a machine has no pictures and
@@ -19,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.index import hashing
 
 DIGITS = "0123456789"
@@ -83,9 +86,9 @@ def samples(
 
 def _check(dataset: str, count: int) -> None:
   if dataset not in DATASETS:
+    rule = schema.choice(DATASETS)
     raise errors.PrepareError(
-      f"`dataset` must be one of {', '.join(DATASETS)}, got {dataset!r}."
-      " Choose one."
+      schema.bad_value("dataset", rule, dataset, "Choose one.")
     )
   if count < 1:
     raise errors.PrepareError(

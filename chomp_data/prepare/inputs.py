@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which files are read, in which order, grouped into input shards.
 
 A file's name is its path below the directory that was given, or below the

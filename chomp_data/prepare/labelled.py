@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Token ids of documents, and what each token weighs in training.
 
 A text is encoded as a whole, so that its tokens are those that a model meets

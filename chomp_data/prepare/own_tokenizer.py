@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The tokenizer of a run: trained on its inputs once, and the same to the end.
 
 Both are kept where the run keeps its work: what is trained, named by all that
@@ -7,6 +9,7 @@ decides it, and which tokenizer the parts there were made with.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -18,6 +21,7 @@ from chomp_data.prepare import skips
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
+from chomp_data.stores import json_values
 from chomp_data.stores import places
 from chomp_data.stores import vocabulary
 
@@ -41,6 +45,19 @@ class TrainOptions:
   algorithm: str
   vocab_size: int
   train_bytes: int = TRAIN_BYTES
+
+
+@dataclasses.dataclass(frozen=True)
+class _Begun:
+  """The tokenizer that a store was begun with.
+
+  Attributes:
+    source: Where it came from.
+    info: What the store will say of it.
+  """
+
+  source: str
+  info: vocabulary.TokenizerInfo
 
 
 def train(
@@ -102,27 +119,27 @@ def check_unchanged(
     PrepareError: If the store was begun with another.
   """
   place = places.at(work)
-  found = {"source": source, "info": dataclasses.asdict(info)}
-  try:
-    begun = None if anew else json.loads(place.read(_BEGUN))
-  except (OSError, ValueError):
-    begun = None
+  begun = None
+  if not anew:
+    with contextlib.suppress(OSError, ValueError):
+      data = place.read(_BEGUN, check=json.loads)
+      begun = json_values.parse(_Begun, data, _BEGUN)
   if begun is None:
-    place.write(_BEGUN, json.dumps(found).encode())
+    place.write(_BEGUN, json_values.encode(_Begun(source, info)))
     return
-  if begun["info"] != found["info"]:
+  if begun.info != info:
     raise errors.PrepareError(
       "`--tokenizer` must be as it was when the store was begun,"
-      f" {begun['source']} of SHA-256 {begun['info']['sha256'][:16]} with"
-      f" {_special(begun['info'])}, got {source} of {info.sha256[:16]} with"
-      f" {_special(found['info'])}. Give that one again, or remove {work}"
+      f" {begun.source} of SHA-256 {begun.info.sha256[:16]} with"
+      f" {_special(begun.info)}, got {source} of {info.sha256[:16]} with"
+      f" {_special(info)}. Give that one again, or remove {work}"
       " (or say --overwrite) to begin anew."
     )
 
 
-def _special(info: dict[str, object]) -> str:
+def _special(info: vocabulary.TokenizerInfo) -> str:
   names = ("pad_id", "eos_id", "bos_id")
-  return ", ".join(f"{name} {info[name]}" for name in names)
+  return ", ".join(f"{name} {getattr(info, name)}" for name in names)
 
 
 def _texts(

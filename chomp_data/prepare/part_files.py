@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A part: what a store holds of some documents, relative to them.
 
 `KEY.part` has a section for each of the store's arrays, raw and little-endian,
@@ -17,7 +19,6 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 import contextlib
 import dataclasses
-import json
 import os
 import pathlib
 import secrets
@@ -28,6 +29,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.prepare import work_files
+from chomp_data.stores import json_values
 from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores.zarr import manifest as manifest_lib
@@ -177,9 +179,8 @@ class PartWriter:
       self._file.crc32c,
       skipped,
     )
-    data = json.dumps(dataclasses.asdict(row)).encode()
-    data = b"%08x\n%b" % (google_crc32c.value(data), data)
-    work_files.write(self._directory, f"{self._key}.json", data)
+    data = json_values.encode(row)
+    work_files.write_summed(self._directory, f"{self._key}.json", data)
     return row
 
   def _add_labels(
@@ -297,7 +298,13 @@ class Part:
     name, begin = _object(self._name, number)
     # The last one is shorter, and so is its object.
     end = None if number + 1 == len(self.row.crc32c) else begin + BLOCK
-    return work_files.read(self._directory, name, begin, end)
+    return work_files.read(
+      self._directory,
+      name,
+      begin,
+      end,
+      lambda block: self._checked(block, number),
+    )
 
   def _checked(self, block: bytes, number: int) -> bytes:
     if google_crc32c.value(block) != self.row.crc32c[number]:
@@ -312,15 +319,13 @@ def find(directory: str, key: str) -> PartRow | None:
     if not places.is_url(directory):
       part.verify()  # Objects are whole, and checked as they are read.
     return part.row
-  except (OSError, ValueError, TypeError):
+  except (OSError, ValueError):
     return None
 
 
 def _read_row(directory: str, name: str) -> PartRow:
-  crc, _, data = work_files.read(directory, name).partition(b"\n")
-  if crc != b"%08x" % google_crc32c.value(data):
-    raise ValueError(f"{places.join(directory, name)} has other bytes")
-  return PartRow(**json.loads(data))
+  data = work_files.read_summed(directory, name)
+  return json_values.parse(PartRow, data, name)
 
 
 def _object(name: str, number: int) -> tuple[str, int]:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """One input shard to one part of a store: a pure function of its pieces.
 
 A part (`part_files`) is named by a key of everything that decides it. An engine
@@ -115,8 +117,8 @@ def make_part(task: PartTask) -> part_files.PartRow:
   dtype = np.dtype(manifest_lib.token_dtype(tokenizer.info.vocab_size))
   if tokenizer.takes_bytes:
     dtype = np.dtype(np.uint8)  # No token of a text is a special one.
-  num_empty = done = 0
-  has_meta = options.read.meta_key is not None
+  num_empty = num_documents = done = 0
+  has_meta = options.read.has_meta
   skipped = skips.Skips()
   with part_files.PartWriter(
     task.directory,
@@ -129,6 +131,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
     for documents, encoded in _encoded(task, tokenizer, skipped):
       _check_ids(encoded, tokenizer.info.vocab_size, documents)
       done += sum(len(own.text) for own in documents)
+      num_documents += int(np.count_nonzero(encoded.lengths))
       lengths, weights = encoded.lengths, encoded.weights
       if not lengths.all():
         kept = np.flatnonzero(lengths).tolist()
@@ -145,7 +148,7 @@ def make_part(task: PartTask) -> part_files.PartRow:
         weights,
       )
       # Text is less than the bytes that it stands in, or packed.
-      progress.reach(min(done, task.size))
+      progress.reach(min(done, task.size), num_documents)
     return writer.finish(num_empty, dataclasses.asdict(skipped))
 
 

@@ -1,17 +1,22 @@
-"""How far a part is, told from within it to whoever shows progress."""
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""How far a task is, reported from within it to whoever shows progress."""
 
 from collections.abc import Callable
 
-_hear: Callable[[int], None] | None = None
+# Called with bytes of the task's input, and documents, that are done.
+Listener = Callable[[int, int], None]
+
+_listener: Listener | None = None
 
 
-def tell(hear: Callable[[int], None] | None) -> None:
-  """Hands what this process reaches to a function."""
-  global _hear
-  _hear = hear
+def listen(listener: Listener | None) -> None:
+  """Sets what is called as tasks of this process get on."""
+  global _listener
+  _listener = listener
 
 
-def reach(done: int) -> None:
-  """Says how many bytes of the input of the task in hand are done."""
-  if _hear is not None:
-    _hear(done)
+def reach(done_bytes: int, documents: int = 0) -> None:
+  """Reports what of the task in hand is done."""
+  if _listener is not None:
+    _listener(done_bytes, documents)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From files to documents: pieces of files, and the documents of each.
 
 `INPUT_KINDS` says which kinds of inputs there are; the first whose name a file
@@ -103,8 +105,8 @@ def documents(
     piece: What to read.
     options: How.
     skipped: Counts the records and files that no document can be made of,
-      which are left out; with None they are errors. A damaged archive is left
-      out whole.
+      which are left out; with None they are errors. Of a truncated archive the
+      documents before its end are yielded; a damaged one is left out whole.
     cleaned: Counts the documents that `options.filter` leaves out, and those
       that have no id.
 
@@ -113,31 +115,34 @@ def documents(
     PrepareError: If the file cannot be read, or changed since it was found.
   """
   file = piece.file
-  if skipped is None or _is_whole(file, skipped):
-    for at, record in INPUT_KINDS[file.kind].read(piece, options):
+  if skipped is None or _is_undamaged(file, skipped):
+    for at, record in _records(piece, options, skipped):
       suffix = "" if at is None else f":{at}"
       place = file.name + suffix
       try:
         if isinstance(record, errors.BadInput):
           raise record
-        document = records.document(record, place, file.path + suffix, options)
+        found = list(
+          records.documents(record, place, file.path + suffix, options)
+        )
       except errors.BadInput as error:
         if skipped is None:
           raise
         skipped.add(file.name, at, error)
         continue
-      if options.filter is not None:
-        reason = filters.reason_to_leave_out(
-          options.filter, document.text, record, file.path + suffix
-        )
-        if reason is not None:
-          if cleaned is not None:
-            cleaned.count(reason)
-          continue
-      # A text file is called by its name, and lacks nothing.
-      if cleaned is not None and document.name is place and at is not None:
-        cleaned.unnamed += 1
-      yield document
+      for document in found:
+        if options.filter is not None:
+          reason = filters.reason_to_leave_out(
+            options.filter, document.text, record, file.path + suffix
+          )
+          if reason is not None:
+            if cleaned is not None:
+              cleaned.count(reason)
+            continue
+        # A text file is called by its name, and lacks nothing.
+        if cleaned is not None and not document.has_id and at is not None:
+          cleaned.unnamed += 1
+        yield document
   base.check_unchanged(file)
 
 
@@ -169,17 +174,41 @@ def documents_of(
       if number in left_out:
         cleaned.count(duplicates.REASON)
       else:
+        cleaned.count_chat(document.counts)
         yield document
       number += 1
 
 
-def _is_whole(file: base.InputFile, skipped: skips.Skips) -> bool:
-  """Whether a file can be decompressed to its end; counts it if not."""
+def _records(
+  piece: base.InputPiece,
+  options: records.ReadOptions,
+  skipped: skips.Skips | None,
+) -> Iterator[base.Numbered]:
+  """Yields the records of a piece, those of a truncated archive until its end.
+
+  Such an archive is counted in `skipped`; where that is None it is an error.
+  """
+  file = piece.file
+  try:
+    yield from INPUT_KINDS[file.kind].read(piece, options)
+  except errors.BadInput as error:
+    if skipped is None or error.reason != byte_blocks.TRUNCATED:
+      raise
+    skipped.add(file.name, None, error)
+
+
+def _is_undamaged(file: base.InputFile, skipped: skips.Skips) -> bool:
+  """Whether a file can be decompressed until it ends; counts it if not.
+
+  One that is only truncated can. Of a damaged one no line is known to be right:
+  the checksum is at the end.
+  """
   if file.compression != "none":
     try:
       for _ in byte_blocks.blocks(file):
         pass
     except errors.BadInput as error:
-      skipped.add(file.name, None, error)
-      return False
+      if error.reason != byte_blocks.TRUNCATED:
+        skipped.add(file.name, None, error)
+        return False
   return True

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which of the files that were found are inputs, and of which kind.
 
 A file is recognised by its name and by its beginning. JSON lines go by their

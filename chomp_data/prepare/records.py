@@ -1,14 +1,19 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From a record, as any kind of inputs has them, to a document."""
 
+from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 import math
+from types import MappingProxyType
 from typing import Any
 from typing import NamedTuple
 
 from chomp_data import errors
 from chomp_data.prepare import chats
 from chomp_data.prepare import filters
+from chomp_data.stores import document_fields
 
 ENCODING_ERRORS = ("strict", "replace")
 MAX_DOCUMENT_BYTES = 2**28
@@ -30,6 +35,7 @@ class ReadOptions:
     raw: Whether text that is bytes is taken so, without decoding; it must be
       UTF-8 even so, unless encoding errors are replaced.
     meta_key: The key of what is kept of a document besides its id, or None.
+    meta_keys: The keys of several values in its place; see `document_fields`.
     meta_default: What is kept where a document has no such key; None is an
       error.
     max_document_bytes: Longer lines, files and texts are no documents: memory
@@ -40,7 +46,7 @@ class ReadOptions:
     duplicates: Where it is noted which documents are duplicates, to be left
       out, or None; see `duplicates`.
     messages_key: The key of a chat's messages, in the place of a text.
-    chat_template: How they become text; None is plain text.
+    chat: How they become documents.
     prompt_key: With `completion_key`, the key of what comes before it and is
       not trained on, in the place of a text.
     completion_key: The key of what is trained on.
@@ -52,13 +58,14 @@ class ReadOptions:
   encoding_errors: str
   raw: bool
   meta_key: str | None = None
+  meta_keys: tuple[str, ...] = ()
   meta_default: str | None = None
   max_document_bytes: int = MAX_DOCUMENT_BYTES
   filter: str | None = None
   filter_sha256: str = ""
   duplicates: str | None = None
   messages_key: str | None = None
-  chat_template: chats.Template | None = None
+  chat: chats.ChatOptions = dataclasses.field(default_factory=chats.ChatOptions)
   prompt_key: str | None = None
   completion_key: str | None = None
   weight_key: str | None = None
@@ -80,7 +87,9 @@ class ReadOptions:
   @property
   def keys(self) -> tuple[str, ...]:
     """Every key that is looked for: nothing else of a record is needed."""
-    keys = (*self.text_keys, self.id_key, self.meta_key, self.weight_key)
+    keys = (*self.text_keys, self.id_key, *self._all_meta, self.weight_key)
+    if self.messages_key is not None:
+      keys += self.chat.keys
     if self.filter is not None:
       keys += filters.keys(self.filter)
     return tuple(key for key in keys if key is not None)
@@ -88,9 +97,18 @@ class ReadOptions:
   @property
   def required_keys(self) -> tuple[str, ...]:
     """Those that every record must have, so that a table needs its column."""
-    meta_key = None if self.meta_default is not None else self.meta_key
-    keys = (*self.text_keys, meta_key, self.weight_key)
+    meta = () if self.meta_default is not None else self._all_meta
+    keys = (*self.text_keys, *meta, self.weight_key)
     return tuple(key for key in keys if key is not None)
+
+  @property
+  def has_meta(self) -> bool:
+    """Whether something is kept of documents besides their ids."""
+    return bool(self._all_meta)
+
+  @property
+  def _all_meta(self) -> tuple[str, ...]:
+    return self.meta_keys if self.meta_key is None else (self.meta_key,)
 
 
 class Document(NamedTuple):
@@ -99,10 +117,12 @@ class Document(NamedTuple):
   Attributes:
     name: Its id.
     text: Its text, bytes where it is not decoded.
-    meta: What is kept of it besides, '' without `meta_key`.
+    meta: What is kept of it besides, '' without `meta_key` and `meta_keys`.
     pieces: Where not all is trained on alike: (text, the weight of its
       tokens), which joined are the text.
     weight: What multiplies the weights of its tokens.
+    has_id: Whether its record has an id.
+    counts: Of a chat, how its turns end; see `chats`.
   """
 
   name: str
@@ -110,12 +130,42 @@ class Document(NamedTuple):
   meta: str
   pieces: chats.Pieces = ()
   weight: float = 1.0
+  has_id: bool = True
+  counts: Mapping[str, int] = MappingProxyType({})
+
+
+def documents(
+  record: Mapping[str, Any], name: str, where: str, options: ReadOptions
+) -> Iterator[Document]:
+  """Yields the documents of a record: one, or one per answer of a chat.
+
+  Args: See `document`.
+
+  Raises:
+    BadInput: If it is no document.
+  """
+  if options.messages_key is None:
+    yield document(record, name, where, options)
+    return
+  keys = (options.chat.tools_key, options.chat.template_kwargs_key)
+  found = [_value(record, key) if key else None for key in keys]
+  for chat in chats.documents(
+    _found(record, options.messages_key, "messages_key", where),
+    options.chat,
+    where,
+    lambda value: _text(value, options, where),
+    *(None if value is _MISSING else value for value in found),
+  ):
+    whole = _document(record, name, where, options, chat.pieces)
+    if chat.answer is not None:
+      whole = whole._replace(name=f"{whole.name}#{chat.answer}")
+    yield whole._replace(counts=chat.counts)
 
 
 def document(
   record: Mapping[str, Any], name: str, where: str, options: ReadOptions
 ) -> Document:
-  """Makes a document of a record.
+  """Makes a document of a record that is no chat.
 
   Args:
     record: Values by key: texts, bytes of UTF-8, numbers, lists and mappings.
@@ -126,9 +176,18 @@ def document(
   Raises:
     BadInput: If it is no document.
   """
-  pieces: chats.Pieces = ()
+  pieces = _completed(record, where, options) if options.has_labels else ()
+  return _document(record, name, where, options, pieces)
+
+
+def _document(
+  record: Mapping[str, Any],
+  name: str,
+  where: str,
+  options: ReadOptions,
+  pieces: chats.Pieces,
+) -> Document:
   if options.has_labels:
-    pieces = _pieces(record, where, options)
     text: str | bytes = "".join(own for own, _ in pieces)
     check_size(text, where, options)
   else:
@@ -142,28 +201,23 @@ def document(
         decoded(value, options, where)
     else:
       text = _text(value, options, where)
+  identity = _document_id(record, where, options)
   return Document(
-    _document_id(record, name, where, options),
+    name if identity is None else identity,
     text,
     _meta(record, where, options),
     pieces,
     _weight(record, where, options),
+    identity is not None,
   )
 
 
-def _pieces(
+def _completed(
   record: Mapping[str, Any], where: str, options: ReadOptions
 ) -> chats.Pieces:
-  """Returns a text of which not all is trained on."""
-
-  def clean(value: str | bytes) -> str:
-    return _text(value, options, where)
-
-  if options.messages_key is not None:
-    messages = _found(record, options.messages_key, "messages_key", where)
-    return chats.pieces(messages, options.chat_template, where, clean)
+  """Returns a prompt and its completion."""
   prompt, completion = (
-    clean(_string(record, key, flag, where))
+    _text(_string(record, key, flag, where), options, where)
     for key, flag in zip(
       options.text_keys, ("prompt_key", "completion_key"), strict=True
     )
@@ -194,8 +248,9 @@ def _found(record: Mapping[str, Any], key: str, flag: str, where: str) -> Any:
   if value is _MISSING:
     what = flag.removesuffix("_key")
     advice = f"Name the key of the {what} with --{flag}"
-    if what == "text" and "messages" in record:
-      advice += ", or that of chats with --messages_key"
+    for chat_key in ("messages", "conversations"):
+      if what in ("text", "messages") and chat_key in record:
+        advice += f", or that of chats with --messages_key={chat_key}"
     raise errors.BadInput(
       where,
       f"must have the key {key!r}, got {_keys(record)}.",
@@ -249,16 +304,33 @@ def _keys(record: Mapping[str, Any]) -> str:
 
 def _meta(record: Mapping[str, Any], where: str, options: ReadOptions) -> str:
   """Returns what is kept of a document besides its id."""
-  key = options.meta_key
-  if key is None:
+  if options.meta_key is not None:
+    return _meta_value(record, options.meta_key, "meta_key", where, options)
+  if not options.meta_keys:
     return ""
+  return document_fields.encoded(
+    {
+      key: _meta_value(record, key, "meta_keys", where, options)
+      for key in options.meta_keys
+    }
+  )
+
+
+def _meta_value(
+  record: Mapping[str, Any],
+  key: str,
+  flag: str,
+  where: str,
+  options: ReadOptions,
+) -> str:
+  """Returns the value of a key that --`flag` names."""
   value = _value(record, key)
   if value is _MISSING or value is None:
     if options.meta_default is None:
       raise errors.BadInput(
         where,
         f"must have a value under {key!r}, got {_keys(record)}.",
-        "Correct --meta_key, or say with --meta_default what stands for a"
+        f"Correct --{flag}, or say with --meta_default what stands for a"
         " missing one.",
         "no meta",
       )
@@ -271,21 +343,21 @@ def _meta(record: Mapping[str, Any], where: str, options: ReadOptions) -> str:
       where,
       f"must have a string or a finite number under {key!r}, got"
       f" {value if number else f'a {type(value).__name__}'}.",
-      "Correct it, or --meta_key.",
+      f"Correct it, or --{flag}.",
       "no meta",
     )
   return _text(value, options, where)
 
 
 def _document_id(
-  record: Mapping[str, Any], name: str, where: str, options: ReadOptions
-) -> str:
+  record: Mapping[str, Any], where: str, options: ReadOptions
+) -> str | None:
   value = record.get(options.id_key)
   if isinstance(value, str) and value.isascii():
     return value
   value = _value(record, options.id_key)
   if value is _MISSING or value is None:
-    return name
+    return None
   if isinstance(value, bool) or not isinstance(value, str | bytes | int):
     raise errors.BadInput(
       where,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From options to a published store; interrupted runs go on where they were.
 
 Parts lie in `OUTPUT.partial` until the store is published; of a URL in a local
@@ -6,19 +8,23 @@ recognised by the files' names, sizes and times, the tokenizer and the options.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import pathlib
 import shutil
+import sys
 from typing import Any
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data import stores
 from chomp_data.prepare import chats
 from chomp_data.prepare import cleaning
@@ -27,6 +33,7 @@ from chomp_data.prepare import engines
 from chomp_data.prepare import filters
 from chomp_data.prepare import id_checks
 from chomp_data.prepare import inputs
+from chomp_data.prepare import labelled
 from chomp_data.prepare import own_tokenizer
 from chomp_data.prepare import part_files
 from chomp_data.prepare import parts
@@ -39,6 +46,7 @@ from chomp_data.prepare import tokenizers
 from chomp_data.prepare import work_files
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import training
+from chomp_data.stores import claims
 from chomp_data.stores import places
 from chomp_data.stores import publish
 from chomp_data.stores.array_record import record_writer
@@ -53,7 +61,7 @@ _RECORDS = "array_record"
 FORMATS = ("zarr", _RECORDS)
 
 # What a manifest's `prepared` says of a run besides its options.
-_RESULTS = ("skipped", "without_id", "repeated_ids")
+_RESULTS = ("skipped", "without_id", "repeated_ids", "chats")
 
 # `inputs` is a field of the options, too.
 _SHARD_BYTES = inputs.SHARD_BYTES
@@ -75,6 +83,7 @@ class Options:
     id_required: Whether a document must have such a key.
     meta_key: The key in JSONL of what is kept of a document besides its id,
       or None.
+    meta_keys: The keys of several such values in its place.
     meta_default: What is kept where a document has no such key; None is an
       error.
     max_document_bytes: The most bytes of a line, of a text file, and of a text
@@ -84,7 +93,7 @@ class Options:
     duplicates: 'keep', or 'drop' all but the first of documents of the same
       text; the manifest's `prepared` counts them.
     messages_key: The key of a chat's messages, in the place of a text.
-    chat_template: How they become text, in Jinja; None is plain text.
+    chat: How they become documents.
     prompt_key: With `completion_key`, the key of what is not trained on, in
       the place of a text.
     completion_key: The key of what is trained on after it.
@@ -113,12 +122,13 @@ class Options:
   id_key: str = "id"
   id_required: bool = False
   meta_key: str | None = None
+  meta_keys: tuple[str, ...] = ()
   meta_default: str | None = None
   max_document_bytes: int = records.MAX_DOCUMENT_BYTES
   filter: str | None = None
   duplicates: str = "keep"
   messages_key: str | None = None
-  chat_template: str | None = None
+  chat: chats.ChatOptions = dataclasses.field(default_factory=chats.ChatOptions)
   prompt_key: str | None = None
   completion_key: str | None = None
   weight_key: str | None = None
@@ -184,7 +194,10 @@ def prepare(
     if store is not None:
       # What a run left that was killed once its store was published.
       _remove(output, partial)
+      output.tidy()
       return store, False
+    identity = json.dumps(prepared, sort_keys=True).encode()
+    stack.enter_context(output.claimed(hashlib.sha256(identity).hexdigest()))
     make_engine = engines.ENGINES[options.engine]
     engine = stack.enter_context(
       contextlib.closing(
@@ -215,6 +228,11 @@ def prepare(
     # Where there are none, manifests stay as they were, to the byte.
     if skipped.unnamed:
       prepared = {**prepared, "without_id": skipped.unnamed}
+    if options.messages_key is not None:
+      prepared = {
+        **prepared,
+        "chats": chats.summary(tasks[0].options.read.chat, skipped.chats),
+      }
     keys = [task.key for task in tasks]
     if again := id_checks.repeated(tasks[0].directory, keys, rows):
       prepared = {**prepared, "repeated_ids": again}
@@ -238,6 +256,37 @@ def prepare(
   return stores.open_store(output.path), True
 
 
+def preview(
+  options: Options, count: int
+) -> Iterator[tuple[records.Document, labelled.Labelled]]:
+  """Yields the first documents and their tokens; writes nothing.
+
+  Args:
+    options: As for `prepare`, without an output.
+    count: How many documents at most.
+
+  Raises:
+    PrepareError: If options or inputs are wrong.
+  """
+  if options.train is not None or options.duplicates != "keep":
+    raise errors.PrepareError(
+      "`--preview` must not be given with --train_tokenizer or"
+      " --duplicates=drop, which read all inputs first, got one of them. Leave"
+      " it out."
+    )
+  files, refused = _check(options, has_output=False)
+  tokenizer = tokenizers.make_tokenizer(options.tokenizer)
+  read = _document_options(options, tokenizer)
+  skipped = _skipped(refused, ()) if options.on_error == "skip" else None
+  # A whole file is one piece: none has to be counted.
+  pieces = [
+    piece for file in files for piece in readers.split(file, sys.maxsize)
+  ]
+  documents = readers.documents_of(pieces, read, skipped)
+  for document in itertools.islice(documents, count):
+    yield document, labelled.encode(tokenizer, [document], read)
+
+
 def _publish_records(
   partial: pathlib.Path,
   output: pathlib.Path,
@@ -255,7 +304,7 @@ def _publish_records(
 
 
 def _check(
-  options: Options,
+  options: Options, *, has_output: bool = True
 ) -> tuple[list[base.InputFile], _Refused]:
   """Returns the files, or raises all problems at once.
 
@@ -273,28 +322,40 @@ def _check(
   ):
     value = getattr(options, name)
     if value not in choices:
-      problems.append(
-        f"`--{name}` must be one of {', '.join(choices)}, got {value!r}."
-      )
+      rule = schema.choice(choices)
+      problems.append(schema.bad_value(f"--{name}", rule, value, "Choose one."))
   if options.format == _RECORDS and options.compression != "none":
     problems.append(
       "`--compression` must be none with --format=array_record, which has its"
       f" own, got {options.compression!r}. Leave it out."
     )
-  if options.format == _RECORDS and options.meta_key is not None:
-    problems.append(
-      "`--meta_key` must not be given with --format=array_record, whose records"
-      f" are token ids only, got {options.meta_key!r}. Leave it out."
-    )
+  for name in ("meta_key", "meta_keys"):
+    value = getattr(options, name)
+    if options.format == _RECORDS and value:
+      problems.append(
+        f"`--{name}` must not be given with --format=array_record, whose"
+        f" records are token ids only, got {value!r}. Leave it out."
+      )
   for name in ("text_key", "id_key", "output"):
-    if not getattr(options, name):
+    if not getattr(options, name) and (has_output or name != "output"):
       problems.append(f"`--{name}` must not be empty, got ''. Give one.")
   if options.meta_key == "":
     problems.append("`--meta_key` must not be empty, got ''. Give one.")
-  if options.meta_default is not None and options.meta_key is None:
+  keys = options.meta_keys
+  if not all(keys) or len(set(keys)) < len(keys):
     problems.append(
-      "`--meta_default` must not be given without --meta_key, got"
-      f" {options.meta_default!r}. Name the key."
+      "`--meta_keys` must be distinct names that are not empty, got"
+      f" {','.join(keys)!r}. Correct them."
+    )
+  if options.meta_key is not None and keys:
+    problems.append(
+      "`--meta_key` and `--meta_keys` must not both be given, got"
+      f" {options.meta_key!r} and {','.join(keys)!r}. List all in --meta_keys."
+    )
+  if options.meta_default is not None and options.meta_key is None and not keys:
+    problems.append(
+      "`--meta_default` must not be given without --meta_key or --meta_keys,"
+      f" got {options.meta_default!r}. Name the key."
     )
   if options.max_document_bytes < 1:
     problems.append(
@@ -317,7 +378,9 @@ def _check(
   try:
     files, refused = recognition.recognise(
       inputs.discover(
-        options.inputs, options.exclude, _own_paths(options.output)
+        options.inputs,
+        options.exclude,
+        _own_paths(options.output) if has_output else [],
       ),
       _read_options(options, raw=False),
     )
@@ -327,7 +390,9 @@ def _check(
   except (errors.PrepareError, errors.StoreError) as error:
     problems.append(str(error))
   try:
-    if options.format == _RECORDS:
+    if not has_output:
+      pass
+    elif options.format == _RECORDS:
       publish.check_local(options.output)
       record_writer.check_destination(pathlib.Path(options.output), True)
     else:
@@ -368,17 +433,7 @@ def _label_problems(options: Options) -> list[str]:
       " records have no place for labels and weights, got"
       f" {getattr(options, asked[0])!r}. Leave one of them out."
     )
-  if options.chat_template is not None:
-    if options.messages_key is None:
-      problems.append(
-        "`--chat_template` must be given with --messages_key only. Name the key"
-        " of the messages."
-      )
-    try:
-      chats.check_template(chats.Template(options.chat_template), "the file")
-    except errors.PrepareError as error:
-      problems.append(str(error))
-  return problems
+  return problems + chats.problems(options.chat, options.messages_key)
 
 
 def _check_tokenizer(options: Options) -> None:
@@ -402,7 +457,7 @@ def _tokenizer(
   """Returns the tokenizer that is asked for, trained if need be."""
   if options.train is None:
     return options.tokenizer
-  read = _read_options(options, raw=False, special=training.SPECIAL_TEXTS)
+  read = _read_options(options, raw=False, tokens=training.SPECIAL_TEXTS)
   return own_tokenizer.train(
     options.train, pieces, read, options.on_error, work,
     lambda *told: report(Progress("train", *told)),
@@ -467,7 +522,8 @@ def _left_out(skipped: skips.Skips) -> str:
 
 def _own_paths(output: str) -> list[str]:
   if places.is_url(output):
-    return [output.rstrip("/"), output.rstrip("/") + ".partial"]
+    path = output.rstrip("/")
+    return [path, f"{path}.partial", claims.place_of(path)]
   path = os.path.abspath(output)
   return [path, *(f"{path}.{kind}" for kind in ("partial", "old", "lock"))]
 
@@ -503,6 +559,9 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
     # Stores without it stay as they were, to the byte.
     identity["meta_key"] = options.meta_key
     identity["meta_default"] = options.meta_default
+  if options.meta_keys:
+    identity["meta_keys"] = list(options.meta_keys)
+    identity["meta_default"] = options.meta_default
   if options.max_document_bytes != records.MAX_DOCUMENT_BYTES:
     identity["max_document_bytes"] = options.max_document_bytes
   if options.filter is not None:
@@ -513,9 +572,8 @@ def _identity(options: Options, files: list[base.InputFile]) -> dict[str, Any]:
   for name in ("messages_key", "prompt_key", "completion_key", "weight_key"):
     if (key := getattr(options, name)) is not None:
       identity[name] = key
-  if options.chat_template is not None:
-    template = options.chat_template.encode()
-    identity["chat_template"] = hashlib.sha256(template).hexdigest()
+  if options.messages_key is not None:
+    identity |= chats.identity(options.chat)
   return identity
 
 
@@ -534,6 +592,8 @@ def _existing(
     elif output.holds_store():
       own = zarr_store.open_zarr(output.path)
       store, found = own, dict(own.manifest.prepared)
+  except errors.AccessError:
+    raise  # What is there is not known.
   except stores.StoreError as error:
     if options.overwrite:
       return None
@@ -562,18 +622,30 @@ def _existing(
 
 
 def _read_options(
-  options: Options, *, raw: bool, special: tuple[tuple[str, str], ...] = ()
+  options: Options,
+  *,
+  raw: bool,
+  tokens: tuple[tuple[str, str], ...] = (),
+  special: tuple[str, ...] = (),
 ) -> records.ReadOptions:
   names = {field.name for field in dataclasses.fields(records.ReadOptions)}
-  own = {"raw", "chat_template", "filter_sha256", "duplicates"}
-  template = None
-  if options.chat_template is not None:
-    template = chats.Template(options.chat_template, special)
+  own = {"raw", "chat", "filter_sha256", "duplicates"}
   return records.ReadOptions(
     **{name: getattr(options, name) for name in names - own},
     raw=raw,
-    chat_template=template,
+    chat=dataclasses.replace(options.chat, tokens=tokens, special=special),
     filter_sha256=filters.digest(options.filter) if options.filter else "",
+  )
+
+
+def _document_options(
+  options: Options, tokenizer: tokenizers.Tokenizer
+) -> records.ReadOptions:
+  return _read_options(
+    options,
+    raw=tokenizer.takes_bytes,
+    tokens=tokenizers.special_texts(tokenizer),
+    special=tokenizers.all_special_texts(tokenizer),
   )
 
 
@@ -616,11 +688,7 @@ def _tasks(
     os.makedirs(directory, exist_ok=True)
   tokenizer = tokenizers.make_tokenizer(spec)
   groups = inputs.group(pieces, options.shard_bytes)
-  read = _read_options(
-    options,
-    raw=tokenizer.takes_bytes,
-    special=tokenizers.special_texts(tokenizer),
-  )
+  read = _document_options(options, tokenizer)
   if options.duplicates == "drop":
     read = cleaning.without_duplicates(
       groups,
@@ -647,19 +715,20 @@ def _results(
 ) -> list[Any]:
   """Returns what a function makes of each task, in order."""
   total = sum(task.size for task in tasks)
-  done = most = 0
+  done = most = documents = 0
 
-  def tell(reached: int) -> None:
-    nonlocal most
+  def tell(reached: int, counted: int) -> None:
+    nonlocal most, documents
     most = max(most, min(done + reached, total))
+    documents = max(documents, counted)
     if total:
-      report(Progress(stage, most, total, 0))
+      report(Progress(stage, most, total, documents))
 
   results = {}
   for number, result in engine.run(function, tasks, tell):
     results[number] = result
     done += tasks[number].size
-    tell(0)
+    tell(0, 0)
   return [results[i] for i in range(len(tasks))]
 
 
@@ -671,21 +740,22 @@ def _make_parts(
   """Returns the rows of all parts, in order, having made those missing."""
   rows: dict[int, part_files.PartRow] = {}
   sizes = [task.size for task in tasks]
-  done = documents = most = 0
+  done = documents = most = most_documents = 0
 
-  def tell(under_way: int) -> None:
-    nonlocal most
-    # Never back: a part that is done may be told before it is counted.
+  def tell(under_way: int, counted: int) -> None:
+    nonlocal most, most_documents
+    # Never back: a part that is done is yielded after its worker is free.
     most = max(most, min(done + under_way, sum(sizes)))
-    report(Progress("encode", most, sum(sizes), documents))
+    most_documents = max(most_documents, documents + counted)
+    report(Progress("encode", most, sum(sizes), most_documents))
 
-  tell(0)
+  tell(0, 0)
   # Those that are there, too: checking them is work for all processes.
   for number, row in engine.run(parts.part_of, tasks, tell):
     rows[number] = row
     done += sizes[number]
     documents += row.num_documents
-    tell(0)
+    tell(0, 0)
   return [rows[i] for i in range(len(tasks))]
 
 

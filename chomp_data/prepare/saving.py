@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Writes samples as Hugging Face's `save_to_disk` does, without its library.
 
     state.json         the files, in order

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From parts to the files of a store: one shard file of one array at a time.
 
 How many values each part has of an array says where its values lie in the
@@ -27,6 +29,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data.prepare import part_files
 from chomp_data.prepare import work_files
+from chomp_data.stores import json_values
 from chomp_data.stores import places
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import array_writer
@@ -118,6 +121,19 @@ class ShardRow:
   crc32c: list[int]
   stored_bytes: list[int]
   digests: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class _RowFile:
+  """What is kept of a shard file that is complete.
+
+  Attributes:
+    file: What tells the file from others of its name.
+    row: What is in it.
+  """
+
+  file: list[int | str | None]
+  row: ShardRow
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,15 +298,15 @@ def _joined(
 def find_shard(task: ShardTask) -> ShardRow | None:
   """Returns the row of a shard that is complete, else None."""
   try:
-    found = json.loads(work_files.read(task.rows, task.row_name))
-    row = ShardRow(**found["row"])
+    data = work_files.read_summed(task.rows, task.row_name)
+    found = json_values.parse(_RowFile, data, task.row_name)
     # A run with other options may have put its own in the same place.
-    return row if found["file"] == _stamp(task) else None
-  except (OSError, ValueError, TypeError, LookupError):
+    return found.row if found.file == _stamp(task) else None
+  except (OSError, ValueError):
     return None
 
 
-def _stamp(task: ShardTask) -> list[Any]:
+def _stamp(task: ShardTask) -> list[int | str | None]:
   """Tells a file from others of its name."""
   if places.is_url(task.staging):
     return [work_files.place(task.staging).version(task.file)]
@@ -336,8 +352,8 @@ def write_shard(task: ShardTask) -> ShardRow:
     shard.writer.stored_bytes,
     [own.hex() for own in content.digests] if has_blocks else [],
   )
-  found = {"file": _stamp(task), "row": dataclasses.asdict(row)}
-  work_files.write(task.rows, task.row_name, json.dumps(found).encode())
+  data = json_values.encode(_RowFile(_stamp(task), row))
+  work_files.write_summed(task.rows, task.row_name, data)
   return row
 
 

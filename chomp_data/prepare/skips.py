@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What was left out: counted by reason, and the first that is wrong named.
 
 Files and records that are no documents are left out by --on_error=skip, others
@@ -7,6 +9,7 @@ Counts of parts are joined in the order of the inputs, so they are the same
 for any number of workers.
 """
 
+from collections.abc import Mapping
 import dataclasses
 from typing import Any
 
@@ -26,6 +29,7 @@ class Skips:
     reasons: How many of both, and of documents that cleaning left out, by what
       was the reason.
     unnamed: Documents without an id, which are kept.
+    chats: Of the chats that are kept, how turns end; see `chats`.
   """
 
   files: int = 0
@@ -33,6 +37,7 @@ class Skips:
   first: list[str] = dataclasses.field(default_factory=list)
   reasons: dict[str, int] = dataclasses.field(default_factory=dict)
   unnamed: int = 0
+  chats: dict[str, int] = dataclasses.field(default_factory=dict)
 
   def add(self, name: str, line: int | None, error: errors.BadInput) -> None:
     """Counts a line of a file, or with None the whole file."""
@@ -48,10 +53,15 @@ class Skips:
     """Counts documents that are left out for a reason."""
     self.reasons[reason] = self.reasons.get(reason, 0) + count
 
+  def count_chat(self, counts: Mapping[str, int]) -> None:
+    """Adds what is counted of a document that is kept."""
+    for name, count in counts.items():
+      self.chats[name] = self.chats.get(name, 0) + count
+
   def left_out(self) -> dict[str, Any]:
     """Returns what a manifest says of it, JSON values."""
     values = dataclasses.asdict(self)
-    del values["unnamed"]
+    del values["unnamed"], values["chats"]
     return values
 
   def join(self, other: "Skips") -> None:
@@ -59,6 +69,7 @@ class Skips:
     self.files += other.files
     self.lines += other.lines
     self.unnamed += other.unnamed
+    self.count_chat(other.chats)
     for reason, count in other.reasons.items():
       self.count(reason, count)
     self.reasons = dict(sorted(self.reasons.items()))

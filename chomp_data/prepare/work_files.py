@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a run keeps until its store is published: in a directory, or at a URL.
 
 Files are there whole or not at all. On a disk nothing is synced: whoever reads
@@ -12,6 +14,7 @@ import pathlib
 import secrets
 import shutil
 
+from chomp_data.stores import checksums
 from chomp_data.stores import places
 from chomp_data.stores import publish
 
@@ -35,15 +38,41 @@ def write(directory: str, name: str, data: bytes) -> None:
 
 
 def read(
-  directory: str, name: str, begin: int = 0, end: int | None = None
+  directory: str,
+  name: str,
+  begin: int = 0,
+  end: int | None = None,
+  check: places.Check | None = None,
 ) -> bytes:
-  """Returns bytes of a file.
+  """Returns bytes of a file; `check` as in `places.Place.read`.
 
   Raises:
     FileNotFoundError: If it is not there.
     StoreError: If it cannot be read.
   """
-  return place(directory).read(name, begin, end)
+  return place(directory).read(name, begin, end, check)
+
+
+def write_summed(directory: str, name: str, data: bytes) -> None:
+  """Writes a file, its crc32c in a line before it."""
+  write(directory, name, b"%08x\n%b" % (checksums.crc32c(data), data))
+
+
+def read_summed(directory: str, name: str) -> bytes:
+  """Returns what `write_summed` wrote.
+
+  Raises:
+    FileNotFoundError: If it is not there.
+    StoreError: If it cannot be read.
+    ValueError: If it has other bytes.
+  """
+
+  def check(stored: bytes) -> None:
+    crc, _, data = stored.partition(b"\n")
+    if crc != b"%08x" % checksums.crc32c(data):
+      raise ValueError(f"{places.join(directory, name)} has other bytes")
+
+  return read(directory, name, check=check).partition(b"\n")[2]
 
 
 def exists(directory: str, name: str) -> bool:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How a bucketed run goes by bucket: batches, loss, and how often it came."""
 
 from collections.abc import Mapping

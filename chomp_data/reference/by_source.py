@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How a run goes by source: position, loss, intended and actual share.
 
 Positions and shares come from the plan, so they cover all processes and all
@@ -24,6 +26,7 @@ _READS = (
   "cache_hits",
   "requests",
   "retries",
+  "corrupt",
 )
 
 

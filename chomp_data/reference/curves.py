@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Curves of a run, in a file of JSON lines and for TensorBoard.
 
 Both lie in the run's directory and grow as it goes. A resume cuts what was

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A small decoder-only transformer that reads every canonical batch field.
 
 `segment_ids` decide who attends to whom, `positions` where a token stands; no
@@ -22,7 +24,7 @@ _INIT_STDDEV = 0.02
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DecoderConfig:
+class DecoderConfig(schema.Options):
   """The fields of `config.model`.
 
   Attributes:

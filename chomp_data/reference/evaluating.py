@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """All that a run measures beside its loss, at one step.
 
 `held_out` says what is measured; this gathers it for logs, curves and files.

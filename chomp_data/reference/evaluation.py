@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a run learned, asked by start, offset and document (seed 000).
 
 Training on splices should make a model predict a document from any start at

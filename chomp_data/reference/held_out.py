@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a run makes of text that it is not trained on, and learns by heart.
 
 Held-out stores (`chomp-stores split` makes them) are measured whole or up to
@@ -46,7 +48,7 @@ def _stores(value: Any) -> tuple[tuple[str, str], ...]:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EvaluationOptions:
+class EvaluationOptions(schema.Options):
   """The fields of `config.evaluation`.
 
   Attributes:

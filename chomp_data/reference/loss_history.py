@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which documents of some steps cost more than they used to.
 
 Joins what a run wrote by span (`span_losses`) with its plan: each document of a

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a run keeps in an object store: copies of what is on a local disk.
 
     URL/STEP/complete.json           last, and only where there is none
@@ -12,9 +14,11 @@ that nobody takes for a checkpoint; they go when a later step is complete.
 from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
 from concurrent import futures
 import contextlib
+import dataclasses
 import json
 import pathlib
 import secrets
@@ -26,7 +30,9 @@ from chomp_data import errors
 from chomp_data.loading import saved_states
 from chomp_data.stores import checksums
 from chomp_data.stores import heartbeat
+from chomp_data.stores import json_values
 from chomp_data.stores import places
+from chomp_data.stores import relative_names
 
 COMPLETE = saved_states.COMPLETE
 
@@ -87,23 +93,33 @@ class Mirror:
       StoreError: If one cannot be read.
     """
     try:
-      found = json.loads(self._place.read(f"{step}/{COMPLETE}"))
-      attempt, files = found["attempt"], found["files"].items()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+      data = self._place.read(f"{step}/{COMPLETE}", check=_parsed)
+    except (FileNotFoundError, ValueError) as error:
+      if isinstance(error, errors.AccessError):
+        raise
       raise self._damaged(step, f"{COMPLETE}: {error}") from error
-    for name, _ in files:
-      (directory / name).parent.mkdir(parents=True, exist_ok=True)
-      (directory / name).touch(exist_ok=False)
+    # A new directory: no links are in it, and none comes with objects.
+    directory.mkdir(parents=True)
+    try:
+      record = _parsed(data)
+      for name in record.files:
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).touch(exist_ok=False)
+    except (ValueError, FileExistsError, NotADirectoryError) as error:
+      raise self._damaged(step, f"{COMPLETE}: {error}") from error
 
     def bring(block: tuple[str, int, int]) -> None:
       name, begin, expected = block
-      object_name = _object(step, attempt, name, begin)
+      object_name = _object(step, record.attempt, name, begin)
+
+      def check(data: bytes) -> None:
+        if checksums.crc32c(data) != expected:
+          raise self._damaged(step, f"other bytes in {object_name}")
+
       try:
-        data = self._place.read(object_name)
+        data = self._place.read(object_name, check=check)
       except FileNotFoundError:
         raise self._damaged(step, f"no object {object_name}") from None
-      if checksums.crc32c(data) != expected:
-        raise self._damaged(step, f"other bytes in {object_name}")
       with open(directory / name, "r+b") as file:
         file.seek(begin)
         file.write(data)
@@ -112,7 +128,7 @@ class Mirror:
       bring,
       (
         (name, i * _BLOCK_BYTES, expected)
-        for name, crc32c in files
+        for name, crc32c in record.files.items()
         for i, expected in enumerate(crc32c)
       ),
     )
@@ -129,6 +145,8 @@ class Mirror:
       for file in sorted(directory.rglob("*"))
       if file.is_file()
     }
+    for name in files:
+      relative_names.check(name, directory)
     crc32c: dict[str, list[int]] = {
       name: [0] * -(-size // _BLOCK_BYTES) for name, size in files.items()
     }
@@ -149,7 +167,8 @@ class Mirror:
         for begin in range(0, size, _BLOCK_BYTES)
       ),
     )
-    record = {"attempt": attempt, "files": crc32c}
+    record = dataclasses.asdict(_Complete(attempt, crc32c))
+    record["crc32c"] = _crc32c(record)
     data = json.dumps(record, indent=1).encode()
     if not self._place.create(f"{step}/{COMPLETE}", data):
       raise errors.StoreError(
@@ -171,7 +190,8 @@ class Mirror:
       What to rename it back.
     """
     name = f"{step}/{COMPLETE}"
-    self._place.write(f"{step}/{_SET_ASIDE}", self._place.read(name))
+    data = self._place.read(name, check=_parsed)
+    self._place.write(f"{step}/{_SET_ASIDE}", data)
     self._place.delete([name])
     return self._place.file(f"{step}/{_SET_ASIDE}")
 
@@ -232,6 +252,10 @@ class Files:
         (self._directory / name).write_bytes(self._place.read(name))
     for folder in folders:
       for name in self._place.names(f"{folder}/"):
+        # Consoles of buckets make objects whose names end with a slash.
+        if not relative_names.is_valid(name):
+          logging.warning("ignored the object %s", self._place.file(name))
+          continue
         path = self._directory / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
@@ -262,6 +286,39 @@ class Files:
         status = path.stat()
         found[name] = status.st_size, status.st_mtime_ns
     return found
+
+
+@dataclasses.dataclass(frozen=True)
+class _Complete:
+  """What `complete.json` says.
+
+  Attributes:
+    attempt: The folder of the checkpoint's objects.
+    files: CRC-32C of each block, by file.
+  """
+
+  attempt: str
+  files: dict[str, list[int]]
+
+
+def _crc32c(record: Mapping[str, Any]) -> int:
+  return checksums.crc32c(json.dumps(record, sort_keys=True).encode())
+
+
+def _parsed(data: bytes) -> _Complete:
+  """Returns what a `complete.json` says; those of older versions have no sum.
+
+  Raises:
+    ValueError: If it is not what `Mirror.send` writes.
+  """
+  stored = json_values.parse(dict[str, Any], data, COMPLETE)
+  expected = stored.pop("crc32c", None)
+  if expected not in (None, _crc32c(stored)):
+    raise ValueError(f"{COMPLETE} has other bytes than were written")
+  record = json_values.decode(_Complete, stored, COMPLETE)
+  for name in (record.attempt, *record.files):
+    relative_names.check(name, COMPLETE)
+  return record
 
 
 def _object(step: int, attempt: str, name: str, begin: int) -> str:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How a run is doing: loss, speed, time spent waiting, loss by document.
 
 Losses are in nats a trained token. Metrics come off the devices one step late,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The end of a run: scores, losses by document and coverage, for both readers.
 
 Tables are for people, the JSON record for programs; they hold the same
@@ -127,6 +129,7 @@ def record(
       ]
       for own in read
     },
+    "coverage_entropy": {own.source: own.entropy for own in read},
   }
 
 

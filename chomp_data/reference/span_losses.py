@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Loss by span, in 8 bytes each, joined with the plan.
 
 A run that is asked to (`config.train.span_losses`) writes what each span of

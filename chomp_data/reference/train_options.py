@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The sections of a config that tools/train.py reads beside `config.data`."""
 
 from collections.abc import Mapping
@@ -14,7 +16,7 @@ from chomp_data.reference import training
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TrainOptions:
+class TrainOptions(schema.Options):
   """The fields of `config.train`.
 
   Attributes:
@@ -42,7 +44,7 @@ class TrainOptions:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CheckpointOptions:
+class CheckpointOptions(schema.Options):
   """The fields of `config.checkpoint`.
 
   Attributes:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The training step: a masked next-token loss, AdamW, data parallelism.
 
 The target of column i is the token of column i + 1, counted only where
@@ -30,7 +32,7 @@ _AXIS = "data"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class OptimizerOptions:
+class OptimizerOptions(schema.Options):
   """The fields of `config.optimizer`.
 
   Attributes:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Work directories: what a run writes, in a directory or in a bucket.
 
 Orbax writes to directories that all processes share. Of a work directory in a

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Row sources: ways to choose the spans of rows."""
 
 from chomp_data.sources.bins import BinSource as BinSource

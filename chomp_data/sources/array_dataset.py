@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Precomputed arrays in buckets of sizes: latents, images, embeddings."""
 
 from collections.abc import Mapping
@@ -22,7 +24,7 @@ _NAMED_SIZES = 8
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SampleOptions:
+class SampleOptions(schema.Options):
   """`rows` of a source in buckets of sizes: one sample a row.
 
   Attributes:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Bin packing: whole documents in rows, packed by windows (seed 003).
 
 Each window of documents is packed by itself, so row n needs its own window
@@ -13,8 +15,8 @@ from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import dataclasses
+import functools
 import os
-import threading
 import time
 from typing import Any
 
@@ -29,6 +31,7 @@ from chomp_data.index import permutation
 from chomp_data.index.pack import document_order
 from chomp_data.index.pack import packing
 from chomp_data.kernels import compiled
+from chomp_data.ops import integers
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import documents as documents_lib
@@ -41,6 +44,7 @@ from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources.packing_options import BinOptions
+from chomp_data.stores import background
 from chomp_data.stores import heartbeat
 from chomp_data.stores import remaining
 from chomp_data.stores import side_index
@@ -68,9 +72,10 @@ _AHEAD_FROM = 0.5
 class BinSource(row_source.RowSource):
   """Rows of whole documents, packed by windows."""
 
+  @options_lib.source_arguments(BinOptions)
   def __init__(
     self,
-    store: stores.Store,
+    store: stores.Store | str | os.PathLike[str],
     options: BinOptions,
     *,
     seq_len: int,
@@ -81,7 +86,7 @@ class BinSource(row_source.RowSource):
     """Builds or opens what random access needs; reads no token.
 
     Args:
-      store: Where the documents are.
+      store: Where the documents are; a path is opened with `open_store`.
       options: Algorithm, windows, added tokens and order.
       seq_len: Positions of a row, at least 2.
       seed: The run's seed, which orders documents and rows.
@@ -89,10 +94,12 @@ class BinSource(row_source.RowSource):
       path: Dotted path of the options, for messages.
 
     Raises:
+      TypeError: If an argument is of a wrong type.
       ConfigError: If options do not fit the store.
       StoreError: If the index can be kept nowhere.
     """
-    options, seq_len = options_lib.checked(options, seq_len, path)
+    assert isinstance(store, stores.Store)
+    options_lib.raise_problems(options, seq_len, path)
     self.name = name
     self.store = store
     self.options = options
@@ -146,14 +153,14 @@ class BinSource(row_source.RowSource):
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row; see `RowSource`."""
     if not self.options.orders_differ:
-      return epoch * len(self)
-    return self._epochs.first_row(epoch)
+      return super().first_row(epoch)
+    return self._epochs.first_row(integers.array("epoch", epoch))
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch); see `RowSource`."""
     if not self.options.orders_differ:
       return super().locate(rows)
-    return self._epochs.locate(rows)
+    return self._epochs.locate(integers.array("rows", rows))
 
   def row_starts(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows + 1], rows of an epoch before each window."""
@@ -172,7 +179,7 @@ class BinSource(row_source.RowSource):
 
   def block_starts(self, epoch: int) -> np.ndarray:
     """Returns the first row of each packing window; see `RowSource`."""
-    return self.row_starts(epoch)
+    return self.row_starts(integers.whole("epoch", epoch))
 
   @property
   def sums(self) -> row_sums.Sums:
@@ -347,21 +354,18 @@ class BinSource(row_source.RowSource):
         self._ahead.sums_wanted(order)
     return self._summed
 
-  def summed_on_disk(
-    self, order: int, until: Callable[[], bool] | None = None
-  ) -> dict[str, side_index.SideArray]:
+  def summed_on_disk(self, order: int) -> dict[str, side_index.SideArray]:
     """Opens what packed rows of an order hold, or sums it.
 
     Args:
       order: The epoch whose order of documents is meant; its packing is there.
-      until: Asked between windows whether to give up, which is an error.
     """
     # A row has no more spans than positions.
     narrow = np.uint16 if self.seq_len < 2**16 else np.uint32
 
     def build() -> Iterator[dict[str, np.ndarray]]:
       windows = range(self._documents.order.num_windows)
-      for own, kept in self._kept_of(windows, order, until):
+      for own, kept in self._kept_of(windows, order):
         found = [
           self._sums_of_window(each, window, order)
           for window, each in zip(own.tolist(), kept, strict=True)
@@ -617,22 +621,22 @@ class BinSource(row_source.RowSource):
     return index
 
   def packed_on_disk(
-    self, order: int, until: Callable[[], bool] | None = None
+    self, order: int, ahead: bool = False
   ) -> dict[str, side_index.SideArray]:
     """Opens the index of an order of documents, or makes it.
 
     Args:
       order: The epoch whose order of documents is meant.
-      until: Asked between windows whether to give up, which is an error.
-        None never does, and shows progress.
+      ahead: Whether nobody waits for it: it is made by one thread, shows no
+        progress, and is left to another process that makes it.
     """
     algorithm, key = self.options.packing_algorithm, self._index_key(order)
     return side_index.load_or_build(
       self.store.path,
       algorithm,
       key,
-      build_from=lambda done: self._packed(order, done, until),
-      wait=until is None,
+      build_from=lambda done: self._packed(order, done, ahead),
+      wait=not ahead,
       # Of an order that comes once nobody else has any use.
       share=not self.options.orders_differ,
     )
@@ -674,14 +678,14 @@ class BinSource(row_source.RowSource):
     self,
     order: int,
     done: Mapping[str, int],
-    until: Callable[[], bool] | None = None,
+    ahead: bool = False,
   ) -> Iterator[dict[str, np.ndarray]]:
     """Yields the index by some windows each; see `packed_on_disk`.
 
     Args:
       order: The epoch whose order of documents is meant.
       done: The sizes of arrays that are there: of the first windows.
-      until: As in `packed_on_disk`.
+      ahead: As in `packed_on_disk`.
     """
     began = time.monotonic()
     total = self.store.num_documents
@@ -689,9 +693,9 @@ class BinSource(row_source.RowSource):
     windows = range(done.get("rows", 0), documents.num_windows)
     first = windows.start * documents.window_docs
     threads = 1
-    if total >= _COMPILED_DOCUMENTS and compiled.wait() and until is None:
+    if total >= _COMPILED_DOCUMENTS and compiled.wait() and not ahead:
       threads = num_threads()
-    told = until is None and total >= _BAR_DOCUMENTS
+    told = not ahead and total >= _BAR_DOCUMENTS
     if told and first:
       logging.info("%s: goes on after %d packed documents", self.name, first)
     pieces = done.get("bins", 0)
@@ -699,7 +703,7 @@ class BinSource(row_source.RowSource):
       total, f"{self.name}: packing", "docs", told, first
     ) as bar:
       for own, packed in packed_windows.packed_ahead(
-        self._packed_window, self._kept_of(windows, order, until), threads
+        self._packed_window, self._kept_of(windows, order), threads
       ):
         bins, rows, spans = zip(*packed, strict=True)
         ends = pieces + np.cumsum([len(each) for each in bins])
@@ -723,12 +727,11 @@ class BinSource(row_source.RowSource):
       )
 
   def _kept_of(
-    self, windows: range, order: int, until: Callable[[], bool] | None
+    self, windows: range, order: int
   ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
     """Yields some windows, and the tokens of the documents of each."""
     for low in range(windows.start, windows.stop, _WINDOWS):
-      if until is not None and until():
-        raise _ProgramEndsError
+      background.check()
       own = np.arange(low, min(low + _WINDOWS, windows.stop))
       contents = self._documents.contents(own, order)
       edges = np.searchsorted(contents.window, np.arange(1, len(own)))
@@ -754,10 +757,6 @@ def num_threads() -> int:
   return os.cpu_count() or 1
 
 
-class _ProgramEndsError(Exception):
-  """A packing was given up."""
-
-
 class _Ahead:
   """Packs in a thread what a reader comes to, so that none waits for it."""
 
@@ -769,7 +768,7 @@ class _Ahead:
     # By this process, and not removed.
     self._packed: list[int] = []
     self._summing = False
-    self._threads: list[threading.Thread] = []
+    self._threads: list[background.Thread] = []
 
   def __reduce__(self) -> tuple[Any, ...]:
     return _Ahead, (self._source,)
@@ -794,21 +793,18 @@ class _Ahead:
   def sums_wanted(self, order: int) -> None:
     """Hears that what rows of a packing hold is not kept, and sums it."""
     if not self._summing:
-      self._summing = True
       self._start(self._source.summed_on_disk, order)
+      self._summing = True
 
   def _begin(self, order: int) -> None:
     if order <= self._begun:
       return
-    self._begun, self._here = order, 0
     self._start(self._pack, order)
+    self._begun, self._here = order, 0
 
-  def _start(
-    self, work: Callable[[int, Callable[[], bool]], Any], order: int
-  ) -> None:
-    # No daemon: it ends between two windows where the program ends.
-    thread = threading.Thread(
-      target=self._run, args=(work, order), name="packing ahead"
+  def _start(self, work: Callable[[int], object], order: int) -> None:
+    thread = background.Thread(
+      functools.partial(self._run, work, order), "packing ahead"
     )
     self._threads = [own for own in self._threads if own.is_alive()]
     self._threads.append(thread)
@@ -819,18 +815,19 @@ class _Ahead:
     for thread in self._threads:
       thread.join()
 
-  def _run(
-    self, work: Callable[[int, Callable[[], bool]], Any], order: int
-  ) -> None:
-    alive = threading.main_thread().is_alive
+  def _run(self, work: Callable[[int], object], order: int) -> None:
     try:
-      work(order, lambda: not alive())
-    except (_ProgramEndsError, side_index.BusyError):
+      work(order)
+    except background.Stopped:
+      # Another reader of this source may come to it.
+      self._begun, self._summing = min(self._begun, order - 1), False
+      raise
+    except side_index.BusyError:
       pass
     except Exception:  # Whoever reads the epoch meets it too, and says it.
       logging.debug("epoch %d is not made ahead", order, exc_info=True)
 
-  def _pack(self, epoch: int, until: Callable[[], bool]) -> None:
+  def _pack(self, epoch: int) -> None:
     source = self._source
     exact = source.options.packing_algorithm == "exact"
     many = source.store.num_documents >= _COMPILED_DOCUMENTS
@@ -839,7 +836,7 @@ class _Ahead:
     if exact and many and not compiled.wait():
       return
     if not source.is_packed(epoch):
-      source.packed_on_disk(epoch, until)
+      source.packed_on_disk(epoch, ahead=True)
       self._packed.append(epoch)
     if self._packed and self._packed[0] < epoch - 1:
       source.drop_packing(self._packed.pop(0))

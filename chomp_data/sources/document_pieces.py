@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Text in buckets of lengths: one document, or a piece of one, a row.
 
 Rows of a bucket are a row source of their own, so planning, reading and
@@ -34,7 +36,8 @@ class DocumentOptions(options_lib.FillerOptions):
     add_bos: Whether a begin-of-document token is put before each document; an
       error where the stored documents have one.
     add_eos: Whether an end-of-document token is put after each document; an
-      error where the stored documents have one.
+      error where the stored documents have one, and where it is missing and
+      only it ends the last answers of chats.
     bos_token_id: Id of the begin-of-document token; None takes the
       tokenizer's.
   """

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From ids in options to the selected documents: weights, groups, steps.
 
 Ids that name no selected document are errors; all of them are listed.
@@ -15,6 +17,7 @@ from chomp_data import stores
 from chomp_data.index import columns
 from chomp_data.index.splice import quotas
 from chomp_data.sources import share_options
+from chomp_data.stores import document_fields
 
 # Most ids, groups or documents named in one message.
 _LISTED = 5
@@ -75,7 +78,7 @@ def resolve(
   if options.groups:
     names, groups = _listed(options.groups, slots, len(documents))
   elif options.group_by_meta:
-    names, groups = _kept(store, documents.read(), path)
+    names, groups = _kept(store, documents.read(), options.group_by_meta, path)
   elif options.group_by_length:
     names, groups = _long(store, documents.read(), options.group_by_length)
   number = {name: i for i, name in enumerate(names)}
@@ -83,7 +86,7 @@ def resolve(
   unknown = [n for n in given if n not in number] if names else []
   problems += [
     f"`{path}.group_weights` must name groups of the selected documents, got"
-    f" {name!r}. Groups: {_some(names)}."
+    f" {name!r}. Groups: {_some(names)}.{schema.did_you_mean(name, names)}"
     for name in unknown
   ]
   group_weights = {
@@ -167,6 +170,7 @@ def _slots(
         problems.append(
           f"`{path}.{field}` must name selected documents, got {name!r},"
           f" which {where}. Correct the id, or select the document."
+          + ("" if found[name] else store.closest_id(name))
         )
   return out, problems
 
@@ -185,20 +189,29 @@ def _listed(groups, slots, count: int) -> tuple[tuple[str, ...], np.ndarray]:
 
 
 def _kept(
-  store: stores.Store, documents: np.ndarray, path: str
+  store: stores.Store, documents: np.ndarray, field: bool | str, path: str
 ) -> tuple[tuple[str, ...], np.ndarray]:
-  """Returns the groups of what the store keeps of documents."""
+  """Returns the groups of what the store keeps of documents.
+
+  Args:
+    store: Where the documents are.
+    documents: Those selected.
+    field: The field whose values are the groups, or True for all that is kept.
+    path: Dotted path of the options, for messages.
+  """
   if not store.has_meta:
     raise schema.ConfigError(
       [
         f"`{path}.group_by_meta` must be False for a store that keeps nothing"
-        f" of its documents, got True with {store.path}. Prepare it with"
+        f" of its documents, got {field!r} with {store.path}. Prepare it with"
         " --meta_key, or list groups."
       ]
     )
-  values = [
-    value or share_options.REST for value in store.document_meta(documents)
-  ]
+  if isinstance(field, str):
+    kept = [own for (own,) in document_fields.values(store, documents, [field])]
+  else:
+    kept = store.document_meta(documents)
+  values = [value or share_options.REST for value in kept]
   names = sorted(set(values))
   number = {name: i for i, name in enumerate(names)}
   return tuple(names), np.asarray([number[v] for v in values], np.int64)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A store's documents as packers see them: ordered, in windows, with sums.
 
 Lengths include an added BOS and EOS. Documents of no token are skipped. What

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What an earlier run has not handed out of a source's epoch.
 
 A state says how each source's rows were made and how many were taken. That is

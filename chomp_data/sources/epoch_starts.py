@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """First rows of epochs that differ in rows, counted as far as is asked."""
 
 from collections.abc import Callable

@@ -1,8 +1,17 @@
-"""Special token ids: from the store's tokenizer, or as the options say."""
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Special token ids: from the store's tokenizer, or as the options say.
+
+Padding needs no token of its own: it is neither trained on nor attended to. A
+tokenizer without a padding token, as most of SentencePiece and tiktoken are, is
+padded with its EOS, or with id 0 where it has none.
+"""
 
 from collections.abc import Iterable
 from collections.abc import Mapping
 from typing import Any
+
+from absl import logging
 
 from chomp_data import schema
 from chomp_data import stores
@@ -34,6 +43,14 @@ def row_layout(
   Raises:
     ConfigError: If an id that is needed is unknown or out of the vocabulary.
   """
+  if store.chats.get("needs_eos"):
+    raise schema.ConfigError(
+      [
+        f"`{path.removesuffix('.rows')}.rows.kind` must be one with add_eos,"
+        f" because {_needs_eos(store)}, got one without. Choose 'bin' or"
+        " 'sequential', or prepare with --allow_open_turns."
+      ]
+    )
   kinds = {options.filler, *(("eos",) if eos_before_document else ())}
   ids = _token_ids(store, options, kinds, path)
   return layout_lib.RowLayout(
@@ -69,6 +86,18 @@ def packed_layout(
     for kind in ("bos", "eos")
     if getattr(options, f"add_{kind}") and getattr(info, f"adds_{kind}")
   ]
+  if not options.add_eos and store.chats.get("needs_eos"):
+    problems.append(
+      f"`{path}.add_eos` must be True, because {_needs_eos(store)}, got False."
+      " Set it, or prepare with --allow_open_turns."
+    )
+  number = store.chats.get("has_eos", 0)
+  if options.add_eos and number and eos_id(store, options) == info.eos_id:
+    problems.append(
+      f"`{path}.add_eos` must be False, because the chat template wrote an EOS"
+      f" at the end of {number:,} documents of {store.path}, got True. Unset"
+      " it."
+    )
   if problems:
     raise schema.ConfigError(problems)
   kinds = {options.filler}
@@ -81,6 +110,13 @@ def packed_layout(
     positions="segment" if options.reset_positions else "column",
     bos_id=ids["bos"] if options.add_bos else None,
     eos_id=ids["eos"] if options.add_eos else None,
+  )
+
+
+def _needs_eos(store: stores.Store) -> str:
+  return (
+    f"only an added EOS ends the last answer of {store.chats['needs_eos']:,}"
+    f" chats of {store.path}"
   )
 
 
@@ -124,11 +160,20 @@ def _token_ids(
 ) -> dict[str, int]:
   problems, ids = [], {}
   for kind in sorted(kinds):
-    own = getattr(options, f"{kind}_token_id")
-    # An id of 0 is an id: only None means that there is none.
-    value = (
-      own if own is not None else getattr(store.tokenizer_info, f"{kind}_id")
-    )
+    field, value = _token_id(store, options, kind)
+    if value is None and kind == "pad":
+      field, value = _token_id(store, options, "eos")
+      text = "id 0," if value is None else f"its EOS, id {value},"
+      value = value or 0
+      logging.warning(
+        "%s: the tokenizer of %s has no padding token. Rows are padded with %s"
+        " which is not trained on there. Set %s.pad_token_id to pad with"
+        " another id.",
+        path,
+        store.path,
+        text,
+        path,
+      )
     if value is None:
       problems.append(
         f"`{path}.{kind}_token_id` must be set, because the tokenizer of"
@@ -138,7 +183,7 @@ def _token_ids(
     elif value >= store.vocab_size:
       problems.append(
         schema.bad_value(
-          f"{path}.{kind}_token_id",
+          f"{path}.{field}",
           f"below the vocabulary size {store.vocab_size}",
           value,
           "Correct it.",
@@ -149,3 +194,17 @@ def _token_ids(
   if problems:
     raise schema.ConfigError(problems)
   return ids
+
+
+def _token_id(
+  store: stores.Store, options: options_lib.FillerOptions, kind: str
+) -> tuple[str, int | None]:
+  """Returns the option that names a special token, and its id or None.
+
+  The id is the option's, else the tokenizer's. 0 is an id.
+  """
+  field = f"{kind}_token_id"
+  value = getattr(options, field)
+  if value is None:
+    value = getattr(store.tokenizer_info, f"{kind}_id")
+  return field, value

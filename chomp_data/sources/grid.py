@@ -1,5 +1,9 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A fixed grid of splices: every document x start x offset, for evaluation."""
 
+from collections.abc import Sequence
+import os
 from typing import Any
 
 import numpy as np
@@ -23,12 +27,25 @@ class GridSource(row_source.RowSource):
 
   document_slots = 1
 
+  @schema.arguments(
+    store=options_lib.STORE,
+    documents=schema.whole_numbers(1),
+    starts=schema.whole_numbers(1, 2),
+    offsets=schema.whole_numbers(1),
+    seq_len=options_lib.SEQ_LEN,
+    content_length=schema.optional(schema.integer(1)),
+    min_copy_len=schema.integer(1),
+    layout=schema.optional(
+      schema.instance("a `RowLayout`", row_layout.RowLayout)
+    ),
+    name=schema.text(),
+  )
   def __init__(
     self,
-    store: stores.Store,
-    documents: np.ndarray,
-    starts: np.ndarray,
-    offsets: np.ndarray,
+    store: stores.Store | str | os.PathLike[str],
+    documents: np.ndarray | Sequence[int],
+    starts: np.ndarray | Sequence[int],
+    offsets: np.ndarray | Sequence[int],
     *,
     seq_len: int,
     content_length: int | None = None,
@@ -39,10 +56,11 @@ class GridSource(row_source.RowSource):
     """Lists the grid.
 
     Args:
-      store: Where the documents are.
+      store: Where the documents are; a path is opened with `open_store`.
       documents: int64[D], document indices.
-      starts: int64[T], starts tried in every document, or int64[D, T].
-      offsets: int64[O], columns tried for every start.
+      starts: int64[T], starts tried in every document, or int64[D, T]; at
+        least 0.
+      offsets: int64[O], columns tried for every start, at least 0.
       seq_len: Positions of a row.
       content_length: K, or None for as many tokens as fit.
       min_copy_len: Combinations that copy fewer tokens are left out.
@@ -50,16 +68,25 @@ class GridSource(row_source.RowSource):
       name: The source's name.
 
     Raises:
+      TypeError: If an argument is of a wrong type.
+      IndexError: If there is no such document.
       ConfigError: If no combination fits.
     """
+    assert isinstance(store, stores.Store)
     self.name = name
     self.store = store
     self.layout: row_layout.RowLayout = layout or fillers.row_layout(
       store, options_lib.FillerOptions(), seq_len, False, name
     )
-    documents = np.asarray(documents, np.int64)
-    starts = np.asarray(starts, np.int64)
-    offsets = np.asarray(offsets, np.int64)
+    documents, starts, offsets = map(np.asarray, (documents, starts, offsets))
+    if starts.ndim == 2 and len(starts) != len(documents):
+      raise schema.ConfigError(
+        [
+          "`starts` must be int64[T] or int64[D, T] of D documents, got shape"
+          f" {starts.shape} with {len(documents)} documents. Give each document"
+          " its starts."
+        ]
+      )
     shape = (len(documents), starts.shape[-1], len(offsets))
     lengths = np.broadcast_to(
       store.bounds(documents)[1][:, None, None], shape
@@ -96,7 +123,7 @@ class GridSource(row_source.RowSource):
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
-    pick = np.asarray(rows, np.int64) % len(self)
+    pick = row_source.checked_rows(rows) % len(self)
     count = len(pick)
     return spans_lib.Spans(
       num_rows=count,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A source of several stores, the later of which join at an epoch.
 
     stores a, b; b joined at epoch 2

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Begins of a mix's stages, kept on disk for other processes and later runs.
 
 Each stage begins where the one before it stopped, so that the last of thousands

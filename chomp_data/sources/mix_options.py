@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Options of a mix of sources, seeds 001 and 004: `config.data.mix`."""
 
 from collections.abc import Callable
@@ -120,6 +122,10 @@ def stage_problems(path: str, stages: Stages) -> list[str]:
 
 def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
   """Returns (spec, row offset, token offset or None) of `resume_state`."""
+  if isinstance(value, tuple):  # Converted before.
+    names = ("spec", "row_offset", "token_offset")
+    entries = [dict(zip(names, one, strict=True)) for one in value]
+    value = {"datasets": entries}
   if not isinstance(value, Mapping) or set(value) != {"datasets"}:
     raise TypeError
   out = {}
@@ -177,7 +183,7 @@ _STATE = schema.optional(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class MixFields:
+class MixFields(schema.Options):
   """What every mix has, of rows or of buckets.
 
   Attributes:
@@ -278,6 +284,7 @@ class MixFields:
           f" {', '.join(map(repr, unknown))}; declared are"
           f" {', '.join(sorted(own_weights))}. Declare it under"
           " config.data.sources, or correct the name."
+          + "".join(schema.did_you_mean(one, own_weights) for one in unknown)
         )
     if (self.weights is not None or starts) and not found:
       used = {source for _, weights in stages for source, _ in weights}

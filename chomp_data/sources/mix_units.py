@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a mix may balance, `mix.unit`: one entry each.
 
 To add one, put a `Unit` under its name; nothing else names units.
@@ -83,12 +85,15 @@ def rule(*kinds: str) -> schema.Rule:
 
   def convert(value: Any) -> str:
     # Not at import: one that is added later counts too.
+    if not isinstance(value, str):
+      raise TypeError
     if not any(value in of_kind(kind) for kind in kinds):
       raise ValueError
     return value
 
   names = dict.fromkeys(name for kind in kinds for name in of_kind(kind))
-  return schema.Rule("one of " + ", ".join(map(repr, names)), convert)
+  text = "one of " + ", ".join(map(repr, names))
+  return schema.Rule(text, convert, tuple(names))
 
 
 def of_kind(kind: str) -> tuple[str, ...]:

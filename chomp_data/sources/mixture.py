@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Several sources as one: rows merged by least consumed (seeds 001, 004).
 
 Position n of the mix is a (source, row) by `index/mix/interleave.py`; each
@@ -24,6 +26,7 @@ from chomp_data.index import permutation
 from chomp_data.index import steps as steps_lib
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import placing
+from chomp_data.ops import integers
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import growing
 from chomp_data.sources import kept_stages
@@ -33,6 +36,7 @@ from chomp_data.sources import resuming
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_source
+from chomp_data.sources import shared_options
 from chomp_data.sources import shuffled
 from chomp_data.sources import source_units
 from chomp_data.sources.mix_options import MixOptions
@@ -99,17 +103,52 @@ class _Ahead:
     return self.spans.take(pick, number, len(row))
 
 
-class MixtureSource:
-  """Rows of several sources, merged."""
+def _parts(value: Any) -> dict[str, row_source.RowSource]:
+  if not isinstance(value, Mapping):
+    raise TypeError
+  parts = dict(value)
+  for name, part in parts.items():
+    if not isinstance(name, str):
+      raise TypeError
+    row_source.SOURCE.convert(part)
+  if not parts:
+    raise ValueError
+  return parts
 
+
+_PARTS = schema.Rule("a mapping of names to at least one `RowSource`", _parts)
+
+
+class MixtureSource:
+  """Rows of several sources, merged: a Grain `RandomAccessDataSource`.
+
+  `mix[i]` is row i of the merge, which always takes a row of the source that
+  is furthest behind its share. A run of `make_iterator` permutes the rows of
+  each global batch on top of that: `mix[i]` is before this permutation, so
+  batches of consecutive rows hold the rows of a run's batches in another
+  order. `plan` gives rows in the order of a run.
+  """
+
+  @schema.arguments(
+    parts=_PARTS,
+    options=schema.options_rule(MixOptions),
+    seed=shared_options.SEED,
+    global_batch_size=schema.optional(schema.integer(1)),
+    epochs=schema.optional(schema.integer(1)),
+    steps=schema.optional(schema.instance("`Steps` of a run", steps_lib.Steps)),
+    own_weights=schema.optional(schema.mapping()),
+    max_epochs=schema.optional(schema.mapping()),
+    path=schema.text(),
+  )
   def __init__(
     self,
     parts: Mapping[str, row_source.RowSource],
     options: MixOptions,
     *,
-    seed: int,
-    steps: steps_lib.Steps,
-    epochs: int | None,
+    seed: int = 0,
+    global_batch_size: int | None = None,
+    epochs: int | None = None,
+    steps: steps_lib.Steps | None = None,
     own_weights: Mapping[str, float | None] | None = None,
     max_epochs: Mapping[str, int | None] | None = None,
     path: str = "mix",
@@ -117,24 +156,32 @@ class MixtureSource:
     """Merges sources; sums what their units need.
 
     Args:
-      parts: Ordered sources by name.
+      parts: Row sources by name, of one `seq_len`, in their orders.
       options: The mix.
       seed: The run's seed, for ties and batches.
-      steps: Which rows each step has.
-      epochs: Passes over each source that has no `max_epochs`; None is for
-        ever.
+      global_batch_size: Rows of a step. Required where `options.stages` change
+        the weights at a step; None where they do not.
+      epochs: Passes over each source that has no `max_epochs`; None has no
+        end, and such a mix has no length.
+      steps: Which rows each step has, of a run whose options are checked; in
+        place of `global_batch_size`.
       own_weights: Weights of single sources, where the options have none.
       max_epochs: Passes over single sources.
       path: Dotted path of the options, for messages.
 
     Raises:
-      ConfigError: If the stages fail, or offsets are of no run.
+      TypeError: If an argument is of a wrong type.
+      ConfigError: If options do not fit the sources or each other, or the
+        stages fail.
     """
     self.name = "mix"
-    self.options = options
     self._path = path
-    self._steps = steps
     own_weights = dict.fromkeys(parts) | dict(own_weights or {})
+    if steps is None:
+      steps = _steps_of(parts, options, own_weights, global_batch_size, path)
+    self.options = options
+    self._steps = steps
+    self._seed, self._epochs = seed, epochs
     self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = (
       options.all_stages(own_weights)
     )
@@ -220,7 +267,56 @@ class MixtureSource:
     return {**self.__dict__, "_ahead": None}
 
   def __len__(self) -> int:
-    return _ENDLESS if self._end is None else self._end
+    if self._end is None:
+      raise schema.ConfigError(
+        [
+          "`epochs` must be set for a mix that has a length, got None: this"
+          " one has no end. Set `epochs`, or `max_epochs` of its sources."
+        ]
+      )
+    return self._end
+
+  def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns rows of the merge with all that formats and masks need.
+
+    Args:
+      rows: int64[N], positions in the merge, before the permutation within a
+        batch.
+
+    Returns:
+      The fields of `RowSource.batch`, the same for the rows of all sources;
+      `source_id` is the number of a row's source in `source_names`.
+    """
+    rows = row_source.checked_rows(rows)
+    last = int(rows.max(initial=-1))
+    if self._end is not None and last >= self._end:
+      raise IndexError(
+        f"`rows` must be below {self._end}, the length of the mix, got {last}."
+      )
+    return row_reading.batch_of(
+      self,
+      gradual.finished(self._planning(rows)),
+      [part.store for part in self._parts.values()],
+      self.document_slots,
+    )
+
+  def __getitem__(self, index: int) -> dict[str, np.ndarray]:
+    """Returns row `index` of the merge: the fields of `batch`, less N."""
+    return row_reading.row_of(index, len(self), self.batch)
+
+  def __repr__(self) -> str:
+    decides = {
+      **self.fingerprint,
+      "seed": self._seed,
+      "epochs": self._epochs,
+      "sizes": self._steps.sizes if len(self.stages) > 1 else None,
+    }
+    return row_source.described(self, decides)
+
+  @property
+  def source_names(self) -> list[str]:
+    """The names of the sources, in the order of their `source_id`."""
+    return list(self._names)
 
   def total_rows(self, epochs: int | None) -> int | None:
     """Returns the rows of the run: as exhaustion ends it."""
@@ -238,7 +334,7 @@ class MixtureSource:
 
   def planning(self, rows: np.ndarray) -> "gradual.Work[spans_lib.Spans]":
     """Plans rows bit by bit, a source or some thousand positions each."""
-    rows = np.asarray(rows, np.int64)
+    rows = integers.array("rows", rows)
     positions = self._positions(rows)
     if not len(rows):
       return (yield from self._planning(positions))
@@ -348,8 +444,9 @@ class MixtureSource:
     steps = self._steps
     own = steps.data_step(step)
     first = steps.first_row(own)
-    if not 0 <= first < len(self):
-      last = steps.before(steps.step_of_row(len(self) - 1))
+    end = _ENDLESS if self._end is None else self._end
+    if not 0 <= first < end:
+      last = steps.before(steps.step_of_row(end - 1))
       raise IndexError(
         f"step must be in 0 .. {last}, got {step}. Ask for a step of the run."
       )
@@ -665,3 +762,34 @@ class MixtureSource:
           out[name] = np.empty(shape, value.dtype)
         out[name][rows] = value
     return out
+
+
+def _steps_of(
+  parts: Mapping[str, row_source.RowSource],
+  options: MixOptions,
+  own_weights: Mapping[str, float | None],
+  global_batch_size: int | None,
+  path: str,
+) -> steps_lib.Steps:
+  """Checks a mix that is of no config; returns which rows each step has.
+
+  Raises:
+    ConfigError: If arguments do not fit each other; all of them are listed.
+  """
+  problems = options.problems(path, own_weights)
+  lengths = {name: part.seq_len for name, part in parts.items()}
+  if len(set(lengths.values())) > 1:
+    shown = ", ".join(f"{name} {length}" for name, length in lengths.items())
+    problems.append(
+      f"`parts` must have rows of the same seq_len, got {shown}. Make all"
+      " sources with one."
+    )
+  in_steps = any(step for step, _ in options.stages or ())
+  if in_steps and global_batch_size is None:
+    problems.append(
+      f"`global_batch_size` must be set where `{path}.stages` begin at steps,"
+      " got None. Give the rows of a step."
+    )
+  if problems:
+    raise schema.ConfigError(problems)
+  return steps_lib.Steps(((0, global_batch_size or 1),))

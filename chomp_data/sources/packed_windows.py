@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Packed windows in memory: the rows of those in use, side by side.
 
 A plan touches the windows of one shuffle window again and again. Their rows

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Options of the packers, sequential and bin (seed 003).
 
 Names are the seed's own where it has them. Lengths are in tokens.
@@ -25,7 +27,8 @@ class PackingOptions(options_lib.FillerOptions):
     add_bos: Whether a begin-of-document token is put before each document; an
       error where the stored documents have one.
     add_eos: Whether an end-of-document token is put after each document; an
-      error where the stored documents have one.
+      error where the stored documents have one, and where it is missing and
+      only it ends the last answers of chats.
     bos_token_id: Id of the begin-of-document token; None takes the
       tokenizer's.
     reset_positions: Whether positions start again from 0 at each document.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What packing comes to: utilisation, padding, and what was cut or lost."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which pieces of a store's documents are in which bucket of lengths.
 
 Found by one pass over the lengths; kept beside a large store, and read from

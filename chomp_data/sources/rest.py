@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The rest of an epoch that another run began, as the first epoch of this one.
 
     earlier run   epoch 2, rows of 512: documents 0 .. 7 and half of 8

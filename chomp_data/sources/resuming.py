@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Where another run was: its offsets, and where sources go on from them.
 
 `resume_state` holds rows and tokens by source. Whether a run can have them is

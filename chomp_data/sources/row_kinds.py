@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The kinds of rows, `sources.<name>.rows.kind`: one entry each.
 
 A kind is a dataclass of options and the source that is made from them; both
@@ -35,23 +37,12 @@ class RowKind:
   own_blocks: bool = False
 
 
-def _windows(
-  store: stores.Store,
-  options: splice_options.WindowOptions,
-  *,
-  seq_len: int,
-  **named: Any,
-) -> splice.SpliceSource:
-  own = options.as_splices(seq_len)
-  return splice.SpliceSource(store, own, seq_len=seq_len, **named)
-
-
 ROW_KINDS: dict[str, RowKind] = {
   "splice": RowKind(splice_options.SpliceOptions, splice.SpliceSource),
   "multi_splice": RowKind(
     splice_options.MultiSpliceOptions, splice.SpliceSource
   ),
-  "windows": RowKind(splice_options.WindowOptions, _windows),
+  "windows": RowKind(splice_options.WindowOptions, splice.SpliceSource),
   "sequential": RowKind(
     packing_options.SequentialOptions, sequential.SequentialSource
   ),
@@ -59,25 +50,60 @@ ROW_KINDS: dict[str, RowKind] = {
 }
 
 
+# Where a section `rows` names none.
+DEFAULT_KIND = "sequential"
+
+
 def read(path: str, section: Any, seq_len: int | None) -> tuple[Any, list[str]]:
   """Returns the options of a section `rows`, and what is wrong with it.
 
   Args:
     path: Dotted path of the section.
-    section: A mapping with `kind`.
+    section: A mapping, or None for the defaults.
     seq_len: Positions of a row, None where they are wrong too.
   """
-  kind = section.get("kind") if isinstance(section, Mapping) else None
-  if not isinstance(kind, str) or kind not in ROW_KINDS:
-    kinds = ", ".join(repr(k) for k in ROW_KINDS)
+  if section is None:
+    section = {}
+  if not isinstance(section, Mapping):
     return None, [
-      schema.bad_value(f"{path}.kind", f"one of {kinds}", kind, "Choose one.")
+      schema.bad_value(
+        path, "a section with fields", section, "Give it `kind`."
+      )
     ]
-  own = {k: v for k, v in section.items() if k != "kind"}
-  rows, problems = schema.read(ROW_KINDS[kind].options, own, path)
+  kind = section.get("kind", DEFAULT_KIND)
+  if not isinstance(kind, str) or kind not in ROW_KINDS:
+    rule = schema.choice(ROW_KINDS)
+    return None, [schema.bad_value(f"{path}.kind", rule, kind, "Choose one.")]
+  others = [name for name in other_fields(kind) if name in section]
+  fields = {
+    name: value
+    for name, value in section.items()
+    if name != "kind" and name not in others
+  }
+  rows, problems = schema.read(ROW_KINDS[kind].options, fields, path)
   if rows is not None and seq_len is not None:
     problems = rows.problems(path, seq_len)
+  for name in others:
+    kinds = [
+      repr(other)
+      for other, row_kind in ROW_KINDS.items()
+      if name in schema.options_of(row_kind.options)
+    ]
+    problems.append(
+      f"`{path}.{name}` must be left out where `{path}.kind` is {kind!r}, got"
+      f" {section[name]!r}. Set kind to {' or '.join(kinds)}, or remove it."
+    )
   return rows, problems
+
+
+def other_fields(kind: str) -> list[str]:
+  """Returns the options that only kinds other than this one have."""
+  names = {
+    name
+    for row_kind in ROW_KINDS.values()
+    for name in schema.options_of(row_kind.options)
+  }
+  return sorted(names - set(schema.options_of(ROW_KINDS[kind].options)))
 
 
 def has_own_blocks(options: Any) -> bool:

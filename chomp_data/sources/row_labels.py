@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What the positions of planned rows are trained on, as their stores say.
 
 Labels come from runs of levels; no token is read for them.

@@ -1,5 +1,8 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reading and placing planned rows, whatever source planned them."""
 
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Mapping
 from typing import Any
@@ -8,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data import stores
+from chomp_data.ops import integers
 from chomp_data.ops import row_layout
 from chomp_data.ops import span_labels
 from chomp_data.ops import spans as spans_lib
@@ -73,6 +77,76 @@ def read(
   if wanted or any(store.has_labels for store in kept):
     _label(batch, by_source, fetched, wanted, last)
   return batch
+
+
+class _Reader(Protocol):
+  """What reads planned rows: a row source or a mix."""
+
+  def read(
+    self, spans: spans_lib.Spans, extra: Collection[str] = ()
+  ) -> dict[str, np.ndarray]: ...
+
+
+def batch_of(
+  reader: _Reader,
+  spans: spans_lib.Spans,
+  opened: Collection[stores.Store],
+  document_slots: int,
+) -> dict[str, np.ndarray]:
+  """Reads planned rows with every field that a format or mask may need.
+
+  Which fields there are depends on the stores, not on the rows, so rows of
+  different sources of a mix can be batched.
+
+  Args:
+    reader: The source of the rows, or a mix.
+    spans: The plan.
+    opened: The stores of all its sources.
+    document_slots: Documents of a row that `document_id` names.
+
+  Returns:
+    The fields of `RowSource.batch`.
+  """
+  extra = ["attention_mask"]
+  if any(store.has_weights for store in opened):
+    extra.append("loss_weight")
+  if any(store.has_labels or store.has_weights for store in opened):
+    extra.append("label_weight")
+  return {
+    **reader.read(spans, extra),
+    "source_id": spans.row_source(),
+    "document_id": spans.row_documents(document_slots),
+  }
+
+
+def row_of(
+  index: Any,
+  size: int,
+  batch: Callable[[np.ndarray], dict[str, np.ndarray]],
+) -> dict[str, np.ndarray]:
+  """Returns one row of a source: `source[index]`.
+
+  Args:
+    index: Which; negative ones count from the end.
+    size: The number of rows.
+    batch: Returns the fields of several rows.
+
+  Raises:
+    IndexError: If there is no such row.
+    TypeError: If `index` is a slice or several indices.
+  """
+  number = integers.whole(
+    "index",
+    index,
+    "For several rows, call `batch(numpy.arange(first, last + 1))`.",
+  )
+  if not -size <= number < size:
+    raise IndexError(
+      f"`index` must be in {-size} .. {size - 1}, got {number}. Index a row"
+      " that exists."
+    )
+  fields = batch(np.asarray([number % size]))
+  return {name: value[0] for name, value in fields.items()}
 
 
 def _label(

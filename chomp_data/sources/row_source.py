@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The contract of every row source: eleven methods, three of them required.
 
 A new way to choose rows writes `__len__`, `plan`, a pure function from row
@@ -16,7 +18,9 @@ from typing import final
 
 import numpy as np
 
+from chomp_data import schema
 from chomp_data import stores
+from chomp_data.ops import integers
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_reading
@@ -28,6 +32,20 @@ FINGERPRINT_SCHEMA = 1
 
 # Rows read together where nothing says which.
 _GROUP_ROWS = 1_024
+
+_NUMBER = schema.integer(0, 2**62 - 1)
+_FIELDS = schema.sequence(
+  schema.choice((*row_reading.OPTIONAL_FIELDS, *row_reading.LABEL_FIELDS))
+)
+
+
+def _columns(value: Any) -> tuple[int, int]:
+  first, last = schema.sequence(schema.integer(0)).convert(value)
+  return first, last
+
+
+_COLUMNS = schema.Rule("(first, last + 1) of columns", _columns)
+
 
 OPTIONAL_FIELDS = row_reading.OPTIONAL_FIELDS
 LABEL_FIELDS = row_reading.LABEL_FIELDS
@@ -99,7 +117,7 @@ class RowSource(abc.ABC):
     Args:
       epoch: int64[N], from 0.
     """
-    return epoch * len(self)
+    return integers.array("epoch", epoch) * len(self)
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch) of rows, int64[N] each.
@@ -107,7 +125,7 @@ class RowSource(abc.ABC):
     Args:
       rows: int64[N], at least 0.
     """
-    epoch, index = np.divmod(rows, len(self))
+    epoch, index = np.divmod(integers.array("rows", rows), len(self))
     return epoch, index
 
   def block_starts(self, epoch: int) -> np.ndarray | None:
@@ -120,7 +138,7 @@ class RowSource(abc.ABC):
       int64[num_blocks + 1], from 0 to the rows of the epoch, or None where
       rows form no blocks of their own.
     """
-    del epoch
+    integers.whole("epoch", epoch)
     return None
 
   def read_group(self, row: int) -> tuple[int, int]:
@@ -129,7 +147,7 @@ class RowSource(abc.ABC):
     Args:
       row: A row number through all epochs.
     """
-    return group_of(row)
+    return group_of(integers.whole("row", row))
 
   @property
   def sums(self) -> row_sums.Sums:
@@ -148,16 +166,19 @@ class RowSource(abc.ABC):
     return self.layout.seq_len
 
   @final
+  @schema.arguments(epoch=_NUMBER)
   def first_row_of(self, epoch: int) -> int:
     """Returns the number of an epoch's first row."""
     return int(self.first_row(np.asarray([epoch]))[0])
 
   @final
+  @schema.arguments(epoch=_NUMBER)
   def epoch_rows(self, epoch: int) -> int:
     """Returns the rows of an epoch."""
     return self.first_row_of(epoch + 1) - self.first_row_of(epoch)
 
   @final
+  @schema.arguments(epochs=schema.optional(_NUMBER))
   def total_rows(self, epochs: int | None) -> int | None:
     """Returns the rows of a run over so many epochs, after its ramp.
 
@@ -169,6 +190,7 @@ class RowSource(abc.ABC):
     return self.first_row_of(self.ramp_epochs + epochs)
 
   @final
+  @schema.arguments(row=_NUMBER)
   def passes(self, row: int) -> float:
     """Returns how often a source was passed before a row, the ramp apart."""
     epoch, index = self.locate(np.asarray([row], np.int64))
@@ -184,7 +206,7 @@ class RowSource(abc.ABC):
 
     Returns whether it helps to plan further ahead; see `Store.prefetch`.
     """
-    spans = spans.live()
+    spans = _checked_spans(spans).live()
     stored = spans.stored()[0]
     if self.store.has_labels or self.store.has_document_weights:
       self.store.prefetch_labels(spans.offset, stored, spans.document)
@@ -216,48 +238,71 @@ class RowSource(abc.ABC):
       with weights; `label_weight` float32[N, seq_len], what each position's
       own token weighs as a target.
     """
+    _checked_spans(spans)
+    if extra != ():
+      extra = schema.argument("extra", _FIELDS, extra)
+    if columns is not None:
+      columns = schema.argument("columns", _COLUMNS, columns)
     return row_reading.read({0: self}, spans, extra, columns)
 
   @final
   def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns the canonical fields of rows, and their documents.
+    """Returns rows with all that formats and masks in stock Grain need.
 
     Args:
       rows: int64[N], at least 0, of any epoch.
 
     Returns:
-      The fields of `read`, `source_id` int32[N] and `document_id`
+      The fields of `read` with `attention_mask`, and with `label_weight` where
+      the store has labels or weights; `source_id` int32[N] and `document_id`
       int64[N, document_slots].
     """
-    spans = self.plan(np.asarray(rows, np.int64))
-    return {
-      **self.read(spans),
-      "source_id": spans.row_source(),
-      "document_id": spans.row_documents(self.document_slots),
-    }
+    spans = self.plan(checked_rows(rows))
+    return row_reading.batch_of(self, spans, [self.store], self.document_slots)
 
   @final
   def __getitem__(self, index: int) -> dict[str, np.ndarray]:
     """Returns one row of the first epoch: the fields of `batch`, less N."""
-    size = len(self)
-    if not -size <= index < size:
-      raise IndexError(f"row must be in {-size} .. {size - 1}, got {index}.")
-    batch = self.batch(np.asarray([int(index) % size]))
-    return {name: value[0] for name, value in batch.items()}
+    return row_reading.row_of(index, len(self), self.batch)
 
   def __repr__(self) -> str:
-    text = json.dumps(self.fingerprint, sort_keys=True)
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    return f"{type(self).__name__}({self.name!r}, {digest[:16]})"
+    return described(self, self.fingerprint)
+
+
+def described(source: Any, fingerprint: Any) -> str:
+  """Returns the `repr` of a source: class, name, digest of what decides rows.
+
+  Grain compares it where it restores the state of a stock pipeline.
+
+  Args:
+    source: With a `name`.
+    fingerprint: JSON values.
+  """
+  text = json.dumps(fingerprint, sort_keys=True)
+  digest = hashlib.sha256(text.encode()).hexdigest()
+  return f"{type(source).__name__}({source.name!r}, {digest[:16]})"
+
+
+def _checked_spans(spans: spans_lib.Spans) -> spans_lib.Spans:
+  if not isinstance(spans, spans_lib.Spans):
+    raise TypeError(
+      f"`spans` must be `Spans`, as `plan` returns them, got {spans!r}. Pass a"
+      " plan."
+    )
+  return spans
+
+
+SOURCE = schema.instance("a `RowSource`", RowSource)
 
 
 def checked_rows(rows: np.ndarray) -> np.ndarray:
   """Returns row numbers as int64[N].
 
   Raises:
+    TypeError: If they are no whole numbers.
     IndexError: If one is negative.
   """
-  rows = np.asarray(rows, np.int64)
+  rows = integers.array("rows", rows)
   if len(rows) and int(rows.min()) < 0:
     raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
   return rows

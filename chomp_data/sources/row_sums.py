@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What rows of a source consume, where it knows that without planning them.
 
 A mix balances what sources consume, and accounts tell it. A source that knows

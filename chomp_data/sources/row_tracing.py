@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which rows of a source hold a document: `RowSource.plan` the other way.
 
 A source that says nothing needs nothing from here: its rows are then planned

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Planned rows as they travel to devices, where fields are made of them.
 
 What `row_reading` reads and places on the host, in the form of `ops.wire_rows`.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From selection options and a store to documents, by seed 000's policies.
 
 Only lengths are read; tokens of other documents never are. What is chosen of
@@ -5,8 +7,12 @@ a large store is kept beside it, for other processes and runs.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+import fnmatch
+import re
 from typing import Any
 
 from absl import logging
@@ -18,6 +24,7 @@ from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index.splice import document_selection
 from chomp_data.sources import shared_options as options_lib
+from chomp_data.stores import document_fields
 from chomp_data.stores import side_index
 
 # Documents whose lengths are read at once.
@@ -29,6 +36,9 @@ _KEPT_ON_DISK = 1 << 18
 # Raise it where selection or quotas come out otherwise.
 _VERSION = 1
 _NARROW = np.iinfo(np.uint32).max
+
+# Those of a pattern of ids.
+_WILDCARDS = frozenset("*?[")
 
 # Documents of a store, and their lengths.
 Documents = tuple[np.ndarray, np.ndarray]
@@ -70,12 +80,77 @@ def kept(
   }
 
 
+@dataclasses.dataclass(frozen=True)
+class Match:
+  """Which documents are candidates by their ids and metadata.
+
+  Attributes:
+    doc_key: An id, or a pattern of ids; None is any id.
+    documents: The documents with that id; None where it is a pattern.
+    doc_meta: Fields, and the values of each that documents may have.
+  """
+
+  doc_key: str | None = None
+  documents: tuple[int, ...] | None = None
+  doc_meta: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+  @classmethod
+  def from_options(
+    cls, store: stores.Store, options: options_lib.SelectionOptions
+  ) -> "Match":
+    """Looks for `doc_key` among the ids first; else it may be a pattern."""
+    key, meta = options.doc_key, options.doc_meta or ()
+    if key is None:
+      return cls(doc_meta=meta)
+    documents = tuple(store.find_documents([key])[key])
+    if not documents and set(key) & _WILDCARDS:
+      return cls(key, doc_meta=meta)
+    return cls(key, documents, meta)
+
+  @property
+  def rule(self) -> dict[str, Any]:
+    """What is set of it, as JSON values."""
+    rule = {"doc_key": self.doc_key, "doc_meta": self.doc_meta}
+    return {name: value for name, value in rule.items() if value}
+
+  def of(self, store: stores.Store) -> document_selection.Matches | None:
+    """Returns what says which documents of a store match; None if all do."""
+    if not self.rule:
+      return None
+    fields = [name for name, _ in self.doc_meta]
+    accepted = [frozenset(values) for _, values in self.doc_meta]
+    pattern = re.compile(fnmatch.translate(self.doc_key or "*"))
+
+    def matches(documents: np.ndarray) -> np.ndarray:
+      if self.documents is not None:
+        out = np.isin(documents, self.documents)
+      elif self.doc_key is not None:
+        ids = store.document_ids(documents)
+        out = np.asarray([bool(pattern.match(own)) for own in ids], np.bool_)
+      else:
+        out = np.ones(len(documents), np.bool_)
+      index = np.flatnonzero(out)
+      if fields and len(index):
+        found = document_fields.values(store, documents[index], fields)
+        out[index] = [_accepted(own, accepted) for own in found]
+      return out
+
+    return matches
+
+
+def _accepted(
+  values: Sequence[str], accepted: Sequence[Collection[str]]
+) -> bool:
+  return all(v in known for v, known in zip(values, accepted, strict=True))
+
+
 def _select(
   store: stores.Store,
   mode: str,
   limits: document_selection.Limits,
   count: int | None,
   key: int,
+  match: Match,
   fill: bool = False,
 ) -> tuple[Selected, int]:
   """Selects documents; see `document_selection.select`.
@@ -86,6 +161,7 @@ def _select(
     limits: As there.
     count: As there.
     key: As there.
+    match: Which documents are candidates at all.
     fill: Whether the longest others follow where there are too few.
 
   Returns:
@@ -94,7 +170,7 @@ def _select(
 
   def build() -> dict[str, np.ndarray]:
     documents, lengths = document_selection.select(
-      _batches(store), mode, limits, count, key
+      _batches(store), mode, limits, count, key, matches=match.of(store)
     )
     found = len(documents)
     if fill and count is not None and found < count:
@@ -105,6 +181,7 @@ def _select(
         count - found,
         0,
         exclude=documents,
+        matches=match.of(store),
       )
       documents = np.concatenate([documents, extra[0]])
       lengths = np.concatenate([lengths, extra[1]])
@@ -117,9 +194,10 @@ def _select(
     "count": count,
     "key": key if mode == "random" else None,
     "fill": fill,
+    **match.rule,
   }
   # A pass that ends with the first documents finds them again as quickly.
-  unlimited = limits == document_selection.Limits()
+  unlimited = limits == document_selection.Limits() and not match.rule
   short = mode == "first" and count is not None and unlimited
   arrays = kept(
     store, "selection", rule, build, 0 if short else store.num_documents
@@ -162,7 +240,10 @@ def select_several(
   limits = options.limits(seq_len)
   mode = options.doc_select_mode
   key = _random_key(store, options, count)
-  chosen, found = _select(store, mode, limits, count, key, fill=not strict)
+  match = Match.from_options(store, options)
+  chosen, found = _select(
+    store, mode, limits, count, key, match, fill=not strict
+  )
   if not found and (strict or not store.num_documents):
     raise schema.ConfigError(
       [
@@ -199,21 +280,20 @@ def select_single(
   store: stores.Store,
   options: options_lib.SelectionOptions,
   doc_index: int | None,
-  doc_key: str | None,
   seq_len: int,
   path: str,
 ) -> Selected:
   """Chooses one document.
 
-  `doc_key` is taken as it is; `doc_index` where it is within the limits, else
-  the policy with a warning; a policy without candidates falls back to the
-  longest document with a warning.
+  A `doc_key` that is an id is taken whatever its length, and one that is a
+  pattern leaves the policy the documents that match; `doc_index` is taken where
+  it is within the limits, else the policy with a warning; a policy without
+  candidates falls back to the longest document that matches, with a warning.
 
   Args:
     store: Where the documents are.
     options: Policy and limits.
     doc_index: A document's index, or None.
-    doc_key: A document's id, or None.
     seq_len: Positions of a row, for the training subset.
     path: Dotted path of the options, for messages.
 
@@ -223,18 +303,22 @@ def select_single(
   Raises:
     ConfigError: If there is no such document, or several with the id.
   """
-  if doc_key is not None:
-    return _held(_by_key(store, doc_key, options.limits(seq_len), path))
+  match = Match.from_options(store, options)
   limits = options.limits(seq_len)
+  if match.documents is not None:
+    return _held(_by_key(store, match, limits, path))
   wanted = None
   if doc_index is not None:
     wanted = _by_index(store, doc_index, path)
-    if _admits(store, limits, wanted):
+    if _admits(store, limits, match, wanted):
       return _held(wanted)
   key = _random_key(store, options, 1)
-  chosen, found = _select(store, options.doc_select_mode, limits, 1, key)
+  mode = options.doc_select_mode
+  chosen, found = _select(store, mode, limits, 1, key, match)
   if not found:
-    chosen, found = _select(store, "longest", _only_subset(limits), 1, key)
+    chosen, found = _select(
+      store, "longest", _only_subset(limits), 1, key, match
+    )
     if not found:
       raise schema.ConfigError(
         [
@@ -290,27 +374,37 @@ def _only_subset(
 
 def _by_key(
   store: stores.Store,
-  doc_key: str,
+  match: Match,
   limits: document_selection.Limits,
   path: str,
 ) -> Documents:
-  matches = store.find_documents([doc_key])[doc_key]
-  if len(matches) != 1:
-    found = "no document" if not matches else f"{len(matches)} documents"
+  documents = np.asarray(match.documents, np.int64)
+  if len(documents) != 1:
+    has = "no document" if not len(documents) else f"{len(documents)} documents"
     raise schema.ConfigError(
       [
-        f"`{path}.doc_key` must be the id of one document, got {doc_key!r},"
-        f" which {found} of {store.path} has. Correct it, or use `doc_index`."
+        f"`{path}.doc_key` must be the id of one document, or a pattern such as"
+        f" 'law/*', got {match.doc_key!r}, which {has} of {store.path} has."
+        " Correct it, or use `doc_index`."
+        + ("" if len(documents) else store.closest_id(match.doc_key or ""))
       ]
     )
-  documents = np.asarray(matches, np.int64)
   found = documents, store.bounds(documents)[1]
-  if not _admits(store, _only_subset(limits), found):
+  if not _admits(store, _only_subset(limits), Match(), found):
     raise schema.ConfigError(
       [
         f"`{path}.doc_key` must name a document of the training subset (its"
-        f" first {limits.last_token} tokens), got {doc_key!r}. Enlarge the"
-        " subset, or choose another document."
+        f" first {limits.last_token} tokens), got {match.doc_key!r}. Enlarge"
+        " the subset, or choose another document."
+      ]
+    )
+  matches = match.of(store)
+  if matches is not None and not matches(documents)[0]:
+    raise schema.ConfigError(
+      [
+        f"`{path}.doc_key` must name a document with the values of"
+        f" `{path}.doc_meta`, got {match.doc_key!r} with"
+        f" {dict(match.doc_meta)!r}. Correct one of them, or unset doc_meta."
       ]
     )
   return found
@@ -330,9 +424,15 @@ def _by_index(store: stores.Store, doc_index: int, path: str) -> Documents:
 
 
 def _admits(
-  store, limits: document_selection.Limits, wanted: Documents
+  store: stores.Store,
+  limits: document_selection.Limits,
+  match: Match,
+  wanted: Documents,
 ) -> bool:
   first_token, lengths = store.bounds(wanted[0])
+  matches = match.of(store)
+  if matches is not None and not matches(wanted[0])[0]:
+    return False
   return bool(limits.admit(lengths, int(first_token[0]))[0])
 
 
@@ -353,6 +453,10 @@ def _limits_text(options: options_lib.SelectionOptions) -> str:
     for name in ("min_doc_length", "max_doc_length")
     if getattr(options, name) is not None
   ]
+  if options.doc_key is not None:
+    parts.append(f"doc_key={options.doc_key!r}")
+  if options.doc_meta is not None:
+    parts.append(f"doc_meta={dict(options.doc_meta)!r}")
   if options.restrict_to_training_subset:
     parts.append(
       f"initial_batch_size={options.initial_batch_size} x"

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Sequential packing: one stream of documents, cut every seq_len (seed 003).
 
 Row n of an epoch holds tokens n * seq_len .. (n + 1) * seq_len - 1 of the
@@ -5,6 +7,7 @@ stream, whatever the documents: any row is found by binary search in sums.
 """
 
 import dataclasses
+import os
 from typing import Any
 
 from absl import logging
@@ -42,9 +45,10 @@ _WINDOW_BLOCKS = 8
 class SequentialSource(row_source.RowSource):
   """Rows cut from one stream of tokens."""
 
+  @options_lib.source_arguments(SequentialOptions)
   def __init__(
     self,
-    store: stores.Store,
+    store: stores.Store | str | os.PathLike[str],
     options: SequentialOptions,
     *,
     seq_len: int,
@@ -55,7 +59,7 @@ class SequentialSource(row_source.RowSource):
     """Sums document lengths, or opens the sums; reads no token.
 
     Args:
-      store: Where the documents are.
+      store: Where the documents are; a path is opened with `open_store`.
       options: Added tokens, order and tail.
       seq_len: Positions of a row, at least 2.
       seed: The run's seed, which orders documents.
@@ -63,9 +67,11 @@ class SequentialSource(row_source.RowSource):
       path: Dotted path of the options, for messages.
 
     Raises:
+      TypeError: If an argument is of a wrong type.
       ConfigError: If options do not fit the store.
     """
-    options, seq_len = options_lib.checked(options, seq_len, path)
+    assert isinstance(store, stores.Store)
+    options_lib.raise_problems(options, seq_len, path)
     self.name = name
     self.store = store
     self.options = options

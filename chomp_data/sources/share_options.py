@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Options of splices in a mix: what is read when, and how often.
 
 A curriculum of documents, a schedule of content lengths, groups that are
@@ -107,7 +109,7 @@ _LENGTHS = schema.Rule(
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ShareOptions:
+class ShareOptions(schema.Options):
   """What is read when, and how often.
 
   Attributes:
@@ -121,7 +123,8 @@ class ShareOptions:
       groups first, then by the documents of each. Documents in no group form
       the group 'rest'.
     group_by_meta: Whether groups are what tools/prepare.py --meta_key kept of
-      each document; those without a value form the group 'rest'.
+      each document, or the name of a field of --meta_keys whose values are the
+      groups; documents without a value form the group 'rest'.
     group_by_length: Lengths in tokens at which the next group of documents
       begins: (1_000, 10_000) makes the groups '0..999', '1000..9999' and
       '10000..'.
@@ -142,7 +145,9 @@ class ShareOptions:
   groups: tuple[tuple[str, tuple[str, ...]], ...] | None = schema.option(
     None, schema.optional(_GROUPS)
   )
-  group_by_meta: bool = schema.option(False, schema.boolean())
+  group_by_meta: bool | str = schema.option(
+    False, schema.either(schema.boolean(), schema.text())
+  )
   group_by_length: tuple[int, ...] | None = schema.option(
     None, schema.optional(_BOUNDS)
   )
@@ -231,7 +236,8 @@ def _group_problems(options: Any, path: str) -> list[str]:
   if groups and options.group_by_meta:
     found.append(
       f"`{path}.group_by_meta` must be False where groups are listed, got"
-      f" True with {[name for name, _ in groups]}. Unset one of them."
+      f" {options.group_by_meta!r} with {[name for name, _ in groups]}. Unset"
+      " one of them."
     )
   bounds = options.group_by_length
   if bounds and (groups or options.group_by_meta):
@@ -264,7 +270,7 @@ def _group_problems(options: Any, path: str) -> list[str]:
     if name not in known:
       found.append(
         f"`{path}.group_weights` must name groups, got {name!r}. Known groups:"
-        f" {', '.join(sorted(known))}."
+        f" {', '.join(sorted(known))}.{schema.did_you_mean(name, known)}"
       )
   return found
 

@@ -1,10 +1,15 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Options of row orders (seed 002), their rules and their memory."""
 
 import dataclasses
 import math
+import numbers
+from typing import Any
 
 from chomp_data import schema
 from chomp_data.index.order import orders
+from chomp_data.sources import shared_options as options_lib
 
 SHUFFLE_KINDS = ("none", "full", "era", "block")
 DEFAULT_WINDOW_BLOCKS = 8
@@ -13,7 +18,7 @@ _COUNT = schema.optional(schema.integer(1, 2**40))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ShuffleOptions:
+class ShuffleOptions(schema.Options):
   """How a source's rows are ordered.
 
   Attributes:
@@ -45,14 +50,30 @@ class ShuffleOptions:
   window_blocks: int | None = schema.option(None, _COUNT, ("block",))
   cache_windows: int | None = schema.option(None, _COUNT, ("block",))
   perm_type: str = schema.option("feistel", schema.choice(orders.PERM_TYPES))
-  era_length: int | None = schema.option(None, _COUNT, ("era",))
+  era_length: int | None = schema.option(
+    None, _COUNT, ("era",), "Correct it: eras have so many rows."
+  )
   lanes: int | None = schema.option(
     None, schema.optional(schema.integer(1, 2**16)), ("block",)
   )
   lane_rows: int | None = schema.option(None, _COUNT, ("block",))
-  seed: int | None = schema.option(
-    None, schema.optional(schema.integer(0, 2**63 - 1))
-  )
+  seed: int | None = schema.option(None, schema.optional(options_lib.SEED))
+
+  @staticmethod
+  def expanded(value: Any) -> dict[str, Any] | None:
+    """Returns the section that a short form stands for, or None if it is none.
+
+        True  -> {'kind': 'full'}          False -> {'kind': 'none'}
+        1_000 -> {'kind': 'era', 'era_length': 1_000}
+
+    Args:
+      value: Of `sources.<name>.shuffle`.
+    """
+    if isinstance(value, bool):
+      return {"kind": "full" if value else "none"}
+    if isinstance(value, numbers.Integral):
+      return {"kind": "era", "era_length": int(value)}
+    return None
 
   def problems(self, path: str, has_own_blocks: bool = False) -> list[str]:
     """Returns what is wrong between these fields.

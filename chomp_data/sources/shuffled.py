@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A row source in another order, each epoch its own (`index/order/`)."""
 
 import dataclasses
@@ -12,13 +14,16 @@ from chomp_data import stores
 from chomp_data.index.order import lanes as lanes_lib
 from chomp_data.index.order import orders
 from chomp_data.index.order import unequal_blocks
+from chomp_data.ops import integers
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
+from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import shuffle_options
 from chomp_data.sources import source_opening
 from chomp_data.sources.shuffle_options import ShuffleOptions
+from chomp_data.stores import base as stores_base
 
 DEFAULT_BUDGET = 2 * 2**30
 
@@ -34,6 +39,15 @@ _ENDLESS = 2**62
 class ShuffledSource(row_source.RowSource):
   """The rows of another source, reordered anew in every epoch."""
 
+  @schema.arguments(
+    rows=row_source.SOURCE,
+    options=schema.options_rule(ShuffleOptions),
+    seed=options_lib.SEED,
+    cache_bytes=stores_base.CACHE_BYTES,
+    path=schema.text(),
+    batch_size=schema.optional(schema.integer(1)),
+    mixed=schema.boolean(),
+  )
   def __init__(
     self,
     rows: row_source.RowSource,
@@ -57,6 +71,7 @@ class ShuffledSource(row_source.RowSource):
       mixed: Whether a mix places the rows of lanes in batches.
 
     Raises:
+      TypeError: If an argument is of a wrong type.
       ConfigError: If the options contradict each other or the source.
     """
     own_blocks = rows.block_starts(0) is not None
@@ -193,7 +208,7 @@ class ShuffledSource(row_source.RowSource):
     """Returns the rows of the shuffle window that a row lies in."""
     if self.options.kind not in ("block", "era"):
       return super().read_group(row)
-    number = np.asarray([row], np.int64)
+    number = np.asarray([integers.whole("row", row)], np.int64)
     epoch, index = self.rows.locate(number)
     start = self.rows.first_row(epoch)
     size = self.rows.first_row(epoch + 1) - start

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How often documents come in some rows of a source, all documents at once.
 
 Epochs that hold as many spans of every document as others are counted once.

@@ -1,9 +1,12 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Opening the sources of a run: one error says what is wrong with all."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
 import itertools
+import re
 from typing import Any
 
 from absl import logging
@@ -31,7 +34,10 @@ class Opening:
     try:
       yield
     except schema.ConfigError as error:
-      self._problems += error.problems
+      # Where a store is opened, its path is the argument `path`.
+      self._problems += [
+        re.sub("^`path`", f"`{path}.store`", own) for own in error.problems
+      ]
     except stores.StoreError as error:
       self._first = self._first or error
       self._unopened.append(f"{path}.store: {error}")

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Where a document comes in a source's order, and how often it has come.
 
 Rows that hold it are asked of the source (`row_tracing`) and turned into

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a source's rows consume, as exact prefix sums by random access.
 
 A mix asks how many tokens (or trained positions, or rows) a source's rows
@@ -21,6 +23,7 @@ from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
+from chomp_data.stores import background
 
 # Rows between edges where nothing else says where they lie.
 _EDGE_ROWS = 4_096
@@ -239,6 +242,7 @@ def summed(
   sums = np.empty(len(positions), np.int64)
   sums[0] = base
   for i in range(len(positions) - 1):
+    background.check()
     units = units_of(int(positions[i]), int(positions[i + 1]))
     sums[i + 1] = sums[i] + int(units.sum())
   return positions, sums

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Splices: documents placed at many columns of a row (seed 000).
 
 One source over any schedule of (document, t, s). Positions are columns, never
@@ -7,6 +9,7 @@ reset: the same text at two offsets reaches the model at two positions.
 from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+import os
 from typing import Any
 
 from absl import logging
@@ -17,6 +20,7 @@ from chomp_data import stores
 from chomp_data.index import columns
 from chomp_data.index.splice import axes
 from chomp_data.index.splice import splice_rows
+from chomp_data.ops import integers
 from chomp_data.ops import row_layout
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import document_shares
@@ -31,20 +35,32 @@ from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import splice_schedule
 from chomp_data.sources.splice_options import MultiSpliceOptions
 from chomp_data.sources.splice_options import SpliceOptions
+from chomp_data.sources.splice_options import WindowOptions
+
+_KINDS = {
+  SpliceOptions: "splice",
+  MultiSpliceOptions: "multi_splice",
+  WindowOptions: "windows",
+}
 
 # Documents whose ragged order of starts is kept; see AxisOrder.
 _MANY_RAGGED = 64
 
 
 class SpliceSource(row_source.RowSource):
-  """Rows that each hold one splice of one of the selected documents."""
+  """Rows that each hold one splice, or one window, of a selected document.
+
+  Attributes:
+    kind: The `rows.kind` of its options.
+  """
 
   document_slots = 1
 
+  @options_lib.source_arguments(*_KINDS)
   def __init__(
     self,
-    store: stores.Store,
-    options: SpliceOptions | MultiSpliceOptions,
+    store: stores.Store | str | os.PathLike[str],
+    options: SpliceOptions | MultiSpliceOptions | WindowOptions,
     *,
     seq_len: int,
     seed: int = 0,
@@ -54,17 +70,22 @@ class SpliceSource(row_source.RowSource):
     """Selects documents and computes their quotas; reads no token.
 
     Args:
-      store: Where the documents are.
-      options: Selection, schedule and balance.
+      store: Where the documents are; a path is opened with `open_store`.
+      options: Which documents are read, and where copies or windows begin.
       seq_len: Positions of a row, at least 2.
       seed: The run's seed.
       name: The source's name; its seeds depend on it.
       path: Dotted path of the options, for messages.
 
     Raises:
+      TypeError: If an argument is of a wrong type.
       ConfigError: If options contradict each other or leave no row.
     """
-    options, seq_len = options_lib.checked(options, seq_len, path)
+    assert isinstance(store, stores.Store)
+    options_lib.raise_problems(options, seq_len, path)
+    self.kind: str = _KINDS[type(options)]
+    if isinstance(options, WindowOptions):
+      options = options.as_splices(seq_len)
     self.name = name
     self.store = store
     self.options = options
@@ -101,7 +122,7 @@ class SpliceSource(row_source.RowSource):
     self, build: Callable[[], Mapping[str, np.ndarray]]
   ) -> Mapping[str, columns.Column]:
     # All that selection and quotas can depend on.
-    key = {"seq_len": self.seq_len, "rows": dataclasses.asdict(self.options)}
+    key = {"seq_len": self.seq_len, "rows": self._options_in_use()}
     return selecting.kept(
       self.store, "quotas", key, build, len(self._documents)
     )
@@ -121,11 +142,11 @@ class SpliceSource(row_source.RowSource):
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row; see `RowSource`."""
-    return self._schedule.phases.first_row(epoch)
+    return self._schedule.phases.first_row(integers.array("epoch", epoch))
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch); see `RowSource`."""
-    return self._schedule.phases.locate(rows)
+    return self._schedule.phases.locate(integers.array("rows", rows))
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
@@ -235,10 +256,23 @@ class SpliceSource(row_source.RowSource):
       name=f"{self.name}/validation",
     )
 
+  def _options_in_use(self) -> dict[str, Any]:
+    """Returns the options as JSON values.
+
+    Those that are newer than fingerprints and side indexes of running jobs are
+    there only where they are set.
+    """
+    rows = dataclasses.asdict(self.options)
+    newer = ("doc_meta",) if self.kind == "splice" else ("doc_key", "doc_meta")
+    for name in newer:
+      if rows[name] is None:
+        del rows[name]
+    return rows
+
   @property
   def fingerprint(self) -> dict[str, Any]:
     """What decides this source's rows, as JSON values."""
-    rows = dataclasses.asdict(self.options)
+    rows = self._options_in_use()
     if isinstance(self.options, share_options.ShareOptions):
       # Runs that began before these options were there go on.
       for name in self.options.unset():
@@ -247,17 +281,12 @@ class SpliceSource(row_source.RowSource):
       "store": self.store.hash,
       "seq_len": self.seq_len,
       "seed": self._seed,
-      "kind": self.kind,
+      # Windows are such a schedule, and states hold this name for them.
+      "kind": "multi_splice" if self.kind == "windows" else self.kind,
       "rows": rows,
       "filler_id": self.layout.filler_id,
       "token_before_document": self.layout.token_before_document,
     }
-
-  @property
-  def kind(self) -> str:
-    """The `rows.kind` that builds such a source."""
-    single = isinstance(self.options, SpliceOptions)
-    return "splice" if single else "multi_splice"
 
   def describe(self) -> str:
     """Returns the seed's debug summary: documents, lengths, shares, pairs."""

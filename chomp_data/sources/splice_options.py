@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Options of splices and windows: names and defaults are seed 000's.
 
 `SpliceOptions` read one document (`rows.kind='splice'`), `MultiSpliceOptions`
@@ -17,7 +19,7 @@ from chomp_data.sources import share_options
 from chomp_data.sources import shared_options as options_lib
 
 _ORDER = schema.either(schema.boolean(), schema.integer(1))
-_SEED = schema.optional(schema.integer(0, 2**63 - 1))
+_SEED = schema.optional(options_lib.SEED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -163,7 +165,6 @@ class SpliceOptions(ScheduleOptions):
       `doc_key` says it.
     doc_index: Number of the document in the store; where its length is outside
       the limits `doc_select_mode` decides instead, with a warning.
-    doc_key: Id of the document.
   """
 
   doc_select_mode: str = schema.option(
@@ -172,7 +173,6 @@ class SpliceOptions(ScheduleOptions):
   doc_index: int | None = schema.option(
     None, schema.optional(schema.integer(0))
   )
-  doc_key: str | None = schema.option(None, schema.optional(schema.text()))
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields and with `seq_len`."""
@@ -188,9 +188,7 @@ class SpliceOptions(ScheduleOptions):
     self, store: stores.Store, seq_len: int, path: str
   ) -> selecting.Selected:
     """Returns (documents, lengths) of one."""
-    return selecting.select_single(
-      store, self, self.doc_index, self.doc_key, seq_len, path
-    )
+    return selecting.select_single(store, self, self.doc_index, seq_len, path)
 
   def balance(self) -> dict[str, Any]:
     """Returns the schedule's balance: one document has it all."""

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From splice options and selected documents to the schedule of their rows."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Stores: tokenized corpora on disk, opened, read, checked and written.
 
 Names are handed on lazily: workers of prepare need few of the modules below.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """`python -m chomp_data.stores`: see chomp_data/commands/stores.py."""
 
 import importlib

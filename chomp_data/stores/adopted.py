@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Checksums of files that others wrote: every later change is then an error.
 
 `python -m chomp_data.stores adopt PATH` keeps, beside the data in
@@ -22,6 +24,7 @@ from chomp_data import errors
 from chomp_data.stores import checksums
 from chomp_data.stores import places
 from chomp_data.stores import publish
+from chomp_data.stores import relative_names
 
 FILE = "adopted.json"
 PAGES = "pages.bin"
@@ -167,10 +170,12 @@ class Pages:
     def check(first: int) -> int:
       begin = first * PAGE_BYTES
       end = min(begin + _JOINED_PAGES * PAGE_BYTES, self._size)
-      data = place.read(name, begin, end)
-      for i, low in enumerate(range(0, len(data), PAGE_BYTES), first):
-        self._compare(path, i, data[low : low + PAGE_BYTES])
-      return len(data)
+
+      def compare(data: bytes) -> None:
+        for i, low in enumerate(range(0, len(data), PAGE_BYTES), first):
+          self._compare(path, i, data[low : low + PAGE_BYTES])
+
+      return len(place.read(name, begin, end, compare))
 
     with futures.ThreadPoolExecutor(_TOGETHER) as pool:
       firsts = range(0, len(self._crc32c), _JOINED_PAGES)
@@ -253,6 +258,7 @@ def _write(
   with publish.new_file(staging / PAGES) as out:
     for name in names:
       size = 0
+      relative_names.check(name, root)
       try:
         with publish.open_file(root / name) as file:
           while data := file.read(PAGE_BYTES):
@@ -298,22 +304,28 @@ def load(home: _Path) -> Adopted | None:
       return None
   place = places.at(directory)
   try:
-    header = json.loads(place.read(FILE))
-    data = place.read(PAGES)
+    header = json.loads(place.read(FILE, check=json.loads))
     if header["schema"] != _SCHEMA or header["page_bytes"] != PAGE_BYTES:
       raise ValueError(f"schema {header['schema']!r}")
-    if hashlib.sha256(data).hexdigest() != header["pages_sha256"]:
-      raise ValueError("another table of checksums")
+
+    def check(data: bytes) -> None:
+      if hashlib.sha256(data).hexdigest() != header["pages_sha256"]:
+        raise ValueError("another table of checksums")
+
+    data = place.read(PAGES, check=check)
     crc32c = np.frombuffer(data, "<u4")
     files, first = {}, 0
     for name, size in header["files"]:
-      files[str(name)] = (first, int(size))
-      first += num_pages(int(size))
+      if type(size) is not int or size < 0:
+        raise ValueError(f"size {relative_names.brief(size)}")
+      files[relative_names.check(name, place.file(FILE))] = (first, size)
+      first += num_pages(size)
     if first != len(crc32c):
       raise ValueError(f"{len(crc32c)} checksums for {first} pages")
   except (OSError, ValueError, KeyError, TypeError) as error:
     raise errors.StoreError(
       f"{directory} must hold the checksums that `stores adopt` wrote, got"
-      f" {error}. Restore it from a copy, or remove it and adopt again."
+      f" {FILE} and {PAGES} with {error!r}. Restore it from a"
+      " copy, or remove it and adopt again."
     ) from error
   return Adopted(directory, files, crc32c)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which files `adopt` and `verify` take of a corpus that others wrote."""
 
 from collections.abc import Iterable

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What every store is: documents of tokens, and where each of them lies.
 
 Token positions are absolute: document d holds tokens offsets[d] ..
@@ -24,7 +26,9 @@ from typing import TypeVar
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.kernels import chunks as chunks_lib
+from chomp_data.ops import integers
 from chomp_data.stores import disk_cache
 from chomp_data.stores import labels
 from chomp_data.stores import places
@@ -34,6 +38,10 @@ from chomp_data.stores import vocabulary
 DEFAULT_CACHE_BYTES = 256 * 2**20
 
 _ID_BATCH = 1 << 16
+
+CACHE_BYTES = schema.integer(0, 2**63 - 1)
+_BATCH = schema.integer(1)
+_IDS = schema.sequence(schema.text(empty=True))
 
 
 class Offsets(Protocol):
@@ -129,6 +137,7 @@ class Store(abc.ABC, Generic[OpenedT]):
   opens it at first use, and refuses a store that was replaced in between.
   """
 
+  @schema.arguments(path=schema.path(), cache_bytes=CACHE_BYTES)
   def __init__(
     self,
     path: str | os.PathLike[str],
@@ -249,6 +258,7 @@ class Store(abc.ABC, Generic[OpenedT]):
       return self._cache_bytes
     return self._token_cache_bytes
 
+  @schema.arguments(cache_bytes=CACHE_BYTES)
   def set_cache_bytes(self, cache_bytes: int) -> None:
     """Bounds the decoded chunks of tokens that are kept, here and pickled.
 
@@ -259,14 +269,10 @@ class Store(abc.ABC, Generic[OpenedT]):
     Raises:
       ValueError: If it is negative.
     """
-    if cache_bytes < 0:
-      raise ValueError(
-        f"`cache_bytes` must be at least 0, got {cache_bytes}. 0 keeps one"
-        " chunk."
-      )
     self._token_cache_bytes = cache_bytes
     self._opened.tokens.set_cache_bytes(cache_bytes)
 
+  @schema.arguments(directory=schema.path(), most_bytes=schema.integer(1))
   def set_cache_dir(self, directory: str, most_bytes: int) -> None:
     """Keeps chunks that come from a bucket on a local disk, too.
 
@@ -328,8 +334,7 @@ class Store(abc.ABC, Generic[OpenedT]):
       ValueError: If `batch` is not positive.
       StoreError: If the offsets were altered.
     """
-    if batch < 1:
-      raise ValueError(f"`batch` must be at least 1, got {batch}.")
+    batch = schema.argument("batch", _BATCH, batch)
     for first in range(0, self.num_documents, batch):
       last = min(first + batch, self.num_documents)
       lengths = np.diff(self._opened.offsets.read(first, last + 1))
@@ -357,11 +362,16 @@ class Store(abc.ABC, Generic[OpenedT]):
         written anew since it was opened.
       TypeError: If `out` is not a flat int32 array.
     """
+    if not isinstance(out, np.ndarray):
+      raise TypeError(f"`out` must be an int32 array, got {out!r}.")
     if out.dtype != np.int32 or out.ndim != 1 or not out.flags.c_contiguous:
       raise TypeError(
         "`out` must be int32[M] and contiguous, got"
         f" {out.dtype}{list(out.shape)} with strides {out.strides}."
       )
+    starts = integers.array("starts", starts)
+    lengths = integers.array("lengths", lengths)
+    positions = integers.array("positions", positions)
     opened = self._opened
     unchanged = getattr(opened, "unchanged", None)
     try:
@@ -392,6 +402,8 @@ class Store(abc.ABC, Generic[OpenedT]):
     Raises:
       StoreError: If the store was written anew since it was opened.
     """
+    copies = integers.whole("copies", copies)
+    parts = integers.whole("parts", parts)
     opened: Any = self._opened
     opened.tokens.count_copies(copies, parts)
     unchanged = getattr(opened, "unchanged", None)
@@ -430,7 +442,7 @@ class Store(abc.ABC, Generic[OpenedT]):
     """
     return bool(
       self._opened.tokens.prefetch(
-        np.asarray(starts, np.int64), np.asarray(lengths, np.int64)
+        integers.array("starts", starts), integers.array("lengths", lengths)
       )
     )
 
@@ -445,8 +457,8 @@ class Store(abc.ABC, Generic[OpenedT]):
       IndexError: If a span is not within the store.
       StoreError: If a chunk that it touches was altered.
     """
-    starts = np.asarray(starts, np.int64)
-    lengths = np.asarray(lengths, np.int64)
+    starts = integers.array("starts", starts)
+    lengths = integers.array("lengths", lengths)
     wrong = (lengths < 0) | (lengths > self.num_tokens)
     if wrong.any():
       raise IndexError(
@@ -460,7 +472,8 @@ class Store(abc.ABC, Generic[OpenedT]):
 
   def read_document(self, document: int) -> np.ndarray:
     """Returns a document's tokens, int32[length]; raises as `bounds`."""
-    return self.read_tokens(*self.bounds(np.asarray([document], np.int64)))
+    number = integers.array("document", [integers.whole("document", document)])
+    return self.read_tokens(*self.bounds(number))
 
   @property
   def has_labels(self) -> bool:
@@ -520,6 +533,8 @@ class Store(abc.ABC, Generic[OpenedT]):
       IndexError: If a span is not within the store.
       StoreError: If the labels were altered.
     """
+    starts = integers.array("starts", starts)
+    lengths = integers.array("lengths", lengths)
     span_reads.check_spans(starts, lengths, self.num_tokens)
     span = np.flatnonzero(lengths)
     begin = np.zeros(len(span), np.int64)
@@ -538,6 +553,7 @@ class Store(abc.ABC, Generic[OpenedT]):
       IndexError: If a position is not within the store.
       StoreError: If the labels were altered.
     """
+    positions = integers.array("positions", positions)
     span_reads.check_spans(positions, positions * 0, self.num_tokens)
     return positions.copy()
 
@@ -551,6 +567,9 @@ class Store(abc.ABC, Generic[OpenedT]):
       lengths: int64[N], in tokens, 0 or more.
       documents: int64[M], whose weights will be read.
     """
+    integers.array("starts", starts)
+    integers.array("lengths", lengths)
+    integers.array("documents", documents)
 
   def document_weights(self, documents: np.ndarray) -> np.ndarray:
     """Returns what multiplies the levels of documents' tokens.
@@ -571,7 +590,7 @@ class Store(abc.ABC, Generic[OpenedT]):
 
   def document_id(self, document: int) -> str:
     """Returns a document's id; raises IndexError where there is none."""
-    return self.document_ids([document])[0]
+    return self.document_ids([integers.whole("document", document)])[0]
 
   def document_ids(self, documents: Sequence[int] | np.ndarray) -> list[str]:
     """Returns the ids of documents, in the order given.
@@ -594,6 +613,7 @@ class Store(abc.ABC, Generic[OpenedT]):
     Returns:
       The documents of each id, in ascending order; none or several happen.
     """
+    ids = schema.argument("ids", _IDS, ids)
     found: dict[str, list[int]] = {name: [] for name in ids}
     for first, names in self._id_batches():
       for document, name in enumerate(names, first):
@@ -619,11 +639,16 @@ class Store(abc.ABC, Generic[OpenedT]):
       IndexError: If there is no such document.
       StoreError: If nothing was kept, or it was altered.
     """
-    del documents
+    self._existing(documents)
     raise errors.StoreError(
       f"{self._path} must be prepared with --meta_key to keep something of"
       " each document, got a store without."
     )
+
+  @property
+  def chats(self) -> dict[str, Any]:
+    """How the turns of chats end that `prepare` made, else empty."""
+    return {}
 
   def tokenizer_file(self) -> bytes:
     """Returns the file of the tokenizer that the store was made with.
@@ -637,6 +662,18 @@ class Store(abc.ABC, Generic[OpenedT]):
       " the tokenizer that made the tokens."
     )
 
+  def closest_id(self, name: str) -> str:
+    """Returns ' Did you mean `x`?' with the nearest of the first 65,536 ids.
+
+    Args:
+      name: The id of no document.
+
+    Returns:
+      '' where none is near.
+    """
+    name = schema.argument("name", schema.text(empty=True), name)
+    return schema.did_you_mean(name, next(self._id_batches(), (0, []))[1])
+
   def _id_batches(self) -> Iterator[tuple[int, list[str]]]:
     """Yields (first document, ids) of all documents, a part at a time."""
     for first in range(0, self.num_documents, _ID_BATCH):
@@ -645,7 +682,7 @@ class Store(abc.ABC, Generic[OpenedT]):
 
   def _existing(self, documents: Sequence[int] | np.ndarray) -> np.ndarray:
     """Returns documents as int64[N]; raises IndexError where there is none."""
-    documents = np.asarray(documents, np.int64)
+    documents = integers.array("documents", documents)
     if len(documents) and not (
       documents.min() >= 0 and documents.max() < self.num_documents
     ):

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Several stores as one: the documents of the first, then of the second, ...
 
 Nothing is copied. Tokens and documents of the first stores have the numbers
@@ -55,6 +57,14 @@ class ConcatenatedStore(base.Store["_Opened"]):
   def stored_bytes(self) -> int:
     """Bytes of the tokens of all stores; see `base.Store`."""
     return sum(own.stored_bytes for own in self.members)
+
+  @property
+  def chats(self) -> dict[str, Any]:
+    """Documents that need EOS, and that have it; see `base.Store`."""
+    return {
+      name: sum(own.chats.get(name, 0) for own in self.members)
+      for name in ("needs_eos", "has_eos")
+    }
 
   @property
   def has_meta(self) -> bool:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Documents from stores into new ones: what merging and converting are made of.
 
 Documents come in blocks of bounded size, with all that a store keeps of them.

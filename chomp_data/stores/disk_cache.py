@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Chunks of object stores kept on a local disk, for several processes at once.
 
 A chunk is a file `<store's hash>/<array>.<chunk>`: its bytes as they are

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Files mapped into memory, with no descriptor kept open.
 
 Python's `mmap` duplicates the descriptor and holds it as long as the map, and

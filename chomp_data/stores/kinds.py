@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The kinds of stores, and opening one: a new kind is an entry here.
 
 kind          its file                    how a path is known to be one
@@ -8,6 +10,7 @@ levanter      tokenized/levanter_store    it is told in a section
 """
 
 from collections.abc import Callable
+from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import os
@@ -15,6 +18,7 @@ import pathlib
 from typing import Any
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.stores import base
 from chomp_data.stores import places
 from chomp_data.stores import publish
@@ -97,6 +101,7 @@ def sections() -> dict[str, type]:
   }
 
 
+@schema.arguments(cache_bytes=base.CACHE_BYTES)
 def open_store(
   path: str | os.PathLike[str],
   *,
@@ -110,8 +115,8 @@ def open_store(
       of ArrayRecord files, one of them, or a glob.
     cache_bytes: Most decoded bytes kept of each compressed array.
     **options: What the data does not say of itself, by its kind:
-      `array_record=ArrayRecordOptions(...)`. None of it for stores of
-      tools/prepare.py.
+      `array_record=ArrayRecordOptions(...)`, or a mapping of their fields. None
+      of it for stores of tools/prepare.py.
 
   Returns:
     The store.
@@ -119,16 +124,22 @@ def open_store(
   Raises:
     StoreError: If it is not a store, is unfinished, of a newer schema, or its
       files are not those that were written.
-    TypeError: If options are of no kind, or of several.
+    TypeError: If options are of no kind, or of several, or an argument is of a
+      wrong type.
+    ConfigError: If a field of the options is wrong.
   """
   given = {name: value for name, value in options.items() if value is not None}
-  if len(given) > 1 or not set(options) <= set(sections()):
+  unknown = [name for name in options if name not in sections()]
+  if len(given) > 1 or unknown:
     raise TypeError(
       f"`open_store` takes the options of one of {', '.join(sections())}, got"
       f" {', '.join(options)}. Give those of the store's kind."
+      + "".join(schema.did_you_mean(name, sections()) for name in unknown)
     )
+  path = schema.argument("path", schema.path(), path)
   for name, value in given.items():
-    return STORE_KINDS[name].open(path, value, cache_bytes=cache_bytes)
+    own = _options(name, value)
+    return STORE_KINDS[name].open(path, own, cache_bytes=cache_bytes)
   if not places.is_url(path):
     publish.check_local(path)
     for kind in STORE_KINDS.values():
@@ -136,6 +147,17 @@ def open_store(
       if found is not None:
         return kind.open(path, found, cache_bytes=cache_bytes)
   return _kind_at(path).open(path, cache_bytes=cache_bytes)
+
+
+def _options(name: str, value: Any) -> Any:
+  """Returns the options of a kind, which may be a mapping of their fields."""
+  cls = sections()[name]
+  if not isinstance(value, Mapping):
+    return schema.argument(name, schema.options_rule(cls), value)
+  options, problems = schema.read(cls, value, name)
+  if problems:
+    raise schema.ConfigError(problems)
+  return options
 
 
 def open_stores(

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which tokens of a store are trained on: runs of levels, sums before each.
 
     tokens         a  b  c  d  e  f     label_starts  [0, 2, 5]

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Files of a corpus that others wrote, in an object store.
 
 What tells them from others is their versions: one request for each, and what
@@ -51,7 +53,13 @@ class ObjectCorpus:
     """An object of the same version is the same."""
     del unused
 
-  def read(self, file: int, begin: int, end: int | None) -> bytes:
+  def read(
+    self,
+    file: int,
+    begin: int,
+    end: int | None,
+    check: places.Check | None = None,
+  ) -> bytes:
     """Returns bytes of an object; see `ObjectPlace.read_within`.
 
     Raises:
@@ -59,7 +67,11 @@ class ObjectCorpus:
     """
     try:
       return self.place.read_within(
-        self.names[file], begin, end, version=self.versions[file]
+        self.names[file],
+        begin,
+        end,
+        version=self.versions[file],
+        check=check,
       )
     except FileNotFoundError:
       raise errors.StoreError(

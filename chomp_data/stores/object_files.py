@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Objects of object stores as files that are read, each range a request.
 
 with object_files.open("gs://bucket/corpus.jsonl", size) as file:

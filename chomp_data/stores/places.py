@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Places where stores are: local directories, and prefixes of object stores.
 
     /data/corpus, data/corpus   files
@@ -5,12 +7,14 @@
     gs://BUCKET/PREFIX          objects, through TensorStore's driver `gcs`
 
 Names are relative to a place, with slashes. Credentials are those that
-TensorStore's drivers find. Other servers than Amazon's are told in
-AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, with AWS_REGION, as Amazon's own tools
-take them; others than Google's in TENSORSTORE_GCS_HTTP_URL.
+`credentials` finds. Servers other than Amazon's are named in
+AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, with AWS_REGION, as for Amazon's own
+tools; servers other than Google's in TENSORSTORE_GCS_HTTP_URL.
 
-What fails for a while is tried again, later and later, and counted; what will
-not come right, such as a missing permission, is an error at once.
+A request that fails, and an answer that is not what was written, are retried
+with backoff and counted. What another try cannot change, such as a missing
+permission, is an error at once; so are damaged bytes that come again and again
+the same, which are then damaged where they are stored.
 """
 
 import abc
@@ -34,16 +38,39 @@ from typing import Any
 import urllib.parse
 
 from chomp_data import errors
+from chomp_data.stores import checksums
+from chomp_data.stores import credentials
 from chomp_data.stores import heartbeat
 from chomp_data.stores import publish
+from chomp_data.stores import relative_names
 
-# By the scheme of a URL: TensorStore's driver, and where credentials come from.
+# By the scheme of a URL: TensorStore's driver.
 DRIVERS: dict[str, str] = {"s3": "s3", "gs": "gcs"}
-_CREDENTIALS = {
-  "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or the"
-  " machine's role",
-  "gs": "GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default"
-  " login`, or the machine's service account",
+
+# Names of buckets. Amazon's are names of hosts; servers other than Amazon's
+# also take names of the former rule.
+_NAMING = {
+  "s3": (
+    re.compile(
+      r"(?!\d+\.\d+\.\d+\.\d+$)(?!.*\.\.)[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]"
+    ),
+    "3 to 63 lower-case letters, digits, dots and hyphens that begin and end"
+    " with a letter or digit, without two dots in a row, and no IP address",
+  ),
+  "s3 elsewhere": (
+    re.compile(r"[A-Za-z0-9._-]{3,255}"),
+    "3 to 255 letters, digits, dots, hyphens and underscores",
+  ),
+  "gs": (
+    re.compile(
+      r"(?!\d+\.\d+\.\d+\.\d+$)(?!.*\.\.)(?!goog)(?=.{3,222}$)"
+      r"[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9_])?"
+      r"(\.[a-z0-9_-]{1,63})*(?<![._-])"
+    ),
+    "3 to 63 (with dots 222) lower-case letters, digits, hyphens, underscores"
+    " and dots that begin and end with a letter or digit, no IP address, and"
+    " not beginning with 'goog'",
+  ),
 }
 
 # Seconds before each further try: 100 s in all, as long as a server restarts.
@@ -59,6 +86,10 @@ RETRY_DELAYS_S: tuple[float, ...] = (
   25.6,
   25.6,
 )
+
+# Damaged bytes that come so often in a row, each time the same, are damaged
+# where they are stored: the last one comes 3 s after the first at most.
+_SAME_ANSWERS = 5
 
 # A request that takes so long is taken for lost, however large.
 REQUEST_TIMEOUT_S = 60.0
@@ -76,6 +107,9 @@ _SIZE_WINDOW = 2**20
 _SIZE_STEP = 8
 _BEYOND_ANY = 2**60
 _TOLD_SIZE = re.compile(r"total size (\d+)|<ActualObjectSize>(\d+)<")
+_OTHER_RANGE = re.compile(
+  r"byte range \[(-?\d+), (\d+|\?)\) was not satisfied.* total size (\d+)"
+)
 
 # Objects deleted at once.
 _TOGETHER = 32
@@ -94,6 +128,7 @@ class Requests:
   Attributes:
     requests: Requests sent, further tries and doubles included.
     retries: Further tries after one that failed.
+    corrupt: Answers that were too short, too long, or not what was written.
     doubled: Second requests for what took too long to come.
     bytes_read: Bytes that came.
     bytes_written: Bytes that were sent.
@@ -101,6 +136,7 @@ class Requests:
 
   requests: int = 0
   retries: int = 0
+  corrupt: int = 0
   doubled: int = 0
   bytes_read: int = 0
   bytes_written: int = 0
@@ -124,6 +160,26 @@ class Found:
 
   size: int
   version: int | str
+
+
+class DamagedAnswer(Exception):
+  """An answer is not what was written; raised where it is asked for again.
+
+  Attributes:
+    error: What is raised if no further answer is right.
+    answer: Tells it from other answers; None where its bytes are not known.
+  """
+
+  def __init__(self, error: Exception, answer: Any = None):
+    """See the attributes."""
+    super().__init__(str(error))
+    self.error: Exception = error
+    self.answer: Any = answer
+
+
+# Called with the bytes of an answer; raises ValueError (such as a StoreError)
+# where they are not those that were written.
+Check = Callable[[bytes], object]
 
 
 # Set when the process is about to end: what waits for a further try gives up.
@@ -198,13 +254,21 @@ class Place(abc.ABC):
     return f"{self.path}/{name}"
 
   @abc.abstractmethod
-  def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+  def read(
+    self,
+    name: str,
+    begin: int = 0,
+    end: int | None = None,
+    check: Check | None = None,
+  ) -> bytes:
     """Returns the bytes begin .. end - 1 of an object, or those up to its end.
 
     Args:
       name: The object.
       begin: The first byte; below 0 it counts from the object's end.
       end: Behind the last one; None is the object's end.
+      check: Checks the bytes. Those of a bucket are asked for again where it
+        raises ValueError; its last error is raised where that does not help.
 
     Raises:
       FileNotFoundError: If there is no such object.
@@ -255,8 +319,20 @@ class LocalPlace(Place):
     self.path: str = os.fspath(path)
     self._kvstore: Any = None
 
-  def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+  def read(
+    self,
+    name: str,
+    begin: int = 0,
+    end: int | None = None,
+    check: Check | None = None,
+  ) -> bytes:
     """Returns bytes of a file; see `Place`."""
+    data = self._read(name, begin, end)
+    if check is not None:
+      check(data)
+    return data
+
+  def _read(self, name: str, begin: int, end: int | None) -> bytes:
     try:
       with publish.open_file(self.file(name)) as file:
         file.seek(begin, os.SEEK_SET if begin >= 0 else os.SEEK_END)
@@ -356,6 +432,15 @@ class ObjectPlace(Place):
         f"`path` must be a directory, s3://BUCKET/PATH or gs://BUCKET/PATH, got"
         f" {path!r}. Correct it, or copy what is there to one of these."
       )
+    naming = scheme
+    if scheme == "s3" and _endpoint():
+      naming = "s3 elsewhere"
+    pattern, rule = _NAMING[naming]
+    if not pattern.fullmatch(bucket):
+      raise errors.StoreError(
+        f"`path` must name a bucket of {rule}, got {bucket!r} in {path!r}."
+        " Correct it."
+      )
     self._scheme = scheme
     self._bucket = bucket
     self._prefix = prefix.strip("/")
@@ -363,6 +448,7 @@ class ObjectPlace(Place):
     self._kvstore: Any = None
     self._process = 0
     self._answered = False
+    self._credentials = credentials.Credentials({}, (), False)
     self._lock = threading.Lock()
 
   def __getstate__(self) -> dict[str, Any]:
@@ -371,9 +457,15 @@ class ObjectPlace(Place):
   def __setstate__(self, state: dict[str, Any]) -> None:
     self.__init__(state["path"])
 
-  def read(self, name: str, begin: int = 0, end: int | None = None) -> bytes:
+  def read(
+    self,
+    name: str,
+    begin: int = 0,
+    end: int | None = None,
+    check: Check | None = None,
+  ) -> bytes:
     """Returns bytes of an object; see `Place`."""
-    return self.read_within(name, begin, end)
+    return self.read_within(name, begin, end, check=check)
 
   def read_within(
     self,
@@ -383,6 +475,7 @@ class ObjectPlace(Place):
     patience_s: float | None = None,
     count: Requests | None = None,
     version: int | str | None = None,
+    check: Check | None = None,
   ) -> bytes:
     """Returns bytes of an object, asked for twice where they are slow to come.
 
@@ -394,6 +487,7 @@ class ObjectPlace(Place):
         first answer taken; None sends none.
       count: Counted into, besides `counts`.
       version: What `version` said of the object; None is any.
+      check: As in `read`.
 
     Raises:
       FileNotFoundError: If there is no such object.
@@ -403,27 +497,58 @@ class ObjectPlace(Place):
       return b""
     wanted = slice(begin, end) if begin or end is not None else None
     asked = Requests()
+
+    def ask() -> Any:
+      answer = self._first_answer(name, wanted, patience_s, asked)
+      if answer.state != "missing":
+        asked.bytes_read += len(answer.value)
+        if version is not None and self._version_of(answer) != version:
+          raise errors.StoreError(
+            f"{self.file(name)} must be the object of version {version} that"
+            f" was opened, got {self._version_of(answer)}: it was replaced"
+            " meanwhile. Put it back, or start again."
+          )
+        self._check_answer(name, answer.value, begin, end, check)
+      return answer
+
     try:
-      found = self._persist(
-        "read",
-        name,
-        lambda: self._first_answer(name, wanted, patience_s, asked),
-        asked,
-      )
+      found = self._persist("read", name, ask, asked)
     finally:
       if count is not None:
         count.add(asked)
     if found.state == "missing":
       raise FileNotFoundError(errno.ENOENT, "no object", self.file(name))
-    for own in (counts, count or Requests()):
-      own.bytes_read += len(found.value)
-    if version is not None and self._version_of(found) != version:
-      raise errors.StoreError(
-        f"{self.file(name)} must be the object of version {version} that was"
-        f" opened, got {self._version_of(found)}: it was replaced meanwhile."
-        " Put it back, or start again."
-      )
     return found.value
+
+  def _check_answer(
+    self,
+    name: str,
+    data: bytes,
+    begin: int,
+    end: int | None,
+    check: Check | None,
+  ) -> None:
+    """Raises DamagedAnswer where bytes are not those that were asked for."""
+    try:
+      size = -begin if end is None else end - begin
+      if size > 0 and len(data) != size:
+        raise errors.StoreError(
+          f"{self.file(name)} must be answered with {size} bytes, got"
+          f" {len(data)}. Check the server, or what lies between."
+        )
+      if check is not None:
+        check(data)
+    except ValueError as error:
+      raise DamagedAnswer(error, (len(data), checksums.crc32c(data))) from error
+
+  def ask_again(self, name: str, ask: Callable[[], Any]) -> Any:
+    """Returns what a function makes of several reads of an object.
+
+    Args:
+      name: The object.
+      ask: Called again where it raises DamagedAnswer.
+    """
+    return self._persist("read", name, ask)
 
   def find(self, name: str) -> Found | None:
     """Returns size and version of an object; see `Place`.
@@ -488,7 +613,7 @@ class ObjectPlace(Place):
       self.read(name, begin, end)
     except errors.StoreError as error:
       reason = str(error.__cause__)
-      if not reason.startswith("OUT_OF_RANGE"):
+      if not reason.startswith("OUT_OF_RANGE") or _is_damaged(reason):
         raise
       told = _TOLD_SIZE.search(reason)
       return False, told and int(told[1] or told[2])
@@ -511,7 +636,20 @@ class ObjectPlace(Place):
       # TensorStore takes a refused listing of GCS for an empty one; who may
       # not read either is told so.
       self.version(prefix or "any")
-    return sorted(name.decode() for name in found)
+    names = sorted(name.decode() for name in found)
+    reachable = [own for own in names if not relative_names.leaves_address(own)]
+    if len(reachable) < len(names):
+      from absl import logging
+
+      bad = set(names).difference(reachable)
+      logging.warning(
+        "ignored %d object(s) of %s with a part '.' or '..' in their names,"
+        " which HTTP clients take for other objects, such as %s",
+        len(bad),
+        self.path,
+        relative_names.brief(min(bad)),
+      )
+    return reachable
 
   def write(self, name: str, data: bytes) -> None:
     """Writes an object; see `Place`."""
@@ -527,13 +665,66 @@ class ObjectPlace(Place):
     asked = Requests()
     if self._put(name, data, asked, if_equal=missing).generation:
       return True
-    if not asked.retries:
-      return False
-    # A try that failed for us may have been heard: then it is ours.
+    # A try that failed for us may have been carried out.
+    return bool(asked.retries) and self.holds(name, data)
+
+  def holds(self, name: str, data: bytes) -> bool:
+    """Returns whether an object is there and holds some bytes."""
+
+    def check(answer: bytes) -> None:
+      if answer != data:
+        raise ValueError("other bytes")
+
     try:
-      return self.read(name) == data
+      self.read(name, check=check)
     except FileNotFoundError:
       return False
+    except errors.StoreError:
+      raise
+    except ValueError:
+      return False
+    return True
+
+  def read_versioned(self, name: str) -> tuple[bytes, bytes]:
+    """Returns the bytes of an object, and what `replace` takes.
+
+    Raises:
+      FileNotFoundError: If there is no such object.
+      StoreError: If it cannot be read.
+    """
+    asked = Requests()
+    found = self._persist(
+      "read",
+      name,
+      lambda: self._first_answer(name, None, None, asked),
+      asked,
+    )
+    if found.state == "missing":
+      raise FileNotFoundError(errno.ENOENT, "no object", self.file(name))
+    return found.value, found.stamp.generation
+
+  def replace(self, name: str, data: bytes, generation: bytes) -> bytes | None:
+    """Writes an object in the place of one version of it only.
+
+    Args:
+      name: The object.
+      data: What no other process writes there.
+      generation: As `read_versioned` returned it.
+
+    Returns:
+      The generation that was written; None where another one is there.
+    """
+    asked = Requests()
+    stamp = self._put(name, data, asked, if_equal=generation)
+    if stamp.generation:
+      return stamp.generation
+    if asked.retries:
+      # A try that failed for us may have been carried out.
+      with contextlib.suppress(FileNotFoundError):
+        there, generation = self.read_versioned(name)
+        if there == data:
+          return generation
+    return None
 
   def delete(self, names: Iterable[str]) -> None:
     """Deletes objects; see `Place`."""
@@ -590,10 +781,12 @@ class ObjectPlace(Place):
         }
       },
     }
-    if self._scheme == "s3":
-      endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(
-        "AWS_ENDPOINT_URL"
-      )
+    if self._scheme == "gs":
+      self._credentials = credentials.of_gcs()
+    else:
+      self._credentials = credentials.of_s3()
+      spec["context"]["aws_credentials"] = self._credentials.provider
+      endpoint = _endpoint()
       region = os.environ.get("AWS_REGION") or os.environ.get(
         "AWS_DEFAULT_REGION"
       )
@@ -619,6 +812,11 @@ class ObjectPlace(Place):
   ) -> Any:
     """Returns an answer, asked for again where asking may help."""
     asked = Requests() if asked is None else asked
+    if relative_names.leaves_address(name):
+      raise errors.StoreError(
+        f"objects of {self.path} must have names without parts '.' and '..',"
+        f" got {relative_names.brief(name)}. Rename the object."
+      )
     try:
       return self._asked_again(what, name, ask, asked)
     finally:
@@ -628,18 +826,33 @@ class ObjectPlace(Place):
     self, what: str, name: str, ask: Callable[[], Any], asked: Requests
   ) -> Any:
     began = time.monotonic()
+    same, last = 0, None
     for delay in (*RETRY_DELAYS_S, None):
       try:
         answer = ask()
         self._answered = True
         return answer
+      except errors.StoreError:
+        raise  # What the place itself says is no answer of a server.
+      except DamagedAnswer as error:
+        asked.corrupt += 1
+        same = same + 1 if error.answer == last is not None else 1
+        last = error.answer
+        stored = same >= _SAME_ANSWERS
+        if delay is None or stored or _ending.is_set():
+          raise error.error from error
+        reason = str(error)
       except Exception as error:  # Of many types, by what went wrong.
         code, reason = _code(error), _reason(error)
-        # Nobody has ever been there: the name of a server is wrong.
+        # No server ever answered: its name is wrong.
         nobody = not self._answered and _UNREACHED.search(str(error))
         if nobody and asked.retries >= _TRIES_UNREACHED:
           delay = None
-        if delay is None or code in _FINAL or _ending.is_set():
+        final = code in _FINAL
+        if code == "OUT_OF_RANGE" and _is_damaged(str(error)):
+          asked.corrupt += 1
+          final, same = False, 0
+        if delay is None or final or _ending.is_set():
           raise self._error(what, name, code, reason, began) from error
       asked.retries += 1
       from absl import logging  # Not in workers that fail at nothing.
@@ -703,17 +916,32 @@ class ObjectPlace(Place):
     took = time.monotonic() - began
     fix = "Check the network and the server."
     if code in ("PERMISSION_DENIED", "UNAUTHENTICATED"):
-      fix = (
-        f"Give credentials that may {what} it ({_CREDENTIALS[self._scheme]});"
-        " without any, only public buckets can be read."
-      )
+      fix = self._credentials.advice(what)
     elif code == "NOT_FOUND":
       fix = f"Check that the bucket {self._bucket!r} exists."
     verb = {"read": "readable", "list": "listable", "delete": "deletable"}
-    return errors.StoreError(
+    return errors.AccessError(
       f"{self.file(name)} must be {verb.get(what, 'writable')}, got"
       f" {reason.rstrip('.')} ({took:.1f} s). {fix}"
     )
+
+
+def _endpoint() -> str | None:
+  """Returns the server of S3, None where it is Amazon's."""
+  return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get(
+    "AWS_ENDPOINT_URL"
+  )
+
+
+def _is_damaged(reason: str) -> bool:
+  """Whether an object has the range that an answer did not have."""
+  told = _OTHER_RANGE.search(reason)
+  if told is None:
+    return False
+  begin, end, size = int(told[1]), told[2], int(told[3])
+  if end == "?":
+    return -size <= begin < size
+  return begin < int(end) <= size
 
 
 def _code(error: Exception) -> str:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Locking, staging and publishing a directory in one step.
 
 A store is written beside its destination and renamed into place when it is
@@ -219,6 +221,21 @@ def _exchange(one: pathlib.Path, other: pathlib.Path) -> bool:
     _AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _EXCHANGE
   )
   return status == 0
+
+
+def bytes_on_disk(path: str | os.PathLike[str]) -> int:
+  """Returns the bytes of the blocks that files below a directory take.
+
+  Sparse files take fewer than their sizes. Where a file system does not count
+  blocks, sizes are counted.
+  """
+  total = 0
+  for folder, _, names in os.walk(path):
+    for name in names:
+      status = os.stat(os.path.join(folder, name))
+      blocks = getattr(status, "st_blocks", None)
+      total += status.st_size if blocks is None else 512 * blocks
+  return total
 
 
 def sync_directories(path: pathlib.Path) -> None:

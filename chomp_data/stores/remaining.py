@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What remains of a store: some documents, and parts of documents, as one.
 
     documents   0 0 0 0 1 1 1 2 2 3 3 3      remaining tokens [2, 6) [9, 12)
@@ -55,6 +57,11 @@ class Remaining(base.Store[base.Opened]):
   def __getstate__(self) -> dict[str, Any]:
     # The whole store checks that it is the same.
     return {k: v for k, v in vars(self).items() if k != "_opened"}
+
+  @property
+  def chats(self) -> dict[str, Any]:
+    """How the turns of chats end in the whole store."""
+    return self.whole.chats
 
   @property
   def num_documents(self) -> int:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Derived arrays kept on disk beside a store: built once, shared, checked.
 
 An index is a directory `<store>.index/<name>-<digest>/` of `header.json` and
@@ -16,6 +18,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 import time
@@ -35,6 +38,7 @@ from chomp_data.stores import file_maps
 from chomp_data.stores import heartbeat
 from chomp_data.stores import places
 from chomp_data.stores import publish
+from chomp_data.stores import relative_names
 from chomp_data.stores import unchanged
 
 HEADER = "header.json"
@@ -55,6 +59,8 @@ _KEPT_EVERY_S = 5.0
 # is sent in one request, too.
 _BLOCK_BYTES = 64 * 2**20
 _MOST_SHARED = 2**30
+# Types of arrays: integers and truth values, no objects.
+_DTYPE = re.compile(r"[<|][biu][1248]")
 
 
 class BusyError(Exception):
@@ -133,6 +139,24 @@ def progress(
   )
 
 
+class _Arrays(dict[str, "SideArray"]):
+  """The arrays of an index; one that its header does not list is an error."""
+
+  def __init__(self, directory: pathlib.Path, arrays: dict[str, "SideArray"]):
+    super().__init__(arrays)
+    self._directory = directory
+
+  def __missing__(self, name: str) -> "SideArray":
+    raise errors.StoreError(
+      f"{self._directory / HEADER} must list the array {name!r}, got"
+      f" {', '.join(self) or 'none'}. Remove {self._directory}: it is built"
+      " again."
+    )
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    return _Arrays, (self._directory, dict(self))
+
+
 class SideArray:
   """An array of an index, read from its file through a memory map.
 
@@ -152,8 +176,7 @@ class SideArray:
     self._entry = dict(entry)
     # From before it is read: what is written later is another file.
     self._stamp = unchanged.stamp(path)
-    dtype = np.dtype(entry["dtype"])
-    self._crc32c = entry["crc32c"]
+    dtype, self._crc32c = np.dtype(entry["dtype"]), entry["crc32c"]
     self._checked = np.zeros(len(self._crc32c), np.bool_)
     size = path.stat().st_size if path.exists() else -1
     if size != entry["size"] * dtype.itemsize:
@@ -414,11 +437,13 @@ def known(
     for file in sorted(parent.glob(f"{name or ''}*/{HEADER}")):
       try:
         header = _header(file.parent)
-        own = parent in beside or header["store"] == _absolute(store_path)
-        key = header["key"]
-        if own and isinstance(key, Mapping) and name in (None, key["name"]):
+        is_of = header.get("store") == _absolute(store_path)
+        key = header.get("key")
+        if not (parent in beside or is_of) or not isinstance(key, Mapping):
+          continue
+        if name in (None, key.get("name")):
           yield file.parent, key
-      except (OSError, ValueError, KeyError, TypeError, AttributeError):
+      except (OSError, ValueError):
         continue  # Whoever asks for it builds it again.
 
 
@@ -448,30 +473,38 @@ def _fetched(
 ) -> bool:
   """Brings an index to the cache directory; returns whether there was one."""
   try:
-    data = kept.read(HEADER)
-    header = json.loads(data)
+    header = _parsed_header(kept.read(HEADER, check=_parsed_header))
     if header["key"] != json.loads(_canonical(key)):
       return False
+    entries = _entries(header, kept.file(HEADER), ("crc32c",))
     sizes = {
       name: entry["size"] * np.dtype(entry["dtype"]).itemsize
-      for name, entry in header["arrays"].items()
+      for name, entry in entries.items()
     }
     header = {**header, "store": kept.path.rpartition(".index/")[0]}
-    del header["sha256"]
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _staging(directory) as staged:
       for name, size in sizes.items():
         with publish.new_file(staged / f"{name}.bin", "wb") as file:
           for low in range(0, size, _BLOCK_BYTES):
             high = min(low + _BLOCK_BYTES, size)
-            file.write(kept.read(f"{name}.bin", low, high))
+            first = low // _PAGE_BYTES
+            crcs = header["arrays"][name]["crc32c"][first:]
+
+            def check(block: bytes, crcs: list[int] = crcs) -> None:
+              if crcs[: -(-len(block) // _PAGE_BYTES)] != _page_crcs(block):
+                raise ValueError("other bytes than were written")
+
+            file.write(kept.read(f"{name}.bin", low, high, check))
             heartbeat.beat()
       _write_header(staged, header)
       # Another process may have brought it in the meantime: either is right.
       with contextlib.suppress(OSError):
         os.rename(staged, directory)
     return True
-  except (FileNotFoundError, KeyError, TypeError):
+  except (
+    FileNotFoundError, KeyError, TypeError, AttributeError, RecursionError,
+  ):  # fmt: skip
     return False
   except (OSError, ValueError) as error:
     logging.info("index %s cannot be used: %s", kept.path, error)
@@ -660,10 +693,11 @@ def _kept(staged: pathlib.Path) -> dict[str, "_Writer"]:
   """Returns what a build that was interrupted has kept; none: nothing."""
   writers: dict[str, _Writer] = {}
   try:
-    for name, entry in _header(staged, _JOURNAL)["arrays"].items():
-      dtype, size = np.dtype(entry["dtype"]), int(entry["size"])
+    header = _header(staged, _JOURNAL)
+    for name, entry in _entries(header, staged / _JOURNAL).items():
+      dtype, size = np.dtype(entry["dtype"]), entry["size"]
       writers[name] = _Writer(staged / f"{name}.bin", dtype, size)
-  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+  except (OSError, ValueError) as error:
     logging.info("%s cannot be gone on with: %s", staged, error)
     for writer in writers.values():
       writer.close()
@@ -755,26 +789,96 @@ def _opened(
       raise errors.StoreError(f"{directory / HEADER} is of another index")
     arrays = {
       name: _array(directory / f"{name}.bin", entry)
-      for name, entry in header["arrays"].items()
+      for name, entry in _entries(
+        header, directory / HEADER, ("crc32c",)
+      ).items()
     }
     if sum(array.nbytes for array in arrays.values()) <= _CHECKED_AT_OPEN:
       for array in arrays.values():
         array.read()
   # A StoreError is a ValueError.
-  except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+  except (OSError, ValueError) as error:
     errors.check_open_files(error)
     logging.warning("%s is built again: %s", directory, error)
     return None
-  return arrays
+  return _Arrays(directory, arrays)
 
 
 def _header(directory: pathlib.Path, name: str = HEADER) -> dict[str, Any]:
-  """Returns a header; raises OSError, or ValueError and others of no header."""
-  header = json.loads(publish.read_file(directory / name))
-  stated = header.pop("sha256")
+  """Returns a header; raises OSError, or ValueError where it is none."""
+  try:
+    return _parsed_header(publish.read_file(directory / name))
+  except errors.StoreError as error:
+    raise errors.StoreError(f"{directory / name} {error}") from error
+
+
+def _parsed_header(data: bytes) -> dict[str, Any]:
+  """Returns a header less its digest; raises ValueError where it is none."""
+  try:
+    header = json.loads(data)
+  except RecursionError as error:
+    raise errors.StoreError("is no header") from error
+  if not isinstance(header, dict):
+    raise errors.StoreError("is no header")
+  stated = header.pop("sha256", None)
   if stated != hashlib.sha256(_canonical(header)).hexdigest():
-    raise errors.StoreError(f"{directory / name} was altered")
+    raise errors.StoreError("was altered")
   return header
+
+
+def _entries(
+  header: Mapping[str, Any],
+  path: str | os.PathLike[str],
+  more: tuple[str, ...] = (),
+) -> dict[str, dict[str, Any]]:
+  """Returns what a header says of each array, all of it checked.
+
+  Args:
+    header: Of an index, or of a build that was interrupted.
+    path: Its file, for messages.
+    more: Names of fields besides 'dtype' and 'size'.
+
+  Raises:
+    StoreError: If a name is not one of a file in the directory, or a field is
+      not of its type.
+  """
+
+  def fail(name: str, rule: str, value: Any) -> errors.StoreError:
+    return errors.StoreError(
+      f"`{name}` of {os.fspath(path)} must be {rule}, got"
+      f" {relative_names.brief(value)}. Remove its directory: it is built"
+      " again."
+    )
+
+  arrays = header.get("arrays")
+  if not isinstance(arrays, dict):
+    raise fail("arrays", "an object", arrays)
+  for name, entry in arrays.items():
+    if not relative_names.is_part(name):
+      raise fail("arrays", "of names of files in its directory", name)
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "size", *more}:
+      raise fail(f"arrays.{name}", "an array's entry", entry)
+    dtype, size = entry["dtype"], entry["size"]
+    if not isinstance(dtype, str) or not _DTYPE.fullmatch(dtype):
+      raise fail(f"arrays.{name}.dtype", "a type of integers", dtype)
+    if type(size) is not int or not 0 <= size < 2**62:
+      raise fail(f"arrays.{name}.size", "an integer of 0 or more", size)
+    if "crc32c" in more:
+      crc32c = entry["crc32c"]
+      pages = -(-size * np.dtype(dtype).itemsize // _PAGE_BYTES)
+      if not isinstance(crc32c, list) or len(crc32c) != pages:
+        raise fail(f"arrays.{name}.crc32c", f"{pages} checksums", crc32c)
+      if any(type(own) is not int for own in crc32c):
+        raise fail(f"arrays.{name}.crc32c", "integers", crc32c)
+  return arrays
+
+
+def _page_crcs(data: bytes) -> list[int]:
+  """Returns the crc32c of the pages of bytes that begin with one."""
+  return [
+    checksums.crc32c(data[low : low + _PAGE_BYTES])
+    for low in range(0, len(data), _PAGE_BYTES)
+  ]
 
 
 def _canonical(value: Any) -> bytes:

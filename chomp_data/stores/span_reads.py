@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Spans of a store's tokens as arrays: checked, cut, joined and counted.
 
 Positions, starts and lengths are in elements.
@@ -30,7 +32,8 @@ class Counters:
     chunks_fetched: Requests that read a chunk and checked it.
     bytes_fetched: Decoded bytes of these chunks.
     requests: What was asked of an object store, all tries.
-    retries: Of these, tries after one that failed.
+    retries: Of these, tries after one that failed, or whose answer was corrupt.
+    corrupt: Answers that were too short, too long, or not what was written.
     bytes_transferred: What came from there, as it is stored.
   """
 
@@ -42,6 +45,7 @@ class Counters:
   bytes_fetched: int = 0
   requests: int = 0
   retries: int = 0
+  corrupt: int = 0
   bytes_transferred: int = 0
 
   @property

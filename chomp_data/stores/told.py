@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Stores of other tools, told what their files do not say: the tokenizer."""
 
 import dataclasses
@@ -17,7 +19,7 @@ _TOKEN_ID = schema.optional(schema.integer(0, vocabulary.MAX_VOCAB_SIZE - 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class TokenOptions:
+class TokenOptions(schema.Options):
   """What a corpus of token ids does not say of itself.
 
   Attributes:
@@ -63,13 +65,8 @@ class TokenOptions:
     return problems
 
   def check(self) -> None:
-    """Raises StoreError where fields are wrong: they need no config."""
-    values = {
-      field.name: getattr(self, field.name)
-      for field in dataclasses.fields(self)
-    }
-    _, problems = schema.read(type(self), values, self.section)
-    problems = problems or self.problems(self.section)
+    """Raises StoreError where fields do not fit each other."""
+    problems = self.problems(self.section)
     if problems:
       raise errors.StoreError(" ".join(problems))
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tells a reader that what it reads is written anew meanwhile.
 
 Checksums find bytes of another store, but not why they are others, nor what

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reading a whole store to check it."""
 
 from collections.abc import Callable
@@ -7,6 +9,7 @@ import os
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.stores import base
 from chomp_data.stores import kinds
 from chomp_data.stores import places
@@ -18,6 +21,7 @@ from chomp_data.stores.zarr import zarr_opening
 from chomp_data.stores.zarr import zarr_store
 
 
+@schema.arguments(path=schema.path(), progress=schema.function())
 def verify_store(
   path: str | os.PathLike[str],
   progress: Callable[[int], object] = lambda num_bytes: None,
@@ -68,18 +72,23 @@ def _check_indices(array: stored_array.StoredArray) -> None:
       continue  # Schema 1: the file's own SHA-256 was checked.
     expected = array_layout.index_of(known, layout.chunks_per_shard)
     place = places.at(array.directory)
-    found = place.read(array_layout.shard_file(shard), -len(expected))
-    if found != expected:
-      raise array.damaged(shard, "must have a valid index, got another")
+
+    def check(
+      index: bytes, shard: int = shard, expected: bytes = expected
+    ) -> None:
+      if index != expected:
+        raise array.damaged(shard, "must have a valid index, got another")
+
+    place.read(array_layout.shard_file(shard), -len(expected), check=check)
 
 
 def _check_values(
   array: stored_array.StoredArray,
-  schema: int,
+  version: int,
   progress: Callable[[int], object],
 ) -> None:
   """Reads and checks all chunks, and all of them together."""
-  content = hashlib.sha256() if schema == 1 else tree_hash.TreeHash()
+  content = hashlib.sha256() if version == 1 else tree_hash.TreeHash()
   for chunk in range(array.entry.layout.num_chunks):
     for _, values in array.chunks(np.asarray([chunk])):
       content.update(values.data)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Comparing streams of batches bit by bit."""
 
 from collections.abc import Mapping
@@ -6,7 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data import schema
 
+
+@schema.arguments(batch=schema.mapping())
 def batch_sha256(batch: Mapping[str, Any]) -> str:
   """Returns the SHA-256 of every field's name, dtype, shape and bytes.
 

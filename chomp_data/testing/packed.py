@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Packed rows computed one position at a time, to compare packers with.
 
 A *cell* is (document, index): a position that holds token `index` of a

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Packed rows of every shape, for property tests of what reads batches.
 
 Needs hypothesis, which the package does not depend on.

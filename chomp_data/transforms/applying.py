@@ -1,5 +1,9 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Applying transforms to one batch, outside of a loader."""
 
+from collections.abc import Iterable
+from collections.abc import Mapping
 from collections.abc import Sequence
 from typing import Any
 
@@ -7,6 +11,24 @@ import grain
 import numpy as np
 
 from chomp_data import schema
+
+
+def _transforms(value: Any) -> Any:
+  """Returns transforms, of which each is a Grain Map or RandomMap."""
+  kinds = (grain.transforms.Map, grain.transforms.RandomMap)
+  if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
+    raise TypeError
+  value = tuple(value)
+  if not all(isinstance(own, kinds) for own in value):
+    raise ValueError
+  return value
+
+
+TRANSFORMS = schema.Rule(
+  "a list of Grain Map or RandomMap transforms (others change how many batches"
+  " there are)",
+  _transforms,
+)
 
 
 def applied(batch: Any, transforms: Sequence[Any]) -> Any:
@@ -19,16 +41,7 @@ def applied(batch: Any, transforms: Sequence[Any]) -> Any:
   Raises:
     ConfigError: If there is another one.
   """
-  for operation in transforms:
-    if not isinstance(
-      operation, grain.transforms.Map | grain.transforms.RandomMap
-    ):
-      raise schema.ConfigError(
-        [
-          "`operations` must be Grain Map or RandomMap transforms, got"
-          f" {operation!r}. Others change how many batches there are."
-        ]
-      )
+  for operation in schema.argument("operations", TRANSFORMS, transforms):
     if isinstance(operation, grain.transforms.RandomMap):
       batch = operation.random_map(batch, np.random.default_rng(0))
     else:

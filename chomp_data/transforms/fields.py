@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What the transforms share: batches as mappings, and their optional fields.
 
 They are written over an array namespace, NumPy's or JAX's, whichever made the
@@ -8,6 +10,9 @@ from typing import Any
 
 # Fields of one row [S], or of a batch [B, S].
 Batch = dict[str, Any]
+
+# Fields from which masks are made, and which formats leave out.
+FOR_MASKS = ("attention_mask", "label_weight")
 
 
 def masked(batch: Batch, mask: Any) -> Batch:
@@ -38,6 +43,7 @@ def needed(batch: Batch, name: str, by: object) -> Any:
     # Not a ConfigError: the exception must survive pickling by a worker.
     raise ValueError(
       f"`batch` must hold `{name}` for {by}, got the fields"
-      f" {', '.join(sorted(batch)) or 'none'}. Ask the source for it."
+      f" {', '.join(sorted(batch)) or 'none'}. Rows of a row source or a mix"
+      " hold it: keep it until here."
     )
   return batch[name]

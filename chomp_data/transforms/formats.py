@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Field names of other trainers, made from canonical batches at the edge.
 
 A format hands on every field that it does not rename or use, so `source_id`
@@ -96,7 +98,7 @@ class AXLearnFormat(grain.transforms.Map):
     targets = _targets(element)
     xp = targets.__array_namespace__()
     labels = xp.where(batch.pop("loss_mask"), targets, NO_TARGET)
-    for unused in ("next_token", "attention_mask"):
+    for unused in ("next_token", *fields.FOR_MASKS):
       batch.pop(unused, None)
     return {
       "input_ids": batch.pop("tokens"),
@@ -155,7 +157,7 @@ class ChompFormat(grain.transforms.Map):
     attention_mask = fields.needed(batch, "attention_mask", self)
     tokens = batch.pop("tokens")
     loss_mask = batch.pop("loss_mask")
-    for unused in ("positions", "next_token", "attention_mask"):
+    for unused in ("positions", "next_token", *fields.FOR_MASKS):
       batch.pop(unused, None)
     xp = tokens.__array_namespace__()
     labels = xp.where(loss_mask[..., :-1], tokens[..., 1:], IGNORED_LABEL)
@@ -199,7 +201,7 @@ class LevanterFormat(grain.transforms.Map):
     if "loss_weight" in batch:
       loss_weight = loss_weight * batch.pop("loss_weight")
     loss_weight = row_masks.before_end(loss_weight[..., :-1])
-    for unused in ("next_token", "attention_mask"):
+    for unused in ("next_token", *fields.FOR_MASKS):
       batch.pop(unused, None)
     return {
       "tokens": batch.pop("tokens"),

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which positions are trained on, and how they are counted, by batch.
 
 The options of the packing seed (003) as Grain transforms over canonical
@@ -21,15 +23,18 @@ from typing import ClassVar
 import grain
 import numpy as np
 
+from chomp_data import schema
 from chomp_data.ops import row_masks
 from chomp_data.transforms import fields
 
 _MAX_TOKEN = 2**31 - 1
 _NO_EOS = -1
 
+_EOS_IDS = schema.sequence(schema.optional(schema.integer(0, _MAX_TOKEN)))
+
 
 @dataclasses.dataclass(frozen=True)
-class MaskBoundaryLoss(grain.transforms.Map):
+class MaskBoundaryLoss(schema.Options, grain.transforms.Map):
   """Leaves out labels at segment transitions, or trains on them too.
 
       segment_ids       [1, 1, 1, 2, 2, 2]   the last column is filler
@@ -46,7 +51,7 @@ class MaskBoundaryLoss(grain.transforms.Map):
 
   on_devices: ClassVar[bool] = True
 
-  enabled: bool = True
+  enabled: bool = schema.option(True, schema.boolean())
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
@@ -90,7 +95,7 @@ class MaskBoundaryLoss(grain.transforms.Map):
 
 
 @dataclasses.dataclass(frozen=True)
-class TrainOnEos(grain.transforms.Map):
+class TrainOnEos(schema.Options, grain.transforms.Map):
   """Trains on the end of documents, or leaves those labels out.
 
       tokens            [5, 6, 9, 7, 8, 9]   eos_ids (9,)
@@ -106,17 +111,8 @@ class TrainOnEos(grain.transforms.Map):
 
   on_devices: ClassVar[bool] = True
 
-  enabled: bool = True
-  eos_ids: tuple[int | None, ...] = ()
-
-  def __post_init__(self) -> None:
-    if not isinstance(self.eos_ids, tuple) or not all(
-      _is_token(eos_id) for eos_id in self.eos_ids if eos_id is not None
-    ):
-      raise ValueError(
-        f"`eos_ids` must be a tuple of token ids of 0 .. {_MAX_TOKEN} or None,"
-        f" got {self.eos_ids!r}. Give one entry a source."
-      )
+  enabled: bool = schema.option(True, schema.boolean())
+  eos_ids: tuple[int | None, ...] = schema.option((), _EOS_IDS)
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
@@ -157,7 +153,7 @@ class TrainOnEos(grain.transforms.Map):
 
 
 @dataclasses.dataclass(frozen=True)
-class ResetPositions(grain.transforms.Map):
+class ResetPositions(schema.Options, grain.transforms.Map):
   """Counts positions from the start of each segment, or of the row.
 
       segment_ids       [1, 1, 1, 2, 2, 0]
@@ -168,7 +164,7 @@ class ResetPositions(grain.transforms.Map):
     enabled: Whether each segment starts at 0.
   """
 
-  enabled: bool = True
+  enabled: bool = schema.option(True, schema.boolean())
 
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
@@ -188,11 +184,3 @@ class ResetPositions(grain.transforms.Map):
       else row_masks.column_positions(segment_ids.shape)
     )
     return {**element, "positions": positions}
-
-
-def _is_token(value: object) -> bool:
-  return (
-    isinstance(value, int)
-    and not isinstance(value, bool)
-    and 0 <= value <= _MAX_TOKEN
-  )

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Small runs of every kind, drawn for laws: `config.data` over tiny stores."""
 
 import pathlib

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """benchmarks/peers.py on a corpus of a few hundred documents.
 
 Other loaders are in an environment of their own; ours, stock Grain and the raw

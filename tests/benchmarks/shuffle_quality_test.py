@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The quality of orders: ours pass at a small size, and bad ones do not."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The page of inspect_batches --html: its data, and what Chromium shows."""
 
 import base64

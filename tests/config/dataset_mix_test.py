@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Mixes in one line, seed 004: "pathA:0.9 pathB:0.1"."""
 
 import hypothesis

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How many arrays NumPy allocates, and of how many bytes.
 
 tracemalloc knows what is alive, not what was made and freed again. NumPy (NEP

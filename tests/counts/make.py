@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Writes the counts that runs are compared with, as they are now.
 
     python -m tests.counts.make

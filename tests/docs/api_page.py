@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Writes docs/api.md from docstrings: `python -m tests.docs.api_page`."""
 
 import inspect
@@ -13,7 +15,8 @@ SECTIONS = (
     "A run",
     "`config.data` in, batches out. `print` shows what each is.",
     (
-      "load_config", "build", "make_iterator", "Pipeline", "InputIterator",
+      "load_config", "with_placeholders", "build", "make_iterator", "Pipeline",
+      "InputIterator",
     ),
   ),
   (
@@ -31,11 +34,12 @@ SECTIONS = (
   ),
   (
     "Row sources",
-    "Rows by number, also in a plain `grain.MapDataset.source`. One of your"
+    "Rows by number, also in a plain `grain.MapDataset.source`"
+    " ([stock_grain.md](stock_grain.md)). One of your"
     " own is a `RowSource` with the methods below.",
     (
       "RowSource", "Spans", "BinSource", "SequentialSource", "SpliceSource",
-      "ShuffledSource", "GridSource",
+      "ShuffledSource", "GridSource", "MixtureSource",
     ),
   ),
   (
@@ -48,7 +52,8 @@ SECTIONS = (
   ),
   (
     "Samplers",
-    "The orders for a stock `grain.DataLoader`.",
+    "The orders for a stock `grain.DataLoader`:"
+    " [stock_grain.md](stock_grain.md).",
     (
       "NoShuffleSampler", "FullShuffleSampler", "EraShuffleSampler",
       "BlockShuffleSampler",
@@ -69,7 +74,7 @@ SECTIONS = (
 def page() -> str:
   """Returns the page."""
   parts = [
-    "# The public API\n",
+    "# Public API\n",
     "All of it is in `chomp_data`, as `chomp_data.build`. What is not named"
     " here may change.\n",
   ]

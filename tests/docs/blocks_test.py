@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Every block of every page runs, or says why it cannot run here.
 
 Commands and Python of a page run in its order, in a directory that has what
@@ -45,11 +47,10 @@ s3_bucket = conftest.s3_bucket
 _NOT_RUN = (
   (None, "make ", "makes an environment; what more it makes is there"),
   (None, "python benchmarks/", "minutes; in seconds: benchmarks_test.py"),
-  ("README.md", "python3 -m venv ", "the environment that runs this"),
-  ("README.md", "pip install ", "the environment that runs this"),
-  ("README.md", "STDLIB=", "is for the next command"),
-  ("README.md", "chomp-prepare --output=data/stdlib ", "as `make prepare`"),
-  ("README.md", "python -m pytest ", "runs this"),
+  ("install.md", "python3 -m venv ", "the environment that runs this"),
+  ("index.md", "pip install ", "the environment that runs this"),
+  ("install.md", "pip install ", "the environment that runs this"),
+  ("install.md", "python -m pytest ", "runs this"),
   ("buckets.md", ". .venv/bin/activate", "the environment that runs this"),
   (
     "engines.md",
@@ -98,6 +99,25 @@ def around(page):
 
 @around("README.md")
 def around_readme(names, found):
+  yield
+  assert pathlib.Path("step.html").stat().st_size > 10_000
+  assert names["batch"]["tokens"].shape == (8, 512)
+  assert names["dataset"][0]["tokens"].shape == (8, 512)
+  (trained,) = (own for line, own in found.items() if "own_trainer" in line)
+  losses = [float(own) for own in re.findall(r"loss ([\d.]+)", trained.stdout)]
+  assert len(losses) == 100
+  assert losses[-1] < losses[0]
+  assert (pathlib.Path.cwd() / "bigram" / "100").is_dir()
+
+
+@around("index.md")
+def around_index(names, found):
+  yield
+  assert names["batch"]["tokens"].shape == (8, 512)
+
+
+@around("training.md")
+def around_training(names, found):
   config = ml_collections.ConfigDict(
     {
       "data": {
@@ -126,9 +146,6 @@ def around_readme(names, found):
   assert set(seen) == {(4, 64)}
   assert names["batches"].step == len(seen)
   assert names["restored"]["model"]["w"].shape == (3,)
-  assert names["dataset"][0]["tokens"].shape == (8, 2048)
-  assert pathlib.Path("step.html").stat().st_size > 10_000
-  assert stores.open_store("data/crawl").num_documents == 9
 
 
 @around("balance.md")
@@ -210,7 +227,8 @@ def around_chats(names, found):
   pages.run_line(chats.replace("data/chats", "data/bytes"))
   plain = stores.open_store("data/bytes")
   text = plain.read_document(0).astype(np.uint8).tobytes().decode()
-  (shown,) = pages.blocks("chats.md", "text")
+  preview, shown = pages.blocks("chats.md", "text")
+  assert preview.text in [done.stdout for done in found.values()]
   assert text == shown.text.removesuffix("\n")
   assert plain.trained_before(np.asarray([plain.num_tokens])) == [1]
 
@@ -358,7 +376,13 @@ def around_splice(names, found):
   names["rows"] = data.sources.law.rows
   with data.unlocked():
     yield
+    rows = names["rows"]
+    chosen = {name: rows[name] for name in ("doc_key", "doc_meta")}
+    del rows.doc_key, rows.doc_meta
     assert pipeline.build(data).batch(0)["tokens"].shape == (4, 32)
+    own = {"kind": "multi_splice", "num_docs": 8, **chosen}
+    data.sources.law = {"store": "data/fields", "rows": own}
+    assert len(pipeline.build(data).sources["law"].documents) == 8
     own = {"kind": "multi_splice", "num_docs": 8, "group_by_meta": True}
     data.sources.law = {"store": "data/x", "rows": own}
     assert pipeline.build(data).batch(0)["tokens"].shape == (4, 32)
@@ -368,6 +392,7 @@ def around_splice(names, found):
 def around_start(names, found):
   yield
   assert names["batch"]["tokens"].shape == (8, 512)
+  assert names["losses"][-1] < names["losses"][0]
 
 
 @around("stores.md")
@@ -388,6 +413,27 @@ def around_stores(names, found):
   web = stores.open_store("data/web")
   assert names["first"].tolist() == web.read_tokens([0], [10]).tolist()
   assert names["document"].tolist() == web.read_document(0).tolist()
+
+
+@around("stock_grain.md")
+def around_stock_grain(names, found):
+  yield
+  labels = names["batch"]["labels"]
+  assert labels.shape == (8, 512)
+  assert names["rows"]["tokens"].shape == (4, 512)
+  assert len(names["first"]) == 4
+  assert names["windows"].kind == "windows"
+  size = len(names["web"])
+  for dataset, orders in ((names["same"], 1), (names["passes"], 3)):
+    assert len(dataset) == 3 * size
+    passes = {
+      tuple(dataset[n * size + i]["tokens"].tobytes() for i in range(size))
+      for n in range(3)
+    }
+    assert len(passes) == orders
+  assert all(len(own) == 3 * size for own in names["orders"].values())
+  batch = next(iter(names["loader"]))
+  assert batch["tokens"].shape == (8, 512)
 
 
 @around("tokenized.md")
@@ -479,8 +525,10 @@ def _help(name):
   """Returns what a tool tells of its flags; of a benchmark what it defines."""
   if name.startswith("benchmarks/"):
     own = (pages.ROOT / name).read_text()
+    flags = re.findall(r'DEFINE_(\w+)\(\s*"(\w+)"', own)
     return " ".join(
-      f"--{x}" for x in re.findall(r'DEFINE_\w+\(\s*"(\w+)"', own)
+      f"--[no]{name}" if kind.startswith("bool") else f"--{name}"
+      for kind, name in flags
     )
   return in_process.run_tool(name, "--help").stdout
 
@@ -509,7 +557,8 @@ def test_what_is_not_run_is_on_its_page_and_its_flags_are_there(page, begin):
     if begin == "make ":
       assert set(line.split()[1:]) <= set(targets)
     elif own := pages.tool(line):
-      for flag in re.findall(r" --(\w+)", line.partition(" -- ")[0]):
+      for flag in re.findall(r" --([\w-]+)", line.partition(" -- ")[0]):
+        flag = flag.replace("-", "_")  # As absl reads it.
         assert _has(_help(own[0]), flag), (line, flag)
 
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Beam knows the flags of docs/engines.md, and runs its local command."""
 
 import json

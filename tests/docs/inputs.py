@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A directory with all that pages name, on which their blocks run."""
 
 import base64
@@ -61,12 +63,20 @@ def _write_lines(root: pathlib.Path) -> None:
   (root / "corpus.jsonl").write_text('{"text": "a"}')
   with open(root / "x.jsonl", "w") as file:
     for i in range(8):
-      own = {"id": f"{i}", "text": "some text " * 9, "source": "ab"[i % 2]}
+      fields = {"lang": "en", "source": ("wiki", "books")[i % 2]}
+      own = {"id": f"law/{i}", "text": "some text " * 9, **fields}
       file.write(json.dumps(own) + "\n")
   pair = {"question": "2 + 2 = ", "answer": "4"}
   (root / "pairs.jsonl").write_text(json.dumps(pair))
   (record,) = pages.blocks("chats.md", "json")
-  (root / "chats.jsonl").write_text(json.dumps(json.loads(record.text)))
+  chat = json.loads(record.text)
+  (root / "chats.jsonl").write_text(json.dumps(chat))
+  share = [
+    {"from": "human" if own["role"] == "user" else "gpt",
+     "value": own["content"]}
+    for own in chat["messages"]
+  ]  # fmt: skip
+  (root / "share.jsonl").write_text(json.dumps({"conversations": share}))
 
 
 def _write_tables(root: pathlib.Path) -> None:

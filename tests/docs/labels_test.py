@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """docs/labels.md: its Python runs, its worked row is what is read."""
 
 import pathlib

@@ -1,8 +1,11 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Blocks of the documentation: read, and run as a reader would run them."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
 import dataclasses
+import functools
 import pathlib
 import re
 import shlex
@@ -13,13 +16,21 @@ from tests import in_process
 
 ROOT = pathlib.Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-# api.md and options.md are made of docstrings.
+# api.md and options.md are made of docstrings; history.md tells of the past.
 NAMES = (
   "README.md",
-  *sorted({own.name for own in DOCS.glob("*.md")} - {"api.md", "options.md"}),
+  *sorted(
+    {own.name for own in DOCS.glob("*.md")}
+    - {"api.md", "options.md", "history.md"}
+  ),
 )
 # They take a config, whose 'runlocal' trains a small model for a few steps.
-_TRAINERS = ("train", "examples/sft.py", "examples/train_buckets.py")
+_TRAINERS = (
+  "train",
+  "examples/own_trainer.py",
+  "examples/sft.py",
+  "examples/train_buckets.py",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +126,21 @@ def run(
   """
   for block in blocks(page, "sh", "python"):
     own = change(block.text)
+    if block.text in _examples():
+      continue  # It runs as a command.
     if block.language == "python":
       exec(compile(own, page, "exec"), names)
       continue
     for line in lines(own):
       if not skipped(line):
         found[line] = run_line(line)
+
+
+@functools.cache
+def _examples() -> frozenset[str]:
+  """Returns the texts of the files in examples/, without their licence."""
+  texts = [own.read_text() for own in ROOT.glob("examples/*.py")]
+  return frozenset(re.sub(r"(?m)\A(# SPDX-.*\n)*", "", own) for own in texts)
 
 
 def _small(words: list[str]) -> list[str]:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The documentation as a whole: every page is in it, what it names is there."""
 
 import ast
@@ -49,6 +51,16 @@ def test_links_between_pages_and_to_pictures_lead_somewhere():
       # A site has nothing outside of it.
       assert target.is_relative_to(path.parent), (path.name, link)
       assert not anchor or anchor in anchors_of(target), (path.name, anchor)
+
+
+def test_no_page_names_the_host_of_a_package_registry():
+  # In two parts, so that this file does not name them itself.
+  hosts = ["pypi.org", "pythonhosted.org", "registry.npmjs.org"]
+  for path in (*ROOT.glob("*.*"), *DOCS.glob("*.md"), *ROOT.glob(".ci/*")):
+    if not path.is_file():
+      continue
+    text = path.read_text()
+    assert not [host for host in hosts if host in text], path.name
 
 
 @functools.cache

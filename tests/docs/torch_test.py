@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What docs/torch.md says of ranks holds; its block: blocks_test.py."""
 
 import numpy as np

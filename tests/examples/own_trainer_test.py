@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The example for strangers runs as it says, on one device and on eight."""
 
 import os
@@ -11,27 +13,37 @@ from tests import in_process
 ROOT = pathlib.Path(__file__).parents[2]
 
 
-def check(printed):
-  losses = [float(x) for x in re.findall(r"loss ([\d.]+)", printed)]
-  assert len(losses) == 20
-  assert losses[-1] < losses[0] - 1
+def check(printed, first=1, last=20):
+  steps = re.findall(r"step (\d+): loss ([\d.]+)", printed)
+  assert [int(step) for step, _ in steps] == [*range(first, last + 1)]
+  return [float(loss) for _, loss in steps]
 
 
-def command(store):
+def command(store, workdir, steps=20):
   return [
     "examples/own_trainer.py",
     "--config=configs/splice_multi.py:runlocal",
     f"--config.data.sources.stdlib.store={store}",
+    f"--workdir={workdir}",
+    f"--steps={steps}",
   ]
 
 
-def test_the_example_trains(stdlib_store):
-  check(in_process.run_tool(*command(stdlib_store), check=True).stdout)
+def run(*arguments):
+  return in_process.run_tool(*command(*arguments), check=True).stdout
 
 
-def test_the_example_trains_on_eight_devices(stdlib_store):
+def test_the_example_trains_and_resumes(stdlib_store, tmp_path):
+  losses = check(run(stdlib_store, tmp_path / "whole", 60), last=60)
+  assert losses[19] < losses[0] - 1
+  first = check(run(stdlib_store, tmp_path / "parts", 55), last=55)
+  rest = check(run(stdlib_store, tmp_path / "parts", 60), first=51, last=60)
+  assert (first[:50], rest) == (losses[:50], losses[50:])
+
+
+def test_the_example_trains_on_eight_devices(stdlib_store, tmp_path):
   ran = subprocess.run(
-    [sys.executable, *command(stdlib_store)],
+    [sys.executable, *command(stdlib_store, tmp_path)],
     cwd=ROOT,
     env={
       **os.environ,
@@ -42,4 +54,5 @@ def test_the_example_trains_on_eight_devices(stdlib_store):
     capture_output=True,
     text=True,
   )
-  check(ran.stdout)
+  losses = check(ran.stdout)
+  assert losses[-1] < losses[0] - 1

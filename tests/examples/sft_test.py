@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Fine-tuning on chats, from records to answers, by the commands it names."""
 
 import json
@@ -44,10 +46,11 @@ def test_only_answers_that_weigh_are_trained_on(chats):
     batch["tokens"][:, 1:], batch["next_token"][:, None], axis=1
   )
   trained = bytes(targets[batch["loss_mask"] & (targets < 256)].tolist())
-  assert re.fullmatch(rb"([a-z]\.)+", trained)
+  # A blank line ends an answer within a chat.
+  assert re.fullmatch(rb"([a-z]\.(\n\n)?)+", trained)
   text = bytes(targets[targets < 256].tolist())
   assert example.UNSURE.encode() in text
-  # A whole pass trains on every answer that weighs, and each EOS after one.
+  # A whole pass trains on every answer that weighs, and on what ends each.
   answers, ends = 0, 0
   for line in records.read_text().splitlines():
     said = [m for m in json.loads(line)["messages"] if m["role"] == "assistant"]
@@ -55,12 +58,24 @@ def test_only_answers_that_weigh_are_trained_on(chats):
     ends += "weight" not in said[-1]
   store = stores.open_store(path)
   total = store.trained_before(np.asarray([store.num_tokens]))[0]
-  assert total == 2 * answers
+  assert total == 2 * answers + 2 * (answers - ends)
   rows = len(pipe.sources["chats"])
   source = pipe.sources["chats"]
   mask = source.batch(np.arange(rows))["loss_mask"]
-  # Chats that are cut lose at most a target at each cut.
-  assert 0.98 * (total + ends) <= mask.sum() <= total + ends
+  assert source.report().long == 0
+  assert mask.sum() == total + ends
+
+
+def test_the_shipped_config_drops_long_chats_and_counts_them(chats):
+  config = sft.get_config("runlocal").data
+  config.sources.chats.store = str(chats[1])
+  source = pipeline.build(config).sources["chats"]
+  lengths = np.concatenate([own for _, own in source.store.iter_lengths()])
+  long = int((lengths + 1 > config.seq_len).sum())
+  assert source.report().long == long > 0
+  plan = source.plan(np.arange(len(source)))
+  assert len(np.unique(plan.document)) == len(lengths) - long
+  assert (plan.start == 0).all()
 
 
 @pytest.mark.slow

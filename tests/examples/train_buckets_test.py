@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The classifier of pictures trains, resumes, and compiles each size once."""
 
 import pathlib

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Injects faults and counts what comes of them.
 
     python -m tests.faults                     all of them, an hour

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints of the trainer: bits that flip in their files."""
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Files of stores: bits that flip; files that are cut, swapped and lost."""
 
 from collections.abc import Callable

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a fault is, and how it is counted.
 
 Each fault yields cases; a case injects it once and says what came of it. Cases

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Loader workers and readers that die, and JAX processes that disagree."""
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Stores and side indexes as they were written.
 
 stores.tar.xz    of schema 1, which is no longer written: never made again

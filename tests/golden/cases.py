@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The configs whose batches are pinned: one list for the test and `make`.
 
 A store is named by its corpus, in `dataset_mix` as `{name}`. Append a case for

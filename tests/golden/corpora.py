@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Small corpora, the same on every machine, and how they are written.
 
 Tokens and lengths are a hash of their number: no text of this machine and no

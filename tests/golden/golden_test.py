@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Batches, states, stores and side indexes are what they were.
 
 What a case gives is compared with its file under expected/, which
@@ -13,6 +15,8 @@ import numpy as np
 import pytest
 
 import chomp_data
+from chomp_data.audit import verifying
+from chomp_data.loading import state
 from tests.golden import archive
 from tests.golden import cases
 from tests.golden import corpora
@@ -103,6 +107,25 @@ def test_an_old_state_is_accepted_and_gives_the_batches_after_it(name, root):
       del saved["digest"], saved["fingerprint"]
       assert measuring.missing(saved, json.loads(iterator.get_state())) == []
       assert measuring.following(iterator) == kept["following"]
+
+
+@pytest.mark.parametrize("name", having("states"))
+def test_what_old_states_certify_is_the_plan_and_goes_on(name, root):
+  pipe = chomp_data.build(CASES[name].at(root))
+  old = measuring.golden(name)["states"]
+  kept = old[max(old, key=int)]["state"].encode()
+  with chomp_data.make_iterator(pipe) as iterator:
+    iterator.set_state(kept)
+    next(iterator, None)
+    states = [state.decode(own) for own in (kept, iterator.get_state())]
+  begun = 0 if "certificate" in states[0] else states[0]["step"]
+  verified = verifying.verified(
+    chomp_data.build(CASES[name].at(root)),
+    states,
+    steps=range(begun, states[1]["step"]),
+  )
+  assert verified.agrees
+  assert not verified.unknown
 
 
 @pytest.mark.parametrize("name", having("resumed"))

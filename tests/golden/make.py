@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Writes the golden files: what every config gives today.
 
     python -m tests.golden.make                   # cases that have none yet

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Columns of numbers: running sums are those of NumPy, and few are held."""
 
 import hypothesis

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Permutations: bijections for every size and key, and their inverses."""
 
 import hypothesis

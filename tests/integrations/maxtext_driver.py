@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """MaxText's own main, in a process of a test: it prints the rows it is given.
 
     python maxtext_driver.py name=value ...

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What MaxText asks for, from a config that looks like its own.
 
 Real MaxText trains in `maxtext_train_test.py`.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Real MaxText, with the change of docs/maxtext.md, for a few steps.
 
 `make test-maxtext` runs it. Each MaxText is in a PID namespace of its own: it

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Metrics for Prometheus are the iterator's own numbers, over real HTTP."""
 
 import collections

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Compiled loops give the bytes of NumPy."""
 
 import dataclasses
@@ -434,7 +436,7 @@ def test_what_is_compiled_is_kept_where_it_can_be(elsewhere, monkeypatch):
   kept = elsewhere / "package" / "__pycache__"
   kept.write_bytes(b"")  # No directory can be made there.
   assert machine_code.loops().keys() == signatures.SIGNATURES.keys()
-  (file,) = (elsewhere / "cache" / "chomp_data").iterdir()
+  (file,) = (elsewhere / "cache" / "chomp_data_kernels").iterdir()
   monkeypatch.setattr(machine_code, "_build", None)  # Not again.
   assert machine_code.loops().keys() == signatures.SIGNATURES.keys()
   # A file that was cut short, or has another bit, is made anew.

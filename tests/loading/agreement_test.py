@@ -1,9 +1,12 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Processes that differ do not start; one that fails ends the others."""
 
 import hashlib
 import json
 import os
 import pathlib
+import queue
 import shutil
 import signal
 import socket
@@ -17,6 +20,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import agreement
+from chomp_data.loading import reader
 from chomp_data.loading import watching
 from chomp_data.testing import stores as testing_stores
 
@@ -146,8 +150,8 @@ def test_a_killed_process_ends_the_others(data):
   assert "ending process 0: process 2 died, or lost its network" in logs[0]
   assert "ValueError: as of a collective" in logs[3]
   assert "ending process 3: process 2 died, or lost its network" in logs[3]
-  assert "InputError: process 2 died, or lost its network" in logs[1]
-  assert "ending process" not in logs[1]
+  error = "InputError: process 2 died, or lost its network"
+  assert error in logs[1].partition("ending process")[0]
 
 
 @pytest.mark.slow
@@ -213,6 +217,63 @@ def test_a_pipeline_that_cannot_be_built_ends_the_others(data, tmp_path):
   for log in logs:
     assert "/missing must be a directory" in log
   assert "ending process 0: process 1 ended: StoreError: config.data" in logs[0]
+
+
+RAISE = {
+  "epochs": None,
+  "on_peer_failure": "raise",
+  "peer_failure_grace_s": 2.0,
+}
+
+
+@pytest.mark.parametrize(
+  ("blocks", "fails"),
+  [
+    ("barrier", "kill"),
+    pytest.param("reduce", "stop", marks=pytest.mark.slow),
+  ],
+)
+def test_a_process_that_would_raise_ends_in_a_collective(data, blocks, fails):
+  """Where another one is killed or stopped, and nothing ever returns."""
+  data = {**data, **RAISE}
+  codes, logs = run(
+    [
+      {"data": data, "reduces": True, "then": blocks},
+      {"data": data, "reduces": True, "then": fails},
+    ]
+  )
+  assert codes[0] == 1, logs
+  cause = "process 1 died, or lost its network: nothing was heard of it for 5 s"
+  # At once, and where the time is over.
+  known = f"{cause}. It is raised where process 0 next calls its iterator"
+  ended = f"ending process 0: {cause}"
+  assert -1 < logs[0].find(known) < logs[0].find(ended), logs
+
+
+@pytest.mark.slow
+def test_a_process_that_a_collective_fails_in_names_who_was_killed(data):
+  """A library tells of a connection; JAX would wait for the other at exit."""
+  data = {**data, **RAISE}
+  codes, logs = run(
+    [
+      {"data": data, "reduces": True, "then": "reduce"},
+      {"data": data, "reduces": True, "then": "kill"},
+    ]
+  )
+  assert codes[0] == 1, logs
+  assert "ending process 0: process 1 died, or lost its network" in logs[0]
+
+
+@pytest.mark.slow
+def test_a_process_that_has_met_the_error_lives_on(data):
+  data = {**data, **RAISE}
+  codes, logs = run(
+    [{"data": data, "then": "catch"}, {"data": data, "then": "kill"}]
+  )
+  assert codes[0] == 0, logs
+  assert "InputError: process 1 died, or lost its network" in logs[0]
+  assert "went on" in logs[0]
+  assert "ending process" not in logs[0]
 
 
 @pytest.mark.parametrize(
@@ -331,6 +392,41 @@ def test_a_service_that_does_not_answer_is_told_of_process_0(service):
   assert "has not answered" in cause(known=True)
   service.answers = True
   assert cause(known=False) is None
+
+
+@pytest.mark.parametrize("calls", ["check", "recover", "close", None])
+def test_who_calls_within_the_grace_period_is_not_ended(
+  service, monkeypatch, calls, caplog
+):
+  ends = queue.SimpleQueue()
+  monkeypatch.setattr(
+    watching.Watch, "_end", lambda _, cause: ends.put((time.monotonic(), cause))
+  )
+  watch = watching.Watch(service, 0)
+  peers = agreement.Peers(watch, [0, 1])
+  # One that nobody calls, as of an evaluation, does not matter beside it.
+  idle = agreement.Peers(watch, [0, 1])
+  idle.open(ends=False, grace_s=0.6)
+  peers.open(ends=False, grace_s=0.6)
+  service.key_value_set("chomp_data/alive/1", json.dumps({"state": "running"}))
+  until = time.monotonic() + 20
+  while None in (peers._member.cause, idle._member.cause):
+    assert time.monotonic() < until
+    time.sleep(0.01)
+  began = time.monotonic()
+  if calls is None:
+    ended, cause = ends.get(timeout=20)
+    assert ended - began > 0.4
+    assert cause.startswith("process 1 died, or lost its network")
+  else:
+    if calls == "check":
+      with pytest.raises(reader.InputError, match="process 1 died"):
+        peers.check()
+    else:
+      getattr(peers, calls)()
+    with pytest.raises(queue.Empty):
+      ends.get(timeout=1.5)
+  assert "It is raised where process 0 next calls its iterator" in caplog.text
 
 
 def test_one_process_has_no_watch(data):

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """One JAX process that makes iterators in step with others, and may fail.
 
 Run by `agreement_test.py`, never imported by it. Arguments are one JSON object:
@@ -6,8 +8,10 @@ iterators that cannot start, with `by` of a transform and the `spec` of a
 sharding), built (the pipeline is built first) and then, what the process does
 after two steps: 'read' on, 'kill' or 'stop' itself at once, 'linger' and then
 kill itself, 'end', 'raise', raise and 'wait', 'seek' another step, 'save' one
-step later, or 'survive' the death of the last process; else it blocks as in a
-collective.
+step later, 'survive' the death of the last process, or 'catch' the error and do
+something else; else it blocks as in a collective. With `reduces` it sums a
+batch over all processes before that, and 'reduce' goes on with it; 'barrier'
+waits for all of them.
 """
 
 import dataclasses
@@ -64,6 +68,19 @@ def survive(it, num_processes: int) -> None:
   os._exit(0)
 
 
+def catch(it, seconds: float) -> None:
+  """Reads until another process fails, and does not read for a while then."""
+  try:
+    while True:
+      next(it)
+      time.sleep(0.05)
+  except feed.InputError as error:
+    print(f"InputError: {error}", flush=True)
+  time.sleep(seconds)
+  print("went on", flush=True)
+  os._exit(0)
+
+
 def main() -> None:
   """Runs one process."""
   args = json.loads(sys.argv[1])
@@ -99,8 +116,15 @@ def main() -> None:
   ):
     next(other)
     for _ in range(2):
-      next(it)
+      batch = next(it)
     print("two steps", flush=True)
+    total = jax.jit(lambda tokens: tokens.sum())
+    if args.get("reduces"):
+      print(f"sum {int(total(batch['tokens']))}", flush=True)
+    if then == "barrier":
+      watching.client().wait_at_barrier("all", 1_000_000)
+    while then == "reduce":
+      int(total(batch["tokens"]))
     if then == "end":
       return
     if then == "linger":
@@ -121,6 +145,8 @@ def main() -> None:
     if then in ("raise", "wait"):
       time.sleep(6 * watching.BEAT_S)
       raise ValueError("as of a collective")
+    if then == "catch":
+      catch(it, 4 * args["data"]["peer_failure_grace_s"])
     if then == "survive":
       survive(it, args["num_processes"])
     while then == "read":

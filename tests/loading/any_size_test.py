@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Any change of size: resumes on other processes and workers, again and again.
 
 Processes and workers are simulated in one process: each process is an iterator
@@ -97,6 +99,12 @@ class Turns:
 
   def __getitem__(self, step):
     return self._at(step)[step]
+
+  def together(self, step, most):
+    return self._at(step).together(step, 1)
+
+  def read(self, steps):
+    return [self[step] for step in steps]
 
   def handed_out(self, step):
     return self._at(step).handed_out(step)

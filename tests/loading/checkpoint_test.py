@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """One Orbax CheckpointManager for model and input; Grain's own handler too."""
 
 import json

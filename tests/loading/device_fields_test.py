@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Fields made on devices are the host's, bit for bit, whatever is read."""
 
 import itertools
@@ -310,14 +312,31 @@ def test_a_format_of_others_is_made_on_the_host(corpora, monkeypatch, caplog):
   assert "not made for devices" in caplog.text
 
 
-def test_on_cpus_the_host_makes_fields_unless_it_is_asked_not_to(corpora):
-  with chomp_data.make_iterator(config(corpora)) as iterator:
-    assert not iterator._local.on_devices
+def test_fields_are_made_on_the_host_by_default_on_any_platform(
+  corpora, monkeypatch
+):
+  """No accelerator has run the program that makes fields on devices."""
+
+  def on_devices(**options):
+    with chomp_data.make_iterator(config(corpora, **options)) as iterator:
+      return iterator._local.on_devices
+
+  assert not on_devices(device_fields="auto")
+  # As if the CPU devices were accelerators.
+  monkeypatch.setattr(device_fields, "_on_accelerators", lambda sharding: True)
+  assert on_devices(device_fields="auto")
+  assert not on_devices()
+
+
+def test_where_fields_are_made_is_in_no_fingerprint(corpora):
   pipes = [
-    pipeline.build(config(corpora, device_fields=own))
-    for own in ("auto", "always", "never")
+    pipeline.build(config(corpora, **options))
+    for options in (
+      {},
+      *({"device_fields": name} for name in ("auto", "always", "never")),
+    )
   ]
-  assert pipes[0].fingerprint == pipes[1].fingerprint == pipes[2].fingerprint
+  assert all(own.fingerprint == pipes[0].fingerprint for own in pipes)
 
 
 def test_what_jax_is_told_to_refuse_elsewhere_is_no_matter(corpora):

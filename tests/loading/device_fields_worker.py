@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a JAX process of a test does: reads a run both ways, and compares."""
 
 from typing import Any

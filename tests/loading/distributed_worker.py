@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a JAX process of a test does: reads, and reports the rows it holds."""
 
 import hashlib

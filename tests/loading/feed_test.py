@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The loader: one stream of batches, however it is read."""
 
 import gc
@@ -164,7 +166,7 @@ def test_an_iterator_starts_at_any_step(data, worker_count):
 
 def test_an_iterator_prints_what_it_is(data):
   pipe = pipeline.build({**data, "worker_count": 2})
-  mesh = jax.make_mesh((1,), ("data",))
+  mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
   sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
   with pipeline.make_iterator(pipe, sharding, step=7) as iterator:
     digest = state.digest(pipe.fingerprint)[:16]
@@ -193,7 +195,53 @@ def test_restore_at_every_step_equals_going_on(data):
         for _ in range(min(3, len(wanted) - step))
       ]
       assert got == wanted[step : step + 3]
-  assert hashes(it) == []
+    assert hashes(it) == []
+
+
+def test_a_closed_iterator_reads_no_more(data):
+  it = pipeline.make_iterator(data)
+  next(it)
+  it.close()
+  state = it.get_state()
+  for call in (
+    lambda: next(it),
+    it.start_prefetch,
+    it.reset,
+    lambda: it.seek(3),
+    lambda: it.set_state(state),
+  ):
+    with pytest.raises(feed.InputError, match="closed at step 1"):
+      call()
+  it.close()
+  with pipeline.make_iterator(data) as other:
+    other.set_state(state)
+    assert hashes(other) == reference(data)[1:]
+
+
+@pytest.mark.parametrize("epochs", [3, None])
+def test_the_bound_of_a_step_is_that_of_the_run(data, epochs):
+  it = pipeline.make_iterator({**data, "epochs": epochs})
+  bound = "in 0 .. 26" if epochs else "at least 0"
+  with pytest.raises(IndexError, match=f"`step` must be {bound}, .* got -1"):
+    it.seek(-1)
+
+
+@pytest.mark.parametrize("state", [5, None, {"step": 3}, "{}", [1]], ids=str)
+def test_a_state_that_is_not_bytes_is_a_type_error(data, state):
+  it = pipeline.make_iterator(data)
+  with pytest.raises(
+    TypeError, match=r"`state` must be bytes.*, got"
+  ) as caught:
+    it.set_state(state)
+  assert repr(state) in str(caught.value)
+
+
+def test_a_state_may_be_any_bytes(data):
+  state = pipeline.make_iterator(data, step=4).get_state()
+  for kind in (bytes, bytearray, memoryview):
+    it = pipeline.make_iterator(data)
+    it.set_state(kind(state))
+    assert it.step == 4
 
 
 def test_the_state_is_of_the_last_batch_handed_out(data):

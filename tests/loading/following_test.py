@@ -1,7 +1,14 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """States of a run that reads: looked up, and what the plan says."""
 
 import json
+import os
 import pathlib
+import subprocess
+import sys
+import textwrap
+import threading
 import time
 
 from hypothesis import given
@@ -14,6 +21,7 @@ from chomp_data.loading import batches
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import following
 from chomp_data.plans import rows_plan
+from chomp_data.stores import heartbeat
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.loading import late
@@ -256,11 +264,80 @@ def test_a_thread_that_fails_tells_who_saves(stores, monkeypatch):
       it.saving()()
 
 
-def test_a_thread_that_follows_ends_with_its_iterator(stores, monkeypatch):
+def test_all_threads_have_ended_once_an_iterator_is_closed(stores, monkeypatch):
+  """Also one that counts what came before, in parts that take long."""
+  before = set(threading.enumerate())
+  begun, parts = threading.Event(), []
+
+  def counts(*args, **options):
+    if threading.current_thread().name != "accounts":
+      return standing_at(*args, **options)
+    begun.set()
+    for _ in range(1_000):
+      parts.append(time.sleep(0.2))
+      heartbeat.beat()
+
+  standing_at = accounts_lib.Accounts._standing_at
+  monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", counts)
   monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
-  it = pipeline.make_iterator(configs(stores)["mix"])
+  it = pipeline.make_iterator(configs(stores)["mix"], step=20)
   next(it)
-  thread = it._follower._thread
+  assert begun.wait(30)
   it.close()
-  thread.join(10)
-  assert not thread.is_alive()
+  assert set(threading.enumerate()) <= before
+  assert len(parts) < 50
+
+
+def test_an_iterator_is_closed_while_its_checkpoint_is_saved(
+  stores, monkeypatch
+):
+  may_sum = late.sums(monkeypatch)
+  monkeypatch.setattr(following.background, "STOP_S", 0.2)
+  it = pipeline.make_iterator(configs(stores)["mix"], step=20)
+  next(it)
+  state = it.saving()
+  it.close()
+  may_sum.set()
+  record = json.loads(state())
+  want = json.loads(
+    json.dumps(pipeline.build(configs(stores)["mix"]).accounts.record(21))
+  )
+  assert record["step"] == 21
+  assert {key: record.get(key) for key in want} == want
+
+
+def test_no_thread_runs_when_the_interpreter_finalizes(stores):
+  """One that was inside TensorStore would abort the process."""
+  program = textwrap.dedent("""
+    import atexit, json, sys, threading, time
+
+    @atexit.register
+    def last():
+      ours = {"chomp_data", "accounts", "packing ahead"}
+      print(ours & {t.name for t in threading.enumerate()})
+
+    from chomp_data import pipeline
+    from chomp_data.plans import following
+
+    loads = following.pickle.loads
+    def slow(pickled):
+      begun.set()
+      time.sleep(7)  # As arrays of a store that are opened.
+      return loads(pickled)
+    begun = threading.Event()
+    following.pickle.loads = slow
+    batches = pipeline.make_iterator(json.loads(sys.argv[1]), step=20)
+    next(batches)
+    begun.wait()
+    if sys.argv[2] == "close":
+      batches.close()
+  """)
+  data = json.dumps(configs(stores)["mix"])
+  for end in ("close", "leave open"):
+    ran = subprocess.run(
+      [sys.executable, "-c", program, data, end],
+      env={**os.environ, "JAX_PLATFORMS": "cpu"},
+      capture_output=True,
+      text=True,
+    )
+    assert (ran.returncode, ran.stdout) == (0, "set()\n"), ran.stderr

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Batches of workers arrive as they are, in memory that is used again."""
 
 import dataclasses

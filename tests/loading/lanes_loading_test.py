@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Lanes: P processes x W workers fetch about what one reader fetches."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The configs of mixes: Orbax and stock Grain restore their batches."""
 
 import importlib

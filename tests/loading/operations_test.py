@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Names of transforms in fingerprints, and those of earlier versions."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Packed, shuffled rows through every layer: workers, processes, states.
 
 The configs are those of configs/packed.py and block_shuffle.py in small, and

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What we use of Grain that Grain does not promise, one line for each.
 
 If one of these fails after an upgrade of Grain, it says what to mend and where.
@@ -67,7 +69,7 @@ def test_an_operation_takes_records_and_may_change_what_they_hold():
 
 
 class Whole:
-  """What Grain must not look into, as `handover.Handed` and a record's."""
+  """What Grain must not look into: `handover.Handed`, a record of steps."""
 
   def __init__(self, value):
     self.value = value

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """JAX processes that stay: a start costs 2 CPU seconds, most jobs much less.
 
 `call` runs a function once in each process of a set. A set is started when it

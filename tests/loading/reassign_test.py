@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Parts of a mesh die and come back: the others read the same batches."""
 
 import hashlib
@@ -218,7 +220,9 @@ def test_who_is_not_there_is_refused_and_nothing_changes(data):
     next(iterator)
   sharding = jax.sharding.NamedSharding(mesh, spec)
   with chomp_data.make_iterator(data, sharding) as iterator:
-    for wrong in ([], [1], [0, 1], [-1]):
+    with pytest.raises(schema.ConfigError, match=r"`alive` must .*got \[-1\]"):
+      iterator.reassign([-1])
+    for wrong in ([], [1], [0, 1]):
       with pytest.raises(
         schema.ConfigError, match=r"some of 0 \.\. 0, .*'data'"
       ):

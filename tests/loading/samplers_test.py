@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Samplers: the orders of row sources, in a stock grain.DataLoader."""
 
 import concurrent.futures
@@ -267,7 +269,7 @@ def test_an_index_outside_is_an_error(index):
   ],
 )
 def test_wrong_arguments_name_field_value_and_fix(name, call):
-  message = rf"`{name}` must be an integer of at least 1, got 0\. Give"
+  message = rf"`{name}` must be a whole number of at least 1.*, got 0\."
   with pytest.raises(ValueError, match=message):
     call()
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Real JAX processes on loopback: one stream of global batches for all."""
 
 import hashlib
@@ -10,6 +12,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.audit import verifying
 from chomp_data.loading import placement
+from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
 from chomp_data.ops import buckets
 from tests.loading import processes
@@ -81,6 +84,10 @@ def certified(data, directory, step):
   if tokens:
     assert int(found["tokens"], 16) == sums.tokens
   assert "part" not in found
+  states = saved_states.every(directory)
+  verified = verifying.verified(pipeline.build(data), states)
+  assert verified.agrees
+  assert not verified.unknown
 
 
 @pytest.mark.parametrize(

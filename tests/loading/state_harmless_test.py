@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What is no change of a run is no reason to refuse its state."""
 
 import copy
@@ -128,6 +130,7 @@ ANY = {
   "more batches ready": change("prefetch", 7),
   "a shorter wait": change("timeout_s", 5.0),
   "another end of processes": change("on_peer_failure", "raise"),
+  "more time for it": change("peer_failure_grace_s", 60.0),
   "balance": lambda data, _: {**data, "balance": "attention",
                               "balance_shards": 2},
   "less memory of blocks": change("shuffle_cache_bytes", 1 << 20),

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """States: refused when altered or foreign, with every difference named."""
 
 import copy
@@ -127,7 +129,12 @@ def test_what_is_allowed_is_told_with_what_follows(data, caplog):
       "got 1 difference (fields of config.data):\n  - batch_format: state"
       in (str(caught.value))
     )
-    assert "`allow_input_change` takes the names" in str(caught.value)
+    # Python arguments for Python, flags for the command line.
+    assert "`allow_input_change` of `make_iterator` take" in str(caught.value)
+    assert "--" not in str(caught.value)
+    assert "`--allow_input_change=FIELD` takes" in caught.value.in_command
+    misspelled = "Did you mean `batch_format`?" in str(caught.value)
+    assert misspelled == ("batch_forma" in allowed)
   with caplog.at_level("WARNING", "absl"):
     it.set_state(saved, "batch_format")
   assert it.step == 5

@@ -1,6 +1,9 @@
-"""Several steps in a Grain record are handed out one by one."""
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Records of several steps are those steps, one by one."""
 
 import itertools
+import json
 
 import grain
 import numpy as np
@@ -13,6 +16,7 @@ from chomp_data.loading import reads
 from chomp_data.loading import step_records
 
 STEPS = 21
+SIZES = (1, 2, 3, 8, 64)
 
 
 class Counted(grain.transforms.Map):
@@ -20,13 +24,26 @@ class Counted(grain.transforms.Map):
     return {**element, "twice": 2 * element["step"]}
 
 
-class Source:
-  """Batches that are their step."""
+class Noise(grain.transforms.RandomMap):
+  def random_map(self, element, rng):
+    return {**element, "noise": rng.integers(2**32)}
 
-  def __init__(self, broken=None):
-    self._broken = broken
+
+class More(grain.transforms.RandomMap):
+  """Continues with the generator of the transform before it."""
+
+  def random_map(self, element, rng):
+    return {**element, "more": rng.integers(2**32)}
+
+
+class Source:
+  """Batches that are their step, read `size` at once."""
+
+  def __init__(self, size=1, broken=None):
+    self._size, self._broken = size, broken
     self.reads = reads.Reads({})
     self.steps = steps_lib.Steps()
+    self.records = []
 
   def __len__(self):
     return STEPS
@@ -34,28 +51,46 @@ class Source:
   def for_workers(self, count):
     return self
 
-  def __getitem__(self, step):
-    if step == self._broken:
+  def together(self, step, most):
+    return range(step, min(step + min(self._size, most), STEPS))
+
+  def read(self, steps):
+    if self._broken in steps:
       raise KeyError("broken")
-    return {"step": np.asarray(step)}
+    self.records.append(steps)
+    return [{"step": np.asarray(step)} for step in steps]
+
+  def __getitem__(self, step):
+    return self.read(range(step, step + 1))[0]
 
   def __repr__(self):
     return "Source()"
 
 
-def loader(size, first_step=0, broken=None):
-  """Our loader with records of so many steps; Grain's own with 1."""
-  source, options = Source(broken), {"operations": [Counted()]}
-  kind = step_records.StepLoader
-  if size == 1:
-    kind, options["data_source"] = grain.DataLoader, source
-  else:
-    options |= {"source": source, "size": size}
-  return kind(
-    sampler=batches.StepSampler(first_step, STEPS),
+@pytest.fixture(autouse=True)
+def any_time(monkeypatch):
+  monkeypatch.setattr(step_records, "_RECORD_S", 1e9)
+
+
+COUNTED = (Counted(),)
+
+
+def loader(size, first_step=0, operations=COUNTED, broken=None):
+  """Our loader with records of so many steps; with None Grain's own."""
+  if size is not None:
+    return feed.data_loader(
+      Source(size, broken), first_step=first_step, operations=operations
+    )
+  random = any(
+    isinstance(own, grain.transforms.RandomMap) for own in operations
+  )
+  return grain.DataLoader(
+    data_source=Source(broken=broken),
+    sampler=batches.StepSampler(first_step, STEPS, 0 if random else None),
+    operations=operations,
+    worker_count=0,
     shard_options=grain.sharding.NoSharding(),
     read_options=grain.ReadOptions(num_threads=0, prefetch_buffer_size=0),
-    **options,
   )
 
 
@@ -63,37 +98,50 @@ def rest(iterator):
   return [(int(b["step"]), int(b["twice"])) for b in iterator]
 
 
-def test_records_are_read_a_step_at_a_time():
-  read = []
-
-  class Told(Source):
-    def __getitem__(self, step):
-      read.append(step)
-      return super().__getitem__(step)
-
-  it = iter(feed.data_loader(Told()))
+def test_a_record_is_read_when_its_first_step_is_asked_for():
+  source = Source(8)
+  it = iter(feed.data_loader(source))
   assert isinstance(it, step_records.StepIterator)
-  assert not read
+  assert not source.records
   assert [int(b["step"]) for b in itertools.islice(it, 2)] == [0, 1]
-  assert read == [0, 1]
+  # The first one is short: its batch is waited for.
+  assert source.records == [range(1), range(1, 9)]
+  assert [int(b["step"]) for b in it] == [*range(2, STEPS)]
+  assert source.records[2:] == [range(9, 17), range(17, STEPS)]
+
+
+def test_records_hold_what_is_ready_in_some_time(monkeypatch):
+  now = [0]
+
+  class Slow(grain.transforms.Map):
+    def map(self, element):
+      now[0] += 40 if 5 <= element["step"] < 9 else 2
+      return element
+
+  monkeypatch.setattr(step_records, "_RECORD_S", 10)
+  monkeypatch.setattr(step_records.time, "perf_counter", lambda: now[0])
+  source = Source(8)
+  found = feed.data_loader(source, operations=[Slow()])
+  assert [int(b["step"]) for b in found] == [*range(STEPS)]
+  assert [len(own) for own in source.records] == [1, 5, *[1] * 4, 5, 5, 1]
 
 
 @pytest.mark.parametrize("first_step", [0, 5, STEPS])
-@pytest.mark.parametrize("record_steps", [2, 8, 64])
-def test_states_are_grains_at_every_step(record_steps, first_step):
-  ours = iter(loader(record_steps, first_step))
-  grains = iter(loader(1, first_step))
+@pytest.mark.parametrize("size", SIZES)
+def test_states_are_grains_at_every_step(size, first_step):
+  ours, grains = (iter(loader(own, first_step)) for own in (size, None))
   wanted = [(step, 2 * step) for step in range(first_step, STEPS)]
   for done in range(len(wanted) + 1):
     state = ours.get_state()
     assert state == grains.get_state()
-    for other in (1, record_steps):
+    for other in (1, size, None):
       again = iter(loader(other, first_step))
       next(again, None)
       again.set_state(state)
       assert rest(again) == wanted[done:]
     assert (next(ours, None) is None) == (next(grains, None) is None)
-  assert rest(loader(record_steps, first_step)) == wanted
+  assert next(ours, None) is None
+  assert rest(loader(size, first_step)) == wanted
 
 
 def test_grains_handler_saves_and_restores_at_every_inner_step(tmp_path):
@@ -122,23 +170,64 @@ def test_a_state_of_another_source_is_refused():
     iter(loader(4)).set_state(state)
 
 
-def test_an_error_is_that_of_its_step():
-  it = iter(loader(4, broken=6))
-  assert [int(b["step"]) for b in itertools.islice(it, 6)] == [*range(6)]
+@pytest.mark.parametrize("size", SIZES)
+def test_a_record_that_cannot_be_read_is_an_error_each_time(size):
+  it = iter(loader(size, broken=6))
+  # Of the first record one step, then as many as `size` of each.
+  first = 1 + 5 // size * size
+  assert [int(b["step"]) for b in itertools.islice(it, first)] == [
+    *range(first)
+  ]
   for _ in range(2):
     with pytest.raises(KeyError, match="broken"):
       next(it)
+  assert json.loads(it.get_state())["last_seen_indices"] == {"0": first - 1}
 
 
-def test_random_transforms_have_a_record_of_their_own():
-  class Noise(grain.transforms.RandomMap):
-    def random_map(self, element, rng):
-      return {**element, "noise": rng.integers(2**32)}
+@pytest.mark.parametrize("size", SIZES)
+def test_an_error_of_a_transform_is_that_of_its_step(size):
+  class Fails(grain.transforms.Map):
+    calls = 0
 
-  def noise(first_step=0):
-    found = feed.data_loader(
-      Source(), first_step=first_step, operations=[Noise()]
-    )
-    return [int(b["noise"]) for b in found]
+    def map(self, element):
+      if element["step"] == 6:
+        self.calls += 1
+        if self.calls < 3:
+          raise ValueError("no six")
+      return element
 
-  assert noise(5) == noise()[5:]
+  it = iter(loader(size, operations=[Counted(), Fails(), Counted()]))
+  assert [int(b["step"]) for b in itertools.islice(it, 6)] == [*range(6)]
+  for _ in range(2):
+    with pytest.raises(ValueError, match="no six") as caught:
+      next(it)
+    assert "step 6" in "".join(caught.value.__notes__)
+  assert rest(it) == [(n, 2 * n) for n in range(6, STEPS)]
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_random_transforms_have_the_generator_of_a_step(size):
+  operations = (Noise(), Counted(), More())
+
+  def drawn(size, first_step=0):
+    found = loader(size, first_step, operations)
+    return [(int(b["noise"]), int(b["more"])) for b in found]
+
+  wanted = drawn(None)
+  assert len({number for own in wanted for number in own}) == 2 * STEPS
+  assert drawn(size) == wanted
+  assert drawn(size, 5) == wanted[5:]
+  it = iter(loader(size, operations=operations))
+  for done in range(STEPS):
+    again = iter(loader(None, operations=operations))
+    again.set_state(it.get_state())
+    assert int(next(again)["more"]) == int(next(it)["more"]) == wanted[done][1]
+
+
+def test_other_transforms_are_grains_own_affair():
+  class Odd(grain.transforms.Filter):
+    def filter(self, element):
+      return element["step"] % 2 == 1
+
+  found = feed.data_loader(Source(8), operations=[Odd()])
+  assert [int(b["step"]) for b in found] == [*range(1, STEPS, 2)]

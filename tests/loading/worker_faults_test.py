@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What goes wrong in a loader worker is told, soon and in its own words."""
 
 import contextlib

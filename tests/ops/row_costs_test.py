@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What rows cost is what their fields cost; chosen rows of a plan."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Spans: slices, picks and joins of plans, with and without added tokens."""
 
 import dataclasses

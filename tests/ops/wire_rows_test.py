@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows on their way: what is made of them equals what the host makes."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Accounts at any step: equal to a slow count, and found without replay."""
 
 import dataclasses

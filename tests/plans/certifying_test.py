@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What was handed out is one sum, whoever hands out which part of it."""
 
 import dataclasses

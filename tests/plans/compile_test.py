@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """XLA compiles each bucket once: counted over an epoch of real training."""
 
 import jax

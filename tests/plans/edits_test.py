@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Steps that are skipped and other batch sizes, against a slow reference.
 
 The reference is the run in batches of one row, which has no batch to permute:
@@ -379,9 +381,11 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
       if changed:
         with pytest.raises(
           state_lib.StateError,
-          match=r"global_batch_size: .*--allow_input_change=global_batch_size",
-        ):
+          match=r"global_batch_size: .*allow_changes=\('global_batch_size',\)",
+        ) as refused:
           it.set_state(state)
+        flag = "--allow_input_change=global_batch_size"
+        assert flag in refused.value.in_command
       it.set_state(state, ("global_batch_size",) if changed else False)
       told = (
         f"steps have {size} rows from step {it.step} on, and"

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Skips, batch sizes and tombstones of one run, against plain Python.
 
 The reference is the run without edits, of rows in batches of one row: data

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Buckets of lengths, end to end: rows, epochs, states, checks."""
 
 import collections
@@ -420,7 +422,7 @@ def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
 @pytest.mark.parametrize(
   ("fields", "words"),
   [
-    ({"buckets__kind": "size"}, ["buckets.kind", "'length' or 'resolution'"]),
+    ({"buckets__kind": "size"}, ["buckets.kind", "'length', 'resolution'"]),
     ({"buckets__lengths": (16, 8)}, ["buckets.lengths", "rising"]),
     (
       {"buckets__tokens_per_batch": 100},

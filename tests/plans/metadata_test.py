@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Numbers of samples in batches: one dtype for all, and none out of range."""
 
 import re

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Runs that start after another: every token of an epoch once between them.
 
 Every token of a store has an id of its own, so that what batches hold tells

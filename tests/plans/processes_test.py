@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Buckets over real JAX processes: in step, the same batches for all."""
 
 import pytest

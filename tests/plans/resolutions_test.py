@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Buckets of sizes, end to end: arrays, epochs, padding, states, checks."""
 
 import collections

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Documents and spans that are gone, against a slow reference.
 
 The reference marks positions one by one in batches of the run that nothing is

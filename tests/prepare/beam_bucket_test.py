@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The engine `beam` with all it works on in a bucket: no disk is shared.
 
 S3's server wants packages of its own; the emulator of GCS is in the environment

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The engine `beam`: the same bytes as from processes of this machine.
 
 apache-beam wants other versions than the rest of the tests, so it has an
@@ -7,12 +9,25 @@ environment of its own: `make test-beam`.
 import importlib.util
 import json
 import os
+import pathlib
+import pickle
 import sys
 
 import pytest
 
 from chomp_data import errors
+from chomp_data.prepare import beam_engine
+from chomp_data.prepare import part_files
+from chomp_data.prepare import parts
+from chomp_data.prepare import readers
+from chomp_data.prepare import records
 from chomp_data.prepare import run
+from chomp_data.prepare import shards
+from chomp_data.prepare import tokenizers
+from chomp_data.prepare import work_files
+from chomp_data.prepare.reading import base
+from chomp_data.stores import json_values
+from chomp_data.stores.zarr import array_layout
 from tests.prepare import run_test
 
 HAS_BEAM = importlib.util.find_spec("apache_beam") is not None
@@ -125,5 +140,119 @@ def test_without_beam_the_error_names_the_extra(lines, tmp_path, monkeypatch):
 
 
 def test_an_engine_that_there_is_not_is_an_error(lines, tmp_path):
-  with pytest.raises(errors.PrepareError, match=r"pool, beam, got 'spark'"):
+  with pytest.raises(errors.PrepareError, match=r"'pool', 'beam', got 'spark'"):
     make(tmp_path / "out", lines, engine="spark")
+
+
+class Canary:
+  """Makes a file when it is unpickled."""
+
+  def __init__(self, path):
+    self.path = path
+
+  def __reduce__(self):
+    return pathlib.Path.touch, (self.path,)
+
+
+def test_a_pickle_in_the_work_folder_is_never_run(tmp_path):
+  canary, root = tmp_path / "canary", str(tmp_path / "work")
+  work_files.write(root, "00000.tasks", pickle.dumps([Canary(canary)]))
+  beam_engine.call(0, readers.count, root)
+  assert not canary.exists()
+  with pytest.raises(errors.PrepareError, match=r"00000\.tasks must be as"):
+    raise beam_engine._read_error(root)
+  work_files.write(root, "failed", pickle.dumps(Canary(canary)))
+  with pytest.raises(errors.PrepareError, match="failed must be as"):
+    raise beam_engine._read_error(root)
+  assert not canary.exists()
+
+
+def puts_pickles_in_its_folder(task: str) -> int:
+  (folder,) = pathlib.Path(task, "engine").iterdir()
+  for name in ("failed", "00000.results", "00001.tasks", "00001.results"):
+    (folder / name).write_bytes(pickle.dumps(Canary(pathlib.Path(task, "it"))))
+  return 1
+
+
+@needs_beam
+def test_the_process_that_waits_runs_no_pickle(tmp_path):
+  engine = beam_engine.Beam((), 1, str(tmp_path / "engine"))
+  with pytest.raises(errors.PrepareError, match="failed must be as"):
+    list(engine.run(puts_pickles_in_its_folder, [str(tmp_path)]))
+  assert not (tmp_path / "it").exists()
+
+
+@pytest.mark.parametrize(
+  "error",
+  [
+    errors.BadInput("a:1", "must be text", "Correct it.", "no text"),
+    errors.PrepareError("wrong"),
+    errors.StoreError("wrong"),
+    FileNotFoundError(2, "No such file", "/a"),
+    OSError("no number"),
+    PermissionError(13, "Permission denied"),
+  ],
+)
+def test_errors_of_workers_reach_the_process_that_waits(tmp_path, error):
+  beam_engine._write_error(str(tmp_path), error)
+  back = beam_engine._read_error(str(tmp_path))
+  assert type(back) is type(error)
+  assert vars(back) == vars(error)
+  if error.args[0] != "no number":
+    assert str(back) == str(error)
+
+
+FILE = base.InputFile("a.jsonl", "/d/a.jsonl", 70, "etag", "json_lines", "gz")
+PIECE = base.InputPiece(FILE, 3, 70, None, 67)
+
+
+@pytest.mark.parametrize(
+  ("function", "task", "result"),
+  [
+    (readers.count, PIECE, 5),
+    (
+      parts.part_of,
+      parts.PartTask(
+        (PIECE, PIECE),
+        parts.PartOptions(
+          tokenizers.TokenizerSpec("/t", special_tokens=("a=1", "b")),
+          "0f",
+          records.ReadOptions(
+            "text",
+            "id",
+            "strict",
+            raw=False,
+            meta_key="m",
+            chat=run.chats.ChatOptions("{{ x }}", tokens=(("bos_token", "s"),)),
+          ),
+        ),
+        "/d/parts",
+      ),
+      part_files.PartRow(
+        1, 2, "<u2", 0, 1, [0.0, 1.0], [1.0], {"tokens": [0, 2]}, [7], {"a": []}
+      ),
+    ),
+    (
+      shards.write_shard,
+      shards.ShardTask(
+        "tokens",
+        array_layout.ArrayLayout("uint16", 10, 4, 8, "none"),
+        1,
+        (shards.Segment("k", 0, 4, 0, 0), shards.Segment("", 4, 6, 0, 9)),
+        (0.0, 1.0, 0.1),
+        "/p",
+        "/s",
+        "/r",
+      ),
+      shards.ShardRow(20, [1, 2], [3, 4], ["ab"]),
+    ),
+  ],
+)
+def test_tasks_and_results_are_the_same_after_their_file(
+  function, task, result
+):
+  task_type, result_type = beam_engine._types(function)
+  for kind, value in ((task_type, task), (result_type, result)):
+    back = json_values.parse(kind, json_values.encode(value), "it")
+    assert back == value
+    assert repr(back) == repr(value)

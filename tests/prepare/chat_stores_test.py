@@ -1,6 +1,10 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """From chats to batches: what the assistant says, and nothing else."""
 
+import importlib
 import json
+import pathlib
 import re
 
 import ml_collections
@@ -10,7 +14,10 @@ import pytest
 from chomp_data import errors
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.prepare import chats
 from chomp_data.prepare import own_tokenizer
+from chomp_data.prepare import parts
+from chomp_data.prepare import records
 from chomp_data.prepare import tokenizers
 from tests import in_process
 
@@ -57,9 +64,10 @@ def test_bytes_trained_on_are_those_of_the_assistant(lines, prepare):
   store, _ = prepare(lines, messages_key="messages", shard_bytes=500)
   assert store.has_labels
   for i in range(store.num_documents):
-    assert trained_text(store, i) == "".join(said(chat(i)))
+    # A blank line ends each answer but the last.
+    assert trained_text(store, i) == "\n\n".join(said(chat(i)))
     assert store.document_id(i) == f"chat {i}"
-  total = sum(len("".join(said(chat(i))).encode()) for i in range(40))
+  total = sum(len("\n\n".join(said(chat(i))).encode()) for i in range(40))
   assert store.trained_before(np.asarray([store.num_tokens])) == [total]
 
 
@@ -117,7 +125,7 @@ def test_a_template_spells_special_tokens(lines, prepare, tmp_path):
   store, _ = prepare(
     lines,
     messages_key="messages",
-    chat_template=template,
+    chat=chats.ChatOptions(template),
     train=own_tokenizer.TrainOptions("bpe", 300),
   )
   info = store.tokenizer_info
@@ -170,7 +178,8 @@ def test_batches_train_on_what_the_assistant_says(lines, prepare):
         found.append(text)
         # The end of an answer is learnt, too.
         assert targets[-1] == store.tokenizer_info.eos_id
-  assert sorted(found) == sorted("".join(said(chat(i))) for i in range(40))
+  answers = ["\n\n".join(said(chat(i))) for i in range(40)]
+  assert sorted(found) == sorted(answers)
 
 
 @pytest.mark.parametrize(
@@ -238,3 +247,272 @@ def test_the_tool_prepares_chats_by_a_template(lines, tmp_path):
   template.write_text(template.read_text() + "{# other #}")
   other = in_process.run_tool("prepare", *flags)
   assert "chat_template" in other.stderr
+
+
+CHATML = (
+  "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n"
+  "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def run_of(store, **rows):
+  """A run over a store of chats."""
+  source = {"store": store.path, "rows": {"kind": "bin", **rows}}
+  data = {
+    "global_batch_size": 4,
+    "seq_len": 256,
+    "sources": {"chats": source},
+  }
+  return pipeline.build(ml_collections.ConfigDict(data))
+
+
+def test_chats_that_rows_must_end_need_add_eos(lines, prepare, tmp_path):
+  store, _ = prepare(lines, messages_key="messages")
+  told = store.manifest.prepared["chats"]
+  turns = sum(1 + i % 3 for i in range(40))
+  assert told["turns"] == {"EOS of rows": 40, "ordinary token": turns - 40}
+  assert told["needs_eos"] == 40
+  run_of(store, add_eos=True)
+  both = stores.as_one([store, store])
+  for chosen in (store, both):
+    assert chosen.chats["needs_eos"] == 40 * (1 + (chosen is both))
+  for rows in ({}, {"kind": "sequential"}):
+    with pytest.raises(
+      errors.ConfigError, match=r"rows\.add_eos` must be True"
+    ):
+      run_of(store, **rows)
+  with pytest.raises(errors.ConfigError, match=r"rows\.kind` must be one with"):
+    run_of(store, kind="windows")
+  allowed, _ = prepare(
+    lines,
+    messages_key="messages",
+    output="open",
+    chat=chats.ChatOptions(allow_open_turns=True),
+  )
+  run_of(allowed)
+  assert allowed.hash == store.hash
+  for command in (
+    ["merge", store.path, store.path, f"--output={tmp_path / 'two'}"],
+    ["convert", store.path, "--to=zstd", f"--output={tmp_path / 'two'}",
+     "--overwrite"],
+    ["split", store.path, "--fraction=0.5", f"--held_out={tmp_path / 'held'}",
+     f"--output={tmp_path / 'two'}", "--overwrite"],
+  ):  # fmt: skip
+    in_process.run_tool("stores", *command, check=True)
+    with pytest.raises(
+      errors.ConfigError, match=r"rows\.add_eos` must be True"
+    ):
+      run_of(stores.open_store(tmp_path / "two"))
+
+
+def test_a_chat_never_ends_with_two_eos(lines, prepare):
+  pytest.importorskip("jinja2")
+  template = CHATML.replace("<|im_end|>", "{{ eos_token }}")
+  store, _ = prepare(
+    lines,
+    messages_key="messages",
+    chat=chats.ChatOptions(template),
+    train=own_tokenizer.TrainOptions("bpe", 300),
+  )
+  assert store.chats["has_eos"] == 40
+  assert store.chats["needs_eos"] == 0
+  with pytest.raises(
+    errors.ConfigError, match=r"add_eos` must be False.*EOS at the end of 40"
+  ):
+    run_of(store, add_eos=True)
+  run_of(store, add_eos=True, eos_token_id=5)
+  run_of(store)
+
+
+def test_stores_of_earlier_rules_stay_and_are_not_mixed(
+  lines, prepare, monkeypatch
+):
+  with monkeypatch.context() as before:
+    before.setattr(chats, "identity", lambda _: {})
+    before.setattr(chats, "summary", lambda *_: {})
+    store, _ = prepare(lines, messages_key="messages")
+  run_of(store)
+  with pytest.raises(
+    errors.StoreError, match="chat_rules: None there, 2 asked"
+  ):
+    prepare(lines, messages_key="messages")
+  # Nor is a part of other rules taken over.
+  task = parts.PartTask((), parts.PartOptions(None, "", read_options(2)), "")
+  other = parts.PartTask((), parts.PartOptions(None, "", read_options(1)), "")
+  assert task.key != other.key
+
+
+def read_options(version):
+  return records.ReadOptions(
+    "text", "id", "strict", False, chat=chats.ChatOptions(version=version)
+  )
+
+
+def test_the_rules_are_part_of_chats_only(lines, corpus, prepare):
+  store, _ = prepare(corpus)
+  assert not {"chat_rules", "chats"} & set(store.manifest.prepared)
+  store, written = prepare(lines, messages_key="messages", output="chats")
+  again, anew = prepare(lines, messages_key="messages", output="chats")
+  assert (written, anew) == (True, False)
+  assert again.hash == store.hash
+
+
+def test_each_answer_is_a_document_of_its_own(lines, prepare):
+  each = chats.ChatOptions(turns="each")
+  store, _ = prepare(lines, messages_key="messages", chat=each)
+  number = 0
+  for i in range(40):
+    for turn, answer in enumerate(said(chat(i))):
+      assert store.document_id(number) == f"chat {i}#{2 * turn + 1}"
+      assert trained_text(store, number) == answer
+      number += 1
+  assert store.num_documents == number
+  lines.write_text('{"messages": [{"role": "assistant", "content": "x"}]}')
+  store, _ = prepare(lines, messages_key="messages", chat=each, output="two")
+  assert store.document_id(0) == "chats.jsonl:1#0"
+  assert store.manifest.prepared["without_id"] == 1
+
+
+TOOLS = [{"type": "function", "function": {"name": "look", "strict": True}}]
+CALLS = [
+  {"role": "user", "content": "Sun?"},
+  {
+    "role": "assistant",
+    "tool_calls": [{"function": {"name": "look", "arguments": {"at": "sky"}}}],
+  },
+  {"role": "tool", "content": "yes"},
+  {"role": "assistant", "content": "It shines.", "weight": 1},
+]
+SHOWN = (
+  "{{ tools | tojson }}{{ messages | tojson }}"
+  "{% generation %}.{% endgeneration %}"
+)
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet", "arrow"])
+def test_tables_add_no_nulls_to_messages_and_tools(kind, tmp_path, prepare):
+  pytest.importorskip("jinja2")
+  others = [
+    {"role": "user", "content": "x", "name": "Ann"},
+    {
+      "role": "assistant",
+      "content": "y",
+      "tool_calls": [
+        {"id": "1", "function": {"name": "go", "arguments": {"to": "x"}}}
+      ],
+    },
+  ]
+  rows = [
+    {"id": "0", "messages": CALLS, "tools": TOOLS},
+    {"id": "1", "messages": others, "tools": [{"type": "other"}]},
+    {"id": "2", "messages": others, "tools": None},
+  ]
+  path = tmp_path / f"chats.{kind}"
+  if kind == "jsonl":
+    path.write_text("\n".join(map(json.dumps, rows)))
+  else:
+    arrow = pytest.importorskip("pyarrow")
+    table = arrow.Table.from_pylist(rows)
+    if kind == "parquet":
+      importlib.import_module("pyarrow.parquet").write_table(table, path)
+    else:
+      with arrow.ipc.new_file(path, table.schema) as writer:
+        writer.write_table(table)
+  store, _ = prepare(
+    path, messages_key="messages", chat=chats.ChatOptions(SHOWN)
+  )
+  decode = tokenizers.load_tokenizer(store).decode
+  for i, row in enumerate(rows):
+    text = decode(store.read_document(i)).removesuffix(".")
+    if kind == "jsonl":
+      assert text == f"{json.dumps(row['tools'])}{json.dumps(row['messages'])}"
+    found, end = json.JSONDecoder().raw_decode(text)
+    assert found == row["tools"]
+    assert json.loads(text[end:]) == row["messages"]
+
+
+def test_a_store_of_chats_says_how_turns_end(tmp_path):
+  pytest.importorskip("jinja2")
+  path, template = tmp_path / "calls.jsonl", tmp_path / "chat.jinja"
+  empty = [CALLS[0], {"role": "assistant", "content": ""}]
+  records = [
+    {"messages": CALLS[:1] + CALLS[3:], "tools": TOOLS},
+    {"messages": empty, "settings": {"mode": 1}},
+  ]
+  path.write_text("\n".join(map(json.dumps, records)))
+  template.write_text("{{ mode }}{{ other }}" + CHATML)
+  flags = (
+    f"--input={path}", "--messages_key=messages", f"--chat_template={template}",
+    "--template_kwargs_key=settings",
+  )  # fmt: skip
+  output = tmp_path / "out"
+  done = in_process.run_tool(
+    "prepare", *flags, f"--output={output}", check=True
+  )
+  for line in (
+    "turns ended by ordinary token +2",
+    "empty answers +1",
+    "unread tools +1 records: the template reads no tools",
+    "undefined variables +other: read by the template",
+  ):
+    assert re.search(f"^{line}", done.stdout, re.MULTILINE), line
+  assert "needs eos" not in done.stdout
+
+
+def test_a_preview_writes_nothing_and_marks_what_is_trained_on(tmp_path):
+  path = tmp_path / "share.jsonl"
+  messages = [
+    {"from": "human", "value": "Né?"},
+    {"from": "gpt", "value": "No\nyes", "weight": 0.5},
+    {"from": "human", "value": "Hm\x1b[1m"},
+    {"from": "gpt", "value": "ok"},
+  ]
+  record = {"id": "[7]", "conversations": messages}
+  path.write_text(f"{json.dumps(record)}\n" * 9)
+  done = in_process.run_tool(
+    "prepare",
+    f"--input={path}",
+    "--messages_key=conversations",
+    "--message_keys=role=from,content=value",
+    "--preview=2",
+    check=True,
+  )
+  assert sorted(own.name for own in tmp_path.iterdir()) == ["share.jsonl"]
+  first = (
+    "[7]: 58 tokens, 10 of them trained on\n"
+    "  u│s│e│r│:│\\n\n"
+    "  N│é│?│\\n\n"
+    "  \\n\n"
+    "  a│s│s│i│s│t│a│n│t│:│\\n\n"
+    "+ 0.5 N│o│\\n\n"
+    "+ 0.5 y│e│s│\\n\n"
+    "+ 0.5 \\n\n"
+    "  u│s│e│r│:│\\n\n"
+    "  H│m│\ufffd│[│1│m│\\n\n"
+    "  \\n\n"
+    "  a│s│s│i│s│t│a│n│t│:│\\n\n"
+    "+ o│k\n"
+  )
+  end = "turns ended by ordinary token: 2\nturns ended by EOS of rows: 2\n"
+  assert done.stdout == first + first + end
+
+
+@pytest.mark.parametrize(
+  ("flags", "match"),
+  [
+    (["--preview=2", "--duplicates=drop"], "must not be given with"),
+    (["--preview=2", "--turns=each"], "--turns` must be given with --messages"),
+    (
+      ["--output=x", "--messages_key=m", "--parse_arguments"],
+      "--chat_template",
+    ),
+    (["--output=x", "--messages_key=m", "--template_kwargs=1"], "JSON object"),
+    (["--output=x", "--messages_key=m", "--message_keys=a"], "NAME=NAME"),
+    ([], "`--output` must be given, got none"),
+  ],
+)
+def test_options_of_chats_that_do_not_fit_are_named(lines, flags, match):
+  done = in_process.run_tool("prepare", f"--input={lines}", *flags)
+  assert done.returncode == 1
+  assert match in done.stderr
+  assert not pathlib.Path("x").exists()

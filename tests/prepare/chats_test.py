@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Chats: their text, and what of it is trained on."""
 
 import sys
@@ -10,6 +12,7 @@ import pytest
 from chomp_data import errors
 from chomp_data.prepare import chats
 from chomp_data.prepare import records
+from chomp_data.prepare import templates
 from tests import laws
 
 CHAT = [
@@ -42,11 +45,20 @@ def clean(text):
   return text.decode() if isinstance(text, bytes) else text
 
 
-def pieces(messages, template=None, **tokens):
+def made(messages, template=None, special=(), tokens=(), record=(), **options):
+  """The documents of a chat."""
   if template is not None:
     pytest.importorskip("jinja2")
-    template = chats.Template(template, tuple(sorted(tokens.items())))
-  return chats.pieces(messages, template, "file:1", clean)
+  options = chats.ChatOptions(
+    template, special=special, tokens=tuple(dict(tokens).items()), **options
+  )
+  return chats.documents(messages, options, "file:1", clean, **dict(record))
+
+
+def pieces(messages, template=None, **tokens):
+  """The parts of a chat as one document; turns may be open."""
+  (document,) = made(messages, template, (), tokens, allow_open_turns=True)
+  return document.pieces
 
 
 def text_of(found):
@@ -63,7 +75,7 @@ def test_plain_text_has_a_heading_for_each_message():
     "system:\nBe brief.\n\nuser:\nHi\n\nassistant:\nHello.\n\n"
     "user:\n2 + 2?\n\nassistant:\n4"
   )
-  assert trained(found) == ["Hello.", "4"]
+  assert trained(found) == ["Hello.", "\n\n", "4"]
   assert {weight for _, weight in found} == {0.0, 1.0}
 
 
@@ -80,8 +92,14 @@ def test_what_is_trained_on_is_what_the_assistant_says(messages):
   own = [{"role": role, "content": text} for role, text in messages]
   said = [text for role, text in messages if role == "assistant"]
   if said:
-    assert trained(pieces(own)) == said
-    chatml = [f"{text}<|im_end|>\n" for text in said]
+    ends = [
+      [text] if i == len(messages) - 1 else [text, "\n\n"]
+      for i, (role, text) in enumerate(messages)
+      if role == "assistant"
+    ]
+    assert trained(pieces(own)) == [part for end in ends for part in end]
+    # The line break after the end of a turn is the template's.
+    chatml = [f"{text}<|im_end|>" for text in said]
     assert trained(pieces(own, CHATML)) == chatml
     marked = [f"{text}<|im_end|>" for text in said]
     assert trained(pieces(own, MARKED)) == marked
@@ -106,7 +124,7 @@ def test_a_template_renders_as_chat_models_do():
 
 def test_a_template_without_blocks_trains_by_what_a_message_adds():
   found = pieces(CHAT, CHATML)
-  assert trained(found) == ["Hello.<|im_end|>\n", "4<|im_end|>\n"]
+  assert trained(found) == ["Hello.<|im_end|>", "4<|im_end|>"]
 
 
 def test_blocks_say_what_is_trained_on():
@@ -184,15 +202,14 @@ def test_what_is_no_chat_says_so(messages, template, match):
 
 def test_a_template_that_is_none_is_refused():
   pytest.importorskip("jinja2")
-  template = chats.Template("a\n{% for %}")
   with pytest.raises(errors.PrepareError, match=r"chat\.jinja, line 2"):
-    chats.check_template(template, "chat.jinja")
+    templates.check("a\n{% for %}", "chat.jinja")
 
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch):
   monkeypatch.setitem(sys.modules, "jinja2", None)
   with pytest.raises(errors.PrepareError, match=r"chomp_data\[jinja2\]"):
-    chats.check_template(chats.Template("never seen"), "chat.jinja")
+    templates.check("never seen", "chat.jinja")
 
 
 def options(**changes):
@@ -200,7 +217,8 @@ def options(**changes):
 
 
 def document(record, **changes):
-  return records.document(record, "a:1", "/a:1", options(**changes))
+  (found,) = records.documents(record, "a:1", "/a:1", options(**changes))
+  return found
 
 
 def test_records_of_messages_are_documents():
@@ -212,7 +230,7 @@ def test_records_of_messages_are_documents():
   assert found.name == "7"
   assert found.weight == 0.5
   assert found.text == text_of(found.pieces)
-  assert trained(found.pieces) == ["Hello.", "4"]
+  assert trained(found.pieces) == ["Hello.", "\n\n", "4"]
 
 
 def test_records_of_prompts_are_documents():

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Corpora of every kind, written by the libraries that teams use.
 
 Each function writes documents to a directory that is there, and returns what

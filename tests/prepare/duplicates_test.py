@@ -1,9 +1,12 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Exact duplicates: all but the first are left out, and counted."""
 
 import collections
 import hashlib
 import json
 import pathlib
+import pickle
 
 import hypothesis
 from hypothesis import strategies as st
@@ -198,3 +201,12 @@ def test_the_summary_counts_duplicates(corpus, tmp_path):
   assert not in_process.run_tool("prepare", *flags).stdout
   with pytest.raises(errors.PrepareError, match="`--duplicates` must be one"):
     run.prepare(run.Options((str(corpus),), str(tmp_path), duplicates="maybe"))
+
+
+@pytest.mark.parametrize(
+  "data", [b"", b"PK", pickle.dumps({"keys": 1}), b"\x93NUMPY"]
+)
+def test_a_file_of_duplicates_that_is_none_is_an_error(tmp_path, data):
+  (tmp_path / "drops-000.npz").write_bytes(data)
+  with pytest.raises(errors.PrepareError, match=r"drops-000\.npz must hold"):
+    duplicates.dropped(str(tmp_path), [])

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A user's filter: what it leaves out is counted, and its errors are told."""
 
 import json

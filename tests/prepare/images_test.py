@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Pictures of several sizes: the same every time, and one can learn them."""
 
 import json
@@ -70,7 +72,7 @@ def framed(is_ink):
 @pytest.mark.parametrize(
   ("arguments", "message"),
   [
-    ({"dataset": "cats"}, "one of digits, plots, got 'cats'"),
+    ({"dataset": "cats"}, "one of 'digits', 'plots', got 'cats'"),
     ({"count": 0}, "`count` must be at least 1, got 0"),
     ({"sizes": ()}, r"`sizes` must hold one size or more, each once, got \[\]"),
     ({"sizes": ((32, 32), (32, 32))}, "each once"),

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Killed at any moment: nothing lost, nothing doubled, nothing left behind."""
 
 import itertools

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Kinds of inputs: the same documents from each, in pieces or at once."""
 
 import contextlib

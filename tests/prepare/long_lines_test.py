@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Lines, files and texts that are too long: refused, in bounded memory."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """prepare --meta_key: a string or a number of each document in the store."""
 
 import json
@@ -7,6 +9,7 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import pipeline
+from chomp_data import sources
 from chomp_data import stores
 from chomp_data.prepare import parts
 from tests import in_process
@@ -160,3 +163,72 @@ def test_the_tool_keeps_what_groups_of_splices_read(lines, tmp_path):
     }
   )
   assert pipe.sources["text"].quotas().tolist() == [5, 5, 30, 5]
+
+
+def test_several_fields_are_kept_and_select_and_group(lines, prepare):
+  """One string in the store, so that whatever copies it copies them all."""
+  path = lines(
+    {"id": "law/a", "text": "a" * 40, "lang": "en", "year": 1999},
+    {"id": "law/b", "text": "b" * 60, "lang": "de", "year": 2001},
+    {"id": "web/c", "text": "c" * 50, "lang": "en", "year": 2001},
+  )
+  store, _ = prepare(path, meta_keys=("lang", "year"))
+  assert kept(store)[0] == '{"lang":"en","year":"1999"}'
+  assert store.manifest.prepared["meta_keys"] == ["lang", "year"]
+  stores.verify_store(store.path)
+
+  def documents(**rows):
+    source = sources.SpliceSource(
+      store, sources.MultiSpliceOptions(num_docs=None, **rows), seq_len=16
+    )
+    return sorted(source.documents.tolist())
+
+  assert documents(doc_meta={"lang": "en"}) == [0, 2]
+  assert documents(doc_meta={"lang": ("en", "de"), "year": "2001"}) == [1, 2]
+  grouped = sources.SpliceSource(
+    store,
+    sources.MultiSpliceOptions(num_docs=None, group_by_meta="year"),
+    seq_len=16,
+  )
+  assert "groups=1999 0.5" in grouped.describe()
+
+
+def test_a_missing_field_is_an_error_or_what_stands_for_it(lines, prepare):
+  path = lines({"text": "a", "t": "x", "u": "y"}, {"text": "b", "t": "z"})
+  with pytest.raises(
+    errors.PrepareError, match=r"jsonl:2 must have.*'u'.*Correct --meta_keys"
+  ):
+    prepare(path, meta_keys=("t", "u"))
+  store, _ = prepare(path, meta_keys=("t", "u"), meta_default="-")
+  assert kept(store) == ['{"t":"x","u":"y"}', '{"t":"z","u":"-"}']
+
+
+@pytest.mark.parametrize(
+  ("options", "match"),
+  [
+    ({"meta_keys": ("a", "a")}, "`--meta_keys` must be distinct.*'a,a'"),
+    ({"meta_keys": ("a", "")}, "`--meta_keys` must be distinct.*'a,'"),
+    ({"meta_keys": ("a",), "meta_key": "b"}, "must not both be given.*'b'"),
+    ({"meta_keys": ("a",), "format": "array_record"}, "`--meta_keys` must not"),
+  ],
+)
+def test_keys_that_cannot_be_are_refused(lines, prepare, options, match):
+  with pytest.raises(errors.PrepareError, match=match):
+    prepare(lines({"text": "x", "a": "1", "b": "2"}), **options)
+
+
+def test_fields_survive_a_merge_and_a_split(lines, prepare, tmp_path):
+  records = [{"id": f"d{i}", "text": "x" * 30, "n": i} for i in range(20)]
+  store, _ = prepare(lines(*records), meta_keys=("n",))
+  parts = [tmp_path / "train", tmp_path / "held"]
+  in_process.run_tool(
+    "stores", "split", str(store.path), f"--output={parts[0]}",
+    f"--held_out={parts[1]}", "--fraction=0.5", check=True,
+  )  # fmt: skip
+  in_process.run_tool(
+    "stores", "merge", *map(str, parts), f"--output={tmp_path / 'merged'}",
+    check=True,
+  )  # fmt: skip
+  merged = stores.open_store(tmp_path / "merged")
+  assert sorted(kept(merged)) == sorted(kept(store))
+  assert sorted(kept(store)) == sorted(f'{{"n":"{i}"}}' for i in range(20))

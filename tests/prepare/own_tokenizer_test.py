@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A tokenizer trained on the inputs, and one tokenizer from begin to end."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Readers: the documents of a file, or what is wrong with it and where."""
 
 import dataclasses
@@ -18,6 +20,7 @@ from chomp_data.prepare import inputs
 from chomp_data.prepare import readers
 from chomp_data.prepare import records
 from chomp_data.prepare import skips
+from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import byte_blocks
 from chomp_data.prepare.reading import json_lines
 from tests import laws
@@ -315,14 +318,41 @@ def test_errors_of_inputs_come_back_from_workers():
 
 
 @pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
+@pytest.mark.parametrize("share", [0.3, 0.9, 1.0])
+def test_of_a_truncated_archive_the_lines_before_its_end_are_read(
+  tmp_path, name, share
+):
+  texts = [str(i * 7919) for i in range(99_000)]
+  lines = b"".join(b'{"text": "%b"}\n' % text.encode() for text in texts)
+  data = write(tmp_path / name, lines).read_bytes()
+  (tmp_path / name).write_bytes(data[: int(share * len(data)) - 9])
+  skipped = skips.Skips()
+  documents = readers.documents(whole(tmp_path / name), OPTIONS, skipped)
+  found = [document.text for document in documents]
+  found = [own.decode() if isinstance(own, bytes) else own for own in found]
+  assert found == texts[: len(found)]
+  # A block of zstd is 128 KiB.
+  assert len(found) > (share - 0.15) * len(texts)
+  assert (skipped.files, skipped.lines) == (1, 0)
+  assert skipped.reasons == {"truncated": 1}
+  assert f"{name} must be a whole" in skipped.first[0]
+
+
+@pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
 def test_a_damaged_archive_is_skipped_whole(tmp_path, name):
   lines = b"".join(b'{"text": "%d"}\n' % (i * 7919) for i in range(99_000))
-  data = write(tmp_path / name, lines).read_bytes()
-  (tmp_path / name).write_bytes(data[:-9])
+  if name.endswith(".gz"):
+    data = bytearray(gzip.compress(lines))
+    data[-5] ^= 1  # Of the checksum, which is followed by the size.
+  else:
+    packer = zstandard.ZstdCompressor(write_checksum=True)
+    data = bytearray(packer.compress(lines))
+    data[-1] ^= 1
+  (tmp_path / name).write_bytes(data)
   skipped = skips.Skips()
   assert not list(readers.documents(whole(tmp_path / name), OPTIONS, skipped))
   assert (skipped.files, skipped.lines) == (1, 0)
-  assert f"{name} must be a whole" in skipped.first[0]
+  assert skipped.reasons == {"damaged": 1}
 
 
 @pytest.mark.parametrize("name", ["x.jsonl.gz", "x.jsonl.zst"])
@@ -363,3 +393,25 @@ def test_a_file_that_changes_or_goes_is_an_error(tmp_path):
   os.unlink(path)
   with pytest.raises(errors.PrepareError, match="No such file"):
     list(readers.documents(piece, OPTIONS))
+
+
+@pytest.mark.parametrize(
+  ("data", "time", "got"),
+  [
+    (b"{}\n", 1_000, r"modification time in ns, at the same size, 1000 after"),
+    (b"{}\n{}\n", 1_000, r"size in bytes 6 after 3\."),
+    (b"{}\n{}\n", None, r"size in bytes 6 after 3\."),
+  ],
+)
+def test_what_changed_of_an_input_is_said(tmp_path, data, time, got):
+  path = tmp_path / "a.jsonl"
+  path.write_bytes(b"{}\n")
+  (file,) = inputs.discover([str(path)], [])
+  base.check_unchanged(file)
+  path.write_bytes(data)
+  if time is not None:
+    os.utime(path, ns=(time, time))
+  else:
+    os.utime(path, ns=(file.version, file.version))
+  with pytest.raises(errors.PrepareError, match=f"must not change .*{got}"):
+    base.check_unchanged(file)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Recognition: text and JSON lines are read, and nothing else as text."""
 
 import dataclasses

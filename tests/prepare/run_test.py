@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Prepare: the same store however it is made, interrupted or repeated."""
 
 import functools
@@ -186,8 +188,9 @@ def _spoil(corpus):
   (corpus / "late.txt").write_bytes(b"a" * 2**17 + b"\xe9")
   lines = '{"text": "fine"}\n{\n{"txt": "b"}\n'
   (corpus / "z.jsonl").write_text(lines * 9)
-  cut = gzip.compress(b'{"text": "lost"}\n' * 2**16)[:-9]
-  (corpus / "z.json.gz").write_bytes(cut)
+  damaged = bytearray(gzip.compress(b'{"text": "lost"}\n' * 2**16))
+  damaged[-5] ^= 1  # Of the checksum.
+  (corpus / "z.json.gz").write_bytes(damaged)
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -478,7 +481,7 @@ print(*sys.modules)"""
 
 def _reach(task):
   for done in range(0, task + 1, 10):
-    progress.reach(done)
+    progress.reach(done, done // 10)
     time.sleep(0.2)
   return task
 
@@ -487,9 +490,11 @@ def _reach(task):
 def test_progress_is_told_from_within_a_task(workers):
   told = []
   engine = engines.Pool(workers)
-  assert len(list(engine.run(_reach, [60] * workers, told.append))) == workers
+  tell = lambda *reached: told.append(reached)  # noqa: E731
+  assert len(list(engine.run(_reach, [60] * workers, tell))) == workers
   engine.close()
-  assert any(0 < reached < 60 * workers for reached in told), told
+  assert any(0 < reached < 60 * workers for reached, _ in told), told
+  assert any(0 < documents < 6 * workers for _, documents in told), told
 
 
 def test_progress_of_one_part_is_told_by_bytes(tmp_path, prepare, monkeypatch):
@@ -507,6 +512,10 @@ def test_progress_of_one_part_is_told_by_bytes(tmp_path, prepare, monkeypatch):
   assert done == sorted(done)
   assert len(set(done)) > 10, "only whole parts are told"
   assert done[-1] == encoding[-1].total_bytes == len(lines)
+  counted = [own.documents for own in encoding]
+  assert counted == sorted(counted)
+  assert len(set(counted)) > 10, "only documents of whole parts are counted"
+  assert counted[-1] == 200
   writing = [own for own in seen if own.stage == "write"]
   assert writing[-1].done_bytes == writing[-1].total_bytes > 0
   assert writing[-1].documents == store.num_documents == 200

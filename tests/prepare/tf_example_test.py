@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """tf.train.Example: parsed as protobuf's own library wrote it."""
 
 import struct

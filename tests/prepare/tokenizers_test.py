@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tokenizers: bytes as they are, and files of Hugging Face."""
 
 import hypothesis
@@ -159,3 +161,28 @@ def test_a_store_without_a_tokenizer_says_so(tmp_path):
   store = testing_stores.make_store(tmp_path / "store", [[1]])
   with pytest.raises(stores.StoreError, match="'custom'"):
     tokenizers.load_tokenizer(store)
+
+
+@pytest.mark.parametrize(
+  ("name", "advice"),
+  [
+    ("gpt2", "`hf download gpt2 tokenizer.json --local-dir=gpt2`"),
+    ("org/model", "--tokenizer=model/tokenizer.json"),
+    ("cl100k_base", "tiktoken.get_encoding('cl100k_base')"),
+    ("missing/tokenizer.json", "Correct the path; nothing is downloaded."),
+  ],
+)
+def test_a_name_is_told_how_to_get_its_file(
+  name, advice, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.PrepareError) as caught:
+    tokenizers.make_tokenizer(tokenizers.TokenizerSpec(name))
+  assert repr(name) in str(caught.value)
+  assert advice in str(caught.value)
+
+
+def test_a_directory_with_a_tokenizer_is_told_the_file(tmp_path):
+  (tmp_path / "tokenizer.json").write_text("{}")
+  with pytest.raises(errors.PrepareError, match=r"--tokenizer=.*tokenizer\.js"):
+    tokenizers.make_tokenizer(tokenizers.TokenizerSpec(str(tmp_path)))

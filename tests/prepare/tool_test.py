@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """tools/prepare.py: what it prints, and what it returns."""
 
 import json
@@ -31,6 +33,14 @@ def test_a_run_prints_its_summary_and_a_second_one_that_it_is_done(
   assert rows["tokens"] == f"{store.num_tokens} (uint16)"
   assert rows["hash"] == store.hash
   assert "empty documents skipped  2" in first.stdout
+  # Of the last chunks only what is used is on the disk, as `du` says.
+  on_disk = sum(
+    512 * file.stat().st_blocks
+    for file in (tmp_path / "out").rglob("*")
+    if file.is_file()
+  )
+  assert f"bytes on disk            {on_disk:,}" in first.stdout
+  assert on_disk < store.manifest.num_bytes / 4
   assert "shortest, longest        3, 29 tokens" in first.stdout
   before = os.stat(tmp_path / "out" / "manifest.json").st_mtime_ns
   second = call(*flags, "--workers=2")
@@ -142,16 +152,18 @@ def test_help_explains_every_flag_in_a_sentence():
   flags = re.findall(r"^  --(?:\[no\])?(\w+): (.*(?:\n    .*)*)", text, re.M)
   assert {name for name, _ in flags} == {
     "input", "exclude", "output", "tokenizer", "text_key", "id_key",
-    "meta_key", "meta_default", "engine", "format", "workers", "compression",
-    "encoding_errors",
+    "meta_key", "meta_keys", "meta_default", "engine", "format", "workers",
+    "compression", "encoding_errors",
     "on_error", "pad_token", "eos_token", "bos_token", "overwrite",
     "tiktoken_pattern", "special_token", "train_tokenizer", "vocab_size",
     "max_document_bytes", "filter", "duplicates",
     "messages_key", "chat_template", "prompt_key", "completion_key",
-    "weight_key",
+    "weight_key", "preview", "message_keys", "message_roles", "tools_key",
+    "template_kwargs", "template_kwargs_key", "parse_arguments", "turns",
+    "allow_open_turns",
   }  # fmt: skip
   for name, sentence in flags:
-    own = re.sub(r"^<[\w|]+>: |\n    (\(default|\(an).*", "", sentence)
+    own = re.sub(r"^<[\w|]+>: |\n    \((default|an?\b).*", "", sentence)
     own = re.sub(r";\s+repeat this option .*", ".", own)
     assert own.rstrip().endswith("."), name
     assert ". " not in own.replace("\n    ", " "), name

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Attention follows segments and positions follow `positions`."""
 
 from flax import nnx
@@ -10,7 +12,7 @@ from chomp_data import schema
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
 
-# Long, and of the reference trainer or other libraries: see `make test-all`.
+# Long, and of the reference trainer or other libraries: see `make test-slow`.
 pytestmark = pytest.mark.slow
 
 _VOCAB, _SEQ_LEN = 19, 12

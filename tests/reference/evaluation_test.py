@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Grids differ in one thing at a time; perplexity is over trained columns."""
 
 import math

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Held-out stores and P(z), against slow arithmetic on the same model."""
 
 import math

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Seed 000's integration tests: a tiny model learns documents from splices."""
 
 import numpy as np

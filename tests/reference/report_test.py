@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The JSON record is whole, plain JSON, and keeps what it is not given."""
 
 import json

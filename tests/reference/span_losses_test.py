@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Losses by span: sums, files between checkpoints, documents that stand out."""
 
 import numpy as np

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The loss counts what is trained on; steps learn, on any number of devices."""
 
 import functools

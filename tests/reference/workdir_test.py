@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Checkpoints are looked through, older ones taken on request, none mixed."""
 
 import json

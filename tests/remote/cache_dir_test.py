@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Chunks of buckets on a local disk: bounded, checked, for many processes."""
 
 import contextlib

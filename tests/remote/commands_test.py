@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The command `chomp-stores` on URLs: what comes in and what goes out."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Inputs of `prepare` in buckets: the stores of local copies, by ranges."""
 
 import glob
@@ -300,6 +302,6 @@ def test_damage_is_left_out_and_counted(gs_bucket, tmp_path):
   assert remote.hash == local.hash
   skipped = remote.manifest.prepared["skipped"]["reasons"]
   assert skipped == local.manifest.prepared["skipped"]["reasons"]
-  assert skipped == {"damaged": 4}
+  assert skipped == {"damaged": 3, "truncated": 1}
   with pytest.raises(errors.PrepareError, match=f"{gs_bucket.root}/x"):
     prepare(tmp_path / "fail", gs_bucket.root)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Runs from buckets: the batches of a local store, and what they cost.
 
 Chunks are counted where they are asked for: at the object store.

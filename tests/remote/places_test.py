@@ -1,11 +1,18 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Places: reading, writing, errors and further tries, on every kind."""
 
+import os
+import pathlib
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from chomp_data import errors
+from chomp_data.prepare import run
 from chomp_data.stores import places
 
 
@@ -148,3 +155,109 @@ def test_a_slow_answer_is_asked_for_twice(bucket):
 def test_other_urls_are_refused_by_name(path):
   with pytest.raises(errors.StoreError, match="must be a directory, s3://"):
     places.at(path)
+
+
+@pytest.mark.parametrize(
+  "path",
+  [
+    *(
+      f"{scheme}://{name}/store"
+      for scheme in ("s3", "gs")
+      for name in ("ab", "in valid", "-begins", "ends-", "a..b", "10.0.0.1",
+                   "UPPER", "x" * 64)
+    ),
+    "s3://under_score/store",
+    "gs://google-own/store",
+  ],
+)  # fmt: skip
+def test_names_that_no_bucket_can_have_are_refused_at_once(path, monkeypatch):
+  monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+  monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+  name = path.split("/")[2]
+  with pytest.raises(errors.StoreError, match=r"must name a bucket of 3 to 63"):
+    places.at(path)
+  with pytest.raises(errors.StoreError, match=f"got {name!r}"):
+    places.at(path)
+
+
+def test_names_of_buckets_are_taken(monkeypatch):
+  monkeypatch.delenv("AWS_ENDPOINT_URL_S3", raising=False)
+  for path in ("s3://a-b.c1/x", "gs://a_b-c.d/x", f"gs://{'a' * 63}/x"):
+    assert places.at(path).path == path
+  # Servers other than Amazon's take more names.
+  monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://127.0.0.1:9")
+  assert places.at("s3://Old_Bucket/x").path == "s3://Old_Bucket/x"
+  with pytest.raises(errors.StoreError, match="3 to 255 letters"):
+    places.at("s3://in valid/x")
+
+
+WRITE = """
+import sys
+from chomp_data.stores import places
+place = places.at(sys.argv[1])
+assert place.create("a", b"1")
+assert place.read("a") == b"1"
+assert place.version("none") is None
+"""
+KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+def printed_by_a_write(bucket, home, **env):
+  """Returns what a process prints to stderr that writes to a bucket."""
+  found = {**os.environ, "HOME": str(home), **env}
+  found["PYTHONPATH"] = str(pathlib.Path(__file__).parents[2])
+  return subprocess.run(
+    [sys.executable, "-c", WRITE, bucket.root],
+    env={name: value for name, value in found.items() if value},
+    capture_output=True,
+    text=True,
+    check=True,
+  ).stderr
+
+
+def test_a_write_prints_nothing(s3_bucket, tmp_path):
+  assert not printed_by_a_write(s3_bucket, tmp_path)
+
+
+@pytest.mark.parametrize("file", ["credentials", "config"])
+@pytest.mark.parametrize("profile", ["", "other"])
+def test_a_write_with_a_profile_prints_nothing(
+  s3_bucket, tmp_path, file, profile
+):
+  section = profile or "default"
+  if file == "config" and profile:
+    section = f"profile {profile}"
+  (tmp_path / ".aws").mkdir()
+  (tmp_path / ".aws" / file).write_text(
+    f"[{section}]\naws_access_key_id = a\naws_secret_access_key = b\n"
+  )
+  none = dict.fromkeys(KEYS, "")
+  assert not printed_by_a_write(
+    s3_bucket, tmp_path, AWS_PROFILE=profile, **none
+  )
+
+
+def test_a_write_to_gcs_prints_no_error(gs_bucket, tmp_path):
+  lines = printed_by_a_write(gs_bucket, tmp_path).splitlines()
+  assert not [line for line in lines if not line.startswith("I")], lines
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_write_without_credentials_says_which_were_tried(
+  s3_bucket, tmp_path, monkeypatch, overwrite
+):
+  for name in KEYS:
+    monkeypatch.delenv(name)
+  monkeypatch.setenv("HOME", str(tmp_path))
+  s3_bucket.fault = lambda request: 403
+  (tmp_path / "x.txt").write_text("text")
+  options = run.Options(
+    (str(tmp_path / "x.txt"),), f"{s3_bucket.root}/store", overwrite=overwrite
+  )
+  with pytest.raises(errors.StoreError) as caught:
+    run.prepare(options)
+  text = str(caught.value)
+  assert "No credentials were found" in text
+  assert "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY not set" in text
+  assert f"the profile 'default' of {tmp_path}/.aws/credentials" in text
+  assert "--overwrite" not in text

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Object stores on loopback: moto for S3, gcp-storage-emulator for GCS.
 
 Between a store and its client stands a proxy that counts requests, makes them
@@ -59,6 +61,7 @@ class Proxy:
     url: Where clients find it.
     requests: What came since `clear`.
     fault: Returns an HTTP status to answer a request with instead, or None.
+    damage: Returns the body of an answer to a read, damaged or as it is.
     delay_s: Returns how long the answer to a request takes longer.
     bytes_out: Bytes of answers since `clear`.
     keep: Answers to reads are kept, so that the store behind is asked once.
@@ -68,6 +71,7 @@ class Proxy:
     """Begins to serve a store that listens at a port of loopback."""
     self.requests: list[Request] = []
     self.fault: Callable[[Request], int | None] = lambda request: None
+    self.damage: Callable[[Request, bytes], bytes] = lambda request, body: body
     self.delay_s: Callable[[Request], float] = lambda request: 0.0
     self.bytes_out = 0
     self.keep = keep
@@ -114,6 +118,7 @@ class Proxy:
       self.requests = []
       self.bytes_out = 0
       self.fault = lambda request: None
+      self.damage = lambda request, body: body
       self.delay_s = lambda request: 0.0
 
   def reads(self, part: str = "") -> list[Request]:
@@ -158,6 +163,8 @@ class Proxy:
       answer = _beyond(wanted, self._told(request, answer))
       if self.keep and handler.command == "GET" and answer[0] < 300:
         self._kept[key] = answer
+    if handler.command == "GET" and answer[0] in (200, 206):
+      answer = answer[0], answer[1], self.damage(request, answer[2])
     with self._lock:
       self.bytes_out += len(answer[2])
     _answer(handler, *answer)
@@ -166,17 +173,24 @@ class Proxy:
     self, handler: http.server.BaseHTTPRequestHandler, body: bytes
   ) -> tuple[int, list[tuple[str, str]], bytes]:
     query = urllib.parse.parse_qs(urllib.parse.urlsplit(handler.path).query)
-    of_gcs = query.get("ifGenerationMatch") == ["0"]
-    if not of_gcs and handler.headers.get("If-None-Match") != "*":
+    wanted = query.get("ifGenerationMatch")
+    conditions = {"If-None-Match", "If-Match"} & set(handler.headers)
+    if handler.command == "GET" or not (wanted or conditions):
       return self._ask(handler.command, handler.path, handler.headers, body)
     with self._creating:
-      if of_gcs:
-        name = urllib.parse.quote(query["name"][0], safe="")
+      if wanted is not None:
+        name = query["name"][0]
         where = handler.path.removeprefix("/upload").partition("?")[0]
-        found = self._ask("GET", f"{where}/{name}", {}, b"")
-        if found[0] == 200:
+        quoted = urllib.parse.quote(name, safe="")
+        found = self._ask("GET", f"{where}/{quoted}", {}, b"")
+        there = self._generations.get(name, "?") if found[0] == 200 else "0"
+        if wanted != [there]:
           return 412, [], b"conditionNotMet"
-      return self._ask(handler.command, handler.path, handler.headers, body)
+      answer = self._ask(handler.command, handler.path, handler.headers, body)
+      if wanted is not None and answer[0] == 200:
+        # Before the next condition is compared.
+        self._generations[name] = str(json.loads(answer[2])["generation"])
+      return answer
 
   def _told(self, request: Request, answer: tuple) -> tuple:
     """Returns an answer of GCS with the generation of what is read."""

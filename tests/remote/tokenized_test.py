@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Corpora of other tools in buckets: read in place, as they are locally."""
 
 import collections

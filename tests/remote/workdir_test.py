@@ -1,5 +1,8 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A work directory in a bucket: a checkpoint is there whole or not at all."""
 
+import functools
 import itertools
 import json
 import os
@@ -25,6 +28,7 @@ from chomp_data.testing import stores as testing_stores
 from tests import forks
 from tests import in_process
 from tests.reference import workdir_test as local
+from tests.tools import verify_run_test
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -33,6 +37,16 @@ ROOT = pathlib.Path(__file__).parents[2]
 def staging(tmp_path, monkeypatch):
   monkeypatch.setenv("CHOMP_DATA_STAGING", str(tmp_path / "staging"))
   return tmp_path / "staging"
+
+
+root = verify_run_test.root
+
+
+@pytest.fixture
+def verified_run(root):
+  """What trains to a step in a work directory, and the flags to verify it."""
+  train = functools.partial(verify_run_test.train, root)
+  return train, [f"--config={root}/run.py"]
 
 
 @pytest.fixture
@@ -98,6 +112,27 @@ def test_a_job_in_a_bucket_is_as_far_as_its_newest_whole_checkpoint(
     kept.send(step, directory)
     found = job.read(s3_bucket.root)
     assert found == job.JobState(step, None, {"seed": 1}, saved_step=step)
+
+
+def test_a_run_in_a_bucket_is_verified_unless_its_inputs_were_swapped(
+  s3_bucket, verified_run, tmp_path
+):
+  train, flags = verified_run
+  train(tmp_path / "job", 20)
+  for name, steps in (("kept", (10, 20)), ("swapped", (20, 10))):
+    url = f"{s3_bucket.root}/{name}"
+    for step, of in zip((10, 20), steps, strict=True):
+      directory = tmp_path / name / str(step)
+      shutil.copytree(tmp_path / "job" / str(step), directory)
+      shutil.rmtree(directory / "input")
+      shutil.copytree(tmp_path / "job" / str(of) / "input", directory / "input")
+      mirror.Mirror(f"{url}/checkpoints", None).send(step, directory)
+    done = in_process.run_tool("verify_run", *flags, f"--checkpoint={url}")
+    if name == "kept":
+      assert (done.returncode, done.stderr) == (0, "")
+    else:
+      assert done.returncode == 2
+      assert "saved in checkpoint 20, in s3://" in done.stderr
 
 
 @pytest.mark.usefixtures("small_blocks")

@@ -1,9 +1,12 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Writing stores to buckets: whole or not at all, by one writer."""
 
 import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +18,7 @@ import pytest
 
 from chomp_data import errors
 from chomp_data import stores
+from chomp_data.stores import claims
 from chomp_data.stores import places
 from chomp_data.stores import verify
 from chomp_data.stores.zarr import destination
@@ -60,6 +64,8 @@ def test_prepare_writes_the_store_that_it_writes_locally(
   url = f"{bucket.root}/store"
   assert prepare(text, url, "--compression=zstd").returncode == 0
   writes = [own for own in bucket.requests if own.method in ("PUT", "POST")]
+  assert writes[0].name.endswith("/store.claim/writer.json")
+  writes = [own for own in writes if "/store/" in own.name]
   assert writes[-1].name.endswith("/store/manifest.json")
   assert prepare(text, tmp_path / "local", "--compression=zstd").returncode == 0
   local = tmp_path / "local"
@@ -121,15 +127,208 @@ def test_of_writers_of_different_stores_one_succeeds(bucket, tmp_path):
     thread.start()
   for thread in threads:
     thread.join()
-  winners = [number for number, error in results.items() if error is None]
-  # None may win where each was first at some object; then both are told.
-  assert len(winners) <= 1
+  (winner,) = [number for number, error in results.items() if error is None]
   for error in results.values():
     assert error is None or url in error
-  if winners:
-    assert verify.verify_store(url).hash == hashes[winners[0]]
-  else:
-    assert not destination.Destination(url).holds_store()
+  assert verify.verify_store(url).hash == hashes[winner]
+  assert len(names(bucket)) == len(list(_files(paths[winner])))
+
+
+# One process that writes a store: a line once it begins, and one at its end.
+WRITER = """
+import pathlib, sys
+from chomp_data import errors
+from chomp_data.stores import claims
+from chomp_data.stores.zarr import destination
+claims.RENEW_S, claims.SILENT_S, claims._LOOK_S = 0.2, 3.0, 0.05
+path, url, overwrite = sys.argv[1:]
+target = destination.Destination(url)
+print("begin", flush=True)
+sys.stdin.readline()
+try:
+  target.publish(pathlib.Path(path), overwrite == "overwrite")
+  print("whole", flush=True)
+except errors.StoreError as error:
+  print(error, flush=True)
+"""
+
+
+def writer(path, url, overwrite=""):
+  process = subprocess.Popen(
+    [sys.executable, "-c", WRITER, str(path), url, overwrite],
+    stdin=subprocess.PIPE,
+    stdout=subprocess.PIPE,
+    text=True,
+    env={**os.environ, "PYTHONPATH": str(ROOT)},
+  )
+  assert process.stdout.readline() == "begin\n"
+  return process
+
+
+def begin(*processes):
+  for process in processes:
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+@pytest.mark.parametrize("overwrite", ["", "overwrite"])
+def test_exactly_one_of_concurrent_processes_writes_its_store(
+  bucket, tmp_path, overwrite
+):
+  paths = [staged(tmp_path / f"{i}", i) for i in range(4)]
+  hashes = [stores.open_store(path).hash for path in paths]
+  for repeat in range(3):
+    url = f"{bucket.root}/{repeat}"
+    if overwrite:
+      destination.Destination(url).publish(staged(tmp_path / "old", 9), False)
+    bucket.delay_s = lambda request: 0.005
+    processes = [writer(path, url, overwrite) for path in paths]
+    begin(*processes)
+    said = [process.communicate()[0].strip() for process in processes]
+    bucket.clear()
+    winners = [i for i, text in enumerate(said) if text == "whole"]
+    if overwrite:
+      # One after the other: who comes when another is done replaces its store.
+      assert winners, said
+      assert verify.verify_store(url).hash in {hashes[i] for i in winners}
+    else:
+      assert len(winners) == 1, said
+      assert verify.verify_store(url).hash == hashes[winners[0]]
+    for i, text in enumerate(said):
+      assert i in winners or url in text
+    assert not places.at(f"{url}.claim").names()
+    for path in (tmp_path / "old",):
+      shutil.rmtree(path, ignore_errors=True)
+
+
+def killed_writer(bucket, path, url):
+  """Leaves a store unfinished, by a writer that is killed as it sends it."""
+  process = writer(path, url)
+  bucket.delay_s = lambda request: 0.05
+  begin(process)
+  until = time.monotonic() + 30.0
+  while not any("/tokens/c/" in own.name for own in bucket.requests):
+    assert time.monotonic() < until
+    time.sleep(0.01)
+  process.kill()
+  process.communicate()
+  bucket.clear()
+  assert not destination.Destination(url).holds_store()
+
+
+def test_a_writer_of_another_store_takes_over_from_a_killed_one(
+  bucket, tmp_path
+):
+  url = f"{bucket.root}/store"
+  first, other = staged(tmp_path / "a", 0, 4_000), staged(tmp_path / "b", 1)
+  killed_writer(bucket, first, url)
+  assert len(places.at(url).names()) > 0
+  began = time.monotonic()
+  destination.Destination(url).publish(other, overwrite=False)
+  # It ran on this machine: nobody waits for it.
+  assert time.monotonic() - began < claims.SILENT_S / 4
+  assert verify.verify_store(url).hash == stores.open_store(other).hash
+  assert len(names(bucket)) == len(list(_files(other)))
+
+
+def test_one_of_two_takes_over_from_a_killed_writer(bucket, tmp_path):
+  for repeat in range(2):
+    url = f"{bucket.root}/{repeat}"
+    paths = [staged(tmp_path / f"{repeat}{i}", i, 2_000) for i in range(3)]
+    killed_writer(bucket, paths[0], url)
+    processes = [writer(path, url) for path in paths[1:]]
+    begin(*processes)
+    said = [process.communicate()[0].strip() for process in processes]
+    assert said.count("whole") == 1, said
+    winner = paths[1 + said.index("whole")]
+    assert verify.verify_store(url).hash == stores.open_store(winner).hash
+
+
+def test_a_claim_of_another_machine_is_taken_over_once_it_is_silent(
+  bucket, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(claims, "SILENT_S", 1.0)
+  monkeypatch.setattr(claims, "_LOOK_S", 0.05)
+  url = f"{bucket.root}/store"
+  record = {"writer": "a", "store": "b", "host": "far", "pid": 1,
+            "process": ["boot", "space", "1"]}  # fmt: skip
+  claim = places.at(claims.place_of(url))
+  claim.write(claims.NAME, json.dumps(record).encode())
+  places.at(url).write("tokens/c/1", b"of an unfinished store")
+  path = staged(tmp_path / "a", 0)
+  began = time.monotonic()
+  destination.Destination(url).publish(path, overwrite=False)
+  assert time.monotonic() - began > 1.0
+  assert verify.verify_store(url).hash == stores.open_store(path).hash
+  assert not claim.names()
+
+
+def test_a_claim_that_is_renewed_is_another_writers(
+  bucket, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(claims, "SILENT_S", 5.0)
+  monkeypatch.setattr(claims, "_LOOK_S", 0.05)
+  url = f"{bucket.root}/store"
+  claim = places.at(claims.place_of(url))
+  record = {"writer": "a", "store": "b", "host": "far", "pid": 7}
+  claim.write(claims.NAME, json.dumps(record).encode())
+  ended = threading.Event()
+
+  def renew():
+    while not ended.wait(0.3):
+      record["renewals"] = record.get("renewals", 0) + 1
+      claim.write(claims.NAME, json.dumps(record).encode())
+
+  thread = threading.Thread(target=renew)
+  thread.start()
+  try:
+    for overwrite in (False, True):
+      with pytest.raises(errors.StoreError, match="process 7 of 'far'"):
+        destination.Destination(url).publish(
+          staged(tmp_path / f"{overwrite}", 0), overwrite
+        )
+  finally:
+    ended.set()
+    thread.join()
+  assert not places.at(url).names()
+
+
+def test_a_writer_that_was_stopped_too_long_finds_its_claim_gone(
+  bucket, tmp_path
+):
+  url = f"{bucket.root}/store"
+  first, other = staged(tmp_path / "a", 0, 4_000), staged(tmp_path / "b", 1)
+  process = writer(first, url)
+  bucket.delay_s = lambda request: 0.05
+  begin(process)
+  while not any("/tokens/c/" in own.name for own in bucket.requests):
+    time.sleep(0.01)
+  process.send_signal(signal.SIGSTOP)
+  try:
+    bucket.clear()
+    later = writer(other, url)
+    begin(later)
+    assert later.communicate()[0].strip() == "whole"
+  finally:
+    process.send_signal(signal.SIGCONT)
+  said = process.communicate()[0].strip()
+  assert said != "whole"
+  assert url in said
+  assert verify.verify_store(url).hash == stores.open_store(other).hash
+
+
+def test_what_fails_is_free_at_once(bucket, tmp_path):
+  url = f"{bucket.root}/store"
+  bucket.fault = lambda request: (
+    403 if request.method in ("PUT", "POST") and "c/1" in request.name else None
+  )
+  with pytest.raises(errors.StoreError, match="credentials that may write"):
+    destination.Destination(url).publish(staged(tmp_path / "a", 0), False)
+  bucket.clear()
+  assert places.at(url).names()
+  destination.Destination(url).publish(staged(tmp_path / "b", 1), False)
+  verify.verify_store(url)
+  assert not places.at(f"{url}.claim").names()
 
 
 def test_a_late_writer_touches_nothing_and_says_so(bucket, tmp_path):

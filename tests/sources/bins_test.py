@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The bin packer: whole documents in rows, packed window by window."""
 
 import collections
@@ -26,6 +28,7 @@ from chomp_data.sources import epoch_starts
 from chomp_data.sources import packed_windows as packed_windows_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
+from chomp_data.stores import background
 from chomp_data.stores import publish
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
@@ -556,18 +559,41 @@ def test_nobody_waits_to_pack_ahead_where_another_process_does(make_store):
   (own,) = {*packings(source)} - before
   shutil.rmtree(own)
   with publish.lock(own), pytest.raises(side_index.BusyError):
-    source.packed_on_disk(1, lambda: False)
-  assert source.packed_on_disk(1, lambda: False)["bins"].nbytes
+    source.packed_on_disk(1, ahead=True)
+  assert source.packed_on_disk(1, ahead=True)["bins"].nbytes
 
 
-def test_a_packing_is_given_up_where_the_program_ends(make_store):
+def test_a_packing_is_interrupted_where_its_thread_is_stopped(
+  make_store, monkeypatch
+):
   source = reshuffled(make_store)
   source.plan(np.arange(2))
   before = packings(source)
-  with pytest.raises(Exception, match=r"^$"):
-    source.packed_on_disk(1, lambda: True)
+  begun, stopped = threading.Event(), threading.Event()
+  packed_window = bins.BinSource._packed_window
+
+  def waits(self, kept):
+    begun.set()
+    assert stopped.wait(30)
+    return packed_window(self, kept)
+
+  monkeypatch.setattr(bins.BinSource, "_packed_window", waits)
+  monkeypatch.setattr(bins, "_WINDOWS", 1)
+  # What a reader's thread starts is stopped with it.
+  reader = background.Thread(
+    lambda: (source._ahead._begin(1), stopped.wait(30)), "reader"
+  )
+  reader.start()
+  assert begun.wait(30)
+  reader.stop()
+  stopped.set()
+  assert reader.join(30)
   assert packings(source) == before
-  assert source.packed_on_disk(1)["bins"].nbytes
+  # Another reader begins with it again.
+  monkeypatch.setattr(bins.BinSource, "_packed_window", packed_window)
+  source._ahead._begin(1)
+  source._ahead.wait()
+  assert source.is_packed(1)
 
 
 def test_a_source_in_another_process_reads_the_same(make_store):
@@ -707,15 +733,15 @@ def test_a_policy_that_drops_everything_is_refused(make_store):
   [
     (
       {"packing_max_docs_per_bin": 0},
-      r"`rows\.packing_max_docs_per_bin` must be .*at least 1.*got 0",
+      r"`\w+\.packing_max_docs_per_bin` must be .*at least 1.*got 0",
     ),
     (
       {"packing_buffer_docs": 0},
-      r"`rows\.packing_buffer_docs` must be .*1 .*got 0",
+      r"`\w+\.packing_buffer_docs` must be .*1 .*got 0",
     ),
     (
       {"packing_algorithm": "exact", "packing_max_docs_per_bin": 4},
-      r"`rows\.packing_max_docs_per_bin` must be None with .*'exact', got 4",
+      r"`\w+\.packing_max_docs_per_bin` must be None with .*'exact', got 4",
     ),
     (
       {"document_block": 3, "packing_buffer_docs": 8},
@@ -723,11 +749,11 @@ def test_a_policy_that_drops_everything_is_refused(make_store):
     ),
     (
       {"packing_algorithm": "best_fit"},
-      r"`rows\.packing_algorithm` must be .*'ffd', 'exact'.*got 'best_fit'",
+      r"`\w+\.packing_algorithm` must be .*'ffd', 'exact'.*got 'best_fit'",
     ),
     (
       {"long_documents": "split"},
-      r"`rows\.long_documents` must be .*'truncate'.*got 'split'",
+      r"`\w+\.long_documents` must be .*'truncate'.*got 'split'",
     ),
   ],
   ids=str,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Labels of rows one position at a time, to compare what sources read with.
 
 Written from the meaning of labels alone: a token has the level of its run, an

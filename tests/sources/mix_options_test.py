@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Options of a mix: every bad one is named, with its value and what to do."""
 
 import fractions

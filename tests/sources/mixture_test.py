@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Mixtures: the stream is that of a greedy loop with counters, over stores."""
 
 import collections

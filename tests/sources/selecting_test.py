@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Document selection: seed 000's policies and their fallbacks."""
 
 import logging as py_logging
@@ -9,8 +11,11 @@ import pytest
 
 from chomp_data import schema
 from chomp_data import sources
+from chomp_data import stores
 from chomp_data.index.splice import document_selection
 from chomp_data.sources import selecting
+from chomp_data.stores import document_fields
+from chomp_data.stores.zarr import store_writer
 from chomp_data.testing import stores as testing_stores
 
 LENGTHS = [30, 50, 20, 50, 10, 40]
@@ -297,3 +302,126 @@ def test_candidates_are_sorted_a_few_times_whatever_their_number(
   want = some[np.lexsort((some, rank))][:count]
   assert documents.tolist() == want.tolist()
   assert found.tolist() == lengths[want].tolist()
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  """Documents of several folders, languages and lengths."""
+  return store_writer.write_store(
+    tmp_path / "corpus",
+    [np.arange(n) % 9 for n in (30, 50, 20, 40, 60)],
+    tokenizer_info=stores.TokenizerInfo(
+      kind="custom", sha256="0" * 64, vocab_size=10, pad_id=9
+    ),
+    ids=["law/a", "law/b", "web/a", "law/[b]", "web/b"],
+    meta=[
+      document_fields.encoded({"lang": lang, "year": year})
+      for lang, year in (
+        ("en", "1"),
+        ("de", "2"),
+        ("en", "2"),
+        ("fr", "3"),
+        ("en", "3"),
+      )
+    ],
+  )
+
+
+def test_a_pattern_of_ids_leaves_the_policy_the_documents_that_match(
+  corpus, warnings
+):
+  assert one(corpus, doc_key="law/*") == [0]
+  assert one(corpus, doc_key="law/*", doc_select_mode="longest") == [1]
+  assert one(corpus, doc_key="*/a", doc_select_mode="shortest") == [2]
+  assert one(corpus, doc_key="law/?", min_doc_length=40) == [1]
+  assert one(corpus, doc_key="web/[bc]") == [4]
+  everything = {"num_docs": None, "doc_select_mode": "first"}
+  assert several(corpus, doc_key="law/*", **everything) == [0, 1, 3]
+  assert several(corpus, doc_key="web/a", **everything) == [2]
+  assert not warnings
+
+
+def test_an_id_that_is_spelled_like_a_pattern_is_that_document(corpus):
+  assert one(corpus, doc_key="law/[b]") == [3]
+  assert several(corpus, num_docs=1, doc_key="law/[b]") == [3]
+
+
+def test_a_pattern_without_a_candidate_falls_back_to_a_document_that_matches(
+  corpus, warnings
+):
+  assert one(corpus, doc_key="law/*", min_doc_length=55) == [1]
+  assert any("doc_key='law/*'" in w and "document 1" in w for w in warnings)
+  with pytest.raises(schema.ConfigError, match=r"doc_key='gov/\*'"):
+    one(corpus, doc_key="gov/*")
+  with pytest.raises(schema.ConfigError, match=r"got 0 of 5 .*doc_key='gov"):
+    several(corpus, doc_key="gov/*")
+  with pytest.raises(schema.ConfigError, match=r"got 4 with 3 of 5 .*law/\*"):
+    several(corpus, num_docs=4, doc_key="law/*")
+
+
+def test_metadata_select_documents(corpus):
+  everything = {"num_docs": None, "doc_select_mode": "first"}
+  assert several(corpus, doc_meta={"lang": "en"}, **everything) == [0, 2, 4]
+  assert several(
+    corpus, doc_meta={"lang": ["en", "de"], "year": "2"}, **everything
+  ) == [1, 2]
+  assert several(
+    corpus, doc_meta={"lang": "en"}, doc_key="web/*", **everything
+  ) == [2, 4]
+  assert one(corpus, doc_meta={"lang": "en"}, doc_select_mode="longest") == [4]
+  windows = sources.WindowOptions(doc_meta=(("year", ("3",)),)).as_splices(8)
+  found = sources.SpliceSource(corpus, windows, seq_len=8)
+  assert found.documents.tolist() == [3, 4]
+
+
+def test_documents_that_are_named_must_have_the_metadata(corpus, warnings):
+  assert one(corpus, doc_key="web/a", doc_meta={"lang": "en"}) == [2]
+  with pytest.raises(schema.ConfigError, match=r"doc_meta`, got 'web/a' with"):
+    one(corpus, doc_key="web/a", doc_meta={"lang": "de"})
+  assert one(corpus, doc_index=1, doc_meta={"lang": "en"}) == [0]
+  assert any("doc_index=1" in w and "doc_meta=" in w for w in warnings)
+
+
+def test_fields_that_a_store_does_not_keep_are_named(corpus, store):
+  with pytest.raises(
+    stores.StoreError, match=r"the field 'land'.*got the fields lang, year\."
+  ):
+    several(corpus, doc_meta={"land": "en"})
+  with pytest.raises(stores.StoreError, match=r"got no fields.*--meta_keys"):
+    several(store, doc_meta={"lang": "en"})
+
+
+@pytest.mark.parametrize("value", ["lang", {}, {"lang": []}, {"lang": 3}, 5])
+def test_metadata_that_are_no_fields_are_refused(corpus, value):
+  with pytest.raises(
+    schema.ConfigError, match=r"\.doc_meta` must be a mapping"
+  ):
+    several(corpus, doc_meta=value)
+
+
+def test_options_that_are_not_set_are_in_no_fingerprint(corpus):
+  def rows(options):
+    source = sources.SpliceSource(corpus, options, seq_len=8)
+    return source.fingerprint["rows"]
+
+  single, multi = (
+    sources.SpliceOptions(),
+    sources.MultiSpliceOptions(num_docs=2),
+  )
+  assert rows(single)["doc_key"] is None
+  assert "doc_meta" not in rows(single)
+  assert not {"doc_key", "doc_meta"} & set(rows(multi))
+  chosen = sources.MultiSpliceOptions(
+    num_docs=2, doc_key="*", doc_meta=(("lang", ("en",)),)
+  )
+  assert rows(chosen)["doc_key"] == "*"
+  assert rows(chosen)["doc_meta"] == (("lang", ("en",)),)
+
+
+def test_a_large_store_keeps_each_selection_apart(corpus, monkeypatch):
+  monkeypatch.setattr(selecting, "_KEPT_ON_DISK", 1)
+  everything = {"num_docs": None, "doc_select_mode": "first"}
+  for _ in range(2):
+    assert several(corpus, **everything) == [0, 1, 2, 3, 4]
+    assert several(corpus, doc_key="law/*", **everything) == [0, 1, 3]
+    assert several(corpus, doc_meta={"lang": "de"}, **everything) == [1]

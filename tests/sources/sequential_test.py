@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The sequential packer: one stream of documents, cut every seq_len."""
 
 import dataclasses
@@ -367,7 +369,7 @@ def test_tokens_that_the_tokenizer_lacks_are_not_added(make_store, kind):
 def test_options_out_of_range_are_named(make_store, field, value):
   with pytest.raises(schema.ConfigError) as caught:
     make(make_store(ABC), 4, **{field: value})
-  assert f"`rows.{field}` must be" in str(caught.value)
+  assert f"`SequentialOptions.{field}` must be" in str(caught.value)
   assert repr(value) in str(caught.value)
 
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Shuffled sources: epochs are permutations, the same as the samplers'."""
 
 import grain

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Units of rows: prefix sums equal sums over planned rows, in every order."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Splices in a mix: curricula, schedules, groups and own steps of documents."""
 
 import collections

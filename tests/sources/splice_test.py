@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Splice sources: seed 000's worked examples, placed in real rows."""
 
 import collections

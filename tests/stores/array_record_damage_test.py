@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A damaged or wrong ArrayRecord corpus is a clear error, and never silent."""
 
 import collections
@@ -11,6 +13,8 @@ import numpy as np
 import pytest
 
 from chomp_data import stores
+from chomp_data.errors import ConfigError
+from chomp_data.errors import StoreError
 from chomp_data.testing import stores as testing_stores
 
 open_corpus = testing_stores.open_array_records
@@ -218,19 +222,23 @@ def test_a_negative_id_is_named(tmp_path):
 
 
 @pytest.mark.parametrize(
-  ("changes", "match"),
+  ("changes", "error", "match"),
   [
-    ({"vocab_size": 2**16 + 1}, r"vocab_size` must be at most 65536"),
-    ({"token_dtype": "int64"}, r"token_dtype` must be one of .*got 'int64'"),
-    ({"vocab_size": 0}, r"vocab_size` must be .*got 0"),
-    ({"pad_id": 256}, r"pad_id` must be below `vocab_size` 256, got 256"),
-    ({"eos_id": None, "adds_eos": True}, r"eos_id` must be set"),
-    ({"adds_bos": 1}, r"adds_bos` must be True or False, got 1"),
+    (
+      {"vocab_size": 2**16 + 1},
+      StoreError,
+      r"vocab_size` must be at most 65536",
+    ),
+    ({"token_dtype": "int64"}, ConfigError, r"token_dtype` must .*got 'int64'"),
+    ({"vocab_size": 0}, ConfigError, r"vocab_size` must be .*got 0"),
+    ({"pad_id": 256}, StoreError, r"pad_id` must be below `vocab_size` 256"),
+    ({"eos_id": None, "adds_eos": True}, StoreError, r"eos_id` must be set"),
+    ({"adds_bos": 1}, ConfigError, r"adds_bos` must be True or False, got 1"),
   ],
 )
-def test_wrong_options_are_named(tmp_path, changes, match):
+def test_wrong_options_are_named(tmp_path, changes, error, match):
   values = {"token_dtype": "uint16", "vocab_size": 256, "eos_id": 1, **changes}
-  with pytest.raises(stores.StoreError, match=match):
+  with pytest.raises(error, match=match):
     stores.open_array_records(
       tmp_path / "none", stores.ArrayRecordOptions(**values)
     )

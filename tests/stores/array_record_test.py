@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """ArrayRecord corpora give the rows of the equal store, or a clear error."""
 
 import itertools

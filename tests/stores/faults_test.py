@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Faults of files of every kind of store: none is silent.
 
 Each store is opened once, as a run does that begins. Then its files are

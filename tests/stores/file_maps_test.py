@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Maps of files: values as in the file, and no descriptor is held."""
 
 import contextlib

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A disk that takes no more is an error that names the file.
 
 The kernel's limit of a file's size stands for it: the same call fails, and the

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Labels of a store: runs within spans and sums, against single tokens."""
 
 import pathlib

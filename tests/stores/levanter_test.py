@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Levanter's caches: pinned to caches that Levanter's own writer wrote."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Megatron corpora: pinned to files that Megatron's own builders wrote."""
 
 import os

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A kind of stores is one file and one entry: this file, and the fixture."""
 
 import dataclasses

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reads: right in any order, coalesced, counted; each chunk fetched once."""
 
 import pathlib
@@ -163,6 +165,7 @@ def test_what_is_counted_does_not_depend_on_the_reader(
       "cache_hits": 2 * sum(map(len, touched)) - len(distinct),
       "requests": 0,
       "retries": 0,
+      "corrupt": 0,
       "bytes_transferred": 0,
     }
 
@@ -414,7 +417,7 @@ def test_the_size_of_the_cache_of_a_map_changes_nothing(paths):
 
 
 def test_a_negative_size_of_the_cache_is_refused(path):
-  with pytest.raises(ValueError, match="at least 0, got -1"):
+  with pytest.raises(ValueError, match=r"`cache_bytes` must .*got -1"):
     stores.open_store(path).set_cache_bytes(-1)
 
 

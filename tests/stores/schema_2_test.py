@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Schema 2 of stores: a small manifest, tables of chunks, labels, weights."""
 
 import hashlib

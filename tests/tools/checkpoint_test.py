@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tools that take --checkpoint answer of the run as a job went on with it."""
 
 import json
@@ -19,7 +21,11 @@ def get_config(arg=None):
   return ml_collections.ConfigDict({
     "data": {
       "seq_len": 16, "global_batch_size": 2, "epochs": 40,
-      "sources": {"web": {"store": STORE, "rows": {"kind": "sequential"}}},
+      "sources": {"web": {
+        "store": STORE,
+        "rows": {"kind": "sequential", "add_eos": False},
+        "shuffle": {"kind": "none"},
+      }},
     },
   })
 """

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What is asked wrongly of a tool is answered in one clear line."""
 
 import os
@@ -22,7 +24,11 @@ def get_config(arg=None):
   return ml_collections.ConfigDict({
     "data": {
       "seq_len": 16, "global_batch_size": 3, "epochs": 4,
-      "sources": {"web": {"store": STORE, "rows": {"kind": "sequential"}}},
+      "sources": {"web": {
+        "store": STORE,
+        "rows": {"kind": "sequential", "add_eos": False},
+        "shuffle": {"kind": "none"},
+      }},
     },
     "model": {"num_layers": 1, "d_model": 16, "num_heads": 2, "mlp_dim": 16},
     "train": {"num_steps": 1},

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """tools/inspect_batches.py: what it prints is what the pipeline reads."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """tools/train.py measures as it goes; tools/losses.py says what stood out."""
 
 import json

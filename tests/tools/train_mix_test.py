@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """tools/train.py on mixes: one in a line, and one that gets a stage more."""
 
 import json

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """tools/train.py: a run that is stopped and resumed is the run itself."""
 
 import json
@@ -157,8 +159,13 @@ def test_a_run_reports_for_people_and_for_programs(corpus, finished):
   assert "[text] multi_splice: num_docs=3" in err
   assert re.search(r"step 100/240: loss \d\.\d+, .* waiting for data", err)
   assert "loss by document up to step 200" in err
-  assert "coverage of text: 3 documents" in out
-  assert "unseen offsets" in out
+  assert "With one document in each row, 100.0% of the positions" in out
+  assert re.search(r"text +[\d,]+ +100.0% +100.0% +3 ", out)
+  report = (corpus.directory / "whole/report.txt").read_text()
+  assert "coverage of text: 3 documents" in report
+  assert "unseen offsets" in report
+  picture = (corpus.directory / "whole/summary.png").read_bytes()
+  assert picture.startswith(b"\x89PNG")
   metrics = json.loads((corpus.directory / "whole/metrics.json").read_text())
   assert metrics["step"] == _NUM_STEPS
   assert metrics["loss"] > 0
@@ -166,6 +173,8 @@ def test_a_run_reports_for_people_and_for_programs(corpus, finished):
   assert metrics["evaluation"]["text"]["later starts"]["perplexity"] > 1
   rows = sum(document["rows"] for document in metrics["coverage"]["text"])
   assert rows == _NUM_STEPS * 4
+  entropy = metrics["coverage_entropy"]["text"]
+  assert f"entropy of shares {entropy:.3f} of at most 1.099 nats" in report
 
 
 def test_a_finished_job_is_followed_to_its_end(corpus, finished):
@@ -186,7 +195,7 @@ def test_a_finished_run_run_again_only_evaluates(corpus, finished):
   status, out, err = corpus.run("whole")
   assert status == 0, err
   assert f"finished before, at step {_NUM_STEPS} (config.train" in err
-  assert "document starts" in out
+  assert f"Trained {_NUM_STEPS} steps." in out
   assert [line["step"] for line in corpus.hashes("whole")] == [
     *range(_NUM_STEPS)
   ]
@@ -323,7 +332,7 @@ def test_two_processes_train_on_the_batches_of_one(corpus):
     done = in_process.run_tool("verify_run", *corpus.verified(name))
     assert (done.returncode, done.stderr) == (0, "")
     assert "says: steps 0 .. 15, 64 rows." in done.stdout
-  reports = ["perplexity by question" in out for out, _ in outputs]
+  reports = ["Trained 16 steps." in out for out, _ in outputs]
   assert reports == [True, False]
 
 

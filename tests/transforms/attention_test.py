@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a document's loss depends on: gradients of a toy attention model.
 
 Each format is read as its trainers read it. The toy has one head of causal
@@ -18,7 +20,7 @@ from chomp_data.transforms import formats
 from chomp_data.transforms import masks
 from tests import laws
 
-# Long, and of the reference trainer or other libraries: see `make test-all`.
+# Long, and of the reference trainer or other libraries: see `make test-slow`.
 pytestmark = pytest.mark.slow
 
 SEQ_LEN, NUM_ROWS, WIDTH = 12, 4, 8

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Transforms of loss masks and positions, on rows packed from spans."""
 
 import dataclasses
@@ -191,10 +193,10 @@ def test_boundary_labels_need_the_attention_mask():
 
 
 @pytest.mark.parametrize(
-  "eos_ids", [[1], (1, -1), (True,), (2**31,), ("eos",), 3, (1.0,)]
+  "eos_ids", ["1", (1, -1), (True,), (2**31,), ("eos",), 3, (1.0,)]
 )
 def test_bad_eos_ids_are_refused(eos_ids):
-  with pytest.raises(ValueError, match=r"`eos_ids` must be a tuple.*got"):
+  with pytest.raises(ValueError, match=r"\.eos_ids` must be a list .*got"):
     EOS(False, eos_ids)
 
 

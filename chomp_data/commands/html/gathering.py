@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a page shows of a run's steps, as JSON values.
 
 Everything that is not of single tokens comes from plans: with `plan_only` no

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Arrays as JSON values: base64 of the narrowest dtype that holds them."""
 
 import base64

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """One self-contained page of HTML: styles, scripts and data in one file.
 
 Nothing is fetched and nothing of the data is ever markup: it is JSON without

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The text of single tokens, so that any cut through a row can be read.
 
 A token may be a part of a character only: then it is joined with those after

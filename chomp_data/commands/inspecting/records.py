@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows and samples of steps as JSON values, and what all views say of spans."""
 
 from collections.abc import Iterator

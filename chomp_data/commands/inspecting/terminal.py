@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows and samples of steps for people: text, and pictures of arrays."""
 
 from collections.abc import Sequence

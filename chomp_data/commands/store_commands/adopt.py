@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Checksums for data that others wrote: every later change is an error.
 
 Of ArrayRecord files, directories of `save_to_disk`, Megatron corpora and

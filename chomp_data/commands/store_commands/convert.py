@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A store in another form: compressed or not, or ArrayRecord.
 
 Data of other tools become a store of ours. Documents and tokens stay, and so

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The first documents of a store: ids, lengths, and text where it decodes."""
 
 import argparse

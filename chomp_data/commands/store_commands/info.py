@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What is in stores: documents, tokens, lengths, tokenizer, hash."""
 
 import argparse

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Stores of one tokenizer as one new store, in the order given.
 
 To read them as one without a copy, write store=('a', 'b') in a config.
@@ -22,11 +24,15 @@ def run(args: argparse.Namespace) -> int:
   """Writes the store; returns the exit status."""
   members = shared.opened(args.paths, args)
   copying.check_alike(members)
+  merged = stores.as_one(members)
   shared.copied(
-    stores.as_one(members),
+    merged,
     args.output,
     args,
-    prepared={"merged": [own.hash for own in members]},
+    prepared={
+      "merged": [own.hash for own in members],
+      **shared.chats_of(merged),
+    },
     **shared.layout_of(members[0], args.compression),
   )
   print(shared.line(stores.open_store(args.output)))

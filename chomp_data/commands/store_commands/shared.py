@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What the subcommands share: opening stores, arguments, a bar of progress."""
 
 import argparse
@@ -86,6 +88,11 @@ def prepared_of(store: stores.Store) -> dict[str, Any]:
   if isinstance(store, zarr_store.ZarrStore):
     return dict(store.manifest.prepared)
   return {"from": type(store).__name__}
+
+
+def chats_of(store: stores.Store) -> dict[str, Any]:
+  """Returns what a store made of another has to say of its chats."""
+  return {"chats": dict(store.chats)} if any(store.chats.values()) else {}
 
 
 def copied(

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A store in two: a held-out set, by the hash of documents' ids, and the rest.
 
 A document goes where its id says, whatever else is in the store: when
@@ -53,7 +55,12 @@ def run(args: argparse.Namespace) -> int:
         f" {args.held_out!r}. Name two stores."
       ]
     )
-  made = {"split_of": store.hash, "fraction": args.fraction, "seed": args.seed}
+  made = {
+    "split_of": store.hash,
+    "fraction": args.fraction,
+    "seed": args.seed,
+    **shared.chats_of(store),
+  }
   options = shared.layout_of(store, args.compression)
   with (
     copying.staged(args.output, args.overwrite) as rest,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a schedule of buckets must be given: every wrong field in one error."""
 
 from collections.abc import Mapping

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Where each stage of a curriculum over buckets begins in each dataset.
 
 Stages are told by steps of the run, lists by their own places. How far each

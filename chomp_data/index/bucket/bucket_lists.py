@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The batches of one dataset in their order, epoch after epoch.
 
 An epoch's batches are numbered bucket by bucket, buckets by name, and the list

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which samples make up each step's batch, where samples differ in shape.
 
 A batch holds samples of one (dataset, bucket), so each bucket is one static

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A dataset's batches where the shares of its buckets change: a curriculum.
 
 Each bucket gives its own batches, epoch after epoch, and the next batch of the

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Documents cut into pieces that go to buckets of a few lengths.
 
 Lengths are in tokens. Both ways keep every token, and every piece but the last

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What a mix does when a source has given all its rows: one entry each.
 
 To add a policy, put an `Exhaustion` under its name; nothing else names them.

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which source's row stands at each position of a mix, in stages of weights.
 
 At every position the source with the least units over weight gives its next

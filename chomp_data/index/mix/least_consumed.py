@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The merge of a few sources by least consumed, at any place in O(log n).
 
 The next row is that of the source with the least units over weight. Two

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Sorts the next rows of a few sources by level, tie, source and row, exactly.
 
 A row's level is (alpha + beta P) / delta for the P units before it. Levels are

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The stages of a mix: where each begins in every source, and where all end.
 
 At a change let v be the least units over weight among the sources that were

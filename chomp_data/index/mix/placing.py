@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Where the rows of a batch stand, if some of them belong to a part of it.
 
     parts 2, rows that want parts  1 0 1 1 - 0      -: any

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Where the sources of a mix stand as its stages begin, as far as it is known.
 
 Rows and units are kept of each stage. The numbers that tell how far a source

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What the rows of a source consume, as prefix sums.
 
     rows      0  1  2  3      before(0 .. 4)  [0, 5, 5, 5, 9]

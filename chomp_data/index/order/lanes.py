@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A block shuffle in lanes, so that readers need not share blocks.
 
     lanes 2, lane_rows 2: rows come from lanes 0 0 1 1 0 0 1 1 ...

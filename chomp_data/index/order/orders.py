@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Orders of a source's rows: which row stands at each position of an epoch.
 
     none    0 1 2 3 | 4 5 6 7 | 8 9      blocks of 4, tail of 2

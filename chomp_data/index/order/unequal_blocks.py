@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Block shuffle where blocks have unequal numbers of rows.
 
 A packed source's rows exist a packing window at a time, and these windows

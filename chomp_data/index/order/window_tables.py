@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tables of the windows of an order that are asked about often.
 
 A table is worth building only where its window will be asked about again: a

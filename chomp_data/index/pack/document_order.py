@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The order in which documents are packed, and which windows they form.
 
 A window is `window_docs` consecutive positions of the order. 'none' keeps the

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Packing documents into rows: which piece of which document goes where.
 
 A *window* of documents is packed by itself, so a row needs nothing of what

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The pairs (t, s) of one document: how many there are, and which is which.
 
 `t` is the first token copied, `s` the column it goes to, `c` how many tokens

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The order in which a document's pairs are visited, axis by axis.
 
 Unshuffled, starts ascend and offsets ascend inside them. Each axis can be

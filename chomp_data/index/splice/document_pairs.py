@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The pairs (t, s) of several documents, some with a stride of their own.
 
 Documents that share stride and edge weight share one `PairSpace`; the others

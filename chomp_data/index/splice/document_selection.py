@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which documents a source reads, chosen from their lengths alone.
 
 Lengths arrive in batches of consecutive documents and only the best
@@ -21,6 +23,9 @@ _FEW = 2**15
 SELECT_MODES = ("first", "longest", "shortest", "random")
 
 LengthBatches = Callable[[], Iterable[tuple[int, np.ndarray]]]
+
+# Says of documents int64[N] which match, bool[N].
+Matches = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,6 +62,7 @@ def select(
   count: int | None,
   key: int,
   exclude: np.ndarray | None = None,
+  matches: Matches | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Chooses up to `count` documents.
 
@@ -69,6 +75,8 @@ def select(
     count: How many to choose, or None for every candidate.
     key: Key of 'random'.
     exclude: int64[M], documents never chosen, or None.
+    matches: Which of the documents within the limits are candidates, or None
+      for all.
 
   Returns:
     (documents, lengths), int64 each, best first: in store order for 'first',
@@ -85,6 +93,8 @@ def select(
       low, high = np.searchsorted(exclude, (first, first + len(lengths)))
       fits[exclude[low:high] - first] = False
     index = np.flatnonzero(fits)
+    if matches is not None:
+      index = index[matches(first + index)]
     documents, found = first + index, lengths[index]
     kept.add(documents, found, _rank(mode, documents, found, key))
     if mode == "first" and kept.is_full:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Evenly spaced starts under a weight that is higher near document edges.
 
 A document of `span + 1` possible starts (span = L - K), taken every `stride`

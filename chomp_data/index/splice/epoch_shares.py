@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Shares of documents in the rows of a pass: by group first, then in it.
 
 Both divisions are exact and by largest remainder (`quotas.py`), so a pass of

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows cut into phases, and every phase into passes over what it reads.
 
     phase     0                  1         2, the last

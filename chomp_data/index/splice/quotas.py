@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Shares of an epoch: exact weights of documents and their integer quotas.
 
 Quotas follow the largest-remainder rule with ties to the lower index (seed

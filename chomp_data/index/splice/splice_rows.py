@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows of splices over documents: row number -> (document, t, s, c).
 
 Rows fall into phases and passes (`phases.py`). In a pass each document has a

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """ArrayRecord files: a document a record; records are numbered from 0.
 
 Records are UTF-8, or messages of `tf.train.Example`, whose features are keys;

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Arrow files and streams: a document a row.
 
 A piece is record batches that follow each other: of a file their numbers, of a
@@ -23,6 +25,7 @@ from chomp_data.prepare import records
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.reading import tables
 from chomp_data.stores import places
+from chomp_data.stores import relative_names
 
 _FILE = b"ARROW1"
 _STREAM = b"\xff\xff\xff\xff"
@@ -194,7 +197,8 @@ def saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
     PrepareError: If it holds splits, or a file is missing.
   """
   if "dataset_dict.json" in names:
-    splits = _json(folder, "dataset_dict.json").get("splits", [])
+    splits = _json(folder, "dataset_dict.json").get("splits")
+    splits = splits if isinstance(splits, list) else []
     raise errors.PrepareError(
       f"`--input` must name one split of {folder}, got a directory of the"
       f" splits {', '.join(map(str, splits))}. Give, for instance,"
@@ -205,7 +209,12 @@ def saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
   listed = _json(folder, "state.json").get("_data_files")
   if listed is None:
     return None
-  files = [str(entry["filename"]) for entry in listed]
+  try:
+    files = [entry["filename"] for entry in listed]
+  except (KeyError, TypeError) as error:
+    raise _bad_names(folder, listed) from error
+  if not all(map(relative_names.is_part, files)):
+    raise _bad_names(folder, files)
   missing = sorted(set(files) - set(names))
   if missing:
     raise errors.PrepareError(
@@ -215,9 +224,16 @@ def saved_files(folder: str, names: Sequence[str]) -> list[str] | None:
   return files
 
 
+def _bad_names(folder: str, listed: Any) -> errors.PrepareError:
+  return errors.PrepareError(
+    f"{os.path.join(folder, 'state.json')} must name files beside it, got"
+    f" {relative_names.brief(listed)}. Save the dataset again."
+  )
+
+
 def _json(folder: str, name: str) -> dict[str, Any]:
   try:
-    found = json.loads(places.at(folder).read(name))
+    found = json.loads(places.at(folder).read(name, check=json.loads))
   except (OSError, ValueError) as error:
     raise errors.PrepareError(
       f"{os.path.join(folder, name)} must be readable, got {error}. Restore it,"

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What every kind of inputs is, and the pieces that its files are read in.
 
 A kind splits a file into pieces that are read apart, by any process; together
@@ -166,19 +168,22 @@ def check_unchanged(file: InputFile) -> None:
   Raises:
     PrepareError: If it is not.
   """
-  before: Any = f"{file.size} bytes"
   if is_url(file):
     place, name = object_files.place_of(file.path)
-    now, before = place.version(name), file.version
-    same = now == before
+    what, now, before = "version", place.version(name), file.version
   else:
     stat = os.stat(file.path)
-    now = f"{stat.st_size} bytes"
-    same = (stat.st_size, stat.st_mtime_ns) == (file.size, file.version)
-  if not same:
+    what, now, before = "size in bytes", stat.st_size, file.size
+    if now == before:
+      what, now, before = (
+        "modification time in ns, at the same size,",
+        stat.st_mtime_ns,
+        file.version,
+      )
+  if now != before:
     raise errors.PrepareError(
-      f"{file.path} must not change while it is read, got {now} after {before}."
-      " Run again when it is complete."
+      f"{file.path} must not change while it is read, got {what} {now} after"
+      f" {before}. Run again when it is complete."
     )
 
 

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The bytes of a file, decompressed, some at a time."""
 
 from collections.abc import Generator
@@ -13,6 +15,9 @@ from chomp_data import errors
 from chomp_data.prepare.reading import base
 
 BLOCK = 1 << 20
+
+# The reason that an archive without its end is counted by.
+TRUNCATED = "truncated"
 _LEAST_ZSTD = 64
 
 
@@ -43,16 +48,19 @@ def blocks(
       if begin:
         raw.seek(begin)
       with gzip.open(raw) if file.compression == "gz" else raw as stream:
-        # Of an object never more than one request brought: `until` holds.
-        one = base.is_url(file) and file.compression == "none"
+        # Of an object never more than one request brought: `until` holds. Of
+        # an archive no more than one read: before an error all comes that can.
+        one = base.is_url(file) or file.compression == "gz"
         while data := _read_one(stream, block) if one else stream.read(block):
           yield data
   except (gzip.BadGzipFile, EOFError, zlib.error, zstandard.ZstdError) as error:
+    truncated = isinstance(error, EOFError)
     raise errors.BadInput(
       file.path,
       f"must be a whole .{file.compression} archive, got {error}.",
-      "Correct it, or leave it out with --exclude.",
-      "damaged",
+      "Correct it, or leave it out with --exclude."
+      + " --on_error=skip takes the lines before its end." * truncated,
+      TRUNCATED if truncated else "damaged",
     ) from None
   except OSError as error:
     raise base.unreadable(file, error) from None

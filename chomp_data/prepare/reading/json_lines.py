@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """JSON lines: a document a line; lines are numbered from 1.
 
 A piece holds the lines that begin in its range of bytes. Files that are

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Parquet: a document a row. A piece is row groups that follow each other."""
 
 from collections.abc import Iterator

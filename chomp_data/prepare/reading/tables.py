@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows of Arrow tables as records; rows are numbered from 0.
 
 Only what keys lead to is taken, a column or, where dots lead there, a field of
@@ -51,6 +53,7 @@ def _flag(options: records.ReadOptions, key: str) -> str:
   """Returns the name of the flag that asks for a key."""
   asked = ("meta_key", "weight_key", "messages_key", "prompt_key")
   names = [name for name in asked if getattr(options, name) == key]
+  names += ["meta_keys"] * (key in options.meta_keys)
   if options.text_key in options.text_keys and options.text_key == key:
     return "text_key"
   return names[0] if names else "completion_key"
@@ -113,6 +116,11 @@ def numbered(
     own = batch.slice(begin, step)
     try:
       values = [_values(own, key, key == options.text_key) for key in found]
+      if options.messages_key is not None:
+        chat_keys = (options.messages_key, *options.chat.keys)
+        for key, rows in zip(found, values, strict=True):
+          if key in chat_keys:
+            rows[:] = map(_without_nulls, rows)
     except pyarrow(where).ArrowException as error:
       raise unreadable(where, "table", error) from None
     for number, row in enumerate(
@@ -168,6 +176,16 @@ def _values(batch: Any, key: str, as_bytes: bool) -> list[Any]:
     return column.to_pylist()
   except UnicodeDecodeError:
     return [_python(value) for value in column]
+
+
+def _without_nulls(value: Any) -> Any:
+  """Returns a value without the keys that Arrow adds to objects.
+
+  An array of objects has one type, so each gets the keys of all, as null.
+  """
+  if isinstance(value, Mapping):
+    return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+  return [*map(_without_nulls, value)] if isinstance(value, list) else value
 
 
 def _python(value: Any) -> Any:

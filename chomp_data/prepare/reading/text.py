@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Text files: each is one document, whatever its name."""
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """`tf.train.Example`, parsed without TensorFlow.
 
     Example     1: Features

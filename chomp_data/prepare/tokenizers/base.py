@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What every tokenizer is, and what they share."""
 
 from collections.abc import Iterable
@@ -157,6 +159,11 @@ def special_texts(tokenizer: Tokenizer) -> tuple[tuple[str, str], ...]:
     for name, number in sorted(ids.items())
     if number is not None
   )
+
+
+def all_special_texts(tokenizer: Tokenizer) -> tuple[str, ...]:
+  """Returns the texts of all tokens that text may spell as special ones."""
+  return tuple(sorted(getattr(tokenizer, "special", ())))
 
 
 def text_of(text: str | bytes) -> str:

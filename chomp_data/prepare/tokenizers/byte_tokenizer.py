@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The bytes of UTF-8 as token ids.
 
 There are 259: 0 .. 255 are the bytes, 256 begins a document, 257 ends one, 258

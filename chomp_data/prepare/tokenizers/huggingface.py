@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A Hugging Face `tokenizer.json`.
 
 Its special ids are found by their usual names, or as they are named.
@@ -67,6 +69,9 @@ class HuggingFaceTokenizer:
       bos_id=ids["bos"],
     )
     self._dtype = base.token_dtype(vocab_size)
+    # Also those that are not called special: text spells them all the same.
+    added = tokenizer.get_added_tokens_decoder().values()
+    self.special: frozenset[str] = frozenset(token.content for token in added)
 
   def encode_batch(self, texts: Sequence[str | bytes]) -> base.Encoded:
     """Returns the token ids of several texts."""

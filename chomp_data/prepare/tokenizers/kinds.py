@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which tokenizers there are: a file says by its content what it is."""
 
 from collections.abc import Callable
@@ -15,6 +17,7 @@ from chomp_data.stores import object_files
 from chomp_data.stores import places
 
 BYTE = "byte"
+_HUGGINGFACE_FILE = "tokenizer.json"
 
 # By the kind that a store names: (whether a file is one, its class). In the
 # order of asking: the JSON of tiktoken is an object, too.
@@ -67,9 +70,31 @@ def make_tokenizer(spec: base.TokenizerSpec) -> base.Tokenizer:
   except OSError as error:
     raise errors.PrepareError(
       "`--tokenizer` must be 'byte' or the path of a readable file, got"
-      f" {spec.source!r}: {error.strerror}. Correct it; nothing is downloaded."
+      f" {spec.source!r}: {error.strerror}. {_how_to_get(spec.source)}"
     ) from None
   return _from_file(file, spec)
+
+
+def _how_to_get(name: str) -> str:
+  """Returns what to do about a name that is not the path of a file."""
+  path = pathlib.Path(name)
+  if (path / _HUGGINGFACE_FILE).is_file():
+    return f"Name the file in it: --tokenizer={path / _HUGGINGFACE_FILE}."
+  if path.suffix or places.is_url(name):
+    return "Correct the path; nothing is downloaded."
+  if name in tiktoken_ranks.PATTERNS:
+    return (
+      "Nothing is downloaded: on a machine with a network, set"
+      " TIKTOKEN_CACHE_DIR to a directory, run"
+      f" `python -c \"import tiktoken; tiktoken.get_encoding('{name}')\"`, and"
+      " give the file that is there then."
+    )
+  return (
+    "Nothing is downloaded: if it is a model of the Hugging Face Hub, run"
+    f" `hf download {name} {_HUGGINGFACE_FILE} --local-dir={path.name}` on a"
+    f" machine with a network (`pip install huggingface_hub` has the command),"
+    f" and give --tokenizer={path.name}/{_HUGGINGFACE_FILE}."
+  )
 
 
 @functools.lru_cache(maxsize=2)

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A SentencePiece `.model`.
 
 Padding, end and begin are those of the model, or as they are named. Text is
@@ -63,6 +65,7 @@ class SentencePieceTokenizer:
     self._names = {
       name: i for name, i in vocabulary.items() if model.is_control(i)
     }
+    self.special: frozenset[str] = frozenset(self._names)
     self._control = np.zeros(size, bool)
     self._control[list(self._names.values())] = True
     longest = sorted(self._names, key=lambda name: (-len(name), name))

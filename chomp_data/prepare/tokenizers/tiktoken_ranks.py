@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A tiktoken file of ranks: one token a line, base64 and its rank.
 
 Such a file says neither how texts are split nor which special tokens there
@@ -18,6 +20,7 @@ import numpy as np
 from chomp_data import errors
 from chomp_data import stores
 from chomp_data.prepare.tokenizers import base
+from chomp_data.stores import json_values
 
 _FORMAT = "chomp_data tiktoken"
 _BEGIN = json.dumps({"format": _FORMAT})[:-1].encode()
@@ -109,6 +112,7 @@ class TiktokenTokenizer:
       ) from None
     vocab_size = self._encoding.n_vocab
     ids = base.special_ids(special, spec)
+    self.special: frozenset[str] = frozenset(special)
     self._dtype = base.token_dtype(vocab_size)
     self._lengths = np.zeros(vocab_size, np.int64)
     for token, rank in ranks.items():
@@ -244,8 +248,12 @@ def _kept(
 ) -> tuple[str, dict[str, int], str]:
   try:
     values = json.loads(file)
-    return values["pattern"], values["special_tokens"], values["ranks"]
-  except (ValueError, KeyError) as error:
+    return (
+      json_values.decode(str, values["pattern"], "pattern"),
+      json_values.decode(dict[str, int], values["special_tokens"], "tokens"),
+      json_values.decode(str, values["ranks"], "ranks"),
+    )
+  except (ValueError, KeyError, TypeError) as error:
     raise errors.PrepareError(
       f"`--tokenizer` must be a whole tokenizer file of a store, got"
       f" {spec.source}: {error}. Take it from the store again."

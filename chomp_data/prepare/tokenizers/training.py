@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A tokenizer of a corpus's own: byte-level BPE, by the `tokenizers` library.
 
 The same texts in the same order give the same file, on any number of cores.
@@ -8,6 +10,7 @@ any text can be encoded.
 from collections.abc import Iterable
 
 from chomp_data import errors
+from chomp_data import schema
 
 ALGORITHMS = ("bpe",)
 SPECIAL = ("<|pad|>", "<|eos|>", "<|bos|>")
@@ -20,9 +23,9 @@ def checked(algorithm: str, vocab_size: int | None) -> int:
   """Returns the size; raises PrepareError unless it can be trained."""
   problems = []
   if algorithm not in ALGORITHMS:
+    rule = schema.choice(ALGORITHMS)
     problems.append(
-      f"`--train_tokenizer` must be one of {', '.join(ALGORITHMS)}, got"
-      f" {algorithm!r}. Choose one."
+      schema.bad_value("--train_tokenizer", rule, algorithm, "Choose one.")
     )
   if vocab_size is None or vocab_size < LEAST_VOCAB_SIZE:
     problems.append(

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """ArrayRecord corpora of token ids as stores."""
 
 from chomp_data.stores.array_record.record_store import (

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What indexes of records and samples, of any format, are built with."""
 
 from collections.abc import Callable

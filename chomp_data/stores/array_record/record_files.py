@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """ArrayRecord files of a corpus: which they are, and reading their records.
 
 A record is read by ranges, with one thread and a buffer that reads ahead: a
@@ -16,12 +18,15 @@ import os
 import pathlib
 import re
 import threading
+from typing import Any
 
 from array_record.python import array_record_module  # pyright: ignore
 
 from chomp_data import errors
 from chomp_data.stores import checksums
+from chomp_data.stores import json_values
 from chomp_data.stores import publish
+from chomp_data.stores import side_index
 
 # Names that a directory is searched for.
 PATTERNS = ("*.array_record*", "*.arrayrecord*")
@@ -43,6 +48,10 @@ _BUFFER_BYTES = 1 << 15
 _MAGIC = re.compile(r"[*?\[]")
 _GROUP_SIZE = re.compile(r"group_size:(\d+)")
 _SHARD = re.compile(r"(.*)-(\d+)-of-(\d+)(.*)")
+
+
+# What `Corpus.key` returns.
+_Key = list[tuple[str, int, int, int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +87,7 @@ class Corpus:
   def check_unharmed(
     self,
     files: Sequence[Sequence[str | int]],
-    before: Sequence[Sequence[str | int]] | None,
+    before: Any,
     index: pathlib.Path,
   ) -> None:
     """Tells damage from another corpus, where files changed.
@@ -89,14 +98,22 @@ class Corpus:
     Args:
       files: `key()` as it is.
       before: `key()` as it was when an index was built; None of an index that
-        is not of files.
+        is not of files. As its header has it, of whatever type.
       index: Its directory, for messages.
 
     Raises:
-      StoreError: If a file of the same name, size and time has other ends, or
-        files were swapped or copied over each other.
+      StoreError: If a file of the same name, size and time has other ends,
+        files were swapped or copied over each other, or `before` is no such
+        key.
     """
-    past = {str(name): tuple(own) for name, *own in before or ()}
+    try:
+      earlier = json_values.decode(_Key | None, before, "key.files")
+    except ValueError as error:
+      raise errors.StoreError(
+        f"{index / side_index.HEADER} must say of which files it is, got one"
+        f" where {error}. Remove {index}: it is built again."
+      ) from None
+    past = {name: tuple(own) for name, *own in earlier or ()}
     now = {str(name): tuple(own) for name, *own in files}
     # Who leaves a file out may number the others anew.
     is_mixed = set(now) == set(past) and (

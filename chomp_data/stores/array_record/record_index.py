@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The index of an ArrayRecord corpus: where documents begin, and checksums.
 
 ArrayRecord knows records and nothing of tokens, so one pass over all records

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """ArrayRecord corpora as stores: a record is the token ids of a document.
 
 Records are raw little-endian uint16, uint32 or int32; a record of no byte is a
@@ -157,6 +159,12 @@ class _Opened:
     ]
 
 
+@schema.arguments(
+  path=schema.path(),
+  options=schema.options_rule(ArrayRecordOptions),
+  cache_bytes=base.CACHE_BYTES,
+  index_dir=schema.optional(schema.path()),
+)
 def open_array_records(
   path: str | os.PathLike[str],
   options: ArrayRecordOptions,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reading tokens of an ArrayRecord corpus: blocks of records, checked, cached.
 
 A block is what is read together: the records that the file stores together

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Writing a store as ArrayRecord files: a record is the ids of a document.
 
 Any reader of ArrayRecord reads them, `grain.sources.ArrayRecordDataSource` for
@@ -23,6 +25,7 @@ from chomp_data import schema
 from chomp_data.stores import base
 from chomp_data.stores import copying
 from chomp_data.stores import publish
+from chomp_data.stores import relative_names
 from chomp_data.stores.array_record import record_store
 from chomp_data.stores.zarr import manifest
 from chomp_data.stores.zarr import store_writer
@@ -149,7 +152,14 @@ def prepared_at(path: pathlib.Path) -> dict[str, Any] | None:
   """Returns how such a directory was made, or None where none is there."""
   if told(path) is None:
     return None
-  return dict(json.loads(publish.read_file(path / FILE))["prepared"])
+  prepared = json.loads(publish.read_file(path / FILE)).get("prepared")
+  if not isinstance(prepared, dict):
+    raise errors.StoreError(
+      f"{path / FILE} must say how the records were made, got"
+      f" {relative_names.brief(prepared)}. Restore it, or write the records"
+      " again."
+    )
+  return prepared
 
 
 def check_destination(path: pathlib.Path, overwrite: bool) -> None:

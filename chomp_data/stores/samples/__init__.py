@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Samples: precomputed arrays with a height, a width and metadata."""
 
 from chomp_data.stores.samples.sample_fields import ArrayField as ArrayField

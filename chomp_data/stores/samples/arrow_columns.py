@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Columns of Arrow record batches as NumPy views of a checked memory map.
 
 A column of nested lists is its numbers side by side and, at each depth, where

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Samples in a directory of Hugging Face's `save_to_disk`, read in place.
 
 `state.json` names the Arrow files, which are streams of record batches. They
@@ -21,6 +23,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data.stores import checksums
+from chomp_data.stores import relative_names
 from chomp_data.stores import side_index
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
@@ -44,12 +47,13 @@ def is_saved(path: pathlib.Path) -> bool:
   """
   if (path / _SPLITS).is_file():
     try:
-      splits = json.loads((path / _SPLITS).read_bytes())["splits"]
+      names = json.loads((path / _SPLITS).read_bytes())["splits"]
+      splits = [str(name) for name in names] or ["?"]
     except (OSError, ValueError, KeyError, TypeError):
       splits = ["?"]
     raise errors.StoreError(
       f"{path} must be one split of a dataset, got {', '.join(splits)}. Name"
-      f" one, as {path / str(splits[0])}."
+      f" one, as {path / splits[0]}."
     )
   return (path / _STATE).is_file()
 
@@ -207,7 +211,7 @@ class Reader:
 def file_names(path: pathlib.Path) -> tuple[str, ...]:
   try:
     state = json.loads((path / _STATE).read_bytes())
-    names = tuple(str(entry["filename"]) for entry in state["_data_files"])
+    names = tuple(entry["filename"] for entry in state["_data_files"])
     indices = state.get("_indices_data_files")
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
     raise errors.StoreError(
@@ -220,18 +224,21 @@ def file_names(path: pathlib.Path) -> tuple[str, ...]:
       " another file. Save `flatten_indices()` of it."
     )
   for name in names:
-    if pathlib.PurePath(name).name != name:
+    if not relative_names.is_part(name):
       raise errors.StoreError(
-        f"{path / _STATE} must name files beside it, got {name!r}. Save the"
-        " dataset again."
+        f"{path / _STATE} must name files beside it, got"
+        f" {relative_names.brief(name)}. Save the dataset again."
       )
-    if not (path / name).is_file():
+    if not relative_names.path_below(path, name, path / _STATE).is_file():
       raise errors.StoreError(
         f"{path / name} must exist, as {_STATE} says. Restore it, or save the"
         " dataset again."
       )
   if not names:
-    raise errors.StoreError(f"{path} must hold samples, got no file.")
+    raise errors.StoreError(
+      f"{path / _STATE} must name the files of samples, got none. Save a"
+      " dataset that is not empty."
+    )
   if len(set(names)) < len(names):
     # One bit tells 'data-00000-of' from 'data-00001-of'.
     raise errors.StoreError(

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What the arrays of a sample look like, given its height and width."""
 
 from collections.abc import Collection

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Samples in ArrayRecord files: one record is one sample.
 
     4 bytes   N, little-endian

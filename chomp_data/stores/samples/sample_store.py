@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Samples: precomputed arrays with a height, a width and metadata.
 
 Latents, images or embeddings, read in place from what others wrote: a
@@ -21,6 +23,8 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
+from chomp_data.ops import integers
 from chomp_data.stores import publish
 from chomp_data.stores.samples import arrow_samples
 from chomp_data.stores.samples import sample_fields
@@ -30,6 +34,9 @@ ArrayField = sample_fields.ArrayField
 Spec = sample_fields.Spec
 
 _SCHEMA = 1
+
+
+_NAMES = schema.sequence(schema.text())
 
 
 class SampleStore:
@@ -119,6 +126,7 @@ class SampleStore:
     """Returns heights and widths, int32[num_samples], without any array."""
     return self._opened.heights, self._opened.widths
 
+  @schema.arguments(height=schema.WHOLE, width=schema.WHOLE)
   def specs(self, height: int, width: int) -> dict[str, Spec]:
     """Returns what the arrays of a size look like.
 
@@ -157,6 +165,7 @@ class SampleStore:
         the file was altered; the message names dataset and sample.
     """
     indices = self._checked(indices)
+    metadata = self._known("metadata", metadata)
     first, specs = self._specs(*self._one_size(indices))
     out = {
       name: np.empty((len(indices), *spec.shape), spec.dtype)
@@ -164,7 +173,6 @@ class SampleStore:
     }
     opened, raw = self._opened, self._opened.reader.raw
     values: dict[str, list[Any]] = {name: [] for name in metadata}
-    self._check_metadata(metadata)
     records = opened.reader.records(indices, tuple(self.fields), metadata)
     for k, (arrays, own) in enumerate(records):
       for name, array in arrays.items():
@@ -201,8 +209,9 @@ class SampleStore:
       StoreError: If the file was altered.
     """
     indices = self._checked(indices)
-    names = self.metadata_names if names is None else tuple(names)
-    self._check_metadata(names)
+    if names is None:
+      names = self.metadata_names
+    names = self._known("names", names)
     rows = [own for _, own in self._opened.reader.records(indices, (), names)]
     out: dict[str, np.ndarray | list[Any]] = {}
     for name in names:
@@ -212,11 +221,11 @@ class SampleStore:
     return out
 
   def _checked(self, indices: Sequence[int] | np.ndarray) -> np.ndarray:
-    indices = np.asarray(indices, np.int64)
+    indices = integers.array("indices", indices)
     outside = indices[(indices < 0) | (indices >= self.num_samples)]
     if outside.size:
       raise IndexError(
-        f"{self._path}: samples must be in 0 .. {self.num_samples - 1}, got"
+        f"{self._path}: `indices` must be in 0 .. {self.num_samples - 1}, got"
         f" {outside.flat[0]}. Ask for samples that exist."
       )
     return indices
@@ -238,13 +247,22 @@ class SampleStore:
       )
     return int(heights[0]), int(widths[0])
 
-  def _check_metadata(self, names: Sequence[str]) -> None:
+  def _known(self, argument: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Returns an argument that names metadata.
+
+    Raises:
+      TypeError: If it is no list of names.
+      ValueError: If there is none of such a name.
+    """
+    names = tuple(schema.argument(argument, _NAMES, names))
     unknown = [name for name in names if name not in self.metadata_names]
     if unknown:
+      near = [schema.did_you_mean(n, self.metadata_names) for n in unknown]
       raise ValueError(
         f"{self._path}: metadata must be of {', '.join(self.metadata_names)},"
-        f" got {unknown}. Correct the names."
+        f" got {unknown}. Correct the names.{''.join(near)}"
       )
+    return names
 
   def _numbers(
     self, name: str, values: list[Any], indices: np.ndarray
@@ -339,6 +357,35 @@ class _Opened:
     self.hash = hashlib.sha256(text).hexdigest()
 
 
+def _fields(value: Any) -> Any:
+  names = schema.sequence(schema.text()).convert
+  if isinstance(value, Mapping):
+    kinds = (ArrayField, type(None))
+    if not all(isinstance(own, kinds) for own in value.values()):
+      raise TypeError
+    names(list(value))
+    fields = value
+  else:
+    fields = dict.fromkeys(names(value))
+  if not fields:
+    raise ValueError
+  return fields
+
+
+_FIELDS = schema.Rule(
+  "one or more names of arrays, a list, or a mapping of names to `ArrayField`"
+  " or None",
+  _fields,
+)
+
+
+@schema.arguments(
+  path=schema.path(),
+  fields=_FIELDS,
+  height_field=schema.text(),
+  width_field=schema.text(),
+  index_dir=schema.optional(schema.path()),
+)
 def open_samples(
   path: str | os.PathLike[str],
   *,
@@ -374,12 +421,7 @@ def open_samples(
     ValueError: If no field is named.
   """
   publish.check_local(path)
-  if isinstance(fields, str) or not fields:
-    raise ValueError(
-      f"`fields` must name one array or more, got {fields!r}. Give a list."
-    )
-  if not isinstance(fields, Mapping):
-    fields = dict.fromkeys(fields)
+  assert isinstance(fields, Mapping)
   own = {name: field or ArrayField() for name, field in fields.items()}
   for side in (height_field, width_field):
     if side in own:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tokens in one or several zarr arrays of others, read through TensorStore.
 
 A chunk is what an array stores as one; it is fetched whole and kept decoded

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Levanter's caches as stores, read in place.
 
 A cache is a directory with `shard_ledger.json` and, for each field of its
@@ -16,6 +18,7 @@ import dataclasses
 import json
 import os
 import pathlib
+from typing import Any
 from typing import ClassVar
 from typing import Protocol
 from typing import TYPE_CHECKING
@@ -26,9 +29,11 @@ from chomp_data import errors
 from chomp_data import schema
 from chomp_data.stores import base
 from chomp_data.stores import disk_cache
+from chomp_data.stores import json_values
 from chomp_data.stores import object_corpus
 from chomp_data.stores import places
 from chomp_data.stores import publish
+from chomp_data.stores import relative_names
 from chomp_data.stores import told
 from chomp_data.stores.array_record import files_index
 from chomp_data.stores.array_record import record_files
@@ -130,6 +135,11 @@ class LevanterStore(
     return self._chunk
 
 
+@schema.arguments(
+  path=schema.path(),
+  options=schema.options_rule(LevanterOptions),
+  cache_bytes=base.CACHE_BYTES,
+)
 def open_levanter(
   path: str | os.PathLike[str],
   options: LevanterOptions,
@@ -229,11 +239,22 @@ def _ledger(root: str | os.PathLike[str]) -> tuple[dict[str, int], int]:
   place = places.at(root)
   path = place.file(LEDGER)
   try:
-    ledger = json.loads(place.read(LEDGER))
-    total = int(ledger["total_num_rows"])
-    finished = bool(ledger["is_finished"])
-    sharded = ledger.get("layout", "consolidated") == "sharded"
-    rows = {n: int(ledger["shard_rows"][n]) for n in ledger["finished_shards"]}
+    data = place.read(LEDGER, check=json.loads)
+    ledger = json_values.parse(dict[str, Any], data, "the ledger")
+    total = _count(ledger["total_num_rows"], "total_num_rows")
+    finished = json_values.decode(bool, ledger["is_finished"], "is_finished")
+    layout = ledger.get("layout", "consolidated")
+    if layout not in ("consolidated", "sharded"):
+      raise ValueError(f"`layout` {relative_names.brief(layout)}")
+    sharded = layout == "sharded"
+    rows = {}
+    for name in ledger["finished_shards"] if sharded else ():
+      # Only of shards are names those of directories.
+      if places.is_url(root):
+        relative_names.check(name, path)
+      else:
+        relative_names.path_below(root, name, path)
+      rows[name] = _count(ledger["shard_rows"][name], f"shard_rows.{name}")
   except errors.StoreError:
     raise
   except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -249,6 +270,13 @@ def _ledger(root: str | os.PathLike[str]) -> tuple[dict[str, int], int]:
   if not sharded:
     return {"": total}, total
   return rows, total
+
+
+def _count(value: Any, name: str) -> int:
+  number = json_values.decode(int, value, name)
+  if not 0 <= number < 2**53:
+    raise ValueError(f"`{name}` must be a number of documents, got {number}")
+  return number
 
 
 def _objects(
@@ -293,8 +321,11 @@ def _format(
 ) -> "remote_chunks.Format":
   from chomp_data.stores.tokenized import remote_chunks
 
-  data = corpus.read(files[0], 0, None)
-  return remote_chunks.format_of(corpus.path(files[0]), data)
+  path = corpus.path(files[0])
+  data = corpus.read(
+    files[0], 0, None, lambda data: remote_chunks.format_of(path, data)
+  )
+  return remote_chunks.format_of(path, data)
 
 
 def _object_shards(

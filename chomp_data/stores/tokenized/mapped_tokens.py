@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tokens of a flat file of integers, read through a memory map.
 
 Every id that is handed out is below the vocabulary size. A file that was

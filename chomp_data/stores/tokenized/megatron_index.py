@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The `.idx` of a Megatron corpus, in both formats that are in use.
 
 magic      written by                               header

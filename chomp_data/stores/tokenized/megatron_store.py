@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Megatron corpora (`.bin` and `.idx`) as stores, read in place.
 
 A document is what the index calls one, all of its sequences; ids are
@@ -85,8 +87,14 @@ class MegatronStore(
     from chomp_data.stores.tokenized import remote_pages
 
     options, corpus = self.options, objects_of(self._path)
-    head = corpus.read(1, 0, megatron_index.DTYPE_BYTES)
-    dtype = megatron_index.dtype_of(corpus.path(1), head)
+    path = corpus.path(1)
+    head = corpus.read(
+      1,
+      0,
+      megatron_index.DTYPE_BYTES,
+      lambda head: megatron_index.dtype_of(path, head),
+    )
+    dtype = megatron_index.dtype_of(path, head)
     disk = None
     if self._cache_dir is not None:
       disk = disk_cache.DiskCache(*self._cache_dir)
@@ -130,6 +138,11 @@ def _ends_of(
   yield from found.ends(boundaries)
 
 
+@schema.arguments(
+  path=schema.path(),
+  options=schema.options_rule(MegatronOptions),
+  cache_bytes=base.CACHE_BYTES,
+)
 def open_megatron(
   path: str | os.PathLike[str],
   options: MegatronOptions,

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The index of a tokenized corpus: where documents begin, and its identity.
 
 Such corpora say where documents are, but not in a way that is checked, nor in

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Sharded zarr v3 arrays that others wrote, in buckets, as one array.
 
 Chunks are decoded by TensorStore, whatever their codecs: each is put in memory
@@ -71,6 +73,8 @@ def format_of(path: str, data: bytes) -> Format:
       and found.get("chunk_key_encoding", {}).get("name") == "default"
       and found["fill_value"] == 0
       and dtype.kind in "iu"
+      and type(file) is type(chunk) is int
+      and 0 < chunk <= file < 2**63
       and file % chunk == 0
     )
     inner = {
@@ -81,7 +85,7 @@ def format_of(path: str, data: bytes) -> Format:
       },
       "codecs": how["codecs"],
     }
-  except (ValueError, KeyError, TypeError) as error:
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise _wrong(path, repr(error)) from error
   if not fits:
     raise _wrong(path, data.decode(errors="replace")[:200])
@@ -170,10 +174,14 @@ class RemoteChunks(remote_pages.ForeignArray):
 
   def _looked_up(self, shard: int) -> np.ndarray:
     slots = self._layout.chunks_per_shard
-    data = self._read(shard, -16 * slots - array_layout.CRC_BYTES, None)
-    body, crc = data[: 16 * slots], data[16 * slots :]
-    if array_layout.crc_bytes(checksums.crc32c(body)) != crc:
-      raise self.damaged(shard, "must end with an index and its crc32c")
+
+    def check(data: bytes) -> None:
+      body, crc = data[: 16 * slots], data[16 * slots :]
+      if array_layout.crc_bytes(checksums.crc32c(body)) != crc:
+        raise self.damaged(shard, "must end with an index and its crc32c")
+
+    size = 16 * slots + array_layout.CRC_BYTES
+    body = self._read(shard, -size, None, check)[: 16 * slots]
     table = np.frombuffer(body, "<u8").reshape(-1, 2)
     # A chunk of zeros only is left out.
     return np.where(table == _ABSENT, 0, table).astype(np.int64)

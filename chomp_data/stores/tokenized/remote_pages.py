@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Tokens in objects that others wrote, read by pages or chunks.
 
 They are asked for ahead, kept and counted as the chunks of our own stores in
@@ -6,7 +8,6 @@ version of the object that was opened, and its ids are below the vocabulary
 size.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence
 import hashlib
 import json
@@ -65,8 +66,10 @@ class ForeignArray(remote_array.RemoteArray):
     self._files = files
     self._vocab_size = vocab_size
 
-  def verify(self, chunk: int, data: np.ndarray) -> np.ndarray:
-    values = super().verify(chunk, data)
+  def verify(
+    self, chunk: int, data: np.ndarray, counted: bool = True
+  ) -> np.ndarray:
+    values = super().verify(chunk, data, counted)
     if self._vocab_size is not None:
       shard = chunk // self._layout.chunks_per_shard
       begun = shard * self._layout.shard * (len(self._files) > 1)
@@ -88,12 +91,9 @@ class ForeignArray(remote_array.RemoteArray):
     file = self._file(shard)
     return self._corpus.names[file], self._corpus.versions[file]
 
-  def _stored(
-    self, run: list[int], entries: np.ndarray
-  ) -> Iterator[tuple[int, bytes]]:
-    for chunk, data in super()._stored(run, entries):
-      # As a chunk of ours, with its crc32c behind it: a disk may damage it.
-      yield chunk, data + array_layout.crc_bytes(checksums.crc32c(data))
+  def _with_crc(self, stored: bytes) -> bytes:
+    # As in a store of ours: a disk may damage what is kept there.
+    return stored + array_layout.crc_bytes(checksums.crc32c(stored))
 
 
 class RemotePages(ForeignArray):

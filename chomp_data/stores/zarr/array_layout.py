@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """How an array of a store lies on disk: zarr v3, sharded, one dimension.
 
 A shard file holds up to `shard // chunk` inner chunks, each followed by the

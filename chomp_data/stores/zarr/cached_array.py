@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reading compressed arrays through TensorStore, with a cache of chunks.
 
 Chunks are fetched whole, in one batch for each request, and kept decoded

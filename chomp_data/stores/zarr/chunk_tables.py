@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What is known of an array's chunks, in files that are read when needed.
 
 `tables/<array>.<n>` is of the chunks n * 65536 .. (n + 1) * 65536 - 1: the

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Strings of documents in a store: UTF-8 bytes, and where each begins."""
 
 from collections.abc import Iterator

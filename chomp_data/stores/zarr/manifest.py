@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """A store's manifest: what it holds, and its identity.
 
 `manifest.json` is canonical JSON (sorted keys, one space of indent, ASCII) and
@@ -24,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.stores import relative_names
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import array_layout
 from chomp_data.stores.zarr import chunk_tables
@@ -415,6 +418,7 @@ class _Reader:
       self.fail("files", "an object", value)
     found = {}
     for name, entry in value.items():
+      relative_names.check(name, self.path)
       entry = self.fields(f"files.{name}", entry, ("size", "sha256"))
       found[name] = FileEntry(
         self.integer(f"files.{name}.size", entry["size"], 0, _MAX_SIZE),

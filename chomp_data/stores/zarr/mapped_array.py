@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reading uncompressed arrays on local disks through memory maps.
 
 An uncompressed chunk is plain little-endian values, so a span is one slice of

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reading arrays of object stores: chunks that are on their way, and a cache.
 
 A request costs tens of milliseconds, whatever its size, and a few of them a
@@ -244,31 +246,31 @@ class RemoteArray(stored_array.StoredArray):
 
   def _receive(self, run: list[int]) -> None:
     """Reads chunks that follow each other; runs in a thread of the pool."""
-    found: dict[int, np.ndarray] = {}
+    decoded: dict[int, np.ndarray] = {}
     failed: dict[int, Exception] = {}
     try:
       entries = self._entries(run[0] // self._layout.chunks_per_shard)
       for chunk in run:
         data = self._from_disk(chunk)
         if data is not None:
-          found[chunk] = data
-      for missing in _runs([i for i in run if i not in found]):
-        for chunk, stored in self._stored(missing, entries):
-          found[chunk] = self._decoded(chunk, stored)
+          decoded[chunk] = data
+      for missing in _runs([i for i in run if i not in decoded]):
+        for chunk, stored, data in self._stored(missing, entries):
+          decoded[chunk] = data
           if self._disk is not None:
             self._disk[0].put(self._disk[1], f"{self._name}.{chunk}", stored)
     except Exception as error:
-      failed = dict.fromkeys([i for i in run if i not in found], error)
+      failed = dict.fromkeys([i for i in run if i not in decoded], error)
     with self._lock:
       sent, counters = self._sent, self.counters
       counters.requests = sent.requests
       counters.retries = sent.retries
+      counters.corrupt = sent.corrupt
       counters.bytes_transferred = sent.bytes_read
-      for chunk, data in found.items():
-        try:
-          self._cache[chunk] = self.verify(chunk, data)
-        except errors.StoreError as error:
-          failed[chunk] = error
+      for chunk, data in decoded.items():
+        self._cache[chunk] = data[: self._layout.elements_of_chunk(chunk)]
+        counters.chunks_fetched += 1
+        counters.bytes_fetched += data.nbytes
       self._coming.difference_update(run)
       self._failed.update(failed)
       self._lock.notify_all()
@@ -284,32 +286,54 @@ class RemoteArray(stored_array.StoredArray):
       return None
     try:
       data = self._decoded(chunk, stored)
-      if self.table.crc32c(chunk) in (None, checksums.crc32c(data)):
-        return data
+      self.verify(chunk, data, counted=False)
     except errors.StoreError:
-      pass
-    disk.remove(store, name)
-    return None
+      disk.remove(store, name)
+      return None
+    return data
 
   def _stored(
     self, run: list[int], entries: np.ndarray
-  ) -> Iterator[tuple[int, bytes]]:
-    """Yields the stored bytes of chunks that follow each other in a shard."""
+  ) -> Iterator[tuple[int, bytes, np.ndarray]]:
+    """Yields chunks that follow each other in a shard: as stored, and decoded.
+
+    What is not as it was written is asked for again; see `Place.read`.
+    """
     shard = run[0] // self._layout.chunks_per_shard
     first = self._layout.chunks_of_shard(shard).start
     own = entries[run[0] - first : run[-1] - first + 1].tolist()
+    chunks: list[tuple[int, bytes, np.ndarray]] = []
     # Our writer puts neighbours side by side; others may not.
     low = 0
     for high in range(1, len(run) + 1):
       begin, end = own[low][0], sum(own[high - 1])
       if high < len(run) and own[high][0] == end:
         continue
-      data = self._read(shard, begin, end)
-      for chunk, (start, size) in zip(
-        run[low:high], own[low:high], strict=True
-      ):
-        yield chunk, data[start - begin : start - begin + size]
+      places_of = list(zip(run[low:high], own[low:high], strict=True))
+
+      def decode(
+        data: bytes,
+        begin: int = begin,
+        places_of: list[tuple[int, list[int]]] = places_of,
+      ) -> None:
+        chunks.clear()
+        for chunk, (start, size) in places_of:
+          stored = data[start - begin : start - begin + size]
+          stored = self._with_crc(stored)
+          values = self._decoded(chunk, stored)
+          self.verify(chunk, values, counted=False)
+          chunks.append((chunk, stored, values))
+
+      if begin == end:
+        decode(b"")
+      else:
+        self._read(shard, begin, end, decode)
+      yield from chunks
       low = high
+
+  def _with_crc(self, stored: bytes) -> bytes:
+    """Returns the stored bytes of a chunk with their crc32c at the end."""
+    return stored
 
   def _entries(self, shard: int) -> np.ndarray:
     """Returns where a shard's chunks lie, int64[N, 2], looked up once."""
@@ -342,24 +366,31 @@ class RemoteArray(stored_array.StoredArray):
     if len(known) == len(sizes):
       ends = np.cumsum(known)
       return np.stack([ends - known, known], axis=1)
-    data = self._read(shard, -self._layout.index_bytes, None)
-    try:
-      return array_layout.decode_index(data, len(chunks))
-    except ValueError as error:
-      raise self.damaged(
-        shard, f"must have a valid index, got {error}"
-      ) from error
+    index: list[np.ndarray] = []
+
+    def decode(data: bytes) -> None:
+      try:
+        index[:] = [array_layout.decode_index(data, len(chunks))]
+      except ValueError as error:
+        raise self.damaged(
+          shard, f"must have a valid index, got {error}"
+        ) from error
+
+    self._read(shard, -self._layout.index_bytes, None, decode)
+    return index[0]
 
   def _object(self, shard: int) -> tuple[str, int | str | None]:
     """Returns the object of a shard, and which version of it is read."""
     return f"{self._name}/{array_layout.shard_file(shard)}", None
 
-  def _read(self, shard: int, begin: int, end: int | None) -> bytes:
+  def _read(
+    self, shard: int, begin: int, end: int | None, check: places.Check
+  ) -> bytes:
     name, version = self._object(shard)
     began = time.perf_counter()
     try:
       data = self._place.read_within(
-        name, begin, end, self._patience(), self._sent, version
+        name, begin, end, self._patience(), self._sent, version, check
       )
     except FileNotFoundError:
       raise self.damaged(shard, "must exist, got no such object") from None

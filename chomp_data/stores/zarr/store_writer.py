@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Writing a store: arrays chunk by chunk, the manifest last, then publishing.
 
 Memory is bounded by a few chunks, whatever the corpus. The bytes written
@@ -11,6 +13,7 @@ from collections.abc import Sequence
 import hashlib
 import itertools
 import math
+import numbers
 import os
 import pathlib
 import shutil
@@ -19,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.stores import labels
 from chomp_data.stores import publish
 from chomp_data.stores import vocabulary
@@ -29,12 +33,47 @@ from chomp_data.stores.zarr import manifest as manifest_lib
 from chomp_data.stores.zarr import zarr_store
 
 
+def _is_listed(value: Any) -> Any:
+  if isinstance(value, str | bytes | Mapping) or not isinstance(
+    value, Iterable
+  ):
+    raise TypeError
+  return value
+
+
+def _real(value: Any) -> Any:
+  if isinstance(value, bool) or not isinstance(value, numbers.Real):
+    raise TypeError
+  return value
+
+
+_LISTED = schema.Rule("a list, or another iterable", _is_listed)
+_COUNT = schema.integer(1)
+_NUMBER = schema.Rule("a number", _real)
+_WRITER_RULES = {
+  "levels": schema.optional(schema.sequence(_NUMBER)),
+  "tokenizer_info": schema.instance(
+    "a `TokenizerInfo`", vocabulary.TokenizerInfo
+  ),
+  "tokenizer_file": schema.optional(schema.instance("bytes", bytes)),
+  "compression": schema.choice(array_layout.COMPRESSIONS),
+  "chunk": _COUNT,
+  "chunks_per_shard": _COUNT,
+}
+
+
 class StoreWriter:
   """Writes a store into a staging directory, which the caller publishes.
 
   A context manager: its files are closed at the end, complete or not.
   """
 
+  @schema.arguments(
+    staging=schema.path(),
+    has_meta=schema.boolean(),
+    has_weights=schema.boolean(),
+    **_WRITER_RULES,
+  )
   def __init__(
     self,
     staging: str | os.PathLike[str],
@@ -63,22 +102,10 @@ class StoreWriter:
       has_weights: Whether documents have weights.
 
     Raises:
-      StoreError: If an option is out of range.
+      TypeError: If an argument is of a wrong type.
+      ConfigError: If one is out of range.
+      StoreError: If tokenizer, file or levels do not fit.
     """
-    if compression not in array_layout.COMPRESSIONS:
-      raise errors.StoreError(
-        "`compression` must be one of"
-        f" {', '.join(array_layout.COMPRESSIONS)}, got {compression!r}. Correct"
-        " it."
-      )
-    for name, value in (
-      ("chunk", chunk),
-      ("chunks_per_shard", chunks_per_shard),
-    ):
-      if value < 1:
-        raise errors.StoreError(
-          f"`{name}` must be at least 1, got {value}. Correct it."
-        )
     _check_tokenizer(tokenizer_info, tokenizer_file)
     self._levels = _checked_levels(levels)
     self._staging = pathlib.Path(staging)
@@ -338,6 +365,16 @@ def finish_store(
   return manifest
 
 
+@schema.arguments(
+  path=schema.path(),
+  documents=_LISTED,
+  ids=schema.optional(_LISTED),
+  meta=schema.optional(_LISTED),
+  overwrite=schema.boolean(),
+  prepared=schema.optional(schema.mapping()),
+  label_levels=schema.optional(_LISTED),
+  weights=schema.optional(_LISTED),
+)
 def write_store(
   path: str | os.PathLike[str],
   documents: Iterable[np.ndarray | Sequence[int]],
@@ -378,6 +415,8 @@ def write_store(
     The store, opened.
 
   Raises:
+    TypeError: If an argument is of a wrong type.
+    ConfigError: If one is out of range.
     StoreError: If there is something at `path`, another writer is at it, or
       documents and tokenizer do not fit.
   """
@@ -532,10 +571,8 @@ def _check_tokenizer(
 ) -> None:
   problems = []
   if info.kind not in vocabulary.TOKENIZER_FILES:
-    problems.append(
-      f"`kind` must be one of {', '.join(vocabulary.TOKENIZER_FILES)}, got"
-      f" {info.kind!r}"
-    )
+    rule = schema.choice(vocabulary.TOKENIZER_FILES)
+    problems.append(schema.bad_value("kind", rule, info.kind, "Choose one."))
   if not 1 <= info.vocab_size <= vocabulary.MAX_VOCAB_SIZE:
     problems.append(
       f"`vocab_size` must be in 1 .. {vocabulary.MAX_VOCAB_SIZE}, got"

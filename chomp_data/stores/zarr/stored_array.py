@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Reading a store's arrays: checked chunks, and spans copied out of them.
 
 Positions, starts and lengths are in elements. Every chunk's crc32c is checked
@@ -149,12 +151,15 @@ class StoredArray(abc.ABC):
     )
     return out
 
-  def verify(self, chunk: int, data: np.ndarray) -> np.ndarray:
+  def verify(
+    self, chunk: int, data: np.ndarray, counted: bool = True
+  ) -> np.ndarray:
     """Checks a chunk's decoded values, padding included.
 
     Args:
       chunk: Which.
       data: [chunk elements], contiguous and read-only.
+      counted: Whether the chunk is counted as fetched.
 
     Returns:
       The values less padding.
@@ -172,8 +177,9 @@ class StoredArray(abc.ABC):
     values = data[: self._layout.elements_of_chunk(chunk)]
     if self._check is not None:
       self._check(chunk, values)
-    self.counters.chunks_fetched += 1
-    self.counters.bytes_fetched += data.nbytes
+    if counted:
+      self.counters.chunks_fetched += 1
+      self.counters.bytes_fetched += data.nbytes
     return values
 
   def _count(self, num_spans: int, num_requests: int) -> None:

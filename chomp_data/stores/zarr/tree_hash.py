@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """What an array is: a hash of fixed blocks, which can be computed in any order.
 
 A block is `BLOCK` elements, whatever the chunks, so that the same values have

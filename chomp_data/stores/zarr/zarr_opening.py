@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Opening a store: its manifest, the files that it lists, and its readers.
 
 Nothing is allocated by what a manifest claims before it is checked, and no
@@ -9,6 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import hashlib
+import itertools
 import os
 import pathlib
 import stat
@@ -18,6 +21,7 @@ import weakref
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import schema
 from chomp_data.stores import disk_cache
 from chomp_data.stores import labels as labels_lib
 from chomp_data.stores import places
@@ -273,6 +277,15 @@ class OpenedZarr:
     return check
 
 
+def _closest_name(path: pathlib.Path) -> str:
+  """Returns ' Did you mean `x`?' of what is beside a path, or ''."""
+  try:
+    beside = [own.name for own in itertools.islice(path.parent.iterdir(), 1000)]
+  except OSError:
+    return ""
+  return schema.did_you_mean(path.name, set(beside) - {path.name})
+
+
 def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
   file = path / manifest_lib.FILE
   if not path.is_dir():
@@ -280,6 +293,7 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
       f"{path} must be a directory, got"
       f" {'a file' if path.exists() else 'nothing'} there. Make a store with"
       " chomp-prepare (tools/prepare.py), or correct the path."
+      + _closest_name(path)
     )
   try:
     data = publish.read_file(file)
@@ -304,8 +318,13 @@ def _read_manifest(path: pathlib.Path) -> manifest_lib.Manifest:
 
 def _manifest_of(place: places.Place) -> manifest_lib.Manifest:
   file = place.file(manifest_lib.FILE)
+  parsed: list[manifest_lib.Manifest] = []
+
+  def parse(data: bytes) -> None:
+    parsed[:] = [manifest_lib.parse(data, file)]
+
   try:
-    data = place.read(manifest_lib.FILE)
+    place.read(manifest_lib.FILE, check=parse)
   except FileNotFoundError:
     raise errors.StoreError(
       f"{place.path} must hold {manifest_lib.FILE}, which is written last, got"
@@ -313,7 +332,7 @@ def _manifest_of(place: places.Place) -> manifest_lib.Manifest:
       " URL, run tools/prepare.py again, or say what else it is in a section"
       " `megatron` or `levanter`."
     ) from None
-  return manifest_lib.parse(data, file)
+  return parsed[0]
 
 
 def _chunk_table(
@@ -331,7 +350,7 @@ def _chunk_table(
 
 def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
   """Checks that the files of a store, and no others, are there in full."""
-  missing = _sizes(manifest)
+  missing = file_sizes(manifest)
   found: dict[str, int] = {}
   # Not `pathlib`: to make its paths takes longer than to look.
   root = os.fspath(path)
@@ -386,7 +405,7 @@ def _check_files(path: pathlib.Path, manifest: manifest_lib.Manifest) -> None:
         check_shard_size(path / file, found[file], entry.layout, table, i)
 
 
-def _sizes(manifest: manifest_lib.Manifest) -> dict[str, int | None]:
+def file_sizes(manifest: manifest_lib.Manifest) -> dict[str, int | None]:
   """Returns all files but the manifest, and their sizes where it knows them."""
   sizes: dict[str, int | None] = {}
   if manifest.schema > 1:
@@ -424,24 +443,36 @@ def read_listed(
   keep: bool = True,
 ) -> bytes:
   """Returns the bytes of a file or URL where `keep`, its SHA-256 checked."""
-  content = hashlib.sha256()
-  blocks = []
-  try:
+
+  def read() -> bytes:
+    content = hashlib.sha256()
+    blocks = []
     for block in _blocks(path, entry.size):
       content.update(block)
       if keep:
         blocks.append(block)
+    if content.hexdigest() != entry.sha256:
+      raise places.DamagedAnswer(
+        errors.StoreError(
+          f"{path} must have SHA-256 {entry.sha256}, got"
+          f" {content.hexdigest()}. {manifest_lib.RESTORE}"
+        ),
+        content.digest(),
+      )
+    return b"".join(blocks)
+
+  try:
+    if places.is_url(path):
+      parent, _, name = os.fspath(path).rpartition("/")
+      return places.ObjectPlace(parent).ask_again(name, read)
+    return read()
+  except places.DamagedAnswer as error:
+    raise error.error from None
   except OSError as error:
     errors.check_open_files(error)
     raise errors.StoreError(
       f"{path} must be readable, got {error}. {manifest_lib.RESTORE}"
     ) from error
-  if content.hexdigest() != entry.sha256:
-    raise errors.StoreError(
-      f"{path} must have SHA-256 {entry.sha256}, got {content.hexdigest()}."
-      f" {manifest_lib.RESTORE}"
-    )
-  return b"".join(blocks)
 
 
 def _blocks(path: str | os.PathLike[str], size: int) -> Iterator[bytes]:

@@ -1,8 +1,11 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Stores of tools/prepare.py: zarr arrays and a manifest, in a directory."""
 
 from collections.abc import Iterator
 from collections.abc import Sequence
 import os
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +36,11 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
   def manifest(self) -> manifest_lib.Manifest:
     """Everything that `manifest.json` says."""
     return self._opened.manifest
+
+  @property
+  def chats(self) -> dict[str, Any]:
+    """How the turns of chats end; see `base.Store`."""
+    return dict(self.manifest.prepared.get("chats", {}))
 
   @property
   def chunk_tokens(self) -> int:
@@ -88,6 +96,7 @@ class ZarrStore(base.Store[zarr_opening.OpenedZarr]):
     self, starts: np.ndarray, lengths: np.ndarray, documents: np.ndarray
   ) -> None:
     """Asks an object store for labels and weights; see `base.Store`."""
+    super().prefetch_labels(starts, lengths, documents)
     if not places.is_url(self._path):
       return
     if self.has_labels:

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Bucketed schedules: random cases of datasets, buckets and processes."""
 
 import collections

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Buckets: homogeneous, once an epoch, in shares, the same from any step."""
 
 import fractions

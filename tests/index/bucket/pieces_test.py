@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Cutting documents into buckets: what the docstring shows, and laws."""
 
 import hypothesis

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """The greedy rule by counters, one row after the other: what a mix must equal.
 
 It shares nothing with the closed form but the hash of a tie.

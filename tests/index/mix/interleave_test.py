@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Interleave: the closed form takes the rows of a greedy loop with counters."""
 
 import collections

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Merges far from their start: exact, and at a cost that does not grow."""
 
 import fractions

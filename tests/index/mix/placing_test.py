@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Rows of batches go to the parts that they want, as far as there is room."""
 
 import hypothesis

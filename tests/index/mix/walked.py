@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Which stages of a mix are worked out."""
 
 from chomp_data.index.mix import merge_stages

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Lanes: bijections whose blocks are shared by no two lanes, but at cuts."""
 
 import dataclasses

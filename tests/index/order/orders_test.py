@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Orders: bijections of every epoch, with the structure that each promises."""
 
 import concurrent.futures

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Orders of documents: bijections of every epoch, in windows of blocks."""
 
 import itertools

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Packing windows: First-Fit-Decreasing and exact rows against slow ones."""
 
 import collections

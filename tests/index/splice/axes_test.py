@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Pairs (t, s): the seed's worked examples, and a slow listing of all."""
 
 import itertools

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Edge weights: the quantile of seed 000 against an exact slow loop."""
 
 from fractions import Fraction

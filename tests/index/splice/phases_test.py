@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Phases: rows cut into passes, against a slow walk over rows."""
 
 import hypothesis

@@ -1,3 +1,5 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
 """Quotas: largest remainder, exact powers, machine-independent ties."""
 
 import decimal

@@ -1,4 +1,6 @@
-"""What the README says of mixes and buckets comes of its blocks."""
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What pages say of mixes, records and buckets comes of their blocks."""
 
 import numpy as np
 import pytest
@@ -8,18 +10,19 @@ from chomp_data.testing import stores as stores_lib
 from tests.docs import pages
 
 
-@pytest.fixture
-def blocks():
-  return [block.text for block in pages.blocks("README.md", "python")]
+def block(page, needle):
+  """Returns the first block of Python of a page that holds a text."""
+  blocks = [own.text for own in pages.blocks(page, "python")]
+  return next(text for text in blocks if needle in text)
 
 
-def test_the_readmes_mix_and_array_records_make_batches(
-  blocks, stdlib_store, tmp_path, monkeypatch
+def test_the_mix_and_array_records_of_pages_make_batches(
+  stdlib_store, tmp_path, monkeypatch
 ):
   monkeypatch.chdir(tmp_path)
   names: dict = {}
-  for needle in ("array_record", '"stages"'):
-    exec(next(block for block in blocks if needle in block), names)
+  exec(block("tokenized.md", '"token_dtype"'), names)
+  exec(block("mixing.md", '"stages"'), names)
   documents = np.split(np.arange(9_000) % 50_000, range(500, 9_000, 500))
   stores_lib.make_array_records(tmp_path / "corpus", documents)
   packed = {"rows": {"kind": "bin"}, "shuffle": {"kind": "block"}}
@@ -43,15 +46,15 @@ def test_the_readmes_mix_and_array_records_make_batches(
   assert np.mean(np.concatenate(after) == 2) == pytest.approx(0.2, abs=0.02)
 
 
-def test_the_readmes_buckets_make_batches(
-  blocks, stdlib_store, tmp_path, monkeypatch
+def test_the_buckets_of_a_page_make_batches(
+  stdlib_store, tmp_path, monkeypatch
 ):
   (tmp_path / "data").mkdir()
   for name in ("web", "code"):
     (tmp_path / "data" / name).symlink_to(stdlib_store)
   monkeypatch.chdir(tmp_path)
   names: dict = {}
-  exec(next(block for block in blocks if '"buckets"' in block), names)
+  exec(block("buckets.md", '"powers_of_two"'), names)
   # Less than the corpus is for, so that each bucket fills a batch.
   names["data"]["buckets"]["tokens_per_batch"] = 4_096
   names["data"]["remainder"] = "pad"

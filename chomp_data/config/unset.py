@@ -1,0 +1,96 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options that a config leaves out and whose defaults a user may not expect.
+
+A source without `shuffle` is read in stored order, and one without `add_eos`
+has nothing between its documents. Defaults stay as they are, because batches
+of running jobs follow from them; a run logs them once at its start.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
+
+from chomp_data.config import options as options_lib
+from chomp_data.sources import packing_options
+from chomp_data.sources import row_source
+from chomp_data.sources import splice
+
+# Sources that a line names.
+_SHOWN = 3
+
+
+def lines(
+  options: Mapping[str, options_lib.SourceOptions],
+  sources: Mapping[str, row_source.RowSource],
+) -> Iterator[str]:
+  """Yields a line for each such option that sources leave out.
+
+  Args:
+    options: Of the sources, by name.
+    sources: Those of text, by name.
+  """
+  ordered = [name for name in sources if _in_stored_order(options[name])]
+  if ordered:
+    yield (
+      f"`shuffle` is not set for {_named(ordered)}: rows come in stored order."
+      f" Set {options_lib.PATH}.sources.{ordered[0]}.shuffle.kind to 'block' or"
+      " 'full' to shuffle them, or to 'none' to keep this order."
+    )
+  joined = [
+    name
+    for name, source in sources.items()
+    if _without_separator(options[name], source)
+  ]
+  if joined:
+    yield (
+      f"`add_eos` is not set for {_named(joined)}: nothing is put between the"
+      " documents of a row. Set"
+      f" {options_lib.PATH}.sources.{joined[0]}.rows.add_eos to True to put an"
+      " end-of-document token (EOS) after each, or to False to leave them so."
+    )
+
+
+def lookahead_lines(
+  lookahead: bool, sources: Mapping[str, row_source.RowSource]
+) -> Iterator[str]:
+  """Yields a line where `lookahead` has no effect on some sources.
+
+  Args:
+    lookahead: `config.data.lookahead`.
+    sources: Those of text, by name.
+  """
+  names = [
+    name
+    for name, source in sources.items()
+    if lookahead and isinstance(source, splice.SpliceSource)
+  ]
+  if names:
+    yield (
+      f"`{options_lib.PATH}.lookahead` has no effect on splices and windows"
+      f" ({_named(names)}): the last column of their rows is not trained on."
+    )
+
+
+def _in_stored_order(source: options_lib.SourceOptions) -> bool:
+  return (
+    "shuffle" in source.unset
+    and getattr(source.rows, "shuffle_documents", "none") == "none"
+  )
+
+
+def _without_separator(
+  options: options_lib.SourceOptions, source: row_source.RowSource
+) -> bool:
+  rows, info = options.rows, source.store.tokenizer_info
+  several = packing_options.SequentialOptions, packing_options.BinOptions
+  return (
+    "add_eos" in options.unset
+    and isinstance(rows, several)
+    and not (rows.add_bos or info.adds_bos or info.adds_eos)
+  )
+
+
+def _named(names: Sequence[str]) -> str:
+  more = len(names) - _SHOWN
+  return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
