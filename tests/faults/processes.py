@@ -73,9 +73,9 @@ def _store(path: pathlib.Path, documents: int = 200) -> pathlib.Path:
 def _without_watch() -> Iterator[None]:
   get = reader.Reader.get
 
-  def waits(self, step, timeout_s):
+  def waits(self, step, timeout_s, check=None):
     del timeout_s
-    return get(self, step, math.inf)
+    return get(self, step, math.inf, check)
 
   with (
     mock.patch.object(reader, "_DEAD_WORKER_GRACE_S", math.inf),
