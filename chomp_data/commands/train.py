@@ -309,8 +309,6 @@ class Run:
     self, state: training.TrainState, console: rich.console.Console
   ) -> None:
     """Evaluates, and reports for people and for programs."""
-    for line in reads.lines(self.input.reads):
-      logging.info("%s", line)
     # More than num_steps where the checkpoint is of a longer run.
     step = self.input.step
     found = report.scores(
@@ -362,6 +360,7 @@ class Run:
         file.write("\n  ".join(["loss by document, latest steps", *lines]))
         file.write("\n")
       file.write(coverage.report(self.pipe, read) + "\n")
+      file.write("\n".join([*reads.lines(self.input.reads), ""]))
       rich.console.Console(file=file, width=100).print(
         report.score_table(found)
       )

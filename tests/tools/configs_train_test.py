@@ -69,10 +69,10 @@ def _check_forecast(name, store, record):
   assert 0 < tokens <= found["tokens"]
 
 
-def _check(name, log, record, steps):
-  """Log and record say what was read in the last steps."""
+def _check(name, log, report, record, steps):
+  """Log, report and record say what was read in the last steps."""
   sources = _sources(name)
-  assert "reads of stdlib: examples=" in log
+  assert "reads of stdlib: examples=" in report
   assert set(record["by_source"]) == set(sources)
   whole = sum(own["share"] for own in record["by_source"].values())
   assert whole == pytest.approx(1)
@@ -94,7 +94,7 @@ def _check(name, log, record, steps):
 )
 def test_a_config_trains_and_says_what_it_read(name, stdlib_store, tmp_path):
   log, record = _train(name, stdlib_store, tmp_path, 4)
-  _check(name, log, record, 4)
+  _check(name, log, (tmp_path / "report.txt").read_text(), record, 4)
   _check_forecast(name, stdlib_store, record)
 
 
@@ -107,5 +107,5 @@ def test_a_config_resumes_and_says_what_it_read(name, stdlib_store, tmp_path):
     assert "stage from step 3: 32 0.2, 64 0.3, 128 0.5" in first
   log, record = _train(name, stdlib_store, tmp_path, 6)
   assert "resumed at step 4\n" in log
-  _check(name, log, record, 2)
+  _check(name, log, (tmp_path / "report.txt").read_text(), record, 2)
   _check_forecast(name, stdlib_store, record)

@@ -1,0 +1,617 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Laws of every run: each is stated once, and holds for the whole catalogue.
+
+Only what docs/api.md names and the functions behind the commands is used, so
+that these tests outlive any change of what lies below. What a law compares
+with is counted from single batches, in the plainest way there is.
+"""
+
+import collections
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import grain
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+import chomp_data
+from chomp_data.audit import difference
+from chomp_data.audit import forecast
+from chomp_data.audit import verifying
+from chomp_data.audit import visits
+from tests.catalogue import runs
+from tests.golden import corpora
+from tests.golden import measuring
+
+REPOSITORY = pathlib.Path(__file__).parents[2]
+BOS, EOS = 2, 1
+
+SAMPLES = {"sizes", "sizes_stages"}
+FOREIGN = {"megatron", "levanter"}
+TEXT = [name for name in runs.NAMES if name not in SAMPLES]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+  """Every small corpus of the golden cases, written anew."""
+  root = tmp_path_factory.mktemp("catalogue")
+  with pytest.MonkeyPatch.context() as patch:
+    # None of them must outlive a power cut: a tenth of the time.
+    patch.setattr(os, "fsync", lambda descriptor: None)
+    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+    corpora.write_all(root)
+    yield root
+
+
+@pytest.fixture(params=runs.NAMES)
+def name(request):
+  return request.param
+
+
+@pytest.fixture
+def data(name, root):
+  return runs.data_of(name, root)
+
+
+@pytest.fixture
+def pipe(data):
+  return chomp_data.build(data)
+
+
+_SPLICES = ("splice", "multi_splice")
+
+text_only = pytest.mark.parametrize("name", TEXT)
+
+
+def on_devices(pipe, step):
+  """Returns the batch of a step as devices have it, dealt by cost or not."""
+  batch = pipe.batch(step)
+  if not pipe.balances:
+    return batch
+  order = pipe.row_order(step)
+  return {field: value[order] for field, value in batch.items()}
+
+
+def same(batch, wanted):
+  """Asserts that two batches have the same fields, of the same values."""
+  assert sorted(batch) == sorted(wanted)
+  for field, value in wanted.items():
+    np.testing.assert_array_equal(np.asarray(batch[field]), value, field)
+
+
+# What a batch holds.
+
+
+@text_only
+def test_a_batch_holds_the_tokens_that_the_plan_names(name, root, pipe):
+  """And filler, without loss, where the plan has nothing."""
+  if name in FOREIGN:
+    pytest.skip("another tool's files: tests/stores hold what they contain")
+  documents = runs.documents_of(name, pipe)
+  for step in runs.steps_of(pipe):
+    batch, spans = pipe.canonical(step), pipe.plan(step).live()
+    wanted = np.full(batch["tokens"].shape, -1)
+    for at in range(len(spans)):
+      tokens = documents[spans.source[at]][spans.document[at]]
+      bos = [BOS] * bool(spans.bos is not None and spans.bos[at])
+      eos = [EOS] * bool(spans.eos is not None and spans.eos[at])
+      length = int(spans.length[at])
+      first = int(spans.start[at])
+      inside = tokens[first : first + length - len(bos) - len(eos)]
+      column = int(spans.column[at])
+      row = wanted[spans.row[at], column : column + length]
+      assert (row == -1).all(), "spans overlap"
+      row[:] = [*bos, *inside, *eos]
+      assert (
+        batch["segment_ids"][spans.row[at], column : column + length]
+        == spans.segment[at]
+      ).all()
+    filler = wanted == -1
+    np.testing.assert_array_equal(batch["tokens"][~filler], wanted[~filler])
+    assert not batch["loss_mask"][filler].any()
+
+
+@text_only
+def test_a_label_stays_in_its_document(name, data, pipe):
+  """A position is trained on where the plan has a next token for it."""
+  crosses = data.get("mask_boundary_loss") is False
+  for step in runs.steps_of(pipe):
+    batch, spans = pipe.canonical(step), pipe.plan(step).live()
+    owner = np.full(batch["tokens"].shape, -1)
+    for at in range(len(spans)):
+      column, length = int(spans.column[at]), int(spans.length[at])
+      owner[spans.row[at], column : column + length] = at
+    trained = batch["loss_mask"] > 0
+    assert (owner[trained] >= 0).all()
+    inner = trained[:, :-1]
+    after = owner[:, 1:][inner]
+    assert (after >= 0).all()
+    if not crosses:
+      np.testing.assert_array_equal(
+        batch["segment_ids"][:, :-1][inner], batch["segment_ids"][:, 1:][inner]
+      )
+    if not data.get("lookahead"):
+      assert not trained[:, -1].any()
+
+
+@text_only
+def test_positions_count_within_segments(name, data, pipe):
+  if name == "sequential_era":
+    pytest.skip("`reset_positions` is False: they count within rows")
+  if data.get("tombstones"):
+    pytest.skip("a document that is gone in part goes on after a gap")
+  # Splices have positions of their own: tests/sources/splice_test.py.
+  spliced = [
+    data["sources"].get(own, {}).get("rows", {}).get("kind") in _SPLICES
+    for own in pipe.source_names
+  ]
+  for step in runs.steps_of(pipe):
+    batch = pipe.canonical(step)
+    segments, positions = batch["segment_ids"], batch["positions"]
+    same_segment = (segments[:, 1:] == segments[:, :-1]) & (segments[:, 1:] > 0)
+    steps = np.diff(positions, axis=1)
+    assert (steps[same_segment] == 1).all()
+    begins = ~same_segment & (segments[:, 1:] > 0)
+    begins &= ~np.isin(batch["source_id"], np.flatnonzero(spliced))[:, None]
+    assert (positions[:, 1:][begins] == 0).all()
+
+
+def test_planning_reads_no_token(pipe):
+  for step in runs.steps_of(pipe):
+    pipe.planned(step)
+  pipe.accounts.record(runs.last_of(pipe))
+  if pipe.holds_text:
+    assert all(own.examples == 0 for own in pipe.reads.values())
+
+
+@text_only
+def test_steps_planned_together_are_those_planned_alone(name, pipe):
+  if pipe.in_buckets:
+    pytest.skip("steps of buckets are of several shapes")
+  count = runs.last_of(pipe, 7)
+  alone = [pipe.plan(step) for step in range(count)]
+  together = pipe.plan(0, count)
+  assert together.num_rows == sum(own.num_rows for own in alone)
+  for field in ("source", "document", "start", "length", "column"):
+    np.testing.assert_array_equal(
+      getattr(together, field),
+      np.concatenate([getattr(own, field) for own in alone]),
+    )
+
+
+# Where a run is stopped, moved and cut.
+
+
+def test_a_run_restores_at_every_step(data, pipe):
+  """By a state and by a number; each next batch is the plan's."""
+  count = runs.last_of(pipe, runs.FIRST)
+  wanted = [on_devices(pipe, step) for step in range(count)]
+  states = []
+  with chomp_data.make_iterator(pipe) as going:
+    for step in range(count):
+      assert going.step == step
+      states.append(going.get_state())
+      same(next(going), wanted[step])
+  order = [*range(count - 1, -1, -2), *range(0, count, 2)]
+  with chomp_data.make_iterator(data) as again:
+    for step in order:
+      again.set_state(states[step])
+      assert again.step == step
+      same(next(again), wanted[step])
+    for step in order:
+      again.seek(step)
+      same(next(again), wanted[step])
+
+
+def test_a_run_ends_at_its_last_step(data, pipe):
+  if pipe.num_steps is None:
+    pytest.skip("a run without an end")
+  with chomp_data.make_iterator(data, step=pipe.num_steps - 1) as iterator:
+    same(next(iterator), on_devices(pipe, pipe.num_steps - 1))
+    assert next(iterator, None) is None
+    assert json.loads(iterator.get_state())["step"] == pipe.num_steps
+
+
+def test_an_orbax_checkpoint_restores(data, pipe, tmp_path):
+  step = runs.last_of(pipe, 5) - 1
+  with (
+    chomp_data.make_iterator(data) as iterator,
+    ocp.CheckpointManager(tmp_path / "checkpoints") as manager,
+  ):
+    for _ in range(step):
+      next(iterator)
+    saved = ocp.args.Composite(input=chomp_data.InputSave(iterator))
+    manager.save(step, args=saved)
+    next(iterator)
+    manager.wait_until_finished()
+  with (
+    chomp_data.make_iterator(data) as iterator,
+    ocp.CheckpointManager(tmp_path / "checkpoints") as manager,
+  ):
+    restored = ocp.args.Composite(input=chomp_data.InputRestore(iterator))
+    manager.restore(step, args=restored)
+    assert iterator.step == step
+    same(next(iterator), on_devices(pipe, step))
+
+
+def test_stock_grain_reads_and_restores_the_same_batches(data, pipe):
+  """`data_loader` is Grain's own, with Grain's own state."""
+  loader = pipe.data_loader()
+  assert isinstance(loader, grain.DataLoader)
+  count = runs.last_of(pipe, 6)
+  iterator = iter(loader)
+  for step in range(count - 1):
+    same(next(iterator), on_devices(pipe, step))
+  state = iterator.get_state()
+  same(next(iterator), on_devices(pipe, count - 1))
+  other = iter(chomp_data.build(data).data_loader())
+  other.set_state(state)
+  same(next(other), on_devices(pipe, count - 1))
+
+
+def saved(iterator):
+  """Returns a state as JSON values, less the number of workers."""
+  state = json.loads(iterator.get_state())
+  del state["topology"], state["digest"]
+  return state
+
+
+@pytest.mark.parametrize(
+  "name",
+  [
+    own
+    if own in ("bin_ffd_block", "mix_stages", "sizes")
+    else pytest.param(own, marks=pytest.mark.slow)
+    for own in runs.NAMES
+  ],
+)
+def test_batches_and_states_do_not_depend_on_workers(name, data, pipe):
+  count = runs.last_of(pipe, 7)
+  with chomp_data.make_iterator(pipe) as iterator:
+    states = [saved(iterator) for _ in itertools.islice(iterator, count)]
+    third = iterator.seek(3) or iterator.get_state()
+  with chomp_data.make_iterator({**data, "worker_count": 2}) as iterator:
+    for step in range(count):
+      same(next(iterator), on_devices(pipe, step))
+      assert saved(iterator) == states[step]
+    iterator.set_state(third)
+    same(next(iterator), on_devices(pipe, 3))
+
+
+@pytest.mark.parametrize("processes", [2, 3, 8])
+def test_parts_of_processes_are_the_global_batch(pipe, processes):
+  """Each reads its own rows alone, and each row is one process's."""
+  for step in runs.steps_of(pipe)[:6]:
+    whole = pipe.batch(step)
+    size = len(next(iter(whole.values())))
+    parts = np.array_split(np.arange(size), processes)
+    found = [pipe.batch(step, rows) for rows in parts if len(rows)]
+    for field, value in whole.items():
+      np.testing.assert_array_equal(
+        np.concatenate([own[field] for own in found]), value, field
+      )
+
+
+# What an epoch holds.
+
+
+def rows_of_epoch(pipe):
+  """Counts the rows of a whole run by what they hold."""
+  rows = collections.Counter()
+  for step in range(pipe.num_steps):
+    spans = pipe.plan(step)
+    held = [[] for _ in range(spans.num_rows)]
+    for at in range(len(spans)):
+      held[spans.row[at]].append((
+        int(spans.document[at]), int(spans.start[at]), int(spans.length[at]),
+        int(spans.column[at]),
+      ))  # fmt: skip
+    rows.update(tuple(own) for own in held if own)
+  return rows
+
+
+def of_one_epoch(name, root, **changes):
+  """Builds one epoch of a run, its last batch filled up with filler."""
+  # An edit and a number of steps are of the run, not of its epochs.
+  edits = {"skip": None, "tombstones": None}
+  if "batch_size_schedule" in runs.data_of(name, root):
+    edits |= {"batch_size_schedule": None, "global_batch_size": 8}
+  return chomp_data.build(
+    runs.data_of(name, root, epochs=1, remainder="pad", **edits, **changes)
+  )
+
+
+_ALONE = [
+  own
+  for own in TEXT
+  if not own.startswith(("mix", "lengths"))
+  and own not in ("edits_of_mix", "edits_of_lengths")
+]
+
+
+@pytest.mark.parametrize("name", _ALONE)
+def test_a_shuffle_permutes_the_rows_of_an_epoch(name, root):
+  """An epoch holds the rows that one in order does, each as often."""
+  (source,) = runs.data_of(name, root)["sources"]
+  section = runs.data_of(name, root)["sources"][source]
+  in_order = {**section, "shuffle": {"kind": "none"}}
+  shuffled = rows_of_epoch(of_one_epoch(name, root))
+  ordered = rows_of_epoch(of_one_epoch(name, root, sources={source: in_order}))
+  assert shuffled == ordered
+
+
+# Splices sample tokens, windows overlap, and what an earlier phase has handed
+# out is gone.
+_EACH_TOKEN_ONCE = [
+  own
+  for own in _ALONE
+  if not own.startswith(("splice", "multi", "windows", "after_a_phase"))
+  # Its other stores join in later epochs.
+  and own != "joined"
+]
+
+
+@pytest.mark.parametrize("name", [*_EACH_TOKEN_ONCE, "lengths_of_one"])
+def test_an_epoch_holds_each_token_once(name, root):
+  """But for the tail of a stream and long documents, where options say so."""
+  (section,) = runs.data_of(name, root)["sources"].values()
+  rows = section.get("rows", {})
+  pipe = of_one_epoch(name, root)
+  times = collections.Counter()
+  for step in range(pipe.num_steps):
+    spans = pipe.plan(step).live()
+    for at in range(len(spans)):
+      added = sum(
+        int(own is not None and own[at]) for own in (spans.bos, spans.eos)
+      )
+      first, length = int(spans.start[at]), int(spans.length[at]) - added
+      document = int(spans.document[at])
+      times.update((document, first + own) for own in range(length))
+  assert set(times.values()) == {1}
+  if rows.get("long_documents", "cut") != "cut":
+    return
+  if name in FOREIGN:
+    return  # Nothing here knows how long they are.
+  (documents,) = runs.documents_of(name, pipe)
+  tokens = sum(map(len, documents))
+  missing = tokens - len(times)
+  if rows.get("kind") == "sequential" and rows.get("tail") != "pad":
+    assert 0 <= missing < pipe.seq_len
+  else:
+    assert missing == 0
+
+
+# What is said of a run, against a count.
+
+
+# Accounts are of the plan: of targets within a row, before `train_on_eos`.
+_AS_COUNTED = {"lookahead": False, "train_on_eos": True}
+
+
+_COUNTED = ("rows", "tokens", "loss_tokens")
+
+
+def counted(pipe, steps):
+  """Counts rows, tokens and trained tokens of batches, by source and step."""
+  # What another run had read, where this one goes on from its `resume_state`.
+  before = pipe.accounts.record(0)["accounts"]
+  found = {
+    source: np.zeros((steps + 1, 3), int) for source in pipe.source_names
+  }
+  for source, own in found.items():
+    own[0] = [before[source][field] for field in _COUNTED]
+  for step in range(steps):
+    batch, spans = pipe.canonical(step), pipe.plan(step).live()
+    length = np.zeros(len(batch["tokens"]), int)
+    np.add.at(length, spans.row, spans.length)
+    for number, own in enumerate(found.values()):
+      rows = batch["source_id"] == number
+      own[step + 1] = (
+        rows.sum(), length[rows].sum(), (batch["loss_mask"][rows] > 0).sum(),
+      )  # fmt: skip
+  return {source: own.cumsum(axis=0) for source, own in found.items()}
+
+
+@text_only
+def test_accounts_equal_a_count(name, root):
+  data = runs.data_of(name, root, **_AS_COUNTED)
+  if data.get("skip") or data.get("tombstones"):
+    pytest.skip("tests/plans/edits_test.py counts what edits leave out")
+  pipe = chomp_data.build(data)
+  steps = runs.last_of(pipe)
+  found = counted(pipe, steps)
+  for step in range(steps + 1):
+    accounts = chomp_data.build(data).accounts if step % 5 == 0 else accounts
+    record = accounts.record(step)["accounts"]
+    for source, own in found.items():
+      said = [record[source][field] for field in _COUNTED]
+      assert said == own[step].tolist(), (source, step)
+
+
+@text_only
+def test_a_forecast_equals_a_count(name, root):
+  pipe = chomp_data.build(runs.data_of(name, root, **_AS_COUNTED))
+  steps = runs.last_of(pipe)
+  found = forecast.forecast(pipe, steps)
+  for source, own in counted(pipe, steps).items():
+    said = [getattr(found.sources[source], field) for field in _COUNTED]
+    assert said == own[-1].tolist()
+
+
+def visited(pipe, steps):
+  """Lists (step, row, start, length, column) by source and document."""
+  found = collections.defaultdict(list)
+  for step in range(steps):
+    if not pipe.holds_text:
+      source, _ = pipe.bucket_of(step)
+      for row, sample in enumerate(pipe.sample_numbers(step).tolist()):
+        if sample >= 0:
+          found[source, sample].append((step, row, None, None, None))
+      continue
+    spans = pipe.plan(step).live()
+    for at in range(len(spans)):
+      source = pipe.source_names[spans.source[at]]
+      found[source, int(spans.document[at])].append((
+        step, int(spans.row[at]), int(spans.start[at]), int(spans.length[at]),
+        int(spans.column[at]),
+      ))  # fmt: skip
+  return found
+
+
+def test_traces_in_both_directions_equal_a_count(pipe):
+  """Where a document comes, and which documents steps hold."""
+  steps = runs.last_of(pipe)
+  middle = steps // 2
+  found = visited(pipe, steps)
+  for source in pipe.source_names:
+    exposures = pipe.exposures(source, 0, steps)
+    later = pipe.exposures(source, middle, steps)
+    for document in range(0, pipe.num_documents(source), 3):
+      wanted = found[source, document]
+      after = [own for own in wanted if own[0] >= middle]
+      assert exposures[document] == len(wanted)
+      assert later[document] == len(after)
+      traced = itertools.takewhile(
+        lambda visit: visit.step < steps,
+        visits.Visits(pipe, source, document).ahead(middle),
+      )
+      assert [
+        (own.step, own.row, own.start, own.length, own.column) for own in traced
+      ] == after
+      before = visits.Visits(pipe, source, document).back(middle)
+      assert [
+        (own.step, own.row, own.start, own.length, own.column) for own in before
+      ] == [own for own in wanted[::-1] if own[0] < middle]
+
+
+def test_a_certificate_is_that_of_the_plan_and_of_no_other(data, pipe):
+  with chomp_data.make_iterator(data) as iterator:
+    for _ in range(runs.last_of(pipe, 4)):
+      next(iterator)
+    state = json.loads(iterator.get_state())
+  found = verifying.verified(pipe, [state])
+  assert found.agrees
+  assert not found.unknown
+  (segment,) = state["certificate"]
+  segment["plan"] = f"{int(segment['plan'], 16) ^ 1:0{len(segment['plan'])}x}"
+  assert not verifying.verified(pipe, [state]).agrees
+
+
+def test_the_first_difference_of_two_runs_is_that_of_their_plans(data, pipe):
+  steps = runs.last_of(pipe)
+  assert difference.difference(pipe, chomp_data.build(data), steps).is_empty
+  other = chomp_data.build({**data, "seed": data["seed"] + 1})
+  steps = min(steps, runs.last_of(other))
+  found = difference.difference(pipe, other, steps).first_step
+  for step in range(steps):
+    one, two = pipe.planned(step), other.planned(step)
+    if pipe.bucket_of(step) != other.bucket_of(step) or not alike(one, two):
+      assert found == step
+      return
+  assert found is None or found == steps
+
+
+def alike(one, two):
+  if one.spans is None:
+    return np.array_equal(one.samples, two.samples)
+  fields = ("source", "document", "start", "length", "column", "row")
+  return all(
+    np.array_equal(getattr(one.spans, own), getattr(two.spans, own))
+    for own in fields
+  )
+
+
+# What later options change.
+
+
+def test_a_skip_leaves_out_its_steps_and_moves_nothing(data, pipe):
+  if data.get("skip") or data.get("batch_size_schedule"):
+    pytest.skip("tests/plans/edits_test.py combines edits")
+  count = runs.last_of(pipe, 9)
+  skipped = chomp_data.build({**data, "skip": ((2, 3),)})
+  for step in range(count - 2):
+    same(skipped.batch(step), pipe.batch(step if step < 2 else step + 2))
+
+
+def test_a_state_of_another_seed_is_refused(data, pipe):
+  with chomp_data.make_iterator(pipe) as iterator:
+    next(iterator)
+    state = iterator.get_state()
+  with chomp_data.make_iterator({**data, "seed": data["seed"] + 1}) as other:
+    with pytest.raises(chomp_data.StateError, match="seed"):
+      other.set_state(state)
+    assert other.step == 0
+
+
+# What devices see.
+
+
+def test_one_program_a_shape(pipe):
+  """Batches of one bucket have one shape, dtype and sharding."""
+  seen, traced = {}, []
+
+  @jax.jit
+  def used(batch):
+    traced.append(None)
+    return {field: value.sum() for field, value in batch.items()}
+
+  with chomp_data.make_iterator(pipe) as iterator:
+    for batch in itertools.islice(iterator, runs.FIRST):
+      step = iterator.step - 1
+      shape = pipe.bucket_of(step)[1], len(next(iter(batch.values())))
+      before = len(traced)
+      used(dict(batch))
+      assert len(traced) - before == (shape not in seen)
+      kinds = {
+        field: (value.shape, value.dtype, value.sharding)
+        for field, value in batch.items()
+      }
+      assert seen.setdefault(shape, kinds) == kinds
+
+
+# Other processes of the same config.
+
+_DIGESTS = """
+import json, pathlib, sys
+import chomp_data
+from tests.catalogue import runs
+from tests.golden import measuring
+
+root = pathlib.Path(sys.argv[1])
+found = {}
+for name in runs.NAMES:
+  pipe = chomp_data.build(runs.data_of(name, root))
+  found[name] = [measuring.digest(pipe.batch(s)) for s in runs.steps_of(pipe)]
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.parametrize("kernels", ["off", "now"])
+def test_another_process_gives_the_same_batches(root, kernels, tmp_path):
+  """With other hashes of strings, with compiled loops and without."""
+  done = subprocess.run(
+    [sys.executable, "-c", _DIGESTS, str(root)],
+    cwd=REPOSITORY,
+    env={
+      **os.environ,
+      "CHOMP_DATA_KERNELS": kernels,
+      "PYTHONHASHSEED": "7" if kernels == "off" else "8",
+      "XDG_CACHE_HOME": str(tmp_path),
+    },
+    capture_output=True,
+    text=True,
+    check=True,
+  )
+  found = json.loads(done.stdout)
+  assert sorted(found) == sorted(runs.NAMES)
+  for name in runs.NAMES:
+    pipe = chomp_data.build(runs.data_of(name, root))
+    steps = runs.steps_of(pipe)
+    assert found[name] == [measuring.digest(pipe.batch(s)) for s in steps]

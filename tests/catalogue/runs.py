@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The catalogue of runs that every law is checked on.
+
+One config for each row kind, shuffle, mix policy, stage, bucket, label, edit,
+phase and kind of store. They are cases of tests/golden, so a law that fails
+here and golden batches that changed speak of the same runs. To add a kind of
+run, add a golden case and its name to `NAMES`.
+"""
+
+import copy
+import functools
+import pathlib
+from typing import Any
+
+import numpy as np
+
+import chomp_data
+from tests.golden import cases
+from tests.golden import corpora
+
+NAMES = (
+  # Row kinds, with the shuffles of rows and of documents.
+  "sequential",
+  "sequential_block",
+  "sequential_block_narrowed",
+  "sequential_era",
+  "sequential_linear",
+  "sequential_documents_full",
+  "sequential_documents_block",
+  "sequential_stored_ends",
+  "bin_ffd",
+  "bin_ffd_block",
+  "bin_ffd_documents_full",
+  "bin_ffd_documents_block",
+  "bin_exact",
+  "bin_exact_documents_full",
+  "splice_slide_grid",
+  "splice_cyclic_roll",
+  "splice_jitter_low_discrepancy",
+  "multi_temperature",
+  "multi_coverage",
+  "multi_enumerate",
+  "multi_groups",
+  "multi_ramp",
+  "windows_block",
+  # Mixes: policies, units, stages, sources of a command line.
+  "mix_tokens",
+  "mix_weighted",
+  "mix_loss_tokens",
+  "mix_stages",
+  "mix_first_exhausted",
+  "mix_all_exhausted",
+  "mix_without_replacement",
+  "mix_in_line",
+  "mix_resumed",
+  # Buckets of lengths and of sizes.
+  "lengths_least_waste",
+  "lengths_powers_of_two",
+  "lengths_weighted",
+  "lengths_of_one",
+  "sizes",
+  "sizes_stages",
+  # Edits, stores that join, a phase after another, labels, balance, lanes.
+  "edits",
+  "edits_of_mix",
+  "edits_of_lengths",
+  "joined",
+  "several_stores",
+  "after_a_phase",
+  "weighed",
+  "balanced",
+  "lanes",
+  # Kinds of store: ours, ArrayRecord, Megatron, Levanter.
+  "records_bin",
+  "records_sequential",
+  "megatron",
+  "levanter",
+)  # fmt: skip
+
+# A second source of a corpus, in `mix_in_line`.
+_SAME = {"again": "web"}
+
+# Steps from the start that a law looks at, and around the end of a run.
+FIRST = 12
+LAST = 2
+
+
+@functools.cache
+def documents(store: str) -> tuple[np.ndarray, ...]:
+  """Returns the tokens of each document, as the corpus was made."""
+  return tuple(corpora.documents(store))
+
+
+def data_of(name: str, root: pathlib.Path, **changes: Any) -> dict[str, Any]:
+  """Returns `config.data` of a run with other values of some of its fields.
+
+  Args:
+    name: Of `NAMES`.
+    root: The directory of the corpora.
+    **changes: Top-level fields; None removes one.
+  """
+  data = {**cases.CASES[name].at(root), **changes}
+  return {
+    field: copy.deepcopy(value)
+    for field, value in data.items()
+    if value is not None or field in ("epochs", "global_batch_size")
+  }
+
+
+def documents_of(
+  name: str, pipe: chomp_data.Pipeline
+) -> list[list[np.ndarray]]:
+  """Returns the documents of each source of a run, by the source's number.
+
+  What a config names in `dataset_mix` alone has the name of its corpus.
+  """
+  sections = cases.CASES[name].data["sources"]
+  found = []
+  for source in pipe.source_names:
+    store = sections.get(source, {}).get("store", _SAME.get(source, source))
+    stores = [store] if isinstance(store, str) else store
+    found.append([tokens for own in stores for tokens in documents(own)])
+  return found
+
+
+def steps_of(pipe: chomp_data.Pipeline) -> list[int]:
+  """Returns the first steps of a run, and the last where it ends."""
+  end = pipe.num_steps
+  if end is None:
+    return [*range(FIRST), 55, 144]
+  return sorted({*range(min(FIRST, end)), *range(max(end - LAST, 0), end)})
+
+
+def last_of(pipe: chomp_data.Pipeline, most: int = 2 * FIRST) -> int:
+  """Returns how many steps are counted one by one."""
+  return most if pipe.num_steps is None else min(most, pipe.num_steps)
