@@ -542,7 +542,7 @@ def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
 
   whats = ("one source", "mix", "packed")
   figure, axes = pyplot.subplots(
-    1, len(whats), figsize=(13, 4.5), layout="constrained", sharex=True
+    1, len(whats), figsize=(13, 4.8), layout="constrained", sharex=True
   )
   for what, axis in zip(whats, axes, strict=True):
     speeds: dict[str, dict[int, float]] = {}
@@ -551,7 +551,9 @@ def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
         if kind.startswith(what) and cpu:
           # Of several of one loader, the order is told too.
           order = kind.partition(", ")[2]
-          own = speeds.setdefault(f"{name}\n{order}" if order else name, {})
+          loader = re.sub(r" \d[\d.]*$", "", name)  # Without its version.
+          label = "\n".join(filter(None, (*loader.split(", "), order)))
+          own = speeds.setdefault(label, {})
           own[rows] = float(cpu.replace(",", ""))
     names = sorted(speeds, key=lambda name: max(speeds[name].values()))
     height = 0.8 / max(len(by_rows), 1)
@@ -562,9 +564,10 @@ def plot(path: str, by_rows: Mapping[int, list[list[str]]]) -> None:
       axis.bar_label(bars, [_number(v) if v else "" for v in values], padding=2)
     axis.set_yticks(np.arange(len(names)) + height * (len(by_rows) - 1) / 2)
     axis.set_yticklabels(names)
-    axis.set(title=what, xscale="log", xlabel="million tokens a CPU second")
-    axis.margins(x=0.25)
-  axes[-1].legend(loc="lower right")
+    axis.set(title=what, xscale="log", xlabel="million tokens per CPU second")
+    axis.margins(x=0.45)
+  handles, labels = axes[0].get_legend_handles_labels()
+  figure.legend(handles, labels, loc="outside lower center", ncols=len(by_rows))
   figure.savefig(path, dpi=110)
   pyplot.close(figure)
 
