@@ -12,7 +12,6 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
-from tests.loading import sharding_test as sharding
 from tests.sources import labelled
 
 SEQ_LEN = 16
@@ -303,43 +302,6 @@ def test_batches_are_what_they_were(corpora, kind, expected):
   pipe = pipeline.build(data)
   found = "".join(digests(pipe.batch(step) for step in range(8)))
   assert hashlib.sha256(found.encode()).hexdigest()[:16] == expected
-
-
-@pytest.mark.parametrize(
-  "workers", [0, pytest.param(2, marks=pytest.mark.slow)]
-)
-@pytest.mark.parametrize("kind", ["rows", "buckets"])
-def test_a_resumed_run_and_workers_read_the_same(corpora, kind, workers):
-  names = ("chats", "masked", "text")
-  if kind == "rows":
-    data = rows_config(corpora, "reshuffled", names, lookahead=True)
-  else:
-    data = bucket_config(corpora)
-  data["worker_count"] = workers
-  pipe = pipeline.build(data)
-  wanted = digests(pipe.batch(step) for step in steps_of(pipe, 9))
-  with pipeline.make_iterator(data) as batches:
-    found = digests(next(batches) for _ in range(4))
-    state = batches.get_state()
-  with pipeline.make_iterator({**data, "worker_count": 0}) as batches:
-    batches.set_state(state)
-    found += digests(next(batches) for _ in range(len(wanted) - 4))
-  assert found == wanted
-
-
-@pytest.mark.slow
-def test_processes_and_a_restore_read_the_same_batches(corpora, tmp_path):
-  """Two processes, and one that goes on from their checkpoint."""
-  names = ("chats", "masked", "text")
-  data = rows_config(corpora, "reshuffled", names, lookahead=True)
-  pipe = pipeline.build(data)
-  assert "loss_weight" in pipe.batch(0)
-  kept = {"directory": str(tmp_path / "checkpoints")}
-  steps = sharding.run(data, "contiguous", 2, stop_at=5, **kept)
-  sharding.check(data, steps, 0, 5)
-  data["worker_count"] = 1
-  steps = sharding.run(data, "contiguous", 1, restore=True, stop_at=9, **kept)
-  sharding.check(data, steps, 5, 9)
 
 
 def test_labels_are_part_of_the_hash_that_fingerprints_hold(tmp_path):

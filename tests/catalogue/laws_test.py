@@ -29,6 +29,8 @@ from chomp_data.audit import visits
 from tests.catalogue import runs
 from tests.golden import corpora
 from tests.golden import measuring
+from tests.loading import processes
+from tests.loading import sharding_test
 
 REPOSITORY = pathlib.Path(__file__).parents[2]
 BOS, EOS = 2, 1
@@ -190,7 +192,7 @@ def test_steps_planned_together_are_those_planned_alone(name, pipe):
 
 
 def test_a_run_restores_at_every_step(data, pipe):
-  """By a state and by a number; each next batch is the plan's."""
+  """By a state and by a number, and again from there on."""
   count = runs.last_of(pipe, runs.FIRST)
   wanted = [on_devices(pipe, step) for step in range(count)]
   states = []
@@ -208,6 +210,24 @@ def test_a_run_restores_at_every_step(data, pipe):
     for step in order:
       again.seek(step)
       same(next(again), wanted[step])
+    again.set_state(states[1])
+    for step in range(1, count // 2):
+      same(next(again), wanted[step])
+    second = again.get_state()
+    assert second == states[count // 2]
+    again.set_state(second)
+    for step in range(count // 2, count):
+      same(next(again), wanted[step])
+
+
+def test_a_state_holds_what_the_plan_says_of_its_step(pipe):
+  count = runs.last_of(pipe, runs.FIRST)
+  with chomp_data.make_iterator(pipe) as iterator:
+    for step in range(count + 1):
+      state = json.loads(iterator.get_state())
+      wanted = json.loads(json.dumps(pipe.accounts.record(step)))
+      assert {field: state[field] for field in wanted} == wanted
+      next(iterator, None)
 
 
 def test_a_run_ends_at_its_last_step(data, pipe):
@@ -220,40 +240,56 @@ def test_a_run_ends_at_its_last_step(data, pipe):
 
 
 def test_an_orbax_checkpoint_restores(data, pipe, tmp_path):
+  """Ours, and the state of a stock loader by Grain's own handler."""
   step = runs.last_of(pipe, 5) - 1
+  loader = iter(pipe.data_loader())
   with (
     chomp_data.make_iterator(data) as iterator,
     ocp.CheckpointManager(tmp_path / "checkpoints") as manager,
   ):
     for _ in range(step):
       next(iterator)
-    saved = ocp.args.Composite(input=chomp_data.InputSave(iterator))
-    manager.save(step, args=saved)
+      next(loader)
+    manager.save(
+      step,
+      args=ocp.args.Composite(
+        input=chomp_data.InputSave(iterator),
+        grain=grain.checkpoint.CheckpointSave(loader),
+      ),
+    )
+    # Later batches are no part of a save that is still under way.
     next(iterator)
     manager.wait_until_finished()
+  loader = iter(chomp_data.build(data).data_loader())
   with (
     chomp_data.make_iterator(data) as iterator,
     ocp.CheckpointManager(tmp_path / "checkpoints") as manager,
   ):
-    restored = ocp.args.Composite(input=chomp_data.InputRestore(iterator))
-    manager.restore(step, args=restored)
+    manager.restore(
+      step,
+      args=ocp.args.Composite(
+        input=chomp_data.InputRestore(iterator),
+        grain=grain.checkpoint.CheckpointRestore(loader),
+      ),
+    )
     assert iterator.step == step
     same(next(iterator), on_devices(pipe, step))
+    same(next(loader), on_devices(pipe, step))
 
 
 def test_stock_grain_reads_and_restores_the_same_batches(data, pipe):
   """`data_loader` is Grain's own, with Grain's own state."""
   loader = pipe.data_loader()
   assert isinstance(loader, grain.DataLoader)
-  count = runs.last_of(pipe, 6)
-  iterator = iter(loader)
-  for step in range(count - 1):
+  count = runs.last_of(pipe, runs.FIRST)
+  iterator, states = iter(loader), []
+  for step in range(count):
+    states.append(iterator.get_state())
     same(next(iterator), on_devices(pipe, step))
-  state = iterator.get_state()
-  same(next(iterator), on_devices(pipe, count - 1))
   other = iter(chomp_data.build(data).data_loader())
-  other.set_state(state)
-  same(next(other), on_devices(pipe, count - 1))
+  for step in range(count - 1, -1, -1):
+    other.set_state(states[step])
+    same(next(other), on_devices(pipe, step))
 
 
 def saved(iterator):
@@ -285,13 +321,13 @@ def test_batches_and_states_do_not_depend_on_workers(name, data, pipe):
     same(next(iterator), on_devices(pipe, 3))
 
 
-@pytest.mark.parametrize("processes", [2, 3, 8])
-def test_parts_of_processes_are_the_global_batch(pipe, processes):
+@pytest.mark.parametrize("count", [2, 3, 8])
+def test_parts_of_processes_are_the_global_batch(pipe, count):
   """Each reads its own rows alone, and each row is one process's."""
   for step in runs.steps_of(pipe)[:6]:
     whole = pipe.batch(step)
     size = len(next(iter(whole.values())))
-    parts = np.array_split(np.arange(size), processes)
+    parts = np.array_split(np.arange(size), count)
     found = [pipe.batch(step, rows) for rows in parts if len(rows)]
     for field, value in whole.items():
       np.testing.assert_array_equal(
@@ -299,52 +335,93 @@ def test_parts_of_processes_are_the_global_batch(pipe, processes):
       )
 
 
+# Batches of buckets are too small for four devices.
+_OF_ROWS = [
+  own
+  for own in runs.NAMES
+  if not own.startswith(("sizes", "lengths")) and own != "edits_of_lengths"
+]
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "sequence"])
+def test_real_processes_hold_the_global_batches_together(root, layout):
+  """Two JAX processes of two devices each, all runs after each other."""
+  names = [
+    name for name in _OF_ROWS if runs.data_of(name, root).get("balance") is None
+  ]
+  every = [runs.data_of(name, root) for name in names]
+  arguments = {"every": every, "layout": layout, "count": 4}
+  found = processes.call(
+    "tests.loading.distributed_worker:read_each", [arguments] * 2
+  )
+  for number in range(len(names)):
+    pieces = {}
+    for process in found:
+      for step, held in process[number].items():
+        pieces.setdefault(int(step), []).extend(held)
+    end = runs.last_of(chomp_data.build(every[number]), 4)
+    sharding_test.check(every[number], pieces, 0, end)
+
+
 # What an epoch holds.
 
 
-def rows_of_epoch(pipe):
-  """Counts the rows of a whole run by what they hold."""
-  rows = collections.Counter()
-  for step in range(pipe.num_steps):
-    spans = pipe.plan(step)
-    held = [[] for _ in range(spans.num_rows)]
-    for at in range(len(spans)):
-      held[spans.row[at]].append((
-        int(spans.document[at]), int(spans.start[at]), int(spans.length[at]),
-        int(spans.column[at]),
-      ))  # fmt: skip
-    rows.update(tuple(own) for own in held if own)
-  return rows
-
-
-def of_one_epoch(name, root, **changes):
-  """Builds one epoch of a run, its last batch filled up with filler."""
-  # An edit and a number of steps are of the run, not of its epochs.
-  edits = {"skip": None, "tombstones": None}
-  if "batch_size_schedule" in runs.data_of(name, root):
-    edits |= {"batch_size_schedule": None, "global_batch_size": 8}
+def one_row_a_step(name, root, **changes):
+  """Builds a run whose steps are its rows, in the order of its epochs."""
+  edits = {"skip": None, "tombstones": None, "batch_size_schedule": None}
+  balance = {"balance": None, "balance_shards": None}
+  lanes = runs.data_of(name, root)["sources"]
+  for source in lanes.values():
+    source.get("shuffle", {}).pop("lanes", None)
   return chomp_data.build(
-    runs.data_of(name, root, epochs=1, remainder="pad", **edits, **changes)
-  )
+    runs.data_of(
+      name,
+      root,
+      **{
+        "global_batch_size": 1, "remainder": "drop", "sources": lanes,
+        **edits, **balance, **changes,
+      },
+    )
+  )  # fmt: skip
+
+
+def rows_of(spans):
+  """Counts rows by what they hold."""
+  held = [[] for _ in range(spans.num_rows)]
+  for at in range(len(spans)):
+    held[spans.row[at]].append((
+      int(spans.document[at]), int(spans.start[at]), int(spans.length[at]),
+      int(spans.column[at]),
+    ))  # fmt: skip
+  return collections.Counter(tuple(own) for own in held)
 
 
 _ALONE = [
   own
   for own in TEXT
-  if not own.startswith(("mix", "lengths"))
+  if not own.startswith(
+    ("mix", "lengths", "config_pretrain", "config_splice_i")
+  )
   and own not in ("edits_of_mix", "edits_of_lengths")
 ]
 
 
 @pytest.mark.parametrize("name", _ALONE)
-def test_a_shuffle_permutes_the_rows_of_an_epoch(name, root):
-  """An epoch holds the rows that one in order does, each as often."""
-  (source,) = runs.data_of(name, root)["sources"]
-  section = runs.data_of(name, root)["sources"][source]
-  in_order = {**section, "shuffle": {"kind": "none"}}
-  shuffled = rows_of_epoch(of_one_epoch(name, root))
-  ordered = rows_of_epoch(of_one_epoch(name, root, sources={source: in_order}))
-  assert shuffled == ordered
+def test_every_epoch_holds_the_rows_of_one_in_order(name, root):
+  """A shuffle permutes the rows of each epoch."""
+  ((source, section),) = runs.data_of(name, root)["sources"].items()
+  in_order = {source: {**section, "shuffle": {"kind": "none"}}}
+  last = 0
+  for epochs in (1, 2):
+    shuffled = one_row_a_step(name, root, epochs=epochs)
+    ordered = one_row_a_step(name, root, epochs=epochs, sources=in_order)
+    first, last = last, shuffled.num_steps
+    assert ordered.num_steps == last
+    assert first < last or name == "after_a_phase"
+    counts = [
+      rows_of(pipe.plan(first, last - first)) for pipe in (shuffled, ordered)
+    ]
+    assert counts[0] == counts[1]
 
 
 # Splices sample tokens, windows overlap, and what an earlier phase has handed
@@ -352,9 +429,9 @@ def test_a_shuffle_permutes_the_rows_of_an_epoch(name, root):
 _EACH_TOKEN_ONCE = [
   own
   for own in _ALONE
-  if not own.startswith(("splice", "multi", "windows", "after_a_phase"))
+  if not own.startswith(("splice", "multi", "windows", "config_splice"))
   # Its other stores join in later epochs.
-  and own != "joined"
+  and own not in ("after_a_phase", "joined")
 ]
 
 
@@ -363,7 +440,13 @@ def test_an_epoch_holds_each_token_once(name, root):
   """But for the tail of a stream and long documents, where options say so."""
   (section,) = runs.data_of(name, root)["sources"].values()
   rows = section.get("rows", {})
-  pipe = of_one_epoch(name, root)
+  pipe = chomp_data.build(
+    runs.data_of(
+      name, root, epochs=1, remainder="pad", skip=None, tombstones=None,
+      batch_size_schedule=None,
+      **({} if name == "lengths_of_one" else {"global_batch_size": 8}),
+    )
+  )  # fmt: skip
   times = collections.Counter()
   for step in range(pipe.num_steps):
     spans = pipe.plan(step).live()
@@ -417,6 +500,19 @@ def counted(pipe, steps):
         rows.sum(), length[rows].sum(), (batch["loss_mask"][rows] > 0).sum(),
       )  # fmt: skip
   return {source: own.cumsum(axis=0) for source, own in found.items()}
+
+
+@pytest.mark.parametrize(
+  "name", [own for own in runs.NAMES if own.startswith(("lengths", "sizes"))]
+)
+def test_a_histogram_of_buckets_equals_a_count(name, pipe):
+  counts = collections.defaultdict(collections.Counter)
+  for step in range(runs.last_of(pipe)):
+    histogram = pipe.accounts.record(step)["histogram"]
+    said = {own: known for own, known in histogram.items() if known}
+    assert said == counts
+    source, bucket = pipe.bucket_of(step)
+    counts[source][bucket] += int((pipe.samples(step) >= 0).sum())
 
 
 @text_only
@@ -586,6 +682,8 @@ import json, pathlib, sys
 import chomp_data
 from tests.catalogue import runs
 from tests.golden import measuring
+from tests.loading import processes
+from tests.loading import sharding_test
 
 root = pathlib.Path(sys.argv[1])
 found = {}

@@ -71,6 +71,10 @@ NAMES = (
   "weighed",
   "balanced",
   "lanes",
+  # Files under configs/.
+  "config_packed_runlocal",
+  "config_pretrain_mix_runlocal",
+  "config_splice_multi_runlocal",
   # Kinds of store: ours, ArrayRecord, Megatron, Levanter.
   "records_bin",
   "records_sequential",

@@ -119,6 +119,23 @@ def read(
   return steps
 
 
+def read_each(every, layout: str, count: int) -> list[dict[int, list]]:
+  """Returns what this process holds of the first steps of several runs.
+
+  Args:
+    every: `config.data` of each.
+    layout: One of `make_sharding`.
+    count: How many steps.
+  """
+  found = []
+  for data in every:
+    sharding = make_sharding(layout, jax.process_count())
+    with chomp_data.make_iterator(data, sharding) as it:
+      batches = itertools.islice(it, count)
+      found.append({i: held_pieces(batch) for i, batch in enumerate(batches)})
+  return found
+
+
 class _AsItIs(grain.transforms.Map):
   """Stands for a transform that nothing is known of."""
 

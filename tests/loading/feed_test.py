@@ -94,34 +94,6 @@ def test_steps_beyond_all_row_numbers_are_refused(data):
       endless.plan(step)
 
 
-def test_every_epoch_holds_each_row_once(data):
-  pipe = pipeline.build({**data, "global_batch_size": 7})
-  plain = pipeline.build(
-    {
-      **data,
-      "global_batch_size": 7,
-      "sources": {
-        "text": {**data["sources"]["text"], "shuffle": {"kind": "none"}}
-      },
-    }
-  )
-
-  def epoch(pipe, number):
-    spans = pipe.plan(10 * number, 10)
-    return sorted(
-      zip(
-        spans.document.tolist(),
-        spans.start.tolist(),
-        spans.column.tolist(),
-        strict=True,
-      )
-    )
-
-  assert [epoch(pipe, e) for e in range(3)] == [
-    epoch(plain, e) for e in range(3)
-  ]
-
-
 @pytest.mark.parametrize("worker_count", [0, slow(1), 2, slow(3)])
 def test_the_stream_does_not_depend_on_workers(data, worker_count):
   wanted = reference(data)
@@ -177,25 +149,6 @@ def test_an_iterator_prints_what_it_is(data):
   endless = {**data, "epochs": None}
   with pipeline.make_iterator(endless) as iterator:
     assert "step 0 of an endless run, " in str(iterator)
-
-
-def test_restore_at_every_step_equals_going_on(data):
-  wanted = reference(data)
-  with pipeline.make_iterator(data) as it:
-    states = [it.get_state()]
-    for _ in it:
-      states.append(it.get_state())
-  assert [json.loads(s)["step"] for s in states] == list(range(27))
-  with pipeline.make_iterator(data) as it:
-    for step, state in enumerate(states):
-      it.set_state(state)
-      assert it.step == step
-      got = [
-        batch_hashes.batch_sha256(next(it))
-        for _ in range(min(3, len(wanted) - step))
-      ]
-      assert got == wanted[step : step + 3]
-    assert hashes(it) == []
 
 
 def test_a_closed_iterator_reads_no_more(data):

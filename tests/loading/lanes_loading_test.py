@@ -97,17 +97,6 @@ def test_one_reader_of_all_lanes_fetches_each_chunk_once(store):
   assert chunks_fetched(pipe, 1, 1) <= 1.05 * NUM_CHUNKS
 
 
-@pytest.mark.parametrize(("processes", "workers"), [(1, 1), (2, 3), (8, 2)])
-def test_batches_do_not_depend_on_processes_and_workers(
-  store, processes, workers
-):
-  pipe = build(store, lanes=READERS)
-  for rows, source, worker in readers(pipe, processes, workers):
-    for step in range(worker, pipe.num_steps, 53 * workers):
-      expected = pipe.canonical(step)["tokens"][rows]
-      np.testing.assert_array_equal(source[step]["tokens"], expected)
-
-
 def test_an_epoch_holds_every_row_once(store):
   pipe = build(store, lanes=READERS)
   spans = pipe.plan(0, pipe.num_steps)

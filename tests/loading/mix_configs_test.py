@@ -5,13 +5,10 @@
 import importlib
 import json
 
-import grain
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from chomp_data import pipeline
-from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
@@ -20,8 +17,6 @@ from chomp_data.testing import stores as testing_stores
 RANGES = {"stdlib": (2, 80), "packages": (80, 160), "notes": (160, 256)}
 CONFIGS = ("pretrain_mix", "splice_in_mix")
 STEPS = 12
-# The first batch, one beside a change of stages, and one after it.
-SAVED = (0, 3, 7)
 
 
 @pytest.fixture(scope="session")
@@ -84,51 +79,6 @@ def test_other_stores_give_other_batches(mix_paths, data):
   other = every_batch(shipped(name, swapped(mix_paths)))
   own = every_batch(data)
   assert all(a != b for a, b in zip(own, other, strict=True))
-
-
-def test_orbax_restores_a_shipped_mix(data, tmp_path):
-  wanted = every_batch(data)
-  with (
-    pipeline.make_iterator(data) as it,
-    ocp.CheckpointManager(tmp_path / "c") as manager,
-  ):
-    for step in range(STEPS):
-      if step in SAVED:
-        args = ocp.args.Composite(input=checkpoint.InputSave(it))
-        manager.save(step, args=args)
-      next(it)
-    manager.wait_until_finished()
-  with ocp.CheckpointManager(tmp_path / "c") as manager:
-    for step in SAVED:
-      with pipeline.make_iterator(data) as again:
-        args = ocp.args.Composite(input=checkpoint.InputRestore(again))
-        manager.restore(step, args=args)
-        assert again.step == step
-        assert hashes(again, STEPS - step) == wanted[step:]
-
-
-@pytest.mark.slow
-def test_stock_grain_restores_a_shipped_mix(data, tmp_path):
-  wanted = every_batch(data)
-  loader = iter(pipeline.build(data).data_loader())
-  states = []
-  with ocp.CheckpointManager(tmp_path / "c") as manager:
-    for step in range(STEPS):
-      states.append(loader.get_state())
-      if step in SAVED:
-        args = ocp.args.Composite(grain=grain.checkpoint.CheckpointSave(loader))
-        manager.save(step, args=args)
-        manager.wait_until_finished()
-      next(loader)
-    for step in range(STEPS):
-      again = iter(pipeline.build(data).data_loader())
-      again.set_state(states[step])
-      assert hashes(again, STEPS - step) == wanted[step:]
-    for step in SAVED:
-      again = iter(pipeline.build(data).data_loader())
-      args = ocp.args.Composite(grain=grain.checkpoint.CheckpointRestore(again))
-      manager.restore(step, args=args)
-      assert hashes(again, STEPS - step) == wanted[step:]
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -7,7 +7,6 @@ import json
 import re
 
 from absl import logging
-import grain
 import numpy as np
 import orbax.checkpoint as ocp
 import pytest
@@ -19,7 +18,6 @@ from chomp_data.loading import state as state_lib
 from chomp_data.reference import by_source
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
-from tests.loading import sharding_test
 
 BLOCK = {"kind": "block", "window_blocks": 2}
 # Layouts differ: the filler of `bins` is EOS.
@@ -45,22 +43,6 @@ STAGES = [
   (17, {"stream": 1, "splice": 2}),
   (23, {"bins": 1, "stream": 3}),
 ]
-MIXES = {
-  "balanced": {"epochs": None},
-  "staged": {"mix": {"stages": STAGES}, "epochs": None},
-  "weighted": {
-    "mix": {
-      "kind": "weighted",
-      "weights": {"bins": 0.6, "splice": 0.3, "stream": 0.1},
-    },
-    "remainder": "pad",
-    "max_epochs": {"splice": 2},
-  },
-  "first_exhausted": {
-    "mix": {"exhaustion": "first_exhausted", "unit": "loss_tokens"},
-    "remainder": "pad",
-  },
-}
 # Steps looked at where a run has no end.
 STEPS = 30
 
@@ -102,11 +84,6 @@ def config(paths, names=tuple(ROWS), max_epochs=None, **changes):
   }
 
 
-@pytest.fixture(params=MIXES)
-def mixed(request, paths):
-  return config(paths, **MIXES[request.param])
-
-
 def hashes(iterator, count):
   return [
     batch_hashes.batch_sha256(batch)
@@ -121,111 +98,6 @@ def num_steps(pipe):
 def every_batch(pipe):
   steps = range(num_steps(pipe))
   return [batch_hashes.batch_sha256(pipe.batch(step)) for step in steps]
-
-
-@pytest.mark.parametrize(
-  ("name", "workers"),
-  [
-    *((name, 0) for name in MIXES),
-    ("staged", 1),
-    pytest.param("weighted", 2, marks=pytest.mark.slow),
-  ],
-)
-@pytest.mark.slow
-def test_batches_do_not_depend_on_workers(paths, name, workers):
-  data = config(paths, **MIXES[name], worker_count=workers)
-  wanted = every_batch(pipeline.build(data))
-  assert len(wanted) > 10
-  with pipeline.make_iterator(data) as it:
-    assert hashes(it, len(wanted)) == wanted
-
-
-@pytest.mark.slow
-def test_batches_do_not_depend_on_processes(paths):
-  data = config(paths, **MIXES["weighted"])
-  steps = sharding_test.run(data, "interleaved", 2)
-  sharding_test.check(data, steps, 0, pipeline.build(data).num_steps)
-
-
-@pytest.mark.parametrize("processes", [2, 8])
-def test_processes_hold_the_rows_of_the_global_batch(mixed, processes):
-  pipe = pipeline.build(mixed)
-  size = pipe.global_batch_size
-  last = num_steps(pipe) - 1
-  for rows in np.split(np.arange(size), processes):
-    source = pipe.batch_source(rows, group_steps=4)
-    for step in (0, 6, last - 1, last):
-      batch = pipe.canonical(step)
-      own = source[step]
-      assert own.keys() == batch.keys()
-      for field, value in own.items():
-        np.testing.assert_array_equal(value, batch[field][rows], field)
-
-
-def test_a_state_restores_at_every_step(mixed):
-  wanted = every_batch(pipeline.build(mixed))
-  states = []
-  with pipeline.make_iterator(mixed) as it:
-    for _ in wanted:
-      states.append(it.get_state())
-      next(it)
-    for step, state in enumerate(states):
-      it.set_state(state)
-      assert batch_hashes.batch_sha256(next(it)) == wanted[step]
-      # A second resume, later in the resumed run.
-      if step % (len(wanted) // 3) == 0:
-        again = it.get_state()
-        rest = hashes(it, len(wanted) - step - 1)
-        it.set_state(again)
-        assert hashes(it, len(rest)) == rest == wanted[step + 1 :]
-
-
-def test_stock_grain_restores_at_every_step(mixed):
-  pipe = pipeline.build(mixed)
-  wanted = every_batch(pipe)
-  loader = iter(pipe.data_loader())
-  states = []
-  for _ in wanted:
-    states.append(loader.get_state())
-    next(loader)
-  for step in range(0, len(wanted), 3):
-    again = iter(pipeline.build(mixed).data_loader())
-    again.set_state(states[step])
-    assert hashes(again, len(wanted) - step) == wanted[step:]
-
-
-@pytest.mark.parametrize("name", ["staged", "weighted"])
-def test_orbax_restores_ours_and_grains_own_handler(paths, name, tmp_path):
-  mixed = config(paths, **MIXES[name])
-  pipe = pipeline.build(mixed)
-  wanted = every_batch(pipe)
-  loader = iter(pipe.data_loader())
-  with (
-    pipeline.make_iterator(mixed) as it,
-    ocp.CheckpointManager(tmp_path / "c") as manager,
-  ):
-    for _ in range(7):
-      next(it)
-      next(loader)
-    manager.save(
-      7,
-      args=ocp.args.Composite(
-        input=checkpoint.InputSave(it),
-        grain=grain.checkpoint.CheckpointSave(loader),
-      ),
-    )
-    manager.wait_until_finished()
-    fresh = iter(pipeline.build(mixed).data_loader())
-    with pipeline.make_iterator(mixed) as again:
-      manager.restore(
-        7,
-        args=ocp.args.Composite(
-          input=checkpoint.InputRestore(again),
-          grain=grain.checkpoint.CheckpointRestore(fresh),
-        ),
-      )
-      assert hashes(again, len(wanted) - 7) == wanted[7:]
-    assert hashes(fresh, len(wanted) - 7) == wanted[7:]
 
 
 def documents_seen(pipe, steps):

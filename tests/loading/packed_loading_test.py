@@ -11,17 +11,13 @@ import concurrent.futures
 import sys
 import threading
 
-import grain
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from chomp_data import pipeline
 from chomp_data.loading import batches
-from chomp_data.loading import checkpoint
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
-from tests.loading import sharding_test
 
 BLOCK = {"kind": "block", "window_blocks": 2}
 KINDS = {
@@ -47,114 +43,6 @@ def packed(request, data):
   rows, shuffle = KINDS[request.param]
   source = {**data["sources"]["text"], "rows": rows, "shuffle": shuffle}
   return {**data, "lookahead": True, "sources": {"text": source}}
-
-
-# The hardest kind; of the others what workers do is a slow test.
-WITH_WORKERS = pytest.mark.parametrize(
-  "packed",
-  [
-    kind if kind == "reshuffled" else pytest.param(kind, marks=pytest.mark.slow)
-    for kind in KINDS
-  ],
-  indirect=True,
-)
-
-
-def hashes(iterator):
-  return [batch_hashes.batch_sha256(batch) for batch in iterator]
-
-
-def every_batch(pipe):
-  steps = range(pipe.num_steps)
-  return [batch_hashes.batch_sha256(pipe.batch(step)) for step in steps]
-
-
-def test_the_stream_is_every_batch_in_turn(packed):
-  pipe = pipeline.build(packed)
-  assert pipe.num_steps > 20
-  with pipeline.make_iterator(packed) as it:
-    assert hashes(it) == every_batch(pipe)
-
-
-@WITH_WORKERS
-@pytest.mark.parametrize(
-  "workers", [1, pytest.param(3, marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_batches_do_not_depend_on_workers(packed, workers):
-  pipe = pipeline.build(packed)
-  with pipeline.make_iterator({**packed, "worker_count": workers}) as it:
-    assert hashes(it) == every_batch(pipe)
-
-
-def test_batches_do_not_depend_on_processes(packed):
-  steps = sharding_test.run(packed, "interleaved", 2)
-  sharding_test.check(packed, steps, 0, pipeline.build(packed).num_steps)
-
-
-def test_a_state_restores_at_every_step(packed):
-  wanted = every_batch(pipeline.build(packed))
-  states = []
-  with pipeline.make_iterator(packed) as it:
-    for _ in wanted:
-      states.append(it.get_state())
-      next(it)
-    for step, state in enumerate(states):
-      it.set_state(state)
-      assert batch_hashes.batch_sha256(next(it)) == wanted[step]
-      if step % 5 == 0:  # A second resume, later in the resumed run.
-        again = it.get_state()
-        rest = hashes(it)
-        it.set_state(again)
-        assert hashes(it) == rest == wanted[step + 1 :]
-
-
-def test_stock_grain_restores_at_every_step(packed):
-  pipe = pipeline.build(packed)
-  wanted = every_batch(pipe)
-  loader = iter(pipe.data_loader())
-  states = []
-  for _ in wanted:
-    states.append(loader.get_state())
-    next(loader)
-  for step in range(0, len(wanted), 3):
-    again = iter(pipeline.build(packed).data_loader())
-    again.set_state(states[step])
-    assert hashes(again) == wanted[step:]
-
-
-@WITH_WORKERS
-@pytest.mark.slow
-def test_orbax_restores_ours_and_grains_own_handler(packed, tmp_path):
-  pipe = pipeline.build(packed)
-  wanted = every_batch(pipe)
-  loader = iter(pipe.data_loader())
-  with (
-    pipeline.make_iterator(packed) as it,
-    ocp.CheckpointManager(tmp_path / "c") as manager,
-  ):
-    for _ in range(7):
-      next(it)
-      next(loader)
-    manager.save(
-      7,
-      args=ocp.args.Composite(
-        input=checkpoint.InputSave(it),
-        grain=grain.checkpoint.CheckpointSave(loader),
-      ),
-    )
-    manager.wait_until_finished()
-    fresh = iter(pipeline.build(packed).data_loader())
-    with pipeline.make_iterator({**packed, "worker_count": 1}) as again:
-      manager.restore(
-        7,
-        args=ocp.args.Composite(
-          input=checkpoint.InputRestore(again),
-          grain=grain.checkpoint.CheckpointRestore(fresh),
-        ),
-      )
-      assert hashes(again) == wanted[7:]
-    assert hashes(fresh) == wanted[7:]
 
 
 @pytest.mark.parametrize("group_steps", [1, 3, 16, None])

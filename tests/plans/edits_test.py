@@ -315,28 +315,6 @@ def test_a_skip_may_reach_over_the_end(request, paths, kind):
     assert pipe.resume_state(end - 2) == plain.resume_state(end)
 
 
-@pytest.mark.parametrize(
-  "workers", [0, pytest.param(2, marks=pytest.mark.slow)]
-)
-def test_a_run_resumes_at_every_step_of_its_edits(paths, workers):
-  data = run_of(
-    paths, "ffd", "block", True, skip=((2, 3), (9, 9)),
-    batch_size_schedule=((0, 2), (4, 6), (11, 3)),
-  )  # fmt: skip
-  with pipeline.make_iterator(data) as it:
-    states, wanted = [], []
-    for batch in it:
-      states.append(it.get_state())
-      wanted.append({n: np.asarray(v) for n, v in batch.items()})
-  assert len({len(own["tokens"]) for own in wanted}) == 3
-  again = pipeline.make_iterator({**data, "worker_count": workers})
-  for step in range(len(states))[:: 5 if workers else 1]:
-    again.set_state(states[step])
-    found = batches_of(itertools.islice(again, None if workers else 3))
-    assert_equal(found, wanted[step + 1 :][: len(found)])
-    assert len(found) == min(len(wanted) - step - 1, 3) or workers
-
-
 def test_each_size_is_one_static_shape(paths):
   data = run_of(
     paths, "exact", "none", False, batch_size_schedule=((0, 2), (3, 4), (6, 2))

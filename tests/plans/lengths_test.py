@@ -199,35 +199,6 @@ def test_the_summary_tells_padding_stages_and_what_repeats(text, caplog):
   assert share in bucket.split("notes ")[1]
 
 
-def test_the_next_batch_after_restoring_at_any_step_is_the_same(text):
-  pipe = pipeline.build(text)
-  wanted = [
-    batch_hashes.batch_sha256(pipe.batch(step))
-    for step in range(pipe.num_steps)
-  ]
-  with chomp_data.make_iterator(text) as it:
-    states = [it.get_state()]
-    for batch in it:
-      assert batch_hashes.batch_sha256(batch) == wanted[it.step - 1]
-      states.append(it.get_state())
-    assert it.step == pipe.num_steps
-  with chomp_data.make_iterator(text) as it:
-    for step in range(0, pipe.num_steps, 7):
-      it.set_state(states[step])
-      assert hashes([next(it)]) == [wanted[step]]
-
-
-@pytest.mark.parametrize(
-  "worker_count", [1, pytest.param(2, marks=pytest.mark.slow)]
-)
-@pytest.mark.slow
-def test_the_stream_does_not_depend_on_workers(text, worker_count):
-  pipe = pipeline.build(text)
-  wanted = hashes(pipe.batch(step) for step in range(pipe.num_steps))
-  loader = pipe.data_loader(worker_count=worker_count)
-  assert hashes(loader) == wanted
-
-
 def test_a_state_holds_the_histogram_and_a_wrong_one_is_refused(text):
   with chomp_data.make_iterator(text) as it:
     for _ in range(9):

@@ -3,7 +3,6 @@
 """Buckets of sizes, end to end: arrays, epochs, padding, states, checks."""
 
 import collections
-import json
 
 import numpy as np
 import pytest
@@ -14,7 +13,6 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import state as state_lib
 from chomp_data.stores import samples_array_record
-from chomp_data.testing import batch_hashes
 from tests.plans import conftest
 
 SIZES = {"4x6": (4, 6), "6x4": (6, 4), "8x8": (8, 8)}
@@ -92,42 +90,6 @@ def test_the_ratio_stays_within_one_global_batch_in_any_unit(pictures, unit):
     total = sum(taken.values())
     for own, weight in weights.items():
       assert abs(taken[own] - weight * total) <= most
-
-
-def test_restoring_at_any_step_is_going_on(pictures):
-  pipe = pipeline.build(pictures)
-  wanted = [
-    batch_hashes.batch_sha256(pipe.batch(step))
-    for step in range(pipe.num_steps)
-  ]
-  with chomp_data.make_iterator(pictures) as it:
-    states = [it.get_state()]
-    for batch in it:
-      assert batch_hashes.batch_sha256(batch) == wanted[it.step - 1]
-      states.append(it.get_state())
-  with chomp_data.make_iterator(pictures) as it:
-    for step in range(pipe.num_steps):
-      it.set_state(states[step])
-      assert batch_hashes.batch_sha256(next(it)) == wanted[step]
-  counts = collections.defaultdict(collections.Counter)
-  for step in range(7):
-    name, bucket = pipe.bucket_of(step)
-    counts[name][bucket] += len(pipe.samples(step))
-  assert json.loads(states[7])["histogram"] == counts
-
-
-@pytest.mark.parametrize(
-  "worker_count",
-  [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))],
-)
-def test_the_stream_does_not_depend_on_workers(pictures, worker_count):
-  pipe = pipeline.build(pictures)
-  wanted = [
-    batch_hashes.batch_sha256(pipe.batch(step))
-    for step in range(pipe.num_steps)
-  ]
-  loader = pipe.data_loader(worker_count=worker_count)
-  assert [batch_hashes.batch_sha256(own) for own in loader] == wanted
 
 
 def test_buckets_that_are_not_given_are_those_that_occur(pictures):

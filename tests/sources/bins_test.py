@@ -596,16 +596,6 @@ def test_a_packing_is_interrupted_where_its_thread_is_stopped(
   assert source.is_packed(1)
 
 
-def test_a_source_in_another_process_reads_the_same(make_store):
-  for algorithm in ("ffd", "exact"):
-    source = reshuffled(make_store, packing_algorithm=algorithm)
-    rows = np.arange(source.first_row(np.asarray([3]))[0])
-    expected = packed.read(source, rows)
-    copy = pickle.loads(pickle.dumps(source))
-    packed.check_fields(packed.read(copy, rows), expected)
-    assert copy.first_row(np.asarray([5])) == source.first_row(np.asarray([5]))
-
-
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
 def test_threads_may_read_rows_of_different_epochs(make_store, algorithm):
   source = reshuffled(make_store, packing_algorithm=algorithm)

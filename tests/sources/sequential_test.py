@@ -252,21 +252,6 @@ def test_seeds_and_names_have_orders_of_their_own(make_store):
   assert len(orders) == 4
 
 
-def test_a_source_in_another_process_reads_the_same(make_store):
-  source = make(
-    make_store(packed.documents_of([3, 0, 7, 2] * 9)),
-    5,
-    add_eos=True,
-    shuffle_documents="block",
-    document_block=2,
-  )
-  rows = np.arange(2 * len(source))
-  expected = packed.read(source, rows)
-  packed.check_fields(
-    packed.read(pickle.loads(pickle.dumps(source)), rows), expected
-  )
-
-
 def test_rows_of_the_first_epoch_are_a_grain_source(make_store):
   source = make(make_store(ABC), 4)
   assert len(source) == 3
