@@ -26,6 +26,7 @@ from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import verifying
 from chomp_data.audit import visits
+from tests.catalogue import reads
 from tests.catalogue import runs
 from tests.golden import corpora
 from tests.golden import measuring
@@ -186,6 +187,17 @@ def test_steps_planned_together_are_those_planned_alone(name, pipe):
       getattr(together, field),
       np.concatenate([getattr(own, field) for own in alone]),
     )
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_no_run_fetches_more_than_it_did(name, root):
+  """Chunks of arrays, and consecutive ranges of them; see `reads.py`."""
+  known = json.loads(reads.PATH.read_text())[name]
+  found = reads.fetched(name, root)
+  assert found.keys() == known.keys()
+  for source, counts in found.items():
+    for what, count in counts.items():
+      assert count <= known[source][what], (source, what)
 
 
 # Where a run is stopped, moved and cut.
@@ -680,6 +692,7 @@ def test_one_program_a_shape(pipe):
 _DIGESTS = """
 import json, pathlib, sys
 import chomp_data
+from tests.catalogue import reads
 from tests.catalogue import runs
 from tests.golden import measuring
 from tests.loading import processes
