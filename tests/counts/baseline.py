@@ -13,9 +13,6 @@ UPDATE = "python -m tests.counts.make"
 # A count's last words: (share, number) that it may be above what it was. Of
 # others, none.
 _ALLOWED = {
-  "calls": (0.03, 16),
-  "arrays": (0.02, 8),
-  "bytes of arrays": (0.02, 4_096),
   "bytes of a state": (0.03, 32),
   "bytes of a pickled reader": (0.03, 64),
   "bytes held": (0.15, 32_768),

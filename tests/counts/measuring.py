@@ -1,41 +1,31 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What kinds of runs cost, as counts that any machine gives alike.
+"""What kinds of runs cost a user, as counts that any machine gives alike.
 
-Of each kind a run is built whose side indexes are there, its first batch is
-read, then some batches through `grain.DataLoader`, and one far on in a new
-reader. Compiled loops are off: when they are loaded, time decides.
+Reads, open files, maps, and bytes of memory, states and readers. Of each kind
+a run is built whose side indexes are there, and its first batches are read.
+Compiled loops are off: when they are loaded, time decides.
 """
 
-from collections.abc import Iterator
-import contextlib
 import copy
 import gc
 import os
 import pathlib
 import pickle
-import sys
 import threading
 import tracemalloc
-import types
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
-from chomp_data import pipeline
+import chomp_data
 from chomp_data.kernels import compiled
-from chomp_data.loading import batches
-from chomp_data.loading import feed
 from chomp_data.loading import state
-from chomp_data.loading import step_records
 from chomp_data.testing import stores as testing_stores
-from tests.counts import allocations
 
 Counts = dict[str, int]
 
-_PACKAGE = str(pathlib.Path(pipeline.__file__).parent)
-_WARM, _STEPS = 16, 64
+_WARM, _STEPS = 16, 80
 _FAR = 3_000
 
 _READS = (
@@ -153,56 +143,6 @@ def kinds(root: pathlib.Path) -> dict[str, dict[str, Any]]:
   return found
 
 
-class _Calls:
-  """Calls of this package's functions, plans, and records that Grain asked."""
-
-  def __init__(self):
-    self.calls = self.plans = self.rows = self.records = 0
-
-  def hear(self, frame: types.FrameType, event: str, value: Any) -> None:
-    code = frame.f_code
-    if not code.co_filename.startswith(_PACKAGE):
-      return
-    if event == "call":
-      # Comprehensions are no calls of later versions of Python.
-      self.calls += code.co_name[0] != "<"
-      if code.co_name == "__getitem__" and frame.f_back is not None:
-        self.records += "/grain/_src/" in frame.f_back.f_code.co_filename
-    elif event == "return" and code.co_name in ("planned", "planning", "plan"):
-      back = frame.f_back
-      if (
-        code.co_name == "planning"
-        and back
-        and back.f_code.co_name == ("finished")
-      ):
-        return  # Of a `planned` that is counted.
-      spans = getattr(value, "spans", None)
-      if spans is not None and code.co_filename.endswith("_plan.py"):
-        self.plans += 1
-        self.rows += spans.num_rows
-
-
-@contextlib.contextmanager
-def _measured(into: Counts, prefix: str) -> Iterator[None]:
-  """Counts what happens within it, by this thread."""
-  heard = _Calls()
-  with allocations.counted() as found:
-    sys.setprofile(heard.hear)
-    try:
-      yield
-    finally:
-      sys.setprofile(None)
-  into |= {
-    f"{prefix}: calls": heard.calls,
-    f"{prefix}: plans": heard.plans,
-    f"{prefix}: rows planned": heard.rows,
-    f"{prefix}: arrays": found.number,
-    f"{prefix}: bytes of arrays": found.size,
-  }
-  if heard.records:
-    into[f"{prefix}: Grain records"] = heard.records
-
-
 def counts(name: str, data: dict[str, Any], root: pathlib.Path) -> Counts:
   """Returns the counts of a kind of run, by what they count.
 
@@ -212,14 +152,8 @@ def counts(name: str, data: dict[str, Any], root: pathlib.Path) -> Counts:
     root: Where its corpora are; its path is not counted.
   """
   rows = np.arange(2) if "two rows" in name else None
-  with (
-    compiled.allowed(False),
-    # Never touched; it would hide all others.
-    mock.patch.object(batches, "_FREED_BYTES", 0),
-    # No clock decides how many steps a record holds.
-    mock.patch.object(step_records, "_RECORD_S", 1e9),
-  ):
-    pipe = pipeline.build(data)  # Side indexes are there from here on.
+  with compiled.allowed(False):
+    pipe = chomp_data.build(data)  # Side indexes are there from here on.
     for step in (0, _FAR):
       pipe.batch_source(rows)[step]
     pipe.accounts.record(_FAR)
@@ -229,57 +163,39 @@ def counts(name: str, data: dict[str, Any], root: pathlib.Path) -> Counts:
 
 
 def _costs(data: dict[str, Any], rows: np.ndarray | None, root: str) -> Counts:
-  found: Counts = {}
   descriptors, maps = _descriptors(), _maps()
-  with _measured(found, "build"):
-    pipe = pipeline.build(data)
-  source, loader = _loader(pipe, rows)
-  with _measured(found, "first batch"):
-    next(loader)
-  for _ in range(_WARM - 1):
-    next(loader)
-  with _measured(found, f"{_STEPS} batches"):
-    for _ in range(_STEPS):
-      next(loader)
-  own = source.reads.by_source().values()
-  for field in _READS:
-    found[f"reads: {field}"] = sum(getattr(each, field) for each in own)
+  pipe = chomp_data.build(data)
+  source = pipe.batch_source(rows)
+  for step in range(_STEPS):
+    source[step]
+  reads = source.reads.by_source().values()
+  found = {
+    f"reads: {field}": sum(getattr(own, field) for own in reads)
+    for field in _READS
+  }
   _wait_for_packing()
   found["descriptors"] = _descriptors() - descriptors
   found["maps"] = _maps() - maps
-  with _measured(found, "a batch far on"):
-    pipe.batch_source(rows)[_FAR]
-  with _measured(found, "a state far on"):
-    record = pipe.accounts.record(_FAR)
-  for what, held in (
+  record = pipe.accounts.record(_FAR)
+  for what, value in (
     ("bytes of a state", state.encode(_FAR, pipe.fingerprint, {}, record)),
     ("bytes of a pickled reader", pickle.dumps(source.for_workers(2))),
   ):
-    found[what] = len(held) - held.count(root.encode()) * len(root)
+    found[what] = len(value) - value.count(root.encode()) * len(root)
   return found
 
 
-def _loader(
-  pipe: pipeline.Pipeline, rows: np.ndarray | None
-) -> tuple[batches.BatchSource, Iterator[Any]]:
-  """Returns a reader, and its batches through Grain."""
-  source = pipe.batch_source(rows)
-  loader = feed.data_loader(source, operations=pipe.operations())
-  return source, iter(loader)
-
-
 def _memory(data: dict[str, Any], rows: np.ndarray | None) -> Counts:
-  """Returns the most bytes that a run held, and those it holds in the end."""
+  """Returns the most bytes that reading held, and those it holds in the end."""
+  source = chomp_data.build(data).batch_source(rows)
   tracemalloc.start()
   try:
-    begun = tracemalloc.get_traced_memory()[0]
-    source, loader = _loader(pipeline.build(data), rows)
-    for _ in range(_WARM):
-      next(loader)
+    before = tracemalloc.get_traced_memory()[0]
+    for step in range(_WARM):
+      source[step]
     gc.collect()
     held, most = tracemalloc.get_traced_memory()
-    del source, loader
-    return {"bytes held": held - begun, "most bytes held": most - begun}
+    return {"bytes held": held - before, "most bytes held": most - before}
   finally:
     tracemalloc.stop()
 
