@@ -768,12 +768,6 @@ class Pipeline:
     run = joining.continued(self._run, fingerprint, step, resize)
     return self if run is self._run else Pipeline(run)
 
-  def _become(self, other: "Pipeline") -> None:
-    """Is another pipeline from now on, for all who hold this one."""
-    if other is not self:
-      self.__dict__.clear()
-      self.__dict__.update(other.__dict__)
-
   def __repr__(self) -> str:
     steps = "endless" if self.num_steps is None else f"{self.num_steps} steps"
     shapes = "; ".join(map(str, self.buckets))
@@ -935,13 +929,14 @@ def _iterator(
     prefetch=pipe.options.prefetch,
     timeout_s=pipe.options.timeout_s,
     accounts=pipe.accounts,
+    pipeline=pipe,
     on_peer_failure=pipe.options.on_peer_failure,
     peer_failure_grace_s=pipe.options.peer_failure_grace_s,
     certificate=pipe.options.certificate,
     step=step,
     allow_input_change=allow_input_change,
-    resumed=functools.partial(_resumed, pipe, place, operations),
-    reassigned=functools.partial(_reassigned, pipe, place, operations),
+    resumed=functools.partial(_resumed, place, operations),
+    reassigned=functools.partial(_reassigned, place, operations),
   )
 
 
@@ -967,7 +962,7 @@ class _Place:
     sharding: "placement.ShardingTree",
     device_rows: "placement.DeviceRows",
   ) -> None:
-    """Is elsewhere from now on; where it was made stays."""
+    """Sets the current sharding and rows; what it was made with stays."""
     self.sharding: placement.ShardingTree = sharding
     self.device_rows: placement.DeviceRows = device_rows
 
@@ -1066,9 +1061,9 @@ def _workers_help(
 
 
 def _resumed(
-  pipe: Pipeline,
   place: _Place,
   operations: Sequence[grain.transforms.Map],
+  pipe: Pipeline,
   saved: Mapping[str, Any],
   step: int,
   resize: bool,
@@ -1086,17 +1081,14 @@ def _resumed(
       own, needed = _evened(again, place, place.sharding), None
     local = _local(again, own, operations, needed)
 
-  def commit() -> None:
-    pipe._become(again)
-    place.go_to(own.sharding, own.device_rows)
-
   return feed.Resumed(
     local,
     fingerprint,
     again.accounts,
     joining.begun(again._plan, saved, step),
     joining.begun(again._plan, fingerprint, step),
-    commit,
+    again,
+    functools.partial(place.go_to, own.sharding, own.device_rows),
   )
 
 
@@ -1114,18 +1106,18 @@ def _evened(
 
 
 def _reassigned(
-  pipe: Pipeline,
   place: _Place,
   operations: Sequence[grain.transforms.Map],
+  pipe: Pipeline,
   source: "feed.Batches",
   alive: Any,
 ) -> "feed.Reassigned":
   """Returns what a process reads where others are alive than before.
 
   Args:
-    pipe: The run.
-    place: Where its batches are, and were when the iterator was made.
+    place: Where batches are, and were when the iterator was made.
     operations: As in `make_iterator`.
+    pipe: The run.
     source: What it has read.
     alive: As in `InputIterator.reassign`.
 

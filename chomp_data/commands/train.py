@@ -132,7 +132,6 @@ class Run:
       workdir: A directory or URL.
     """
     self.options: train_options.RunOptions = options
-    self.pipe: chomp_data.Pipeline = options.pipe
     self.trainer: training.Trainer = training.Trainer(
       options.model,
       options.optimizer,
@@ -142,30 +141,19 @@ class Run:
       by_token=options.train.span_losses,
     )
     self.input: feed.InputIterator = chomp_data.make_iterator(
-      self.pipe, self.trainer.batch_sharding
+      options.pipe, self.trainer.batch_sharding
     )
     self.kept: workdir_lib.Workdir = workdir_lib.Workdir(
       workdir, options.checkpoint.keep, files=_FILES, folders=_FOLDERS
     )
     self.workdir: epath.Path = self.kept.directory
     self.documents: progress.DocumentLosses = progress.DocumentLosses()
-    self.by_source: by_source.SourceLog = by_source.SourceLog(self.pipe)
-    self.by_bucket: by_bucket.BucketLog | None = None
-    if self.pipe.in_buckets:
-      self.by_bucket = by_bucket.BucketLog(self.pipe)
     writes = jax.process_index() == 0
     self.curves: curves.Curves = curves.Curves(
       os.fspath(self.workdir) if writes else None
     )
     self.metrics: prometheus.Metrics = prometheus.Metrics(self.input)
-    self.span_losses: span_losses.Writer = span_losses.Writer(
-      self.pipe,
-      places.at(os.fspath(self.workdir)),
-      writes and options.train.span_losses,
-    )
-    self.evaluation: evaluating.Evaluation = evaluating.Evaluation(
-      self.pipe, options.evaluation, self.trainer.batch_sharding
-    )
+    self._watch(options.pipe)
     self.last_window: progress.Window | None = None
     self.last_sources: dict[str, dict[str, Any]] = {}
     self.last_buckets: dict[str, dict[str, Any]] = {}
@@ -173,6 +161,22 @@ class Run:
     # What inspect_batches --follow reads.
     self.job: job.Report = job.Report(
       self.kept.path, writes=jax.process_index() == 0
+    )
+
+  def _watch(self, pipe: chomp_data.Pipeline) -> None:
+    """Makes what logs and evaluates a run; it is of the run's pipeline."""
+    self.pipe: chomp_data.Pipeline = pipe
+    self.by_source: by_source.SourceLog = by_source.SourceLog(pipe)
+    self.by_bucket: by_bucket.BucketLog | None = None
+    if pipe.in_buckets:
+      self.by_bucket = by_bucket.BucketLog(pipe)
+    self.span_losses: span_losses.Writer = span_losses.Writer(
+      pipe,
+      places.at(os.fspath(self.workdir)),
+      jax.process_index() == 0 and self.options.train.span_losses,
+    )
+    self.evaluation: evaluating.Evaluation = evaluating.Evaluation(
+      pipe, self.options.evaluation, self.trainer.batch_sharding
     )
 
   def restore_or_init(self) -> training.TrainState:
@@ -198,6 +202,8 @@ class Run:
         ),
       ),
     )
+    if self.input.pipeline is not self.pipe:
+      self._watch(self.input.pipeline)
     # A store that joins later than at the start makes epochs of other sizes.
     most = self.pipe.num_steps
     if most is not None and most < self.options.num_steps:

@@ -139,6 +139,7 @@ class Resumed:
     accounts: What it consumes.
     saved: The state's fingerprint up to its step.
     current: The run's fingerprint up to that step.
+    pipeline: The pipeline of that run.
     commit: Called once it is taken.
   """
 
@@ -147,6 +148,7 @@ class Resumed:
   accounts: "Accounting | None"
   saved: Mapping[str, Any]
   current: Mapping[str, Any]
+  pipeline: Any
   commit: Callable[[], None]
 
 
@@ -341,14 +343,15 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     prefetch: int = 2,
     timeout_s: float = 600.0,
     accounts: Accounting | None = None,
+    pipeline: Any = None,
     on_peer_failure: str = "exit",
     peer_failure_grace_s: float = watching.GRACE_S,
     certificate: str = certifying.PLAN,
     step: int = 0,
     allow_input_change: bool | Collection[str] = (),
-    resumed: Callable[[Mapping[str, Any], int, bool], Resumed | None]
+    resumed: Callable[[Any, Mapping[str, Any], int, bool], Resumed | None]
     | None = None,
-    reassigned: Callable[[Batches, Any], Reassigned] | None = None,
+    reassigned: Callable[[Any, Batches, Any], Reassigned] | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
@@ -361,6 +364,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       prefetch: Batches kept ready on devices.
       timeout_s: Longest wait for one batch before the input has failed.
       accounts: What the run consumes, kept in every state.
+      pipeline: The run that it reads, or None.
       on_peer_failure: Whether this process should 'exit' where another one
         fails that shares its batches, or the next `next` should 'raise'.
       peer_failure_grace_s: With 'raise', after how many seconds without a call
@@ -370,15 +374,16 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       allow_input_change: What may differ in a state, as `set_state` takes it,
         where that is not told.
       resumed: Returns the run as a state continues it, or None as it is; of
-        the state's fingerprint and step, and whether steps may get another
-        number of rows from there on.
-      reassigned: Returns what this process reads from now on, of what it has
-        read and who is alive; see `reassign`.
+        the pipeline, the state's fingerprint and step, and whether steps may
+        get another number of rows from there on.
+      reassigned: Returns what this process reads from now on, of the pipeline,
+        what it has read and who is alive; see `reassign`.
 
     Raises:
       IndexError: If the step is not of the run, nor its end.
     """
     self._accounts = accounts
+    self._pipeline = pipeline
     self._resumed = resumed
     self._allowed = allow_input_change
     self._reassigned = reassigned
@@ -413,6 +418,15 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def step(self) -> int:
     """The step of the next batch."""
     return self._step
+
+  @property
+  def pipeline(self) -> Any:
+    """The `Pipeline` that it reads.
+
+    After `set_state` it may be another one: a state says when appended stores
+    joined and how many rows steps had.
+    """
+    return self._pipeline
 
   @property
   def reads(self) -> dict[str, reads_lib.SourceReads]:
@@ -822,7 +836,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
     again = None
     if self._resumed is not None:
-      again = self._resumed(saved, step, allows("global_batch_size"))
+      resize = allows("global_batch_size")
+      again = self._resumed(self._pipeline, saved, step, resize)
     local = (again and again.local) or self._local
     accounts = self._accounts if again is None else again.accounts
     old, new = (
@@ -856,6 +871,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         _refuse(accounts.restore(record, step, places))
     if again is not None:
       again.commit()
+      self._pipeline = again.pipeline
       self._local, self._accounts = local, accounts
       if again.fingerprint != self._fingerprint.fields:
         self._fingerprint = state_lib.Fingerprint(again.fingerprint)
@@ -914,7 +930,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if self._reassigned is None:
       raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
     self._check_open()
-    again = self._reassigned(self._local.source, alive)
+    again = self._reassigned(self._pipeline, self._local.source, alive)
     before, self._peers = self._peers, again.peers
     self._stop()
     self._failure = None

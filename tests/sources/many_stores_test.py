@@ -313,7 +313,7 @@ def iterated(data, count, state=None):
     found = {
       begun + i: hashed(jax.device_get(next(batches))) for i in range(count)
     }
-    return found, batches.get_state(), pipe
+    return found, batches.get_state(), batches.pipeline
 
 
 @pytest.mark.parametrize("mixed", [False, True])
@@ -387,10 +387,10 @@ def test_a_state_of_before_the_join_is_taken_by_the_same_iterator(paths):
   pipe = pipeline.build(config(paths[:2]))
   with chomp_data.make_iterator(pipe) as batches:
     batches.set_state(late)
-    joined = pipe._run.sources["web"].joined
+    joined = batches.pipeline._run.sources["web"].joined
     batches.set_state(early)
     assert batches.step == 3
-    assert pipe._run.sources["web"].joined == joined
+    assert batches.pipeline._run.sources["web"].joined == joined
 
 
 def test_rows_that_count_from_the_start_of_a_run_refuse_to_grow(paths):
