@@ -190,7 +190,7 @@ def define_dataset_mix() -> flags.FlagHolder:
     None,
     "Sources in one line, 'pathA:0.9 alias=pathB:0.1', in place of the"
     " config's weights and stages; sets --config.data.dataset_mix. Without"
-    f" --config it is {_MIXED}.",
+    f" --config, other options are those of configs/{_MIXED}.py.",
   )
 
 
@@ -330,14 +330,33 @@ def _refuse(problem: str) -> NoReturn:
 
 
 def _parse(argv: Sequence[str]) -> list[str]:
+  with told_failures():  # `--help | head` is none.
+    return _parsed(argv)
+
+
+def _option_of(name: str) -> str:
+  """Returns how an option of `config.data` is set, if a flag is called so."""
+  if "config" not in flags.FLAGS:
+    return ""
+  from chomp_data.config import options
+
+  if name not in schema.options_of(options.RowFields):
+    return ""
+  return f". It is an option of the config: write --config.data.{name}=VALUE"
+
+
+def _parsed(argv: Sequence[str]) -> list[str]:
   try:
     own = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
     own = _with_config(_with_options(own))
     try:
       return flags.FLAGS([argv[0], *own])
     except SystemExit as ended:
+      sys.stdout.flush()
       # absl's --help fails; who asked for help got it.
       raise SystemExit(0 if ended.code == 1 else ended.code) from None
+  except flags.UnrecognizedFlagError as error:
+    _refuse(f"{error}{_option_of(error.flagname)}")
   except flags.Error as error:
     _refuse(_NOT_GIVEN.sub(r"`--\1` must be given.", str(error)))
 
@@ -369,6 +388,11 @@ def _with_config(arguments: Sequence[str]) -> list[str]:
   takes_both = "config" in flags.FLAGS and "dataset_mix" in flags.FLAGS
   if not takes_both or "dataset_mix" not in names or "config" in names:
     return list(arguments)
+  print(
+    f"--dataset_mix without --config: other options are those of"
+    f" configs/{_MIXED}.py",
+    file=sys.stderr,
+  )
   return [f"--config={_MIXED}", *arguments]
 
 

@@ -5,7 +5,7 @@
     python examples/own_trainer.py --config=configs/splice_multi.py \
       --workdir=/tmp/bigram
 
-Stopped and started again, it continues with the next batch. On a TPU pod
+Stopped and started again, it continues from its last checkpoint. On a TPU pod
 start it on every host, with the first line of `main` uncommented: each host
 then reads only the rows of its own devices.
 """
@@ -47,6 +47,7 @@ def main(_):
   sharding = jax.sharding.NamedSharding(mesh, jax.P("data"))
   pipe = chomp_data.build(_CONFIG.value.data)
   model = {"weights": jnp.zeros((pipe.vocab_size, pipe.vocab_size))}
+  model = jax.device_put(model, jax.sharding.NamedSharding(mesh, jax.P()))
   manager = ocp.CheckpointManager(os.path.abspath(_WORKDIR.value))
   with chomp_data.make_iterator(pipe, sharding) as batches:
     if manager.latest_step() is not None:
@@ -56,9 +57,10 @@ def main(_):
       )
       model = manager.restore(manager.latest_step(), args=restore)["model"]
     while batches.step < _STEPS.value:
+      step = batches.step  # of the next batch
       model, loss = train_step(model, next(batches))
-      print(f"step {batches.step}: loss {loss:.3f}")
-      if batches.step % 50 == 0:
+      print(f"step {step}: loss {loss:.3f}")
+      if batches.step % 50 == 0 or batches.step == _STEPS.value:
         save = ocp.args.Composite(
           model=ocp.args.StandardSave(model),
           input=chomp_data.InputSave(batches),

@@ -3,6 +3,7 @@
 """Tools end in one clear line, whatever is wrong with flags or config."""
 
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -189,3 +190,28 @@ def test_a_refused_state_names_flags_on_the_command_line():
   with pytest.raises(SystemExit) as ended, cli.told_failures():
     raise error
   assert ended.value.code == "error: Pass `--allow_change`."
+
+
+def test_an_option_of_the_config_as_a_flag_is_told_how_to_write_it():
+  done = in_process.run_tool("inspect_batches", "--seq_len=256", check=False)
+  assert done.returncode == 1
+  assert "Unknown command line flag 'seq_len'" in done.stderr
+  assert "write --config.data.seq_len=VALUE" in done.stderr
+
+
+def test_a_mix_in_one_line_says_whose_options_it_has():
+  done = in_process.run_tool("inspect_batches", "--dataset_mix=no", check=False)
+  assert "other options are those of configs/packed.py" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["prepare", "inspect_batches"])
+def test_help_that_nobody_reads_to_the_end_is_no_error(command):
+  reader, writer = os.pipe()
+  os.close(reader)
+  done = subprocess.run(
+    [sys.executable, f"tools/{command}.py", "--help"],
+    cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False,
+  )  # fmt: skip
+  os.close(writer)
+  assert "Traceback" not in done.stderr
+  assert "BrokenPipe" not in done.stderr

@@ -97,9 +97,21 @@ def around(page):
   return add
 
 
+@contextlib.contextmanager
+def the_config_of(page):
+  """Writes the first block of a page as mine.py, where Python finds it."""
+  config = pages.blocks(page, "python")[0].text
+  assert config.startswith('"""mine.py')
+  pathlib.Path("mine.py").write_text(config)
+  with mock.patch.object(sys, "path", ["", *sys.path]):
+    sys.modules.pop("mine", None)
+    yield
+
+
 @around("README.md")
 def around_readme(names, found):
-  yield
+  with the_config_of("README.md"):
+    yield
   assert pathlib.Path("step.html").stat().st_size > 10_000
   assert names["batch"]["tokens"].shape == (8, 512)
   assert names["dataset"][0]["tokens"].shape == (8, 512)
@@ -108,11 +120,13 @@ def around_readme(names, found):
   assert len(losses) == 100
   assert losses[-1] < losses[0]
   assert (pathlib.Path.cwd() / "bigram" / "100").is_dir()
+  assert pathlib.Path("runs/mine/summary.png").exists()
 
 
 @around("index.md")
 def around_index(names, found):
-  yield
+  with the_config_of("index.md"):
+    yield
   assert names["batch"]["tokens"].shape == (8, 512)
 
 
