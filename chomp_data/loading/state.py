@@ -307,6 +307,15 @@ def refusal(
     step: The state's step.
   """
 
+  new_source = ""
+  added = [path for path, _ in refused if _is_new_source(path, saved)]
+  if added and any(path.startswith("mix.stages") for path, _ in refused):
+    new_source = (
+      f" To add `{added[0]}` to a running job, keep the stages that began and"
+      f" append one to `mix.stages` that weighs it, from step {step} on or"
+      " later."
+    )
+
   def text(in_command: bool) -> str:
     listed = "".join(
       f"\n  - {line}{edits.way_back(saved, path, step, in_command)}"
@@ -327,10 +336,17 @@ def refusal(
       f" {len(refused)} difference{'s' * (len(refused) > 1)} (fields of"
       f" config.data):{listed}\nUse the config it was saved with, or start a"
       f" new run. {takes} that may differ, if that is what is meant."
-      + "".join(near)
+      + "".join([*near, new_source])
     )
 
   return StateError(text(False), text(True))
+
+
+def _is_new_source(path: str, saved: Mapping[str, Any]) -> bool:
+  """Whether a path is of a source that a state's run does not have."""
+  section, _, name = path.partition(".")
+  known = saved.get("sources", {})
+  return section == "sources" and name.partition(".")[0] not in known
 
 
 def changes(

@@ -569,3 +569,22 @@ def test_a_field_that_a_state_lacks_has_its_default(default):
     "sources.b.store: state has 'y', config has '(absent)'",
   ]
   assert state_lib.differences(one, other) == lines[default is None :]
+
+
+def test_a_source_that_no_stage_brings_says_how_to_add_it(paths):
+  data = config(paths, ["bins"], epochs=None)
+  with pipeline.make_iterator(data) as it:
+    next(it)
+    saved = it.get_state()
+  more = config(paths, ["bins", "stream"], epochs=None)
+  with (
+    pipeline.make_iterator(more) as it,
+    pytest.raises(
+      state_lib.StateError, match=r"To add `sources\.stream`.*step 1"
+    ),
+  ):
+    it.set_state(saved)
+  more["mix"] = {"stages": [(0, {"bins": 1}), (1, {"bins": 1, "stream": 1})]}
+  with pipeline.make_iterator(more) as it:
+    it.set_state(saved)
+    assert it.step == 1
