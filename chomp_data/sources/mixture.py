@@ -29,7 +29,6 @@ from chomp_data.index.mix import placing
 from chomp_data.ops import integers
 from chomp_data.ops import spans as spans_lib
 from chomp_data.sources import growing
-from chomp_data.sources import kept_stages
 from chomp_data.sources import mix_options
 from chomp_data.sources import mix_units
 from chomp_data.sources import resuming
@@ -244,7 +243,6 @@ class MixtureSource:
         exhaustion=options.exhaustion,
         exhausted_at=exhausted_at,
         start=self._start,
-        keeper=kept_stages.KeptStages(self._parts, options.balanced_unit),
       )
       self._end = self._merge.num_positions
     except ValueError as error:

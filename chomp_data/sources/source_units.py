@@ -372,7 +372,7 @@ class SourceUnits(units_lib.UnitSequence):
     return self._rows(units, lambda epoch, left: epoch.below(left))
 
   def rows_near(self, units: int) -> int:
-    """Returns about what `rows_below` does; see `unit_sums.Windowed`."""
+    """Returns about what `rows_below` does; see `least_consumed.Source`."""
     return self._rows(units, lambda epoch, left: epoch.near(left))
 
   def _rows(
@@ -401,8 +401,8 @@ class SourceUnits(units_lib.UnitSequence):
         return epoch
       epoch += 1
     if epoch == alike:
-      left = units - 1 - self._units_before_epoch(epoch)
-      epoch += left // max(self._total(epoch), 1)
+      first, following = map(self._units_before_epoch, (epoch, epoch + 1))
+      epoch += (units - 1 - first) // max(following - first, 1)
     return epoch if last is None else min(epoch, last)
 
   def _total(self, epoch: int) -> int:
@@ -411,12 +411,11 @@ class SourceUnits(units_lib.UnitSequence):
 
   def _units_before_epoch(self, epoch: int) -> int:
     alike = self._alike_from()
-    if alike is not None and epoch > alike:
-      whole = (epoch - alike) * self._total(alike)
-      return self._units_before_epoch(alike) + whole
-    while len(self._starts) <= epoch:
+    last = epoch if alike is None else min(epoch, alike + 1)
+    while len(self._starts) <= last:
       self._starts.append(self._starts[-1] + self._total(len(self._starts) - 1))
-    return self._starts[epoch]
+    each = self._starts[last] - self._starts[last - 1] if epoch > last else 0
+    return self._starts[last] + (epoch - last) * each
 
   def _alike_from(self) -> int | None:
     """Returns the first epoch from which on all consume the same, if any."""

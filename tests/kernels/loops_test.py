@@ -280,12 +280,14 @@ def test_rows_of_sources_that_are_merged(data):
     sequences.append(unit_sums.ArrayUnits(units, cycles))
   weights = rng.integers(1, draw(st.sampled_from([2, 8, 10**6])), count)
   merge = least_consumed.Merge(
-    sequences,
-    [hashing.fold_key(0, i) for i in range(count)],
+    [
+      least_consumed.Source(own, hashing.fold_key(0, i), own.num_rows)
+      for i, own in enumerate(sequences)
+    ],
     [fractions.Fraction(int(own), 1_000) for own in weights],
     [0] * count,
+    [0] * count,
     rng.integers(0, 3, count).tolist(),
-    [own.num_rows for own in sequences],
     3,
   )
 

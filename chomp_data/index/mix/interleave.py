@@ -91,7 +91,6 @@ class Interleave:
     exhaustion: str = "drop",
     exhausted_at: Mapping[str, int | None] | None = None,
     start: Mapping[str, tuple[int, int]] | None = None,
-    keeper: merge_stages.Keeper | None = None,
   ):
     """Checks and keeps the arguments.
 
@@ -107,8 +106,6 @@ class Interleave:
       start: Rows and units consumed before position 0, for instance by an
         earlier run. A source left out starts at row 0 and at the least units
         over weight of the others.
-      keeper: Where the begins of stages are kept beyond this process; None is
-        nowhere.
 
     Raises:
       ValueError: If names are unknown, weights not positive or too far apart,
@@ -123,7 +120,6 @@ class Interleave:
       exhaustion,
       exhausted_at or {},
       start or {},
-      keeper,
     )
     # Kept, so that going on costs no search; any entry may be dropped.
     self._blocks = memo.Memo(_KEPT_BLOCKS)
@@ -411,7 +407,7 @@ class Interleave:
           yield Unserved(index, name, float(meant), given, position)
 
   def _meant(
-    self, stage: merge_stages.Begun, number: int, until: int
+    self, stage: merge_stages.StageStart, number: int, until: int
   ) -> fractions.Fraction:
     """Returns the rows that a source's weight amounts to in a stage."""
     weights = self._chain.weights(stage.index)

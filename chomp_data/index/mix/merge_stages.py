@@ -5,13 +5,12 @@
 At a change let v be the least units over weight among the sources that were
 giving rows: each of them keeps the units that it is beyond its share, c - v w,
 under its new weight; a source that joins or returns is at the level and goes
-on with its next row. Stages are worked out one after the other, as far as they
-are asked for. NumPy only.
+on with its next row. Where stages begin is computed sequentially, as far as
+it is asked for, and kept in memory. NumPy only.
 """
 
 import bisect
 from collections.abc import Collection
-from collections.abc import Iterable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
@@ -19,33 +18,16 @@ import decimal
 import fractions
 import itertools
 import math
-from typing import Any
-from typing import Protocol
 
 import numpy as np
 
 from chomp_data.index import hashing
-from chomp_data.index import memo
 from chomp_data.index.mix import exhaustion as policies
 from chomp_data.index.mix import least_consumed
-from chomp_data.index.mix import standings
 from chomp_data.index.mix import unit_sums
 
 # Weights further apart would never be served: no run is that long.
 _MOST_RATIO = 10**15
-
-_EXACT = frozenset([int, fractions.Fraction])
-
-# Stages whose merges are at hand.
-_BEGUN_KEPT = 64
-
-# Of the form of `Kept.lines`, of the order that they stand for, what a policy's
-# name means included, and of `standings.EVERY`.
-_KEPT_VERSION = 1
-
-# Stages whose begins are worked out before they are kept: 6 ms of work where
-# sums are at hand, a second where rows of long stages are planned for them.
-KEPT_AFTER = standings.EVERY
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,13 +44,14 @@ class Stage:
 
 
 @dataclasses.dataclass(frozen=True)
-class Begun:
+class StageStart:
   """A stage whose start is known.
 
   Attributes:
     index: Its number.
     position: Where it starts.
     rows: int64[S], each source's next row there.
+    units: The units before these rows.
     lanes: int32[A], the sources that it weighs, in the order of their names.
     merge: Their merge from there on.
     until: Where the next stage starts or the mix ends; None is never.
@@ -78,6 +61,7 @@ class Begun:
   index: int
   position: int
   rows: np.ndarray
+  units: list[int]
   lanes: np.ndarray
   merge: least_consumed.Merge
   until: int | None
@@ -95,38 +79,6 @@ class Begun:
     return int(found[0]) if len(found) else None
 
 
-@dataclasses.dataclass(frozen=True)
-class Kept:
-  """Begins of stages as they outlive a process.
-
-  Attributes:
-    lines: All that they depend on: the begin of stage k on lines 0 .. k, each
-      of which ends with a line break.
-    names: The sources, by number.
-    standings: The begins, as many as there are lines.
-  """
-
-  lines: bytes
-  names: Sequence[str]
-  standings: standings.Standings
-
-
-class Keeper(Protocol):
-  """Keeps begins of stages for other processes and later runs."""
-
-  def identity(self, source: str) -> str:
-    """Returns a line of all that the units of a source's rows depend on."""
-    ...
-
-  def found(self, lines: bytes) -> Iterable[Kept]:
-    """Returns what was kept whose first two lines are these."""
-    ...
-
-  def keep(self, kept: Kept) -> None:
-    """Keeps begins, if it can."""
-    ...
-
-
 class StageChain:
   """Stages in order, each from where the one before it stopped."""
 
@@ -138,49 +90,28 @@ class StageChain:
     exhaustion: str,
     exhausted_at: Mapping[str, int | None],
     start: Mapping[str, tuple[int, int]],
-    keeper: "Keeper | None" = None,
   ):
-    """Checks and keeps the arguments, those of `Interleave`."""
+    """Checks the arguments, those of `Interleave`."""
     self._names = tuple(sequences)
     self._numbers = {name: i for i, name in enumerate(self._names)}
-    self._sequences = tuple(map(unit_sums.windowed, sequences.values()))
     self._stages = tuple(stages)
     policies.named(exhaustion)
     self._exhaustion = exhaustion
     self._check_stages()
     self._starts = [stage.from_position for stage in self._stages]
     self.check_names("exhausted_at", exhausted_at)
-    self._exhausted_at, self._limits = [], []
+    self._exhausted_at: list[int | None] = []
+    self._sources: list[least_consumed.Source] = []
     for name, sequence in sequences.items():
-      self._add_limits(name, sequence, exhausted_at.get(name))
+      at, limit = self._limits_of(name, sequence, exhausted_at.get(name))
+      self._exhausted_at.append(at)
+      tie_key = hashing.fold_key(key, "tie", name)
+      self._sources.append(least_consumed.Source(sequence, tie_key, limit))
     self._start = dict(start)
     self._check_start()
-    self._tie_keys = {n: hashing.fold_key(key, "tie", n) for n in self._names}
     self._later = self._weighed_from()
-    self._keeper = keeper
-    self._forget()
-    self._known = self._at_first()
-    if len(self._stages) > KEPT_AFTER:
-      self._known = self._recalled(self._known)
-
-  def __getstate__(self) -> dict[str, Any]:
-    state = dict(self.__dict__)
-    del state["_begun"], state["_in_turn"], state["_unkept"]
-    if len(self._known) == 1:
-      del state["_known"]
-    return state
-
-  def __setstate__(self, state: dict[str, Any]) -> None:
-    self.__dict__.update(state)
-    self._forget()
-    if "_known" not in state:
-      self._known = self._at_first()
-
-  def _forget(self) -> None:
-    self._begun = memo.Memo(_BEGUN_KEPT)
-    # Overshoots of stages in a row, and the first of these.
-    self._in_turn: tuple[int, list[standings.Overshoots]] = (0, [])
-    self._unkept = 0
+    # Every stage from the first on, as far as they were asked for.
+    self._known: list[StageStart] = []
 
   def check_names(self, field: str, given: Mapping[str, object]) -> None:
     """Raises ValueError if a mapping names unknown sources."""
@@ -204,8 +135,6 @@ class StageChain:
         f"`stages` must start before position {unit_sums.MOST_UNITS}, got"
         f" {positions[-1]}. Start them earlier."
       )
-    if self._are_plain():
-      return
     for i, stage in enumerate(self._stages):
       field = f"stages[{i}].weights"
       self.check_names(field, stage.weights)
@@ -231,20 +160,10 @@ class StageChain:
           f" {shown}. Leave {low!r} out."
         )
 
-  def _are_plain(self) -> bool:
-    """Says at once of most chains that nothing is wrong with their weights."""
-    chain = [stage.weights for stage in self._stages]
-    if not all(chain) or not self._numbers.keys() >= set().union(*chain):
-      return False
-    # Chains often repeat weights.
-    every = {id(own): own for weights in chain for own in weights.values()}
-    return _EXACT.issuperset(map(type, every.values())) and _lie_near(
-      every.values()
-    )
-
-  def _add_limits(
+  def _limits_of(
     self, name: str, sequence: unit_sums.UnitSequence, at: int | None
-  ) -> None:
+  ) -> tuple[int | None, int | None]:
+    """Returns after which rows a source is exhausted, and where it ends."""
     offered = sequence.num_rows
     at = offered if at is None else at
     if at is not None and (at < 1 or (offered is not None and at > offered)):
@@ -261,13 +180,12 @@ class StageChain:
           f"`sequences[{name!r}]` must consume units where its rows repeat,"
           f" got none in {at} rows. Leave the source out."
         )
-    self._exhausted_at.append(at)
-    self._limits.append(limit)
+    return at, limit
 
   def _check_start(self) -> None:
     self.check_names("start", self._start)
     for name, (row, consumed) in self._start.items():
-      limit = self._limits[self._numbers[name]]
+      limit = self.limit(self._numbers[name])
       if row < 0 or consumed < 0 or (limit is not None and row > limit):
         most = "" if limit is None else f" and at most {limit} rows"
         raise ValueError(
@@ -286,7 +204,7 @@ class StageChain:
 
   def limit(self, source: int) -> int | None:
     """Returns the rows after which a source, by number, ends."""
-    return self._limits[source]
+    return self._sources[source].limit
 
   def __len__(self) -> int:
     return len(self._stages)
@@ -303,32 +221,27 @@ class StageChain:
     """Returns the sources that a stage weighs, in the order of their names."""
     return [self._numbers[name] for name in sorted(self.weights(index))]
 
-  def stage(self, index: int) -> Begun | None:
+  def stage(self, index: int) -> StageStart | None:
     """Returns a stage, or None where the mix ends before it."""
-    found = self._begun.get(index)
-    if found is not None:
-      return found
-    known = self._until_stage(index)
-    return self._begin(known, index) if index < len(known) else None
+    known = self._known_until(index)
+    return known[index] if index < len(known) else None
 
-  def _last(self) -> Begun:
-    """Returns the last stage that is known to begin."""
-    known = self._known
-    return self._begin(known, len(known) - 1)
-
-  def at(self, position: int) -> Begun:
+  def at(self, position: int) -> StageStart:
     """Returns the stage of a position; the last one beyond the end.
 
     Args:
       position: At least 0.
     """
     index = bisect.bisect_right(self._starts, position) - 1
-    return self.stage(index) or self._last()
+    known = self._known_until(index)
+    return known[min(index, len(known) - 1)]
 
   def last_begun(self, source: int, row: int) -> int:
     """Returns the last stage known to begin at a source's row, or before."""
-    rows = self._known.rows[:, source]
-    return max(int(rows.searchsorted(row, side="right")) - 1, 0)
+    index = bisect.bisect_right(
+      self._known, row, key=lambda stage: stage.rows[source]
+    )
+    return max(index - 1, 0)
 
   def rows_before(self, position: int) -> np.ndarray:
     """Returns where the stages begin that begin before a position.
@@ -341,7 +254,7 @@ class StageChain:
       none.
     """
     count = bisect.bisect_left(self._starts, position)
-    return self._until_stage(count - 1).rows[:count]
+    return np.stack([own.rows for own in self._known_until(count - 1)[:count]])
 
   @property
   def end(self) -> int | None:
@@ -349,7 +262,7 @@ class StageChain:
     known, end = self._plain_end()
     if known:
       return end
-    last = self.stage(len(self._stages) - 1) or self._last()
+    last = self._known_until(len(self._stages) - 1)[-1]
     return last.until if last.ends else None
 
   def _plain_end(self) -> tuple[bool, int | None]:
@@ -373,7 +286,7 @@ class StageChain:
     """Returns the rows that a stage's sources have in this run."""
     total = 0
     for name in stage.weights:
-      limit = self._limits[self._numbers[name]]
+      limit = self.limit(self._numbers[name])
       if limit is None:
         return None
       total += limit - self.start_row(name)
@@ -391,201 +304,97 @@ class StageChain:
         out.append(out[-1])
     return out[::-1]
 
-  def _at_first(self) -> standings.Standings:
-    """Returns where sources stand at position 0."""
-    rows = np.asarray([[self.start_row(n) for n in self._names]], np.int64)
-    overshoots = self._first_overshoots(self._stages[0])
-    return standings.Standings(rows, np.zeros_like(rows), {0: overshoots})
-
-  def _until_stage(self, index: int) -> standings.Standings:
-    """Returns the begins of stages up to one, or to the mix's end before it."""
+  def _known_until(self, index: int) -> list[StageStart]:
+    """Returns at least the stages up to one, or up to the mix's end."""
     known = self._known
     if len(known) > index:
       return known
-    if index - len(known) >= KEPT_AFTER:
-      known = self._recalled(known)
-    before = len(known)
-    while len(known) <= index:
-      last = self._begin(known, len(known) - 1)
-      if last.ends:
-        break
-      known = self._followed(known, last)
+    known = known.copy() or [self._first_stage()]
+    while len(known) <= index and not known[-1].ends:
+      known.append(self._stage_after(known[-1]))
     # One assignment, for other threads.
     self._known = known
-    self._unkept += len(known) - before
-    if self._keeper is not None and self._unkept >= KEPT_AFTER:
-      self._unkept = 0
-      self._keeper.keep(Kept(self._lines(len(known)), self._names, known))
     return known
 
-  def _recalled(self, known: standings.Standings) -> standings.Standings:
-    """Returns what was kept of these stages where it is more than is known."""
-    if self._keeper is None:
-      return known
-    for own in self._keeper.found(self._lines(2)):
-      most = min(len(own.standings), len(self._stages))
-      if most <= len(known):
-        continue
-      count = _lines_in_common(own.lines, self._lines(most))
-      if count > len(known):
-        known = self._as_here(own, count)
-    return known
+  def _first_stage(self) -> StageStart:
+    rows = np.asarray([self.start_row(name) for name in self._names], np.int64)
+    units = [
+      source.before(row)
+      for source, row in zip(self._sources, rows.tolist(), strict=True)
+    ]
+    return self._started(0, rows, units, *self._first_overshoots())
 
-  def _as_here(self, kept: Kept, count: int) -> standings.Standings:
-    """Returns the first begins that were kept, with sources as numbered here.
+  def _stage_after(self, last: StageStart) -> StageStart:
+    """Returns the stage that begins where a stage stops."""
+    rows, units = last.rows_at(self._starts[last.index + 1]), last.units.copy()
+    running = {}
+    for lane, number in enumerate(last.lanes.tolist()):
+      units[number] = self._sources[number].before(int(rows[number]))
+      if rows[number] != self.limit(number):
+        running[lane] = units[number]
+    ahead, parts = last.merge.overshoots(running)
+    ahead = {int(last.lanes[lane]): own for lane, own in ahead.items()}
+    return self._started(last.index + 1, rows, units, ahead, parts)
 
-    Where no stage has weighed a source yet it is where it starts in this run.
+  def _started(
+    self,
+    index: int,
+    rows: np.ndarray,
+    units: list[int],
+    ahead: Mapping[int, int],
+    parts: int,
+  ) -> StageStart:
+    """Returns a stage, and where it stops.
+
+    Args:
+      index: Its number.
+      rows: int64[S], each source's next row where it begins.
+      units: The units before these rows.
+      ahead: By how much sources are beyond the least level of them there, in
+        parts of units; 0 of those left out.
+      parts: The parts of a unit.
     """
-    rows = np.repeat(self._at_first().rows, count, axis=0)
-    units = np.zeros_like(rows)
-    weighed = set().union(*(own.weights for own in self._stages[: count - 1]))
-    numbers = {}
-    for number, name in enumerate(kept.names):
-      if name in weighed:
-        own = numbers[number] = self._numbers[name]
-        rows[:, own] = kept.standings.rows[:count, number]
-        units[:, own] = kept.standings.units[:count, number]
-    overshoots = {
-      index: standings.Overshoots(
-        {numbers[i]: ahead for i, ahead in own.ahead.items()}, own.parts
-      )
-      for index, own in kept.standings.overshoots.items()
-      if index < count
-    }
-    return standings.Standings(rows, units, overshoots)
-
-  def _lines(self, count: int) -> bytes:
-    """Returns all that the begins of the first stages depend on; see `Kept`."""
-    # `drop` by any of its names.
-    policy = self._policy.canonical or self._exhaustion
-    lines = [f"{_KEPT_VERSION} {policy}"]
-    quoted = {name: repr(name) for name in self._names}
-    told, later = set(), None
-    for index, stage in enumerate(self._stages[: count - 1]):
-      weights = sorted(stage.weights.items())
-      parts = [
-        f"{quoted[name]} {weight.numerator}/{weight.denominator}"
-        for name, weight in weights
-      ]
-      new = stage.weights.keys() - told
-      # Such a policy looks ahead, at sources that only come later.
-      if self._policy.ends is not None and self._later[index] is not later:
-        later = self._later[index]
-        parts.append(f"later {' '.join(quoted[name] for name in later)}")
-        new = {*new, *later} - told
-      parts += [self._told(name) for name in sorted(new)]
-      told |= new
-      lines.append(f"{', '.join(parts)} until {self._starts[index + 1]}")
-    return "".join(f"{line}\n" for line in lines).encode()
-
-  def _told(self, name: str) -> str:
-    """Returns what a source's place in the order depends on, weights apart."""
-    assert self._keeper is not None
-    number = self._numbers[name]
-    row, consumed = self._start.get(name, (0, None))
-    return (
-      f"{name!r} tie {self._tie_keys[name]:x} from {row} {consumed} limit"
-      f" {self._limits[number]} exhausted at {self._exhausted_at[number]} of"
-      f" {self._keeper.identity(name)}"
-    )
-
-  def _begin(self, known: standings.Standings, index: int) -> Begun:
-    """Returns a stage whose begin is known."""
-    return self._begun.get(index, lambda: self._made(known, index))
-
-  def _made(self, known: standings.Standings, index: int) -> Begun:
-    stage = self._stages[index]
-    rows, overshoots = known.rows[index], self._overshoots(known, index)
-    # In the order of names: that of the mapping decides nothing.
-    names, lanes = sorted(stage.weights), self.lanes(index)
+    stage, lanes = self._stages[index], self.lanes(index)
     merge = least_consumed.Merge(
-      [self._sequences[i] for i in lanes],
-      [self._tie_keys[name] for name in names],
-      [fractions.Fraction(stage.weights[name]) for name in names],
+      [self._sources[number] for number in lanes],
+      [fractions.Fraction(stage.weights[self._names[i]]) for i in lanes],
       rows[lanes].tolist(),
-      [overshoots.ahead.get(i, 0) for i in lanes],
-      [self._limits[i] for i in lanes],
-      overshoots.parts,
+      [units[number] for number in lanes],
+      [ahead.get(number, 0) for number in lanes],
+      parts,
     )
-    begun = Begun(
+    start = StageStart(
       index,
       stage.from_position,
       rows,
+      units,
       np.asarray(lanes, np.int32),
       merge,
-      until=self._starts[index + 1] if index + 1 < len(known) else None,
+      until=None,
       ends=False,
     )
-    if begun.until is not None:
-      return begun
-    until, ends = self._until(begun)
-    return dataclasses.replace(begun, until=until, ends=ends)
+    until, ends = self._until(start)
+    return dataclasses.replace(start, until=until, ends=ends)
 
-  def _followed(
-    self, known: standings.Standings, last: Begun
-  ) -> standings.Standings:
-    """Returns what is known with the stage after the last one."""
-    rows = last.rows_at(self._starts[last.index + 1])
-    gained = np.zeros_like(rows)
-    for lane, source in enumerate(last.lanes.tolist()):
-      row = int(rows[source])
-      if not last.merge.ended(lane, row):
-        gained[source] = last.merge.consumed(lane, row)
-    overshoots = _passed(
-      self._overshoots(known, last.index),
-      last.lanes.tolist(),
-      last.merge.weights,
-      gained.tolist(),
-      [own == limit for own, limit in zip(rows, self._limits, strict=True)],
-    )
-    return known.followed(rows, known.units[last.index] + gained, overshoots)
-
-  def _overshoots(
-    self, known: standings.Standings, index: int
-  ) -> standings.Overshoots:
-    """Returns by how much sources are ahead where a known stage begins."""
-    found = known.overshoots.get(index)
-    if found is not None:
-      return found
-    first, run = self._in_turn
-    base = index - index % standings.EVERY
-    run = list(run) if first == base and run else [known.overshoots[base]]
-    for i in range(base + len(run) - 1, index):
-      weights = self._stages[i].weights
-      rows = known.rows[i + 1].tolist()
-      run.append(
-        _passed(
-          run[-1],
-          self.lanes(i),
-          least_consumed.whole([weights[name] for name in sorted(weights)]),
-          (known.units[i + 1] - known.units[i]).tolist(),
-          [own == limit for own, limit in zip(rows, self._limits, strict=True)],
-        )
-      )
-    # One assignment, for other threads.
-    self._in_turn = base, run
-    return run[index - base]
-
-  def _first_overshoots(self, stage: Stage) -> standings.Overshoots:
-    """Returns by how much sources are ahead at position 0."""
+  def _first_overshoots(self) -> tuple[dict[int, int], int]:
+    """Returns how far sources are ahead at position 0; see `_started`."""
+    stage = self._stages[0]
     # One that has ended is at no level: it gave what it had.
     levels = {
       name: fractions.Fraction(self._start[name][1]) / weight
       for name, weight in stage.weights.items()
       if name in self._start
-      and self._start[name][0] != self._limits[self._numbers[name]]
+      and self._start[name][0] != self.limit(self._numbers[name])
     }
     least = min(levels.values(), default=fractions.Fraction(0))
     ahead = {
       self._numbers[name]: (level - least) * stage.weights[name]
       for name, level in levels.items()
     }
-    parts = math.lcm(*(own.denominator for own in ahead.values()))
-    return standings.Overshoots(
-      {number: int(own * parts) for number, own in ahead.items()}, parts
-    )
+    parts = math.lcm(*(units.denominator for units in ahead.values()))
+    return {number: int(own * parts) for number, own in ahead.items()}, parts
 
-  def _until(self, stage: Begun) -> tuple[int | None, bool]:
+  def _until(self, stage: StageStart) -> tuple[int | None, bool]:
     """Returns where a stage stops, and whether the whole mix ends there."""
     following = None
     if stage.index + 1 < len(self._stages):
@@ -601,7 +410,7 @@ class StageChain:
       return stage.position + left, True
     return following, following is not None and following == exhausted
 
-  def _exhausted(self, stage: Begun) -> int | None:
+  def _exhausted(self, stage: StageStart) -> int | None:
     """Returns where the policy ends the mix if no other stage comes."""
     ends = self._policy.ends
     if ends is None:
@@ -616,7 +425,7 @@ class StageChain:
     # Beyond 2**62 rows or units there is no end that a run could meet.
     return None if rank is None else stage.position + rank + 1
 
-  def _seen(self, stage: Begun, name: str) -> policies.Source:
+  def _seen(self, stage: StageStart, name: str) -> policies.Source:
     """Returns a source as a policy sees it where a stage begins."""
     number = self._numbers[name]
     at, lane = self._exhausted_at[number], stage.lane_of(number)
@@ -625,44 +434,6 @@ class StageChain:
     if at is not None and lane is not None and not exhausted:
       last = (lane, at - 1)
     return policies.Source(lane is not None, exhausted, last)
-
-
-def _passed(
-  before: standings.Overshoots,
-  lanes: Sequence[int],
-  weights: Sequence[int],
-  gained: Sequence[int],
-  ended: Sequence[bool],
-) -> standings.Overshoots:
-  """Returns by how much sources are ahead after a stage.
-
-  Args:
-    before: How much they were where it began.
-    lanes: The sources that it weighs.
-    weights: Of these, whole numbers.
-    gained: The units that each source has consumed in it.
-    ended: Which sources have no row left.
-  """
-  giving = [
-    (source, weight)
-    for source, weight in zip(lanes, weights, strict=True)
-    if not ended[source]
-  ]
-  ahead, parts = least_consumed.beyond_least(
-    [before.ahead.get(i, 0) + gained[i] * before.parts for i, _ in giving],
-    [weight for _, weight in giving],
-    before.parts,
-  )
-  sources = [source for source, _ in giving]
-  return standings.Overshoots(dict(zip(sources, ahead, strict=True)), parts)
-
-
-def _lines_in_common(one: bytes, other: bytes) -> int:
-  """Returns how many lines two texts begin with alike."""
-  most = min(len(one), len(other))
-  pair = [np.frombuffer(own, np.uint8, most) for own in (one, other)]
-  differ = np.flatnonzero(pair[0] != pair[1])
-  return one.count(b"\n", 0, int(differ[0]) if len(differ) else most)
 
 
 def _decimal(weight: fractions.Fraction | int) -> str:

@@ -10,20 +10,13 @@ int64 and exact. A merge asks for them by ranges of consecutive rows, and for
 the row at a number of units, and needs nothing else of a source. NumPy only.
 """
 
-from collections.abc import Callable
 import dataclasses
-from typing import Any
 from typing import Protocol
 
 import numpy as np
 
 # Sums stay below it, so that int64 has room for differences.
 MOST_UNITS = 2**62
-
-# Rows whose sums a window holds at least, and at most unless more are asked
-# for: 8 KiB a source.
-_LEAST_WINDOW = 64
-_MOST_WINDOW = 1_024
 
 
 class UnitSequence(Protocol):
@@ -153,71 +146,3 @@ class ArrayUnits:
     rows = cycle * (len(self._sums) - 1)
     rows += int(np.searchsorted(self._sums[:-1], left))
     return rows if self.num_rows is None else min(rows, self.num_rows)
-
-
-class Windowed:
-  """A sequence with the sums around the row asked for last at hand.
-
-  To ask for one sum costs as much as to ask for some hundred; who goes on from
-  row to row, a few at a time, then asks seldom.
-  """
-
-  def __init__(self, sequence: UnitSequence):
-    """Keeps the sequence; asks it nothing."""
-    self.sequence: UnitSequence = sequence
-    # The first row, and the sums before it and the rows that follow: a view
-    # gives Python's own numbers, in a tenth of the time.
-    self._window = (0, np.empty(0, np.int64).data)
-
-  def __reduce__(self) -> tuple[Any, ...]:
-    return Windowed, (self.sequence,)
-
-  @property
-  def num_rows(self) -> int | None:
-    """Rows offered; None repeats for ever."""
-    return self.sequence.num_rows
-
-  def before(self, rows: np.ndarray) -> np.ndarray:
-    """Returns int64[N], the units before rows int64[N]."""
-    return self.sequence.before(rows)
-
-  def rows_below(self, units: int) -> int:
-    """Returns how many rows have fewer than `units` before them."""
-    return self.sequence.rows_below(units)
-
-  @property
-  def rows_near(self) -> Callable[[int], int] | None:
-    """Returns about what `rows_below` does, but at once; None: nothing does."""
-    return getattr(self.sequence, "rows_near", None)
-
-  def at(self, row: int) -> int:
-    """Returns the units before a row."""
-    first, sums = self._window
-    if first <= row < first + len(sums):
-      return sums[row - first]
-    return int(self.sequence.before(np.asarray([row], np.int64))[0])
-
-  def reach(self, row: int, last: int) -> tuple[int, memoryview]:
-    """Returns a first row, and the sums from it on.
-
-    Args:
-      row: A row that is among them.
-      last: Another, from `row` on; at most `num_rows`.
-    """
-    first, sums = self._window
-    if first <= row and last < first + len(sums):
-      return self._window
-    # As many more where rows follow those that are there.
-    more = 2 * len(sums) if first <= row <= first + len(sums) else 0
-    stop = row + min(max(more, _LEAST_WINDOW), _MOST_WINDOW)
-    limit = self.sequence.num_rows
-    stop = max(stop if limit is None else min(stop, limit), last)
-    own = self.sequence.before(np.arange(row, stop + 1, dtype=np.int64))
-    # One assignment, for other threads.
-    self._window = row, own.data
-    return self._window
-
-
-def windowed(sequence: UnitSequence) -> Windowed:
-  """Returns a sequence with its sums at hand, itself where it has them."""
-  return sequence if isinstance(sequence, Windowed) else Windowed(sequence)

@@ -42,12 +42,14 @@ def merge_of(sequences, weights, overshoots=None):
   overshoots = overshoots or [F(0)] * len(sequences)
   parts = math.lcm(*(F(own).denominator for own in overshoots))
   return least_consumed.Merge(
-    sequences,
-    keys,
+    [
+      least_consumed.Source(sequence, key, sequence.num_rows)
+      for sequence, key in zip(sequences, keys, strict=True)
+    ],
     [F(weight) for weight in weights],
     [0] * len(sequences),
+    [0] * len(sequences),
     [int(own * parts) for own in overshoots],
-    [sequence.num_rows for sequence in sequences],
     parts,
   )
 
@@ -216,24 +218,21 @@ class Sketched(Counted):
     return self.sequence.rows_below(wanted) // 100 * 100
 
 
-def test_where_sequences_know_about_where_rows_are_one_level_is_looked_at():
+def test_where_sequences_know_about_where_rows_are_few_rows_are_looked_at():
   # No mean of some rows says where others are.
   drifting = np.arange(1, 20_001) ** 2
-  sequences = [
-    Sketched(unit_sums.ArrayUnits(np.roll(drifting, 7_000 * i), None))
-    for i in range(3)
+  exact = [
+    unit_sums.ArrayUnits(np.roll(drifting, 7_000 * i), None) for i in range(3)
   ]
+  sequences = [Sketched(own) for own in exact]
   merge = merge_of(sequences, [5, 3, 2])
-  looked = []
-  point = merge._point
-  merge._point = lambda level: looked.append(level) or point(level)
   for position in (10**5, 10**4, 10**6, 10**9 + 7):
-    del looked[:]
+    before = [own.calls for own in sequences]
     rows = merge.rows_after(position)
     assert sum(rows) == position
-    assert len(looked) == 1
-    exact = merge_of([own.sequence for own in sequences], [5, 3, 2])
-    assert exact.rows_after(position) == rows
+    calls = [own.calls - n for own, n in zip(sequences, before, strict=True)]
+    assert max(calls) <= 5
+    assert merge_of(exact, [5, 3, 2]).rows_after(position) == rows
 
 
 def test_walking_on_asks_each_source_once_or_twice_for_4_096_rows():
@@ -260,18 +259,6 @@ def test_rows_after_some_are_those_that_sorting_takes(lengths, weights, count):
   merge = merge_of(sequences, weights[: len(lengths)])
   first = np.zeros(len(lengths), np.int64)
   assert merge.rows_after(count) == merge.advance(first, count)[2].tolist()
-
-
-def test_a_window_of_sums_holds_what_is_asked_for_and_no_row_too_many():
-  sums = unit_sums.Windowed(unit_sums.ArrayUnits(np.arange(1, 101)))
-  for row, last in [(0, 0), (0, 64), (60, 90), (60, 100), (3, 5), (99, 100)]:
-    first, own = sums.reach(row, last)
-    assert first <= row <= last < first + len(own) <= 101
-    whole = np.arange(first, first + len(own))
-    assert list(own) == sums.before(whole).tolist()
-    assert [sums.at(k) for k in (row, last, 7)] == sums.before(
-      np.asarray([row, last, 7])
-    ).tolist()
 
 
 def test_ranks_that_no_run_could_reach_are_none():
