@@ -315,6 +315,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     accounts=schema.optional(
       schema.having("accounts of a run", "recording", "restore")
     ),
+    pipeline=schema.optional(schema.having("a `Pipeline`", "plan", "batch")),
     operations=applying.TRANSFORMS,
     allow_input_change=state_lib.CHANGES,
     resumed=schema.optional(schema.function()),

@@ -626,7 +626,7 @@ def test_a_certificate_is_that_of_the_plan_and_of_no_other(data, pipe):
 def test_the_first_difference_of_two_runs_is_that_of_their_plans(data, pipe):
   steps = runs.last_of(pipe)
   assert difference.difference(pipe, chomp_data.build(data), steps).is_empty
-  other = chomp_data.build({**data, "seed": data["seed"] + 1})
+  other = chomp_data.build({**data, "seed": data.get("seed", 0) + 1})
   steps = min(steps, runs.last_of(other))
   found = difference.difference(pipe, other, steps).first_step
   for step in range(steps):
@@ -663,7 +663,9 @@ def test_a_state_of_another_seed_is_refused(data, pipe):
   with chomp_data.make_iterator(pipe) as iterator:
     next(iterator)
     state = iterator.get_state()
-  with chomp_data.make_iterator({**data, "seed": data["seed"] + 1}) as other:
+  with chomp_data.make_iterator(
+    {**data, "seed": data.get("seed", 0) + 1}
+  ) as other:
     with pytest.raises(chomp_data.StateError, match="seed"):
       other.set_state(state)
     assert other.step == 0

@@ -216,7 +216,11 @@ def test_text_may_be_of_any_type_of_strings(tmp_path, kind):
     "binary": arrow.binary(), "large_binary": arrow.large_binary(),
     "dictionary": arrow.dictionary(arrow.int32(), arrow.string()),
   }  # fmt: skip
-  texts = arrow.array(["é", "b", "é"]).cast(kinds.get(kind, arrow.string()))
+  texts = arrow.array(["é", "b", "é"])
+  try:
+    texts = texts.cast(kinds.get(kind, arrow.string()))
+  except arrow.ArrowNotImplementedError:
+    pytest.skip("older versions of pyarrow do not cast to it")
   own = arrow.table({"text": texts})
   with arrow.ipc.new_stream(str(tmp_path / "x.arrow"), own.schema) as out:
     out.write_table(own)

@@ -165,9 +165,9 @@ def test_documents_are_those_that_a_resumed_run_has_read_first(tmp_path):
 
   def documents(data):
     pipe = chomp_data.build(data)
-    asked = held_out.Memorization(pipe, "text", options)
     with pipeline.make_iterator(pipe) as batches:
       batches.set_state(state)
+      asked = held_out.Memorization(batches.pipeline, "text", options)
       return asked.document.tolist()
 
   with pipeline.make_iterator(data) as batches:

@@ -231,7 +231,8 @@ def test_a_bucket_whose_first_checkpoint_was_cut_short_begins_anew(
   local.save(kept, 10)
   kept.close()
   place = places.at(url)
-  assert any(own.endswith("/commit_success.txt") for own in place.names())
+  ends = ("/commit_success.txt", "/_CHECKPOINT_METADATA")
+  assert any(own.endswith(ends) for own in place.names())
   place.delete(["checkpoints/10/complete.json"])
   assert local.choose(url) is None
 

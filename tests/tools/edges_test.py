@@ -278,7 +278,11 @@ def test_a_reader_that_had_enough_is_no_error(tool, flags, root):
     text=True,
   )
   os.close(write)
-  assert done.stderr == ""
+  # Grain tells so of each older jaxlib.
+  lines = done.stderr.splitlines()
+  assert [
+    line for line in lines if "Grain multiprocess worker" not in line
+  ] == []
   assert done.returncode == 1
 
 
