@@ -328,7 +328,6 @@ def calls(made):
       "out": np.zeros(9, np.int32),
       "positions": numbers,
     },
-    "Store.count_copies": {"copies": 0, "parts": 0},
     "Store.document_id": {"document": 0},
     "Store.document_ids": {"documents": numbers},
     "Store.document_meta": {"documents": numbers},

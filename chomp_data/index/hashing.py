@@ -11,9 +11,10 @@ import hashlib
 
 import numpy as np
 
-from chomp_data.kernels import mixing
-
-_SHIFTS, _MULTIPLIERS = mixing.SHIFTS, mixing.MULTIPLIERS
+# Of SplitMix64; they may never change.
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MULTIPLIERS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
+_SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 
 
 def fold_key(*parts: int | str) -> int:
@@ -54,4 +55,4 @@ def fold(key: int | np.ndarray, values: np.ndarray) -> np.ndarray:
   # NumPy warns of overflow in scalars, never in arrays.
   keys = np.asarray(key, np.uint64)
   steps = np.atleast_1d(np.asarray(values).astype(np.uint64)) + np.uint64(1)
-  return mix(keys + mix(steps * mixing.GOLDEN))
+  return mix(keys + mix(steps * GOLDEN))

@@ -9,7 +9,7 @@ steps on average. Nothing is stored: an index costs the same at 33 and at
 10**12. Up to 32 elements every order is drawn with equal chance: the elements
 are sorted by hashes of (key, element).
 
-`linear` is the affine map a * i + b, cheap and weak. NumPy, or compiled.
+`linear` is the affine map a * i + b, cheap and weak. NumPy only.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,10 @@ from collections.abc import Callable
 import numpy as np
 
 from chomp_data.index import hashing
-from chomp_data.kernels import compiled
-from chomp_data.kernels import mixing
 
 # Over 12,000 keys at size 5, the commonest of the 120 orders came up 488 times
 # with 4 rounds, 302 with 6 and 207 with 8 (100 is even); cost barely differs.
-_ROUNDS = mixing.ROUNDS
+_ROUNDS = 8
 
 # With 200,000 keys the pairs of values a Feistel network gives to two indices
 # are uneven by up to 1,470 standard deviations at sizes 5 to 8, by up to 5 at
@@ -34,14 +32,12 @@ _ELEMENT = np.uint64(_TINY - 1)
 # which halves the cost of an index.
 _CHUNK = 2**15
 
-# Seconds of a value, about.
-_NUMPY_S = 25e-9
-
 MAX_LINEAR_SIZE = 2**47
 _DIGIT_BITS = np.uint64(16)
 
-_MULTIPLIER = mixing.ROUND_MULTIPLIER
-_SHIFT = mixing.ROUND_SHIFT
+# These, too, may never change.
+_MULTIPLIER = np.uint64(0xD6E8FEB86659FD93)
+_SHIFT = np.uint64(32)
 _ONE = np.uint64(1)
 
 _Sizes = np.ndarray | int
@@ -164,21 +160,10 @@ def _by_size(value, size, key, backward) -> np.ndarray:
 
 
 def _walk(value, size, key, backward) -> np.ndarray:
-  loop = compiled.find("feistel", _NUMPY_S * len(value))
-  if loop is not None:
-    out = np.empty(len(value), np.uint64)
-    value, size, key = (
-      compiled.flat(own, np.uint64) for own in (value, size, key)
-    )
-    # Rounds of few values are looked up in tables of a quarter of the values.
-    keys = np.empty(_ROUNDS, np.uint64)
-    tables = np.empty(_ROUNDS * (len(value) // 4 + 1), np.uint32)
-    loop(value, size, key, backward, keys, tables, out)
-    return out
   step = _backward if backward else _forward
   low, high = _half_bits(size)
   keys = [
-    hashing.mix(key + np.uint64(int(mixing.GOLDEN) * (r + 1) % 2**64))
+    hashing.mix(key + np.uint64(int(hashing.GOLDEN) * (r + 1) % 2**64))
     for r in range(_ROUNDS)
   ]
   value = step(value, low, high, keys)

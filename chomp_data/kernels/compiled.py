@@ -3,10 +3,10 @@
 """Which hot loops run compiled: with numba (the extra `fast`), lazily.
 
 Each has a form in NumPy that gives the same bytes, so it changes nothing which
-of them runs, nor when. numba takes 50 MB, a second, and six to compile. So it
-runs in a process of its own, once a machine (`building`); what it made is kept,
-and loaded by LLVM alone (`machine_code`): 8 MB and 45 ms. Even that is not done
-before NumPy has done as much work, and then beside it, in a thread.
+of them runs, nor when. numba takes 50 MB and a second to load, and seconds to
+compile. So a child process compiles, once per machine, and what it compiled is
+cached (`cache`). Even loading is not done before NumPy has worked for a while,
+and then in a thread.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-# Seconds of NumPy's work after which loading is begun.
+# Seconds of NumPy's work after which loading begins.
 _PAYS_S = 0.1
 
 # 'off' leaves everything to NumPy; 'now' loads at the first use, and waits.
@@ -26,29 +26,45 @@ VARIABLE = "CHOMP_DATA_KERNELS"
 
 
 class _Loops:
-  """What is loaded."""
+  """The loops of this process.
+
+  Attributes:
+    loops: By name, once they are loaded.
+    work_s: Seconds of NumPy's work so far.
+    thread: Loads them.
+    allowed: Whether they may be used.
+    now: Whether the first use waits for them.
+  """
 
   def __init__(self):
     self.loops: dict[str, Callable[..., int]] | None = None
     self.work_s = 0.0
     self.thread: threading.Thread | None = None
-    told = os.environ.get(VARIABLE, "")
-    self.allowed = told != "off"
-    self.now = told == "now"
+    setting = os.environ.get(VARIABLE, "")
+    self.allowed = setting != "off"
+    self.now = setting == "now"
 
   def load(self) -> None:
-    """Loads or makes them; where there is no numba, nothing is to be had."""
+    """Loads or compiles the loops; logs why it cannot."""
     try:
       # Here, as not every process has use for it.
-      from chomp_data.kernels import machine_code
+      from chomp_data.kernels import cache
 
-      self.loops = machine_code.loops()
+      self.loops = cache.load()
     except ImportError:
-      logging.debug("no numba: NumPy does what it would")
+      logging.debug("no numba: NumPy does the work")
+    except OSError as error:
+      logging.warning(
+        "compiled loops cannot be cached, so NumPy does the work, slower: %s."
+        " Set XDG_CACHE_HOME to a directory that only this user can write to,"
+        " or %s=off.",
+        error,
+        VARIABLE,
+      )
     except Exception as error:  # As numba has them, of any kind.
       logging.warning(
         "numba cannot compile here (%s: %s), so NumPy does the work, slower."
-        " Mend it, or set %s=off.",
+        " Fix it, or set %s=off.",
         type(error).__name__,
         error,
         VARIABLE,
@@ -74,7 +90,7 @@ _lock = threading.Lock()
 
 
 def find(name: str, seconds: float) -> Callable[..., int] | None:
-  """Returns a compiled loop, or None where NumPy is to do it now.
+  """Returns a compiled loop, or None where NumPy is to do the work now.
 
   Args:
     name: A function of `loops`.

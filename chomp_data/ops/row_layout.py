@@ -7,20 +7,16 @@ each is one `np.repeat` over a few runs per span, whatever the spans' lengths.
 NumPy, or compiled: then all of them in one pass.
 """
 
-from collections.abc import Callable
-from collections.abc import Mapping
 import dataclasses
 
 import numpy as np
 
-from chomp_data.kernels import chunks as chunks_lib
 from chomp_data.kernels import compiled
 from chomp_data.ops import aligned
 from chomp_data.ops.spans import Spans
 
-# Seconds of a position's fields, and of a span's copy, about.
+# Seconds of a position's fields, about.
 _POSITION_S = 1e-9
-_COPY_S = 50e-9
 
 _NO_FLAGS = np.empty(0, np.bool_)
 
@@ -162,98 +158,20 @@ def joined_copies(
 
 
 def copies(
-  spans: Spans, seq_len: int, source: int | None, joined: bool
+  spans: Spans, seq_len: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns which tokens of a store go where.
+  """Returns which stored token of each span goes where.
 
   Args:
     spans: The plan of rows, nothing of it gone.
     seq_len: Positions of a row.
-    source: Whose spans are meant, by its number; None is all.
-    joined: Whether copies that follow each other become one.
 
   Returns:
-    As `joined_copies`: in the store's tokens, and in the flattened `tokens`.
+    As `joined_copies`: in the tokens of each span's store, and in the
+    flattened `tokens`.
   """
   length, column = spans.stored()
-  start, position = spans.offset, spans.row * seq_len + column
-  if source is not None:
-    pick = np.flatnonzero(spans.source == source)
-    start, length, position = start[pick], length[pick], position[pick]
-  if not joined:
-    return start, length, position
-  return joined_copies(start, length, position)
-
-
-class InMemory:
-  """Tokens of sources that lie in memory.
-
-  Attributes:
-    numbers: Of the sources, in order.
-    table: int64[N, 5], by number what `kernels.loops.copy_rows` has to know.
-  """
-
-  def __init__(self, stores: Mapping[int, tuple[chunks_lib.Chunks, bool]]):
-    """Reads nothing.
-
-    Args:
-      stores: By source: where its tokens lie, and whether copies that follow
-        each other become one. One takes spans of any source.
-    """
-    self._stores = stores
-    self.numbers: list[int] = [0] if len(stores) == 1 else list(stores)
-    # In one order, whoever else takes several.
-    locks = {id(own.lock): own.lock for own, _ in stores.values()}
-    self._locks = [locks[key] for key in sorted(locks)]
-    self.table: np.ndarray = np.zeros((max(self.numbers) + 1, 5), np.int64)
-    self.table[self.numbers] = [
-      (own.where, own.itemsize, own.chunk, own.size, joined)
-      for own, joined in stores.values()
-    ]
-
-  def __enter__(self) -> None:
-    for lock in self._locks:
-      lock.acquire()
-
-  def __exit__(self, *error: object) -> None:
-    for lock in self._locks:
-      lock.release()
-
-
-def copy_rows(
-  spans: Spans, find: Callable[[], InMemory | None], tokens: np.ndarray
-) -> list[list[int]] | None:
-  """Copies the tokens of spans to where they go, if all may be read.
-
-  Args:
-    spans: The plan of rows, nothing of it gone.
-    find: Returns where the tokens of their sources lie, if that is known.
-    tokens: int32[num_rows, seq_len], contiguous, to be written to.
-
-  Returns:
-    Of each source, how many copies there were and how many parts of chunks;
-    None where NumPy is to do it, or tokens are not in memory: some may have
-    been copied.
-  """
-  loop = compiled.find("copy_rows", _COPY_S * len(spans))
-  memory = None if loop is None else find()
-  if loop is None or memory is None:
-    return None
-  counts = np.empty((len(memory.table), 2), np.int64)
-  arguments = (
-    compiled.flat(spans.row, np.int64),
-    compiled.flat(spans.column, np.int64),
-    compiled.flat(spans.offset, np.int64),
-    compiled.flat(spans.length, np.int64),
-    _flags(spans.bos),
-    _flags(spans.eos),
-    compiled.flat(spans.source, np.int32),
-  )
-  out = tokens.reshape(-1)
-  with memory:
-    if loop(*arguments, tokens.shape[1], memory.table, counts, out):
-      return None
-  return counts[memory.numbers].tolist()
+  return spans.offset, length, spans.row * seq_len + column
 
 
 def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
@@ -304,7 +222,7 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
   return {
     "segment_ids": np.repeat(segments, lengths).reshape(shape),
     "positions": positions,
-    "loss_mask": _covered(begin, end, size, inner=True).reshape(shape),
+    "loss_mask": covered(begin, end, size, inner=True).reshape(shape),
   }
 
 
@@ -312,7 +230,7 @@ def real_tokens(spans: Spans, seq_len: int) -> np.ndarray:
   """Returns bool[num_rows, seq_len]: which positions are not padding."""
   spans = spans.live()
   begin = spans.row * seq_len + spans.column
-  mask = _covered(begin, begin + spans.length, spans.num_rows * seq_len)
+  mask = covered(begin, begin + spans.length, spans.num_rows * seq_len)
   return mask.reshape(spans.num_rows, seq_len)
 
 
@@ -326,12 +244,18 @@ def _edges(begin: np.ndarray, end: np.ndarray, size: int) -> np.ndarray:
   return edges
 
 
-def _covered(
+def covered(
   begin: np.ndarray, end: np.ndarray, size: int, inner: bool = False
 ) -> np.ndarray:
   """Returns bool[size]: True on [begin[i], end[i]), less the last if `inner`.
 
   Packed rows have few gaps: they are cut out of what is True everywhere.
+
+  Args:
+    begin: int64[N], ascending.
+    end: int64[N], at most the next begin.
+    size: Of the result.
+    inner: Whether the last position of each range is left out.
   """
   gap_begin = np.empty(len(begin) + 1, np.int64)
   gap_begin[0], gap_begin[1:] = 0, end

@@ -18,17 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.kernels import compiled
 from chomp_data.ops import aligned
-from chomp_data.ops import span_labels
+from chomp_data.ops import row_layout
 from chomp_data.ops.spans import Spans
 
 # Bits of a word, and the most that one holds.
 _BITS = 16
 _MOST = 2**_BITS - 1
-
-# Seconds of a position's bits, about.
-_POSITION_S = 0.5e-9
 
 # What rows have one number of: the source, whether the row is one of the run
 # (1) and its positions begin again with each segment (2).
@@ -140,28 +136,8 @@ class Writer:
       ValueError: If segments are not numbered one after the other.
     """
     wire = self._wire
-    loop = compiled.find("wire_patterns", _POSITION_S * self.rows.size)
-    if loop is None:
-      found = _patterns(spans, trailing, wire)
-      for name in wire.bits:
-        self.rows[:, wire.place_of(name)] = _packed(found[name])
-      return
-    gone = np.empty(0, np.bool_) if spans.gone is None else spans.gone
-    wrong = loop(
-      compiled.flat(spans.row, np.int64),
-      compiled.flat(spans.column, np.int64),
-      compiled.flat(spans.length, np.int64),
-      compiled.flat(spans.segment, np.int32),
-      compiled.flat(gone, np.bool_),
-      trailing,
-      wire.seq_len,
-      -(-wire.seq_len // _BITS),
-      wire.bits.index("inside") if "inside" in wire.bits else -1,
-      wire.bits.index("real") if "real" in wire.bits else -1,
-      self.rows,
-    )
-    if wrong >= 0:
-      _refuse(spans, wrong)
+    for name, grid in _patterns(spans, trailing, wire).items():
+      self.rows[:, wire.place_of(name)] = _packed(grid)
 
   def labels(self, trained: np.ndarray) -> None:
     """Leaves out targets, bool[num_rows, seq_len], that are not trained on."""
@@ -238,17 +214,19 @@ def _patterns(
   segment_end = np.where(last & trailing, (row + 1) * seq_len, end)
   opens = np.zeros(size, np.bool_)
   opens[begin[opening]] = True
-  found = {"opens": opens, "inside": _marked(begin, segment_end, size)}
+  found = {
+    "opens": opens,
+    "inside": row_layout.covered(begin, segment_end, size),
+  }
   found["segment"] = found["inside"]
   if spans.gone is not None:
     live = np.flatnonzero(~spans.gone)
     begin, end, segment_end = begin[live], end[live], segment_end[live]
-    found["segment"] = _marked(begin, segment_end, size)
+    found["segment"] = row_layout.covered(begin, segment_end, size)
   if "real" in wire.bits:
-    found["real"] = _marked(begin, end, size)
+    found["real"] = row_layout.covered(begin, end, size)
   # The last position of a span has no next one; the others have.
-  found["trained"] = _marked(begin, end, size)
-  found["trained"][end - 1] = False
+  found["trained"] = row_layout.covered(begin, end, size, inner=True)
   shape = (spans.num_rows, seq_len)
   return {name: found[name].reshape(shape) for name in wire.bits}
 
@@ -428,8 +406,3 @@ def _top(xp: Any, word: Any) -> Any:
   for shift in (1, 2, 4, 8):
     word = word | (word >> shift)
   return xp.bitwise_count(word).astype(xp.int32) - 1
-
-
-def _marked(begin: np.ndarray, end: np.ndarray, size: int) -> np.ndarray:
-  """Returns bool[size]: True on [begin[i], end[i]), ascending."""
-  return span_labels.filled(begin, end, np.ones(len(begin), np.bool_), size)

@@ -9,8 +9,6 @@ single change of a number that enters a hash changes it.
 
     h(step, row, span), h(step, row, span), ...   their sum: one step
     sum of steps, of processes, of resumes        a certificate
-
-NumPy, or compiled.
 """
 
 from collections.abc import Mapping
@@ -19,7 +17,6 @@ import functools
 import numpy as np
 
 from chomp_data.index import hashing
-from chomp_data.kernels import compiled
 from chomp_data.ops import spans as spans_lib
 
 MODULUS = 1 << 128
@@ -45,13 +42,6 @@ _KEYS = {
   name: (name_keys(name) | np.uint64(1))[:, None]
   for name in (*_FIELDS, "sample")
 }
-
-_SPAN_KEYS = np.concatenate([_KEYS[name] for name in _FIELDS], 1)
-
-# Seconds of a span, about.
-_SPAN_S = 60e-9
-
-_NONE = np.empty(0, np.bool_)
 
 # What `flags` holds besides the segment, by bit.
 _FLAGS = ("bos", "eos", "gone")
@@ -79,9 +69,6 @@ def of_spans(
   Returns:
     One sum for each step.
   """
-  loop = compiled.find("span_sums", _SPAN_S * len(spans))
-  if loop is not None:
-    return _compiled(loop, spans, steps, rows, names, counts)
   size = len(rows) // len(steps)
   firsts = np.searchsorted(spans.row, np.arange(len(steps) + 1) * size)
   place = _hashed({"step": np.repeat(steps, size), "row": rows})
@@ -103,26 +90,6 @@ def of_spans(
     own = hashing.mix(total)
     found[:, cut] = own if kept is None else own * kept[row]
   return _sums(found, firsts)
-
-
-def _compiled(loop, spans, steps, rows, names, counts) -> list[int]:
-  """Does what `of_spans` does."""
-  integers = ("row", "document", "start", "length", "column")
-  flags = [getattr(spans, name) for name in _FLAGS]
-  found = np.empty((len(steps), 2), np.uint64)
-  loop(
-    *(compiled.flat(getattr(spans, name), np.int64) for name in integers),
-    compiled.flat(spans.segment, np.int32),
-    compiled.flat(spans.source, np.int32),
-    *(compiled.flat(_NONE if v is None else v, np.bool_) for v in flags),
-    compiled.flat(steps, np.int64),
-    compiled.flat(rows, np.int64),
-    compiled.flat(_NONE if counts is None else counts, np.bool_),
-    np.ascontiguousarray(names),
-    _SPAN_KEYS,
-    found,
-  )
-  return [(high << 64) | low for high, low in found.tolist()]
 
 
 def of_samples(

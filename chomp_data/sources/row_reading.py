@@ -191,30 +191,15 @@ def copy_tokens(
     spans: The plan, nothing of it gone.
     tokens: int32[num_rows, seq_len], contiguous, to be written to.
   """
-  told = row_layout.copy_rows(spans, lambda: _in_memory(sources), tokens)
-  if told is not None:
-    for source, own in zip(sources.values(), told, strict=True):
-      source.store.count_copies(*own)
-    return
+  copies, out = row_layout.copies(spans, tokens.shape[1]), tokens.reshape(-1)
   for number, source in sources.items():
-    own = None if len(sources) == 1 else number
-    start, length, position = row_layout.copies(
-      spans, tokens.shape[1], own, source.documents_follow
-    )
-    source.store.copy_tokens(start, length, tokens.reshape(-1), position)
-
-
-def _in_memory(
-  sources: Mapping[int, Readable],
-) -> row_layout.InMemory | None:
-  """Returns where tokens lie, or None where that is not known of all."""
-  found = {}
-  for number, source in sources.items():
-    chunks = source.store.in_memory
-    if chunks is None:
-      return None
-    found[number] = chunks, source.documents_follow
-  return row_layout.InMemory(found)
+    pick = _of(number, spans, sources)
+    start, length, position = (values[pick] for values in copies)
+    if source.documents_follow:
+      start, length, position = row_layout.joined_copies(
+        start, length, position
+      )
+    source.store.copy_tokens(start, length, out, position)
 
 
 def read_following(

@@ -27,7 +27,6 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
-from chomp_data.kernels import chunks as chunks_lib
 from chomp_data.ops import integers
 from chomp_data.stores import disk_cache
 from chomp_data.stores import labels
@@ -381,32 +380,6 @@ class Store(abc.ABC, Generic[OpenedT]):
         # Why its bytes are others.
         unchanged.check()
       raise
-    if unchanged is not None:
-      unchanged.check()
-
-  @property
-  def in_memory(self) -> chunks_lib.Chunks | None:
-    """Where tokens lie that were checked, for loops to copy them from there.
-
-    Whoever does tells `count_copies`. None: only `copy_tokens` copies them.
-    """
-    return getattr(self._opened.tokens, "in_memory", None)
-
-  def count_copies(self, copies: int, parts: int) -> None:
-    """Counts what was copied as `copy_tokens` would have.
-
-    Args:
-      copies: Spans.
-      parts: Chunks that each of them touched, added up.
-
-    Raises:
-      StoreError: If the store was written anew since it was opened.
-    """
-    copies = integers.whole("copies", copies)
-    parts = integers.whole("parts", parts)
-    opened: Any = self._opened
-    opened.tokens.count_copies(copies, parts)
-    unchanged = getattr(opened, "unchanged", None)
     if unchanged is not None:
       unchanged.check()
 

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data.kernels import compiled
 from chomp_data.ops import row_layout
 from chomp_data.ops import span_labels
 from chomp_data.ops import wire_rows
@@ -120,36 +119,10 @@ def test_fields_are_those_of_the_host(
       np.testing.assert_array_equal(value[:, :last], want, name)
 
 
-@hypothesis.given(
-  case=planned_rows(), trailing=st.booleans(), real=st.booleans()
-)
-def test_compiled_patterns_are_the_same(case, trailing, real):
-  seq_len, spans = case
-  wire = wire_rows.Wire(
-    seq_len,
-    restarts=True,
-    gone=spans.gone is not None,
-    extra=frozenset(("attention_mask",) * real),
-  )
-  found = []
-  for yes in (False, True):
-    out = wire_rows.Writer(wire, spans.num_rows)
-    with compiled.allowed(yes) as loaded:
-      if yes and not loaded:
-        pytest.skip("numba is not installed")
-      out.patterns(spans, trailing)
-    found.append(out.rows[:, : wire.first_number].tobytes())
-  assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("compiles", [False, True])
-def test_segments_that_do_not_count_are_refused(compiles):
+def test_segments_that_do_not_count_are_refused():
   spans = row_layout_test.plan([[(0, 2, 1), (2, 3, 3)]])
   out = wire_rows.Writer(wire_rows.Wire(8), 1)
-  with (
-    compiled.allowed(compiles),
-    pytest.raises(ValueError, match="got 3 at column 2"),
-  ):
+  with pytest.raises(ValueError, match="got 3 at column 2"):
     out.patterns(spans, False)
 
 

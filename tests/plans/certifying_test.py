@@ -13,7 +13,6 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import verifying
-from chomp_data.kernels import compiled
 from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import certifying
 from chomp_data.plans import order_sums
@@ -130,16 +129,6 @@ def test_sums_are_the_plans_for_any_processes_workers_and_cuts(pipe):
     assert added(other).plan != wanted.plan
     del other[first]
     assert added(other).plan != wanted.plan
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pipe", ["bins", "splice"], indirect=True)
-def test_compiled_loops_change_no_sum(pipe):
-  found = []
-  for yes in (False, True):
-    with compiled.allowed(yes):
-      found.append(verifying.sums(pipe, range(STEPS), tokens=True))
-  assert found[0] == found[1]
 
 
 def test_dealing_rows_to_shards_changes_no_sum(kinds):

@@ -5,7 +5,7 @@
 A row's level is (alpha + beta P) / delta for the P units before it. Levels are
 sorted as int64 keys, rounded down by less than a known bound; rows of several
 sources whose keys are closer than that are told apart by their ties where
-nothing but equal levels can be so close, else as fractions. NumPy, or compiled.
+nothing but equal levels can be so close, else as fractions. NumPy only.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,10 @@ import math
 import numpy as np
 
 from chomp_data.index import hashing
-from chomp_data.kernels import compiled
 
 # Keys stay below 2**61, so that sums of two stay below 2**63.
 _KEY_BITS = 61
 _CLAMP = 2**62
-
-# Seconds of a row, about.
-_NUMPY_S = 200e-9
 
 # Covers the rounding of float64 where floats only say which rows to sort.
 _SLACK = 1 + 1e-9
@@ -141,17 +137,6 @@ class _Table:
     # Different levels differ by at least 1 over the product of denominators.
     finest = math.prod(sorted(self._deltas)[-2:])
     tells = bits > 0 and 2**bits > 2 * error * finest
-    loop = compiled.find("merge_levels", _NUMPY_S * len(self._used))
-    if loop is not None and tells:
-      size = len(self._used)
-      out = np.empty(size, np.int32), np.empty(size, np.int64)
-      found = loop(
-        self._used, self._begins, scales, places, error, self._bounds,
-        self._tie_keys(), self._first_rows, self._run_rows(), sources, wanted,
-        np.empty((5, size), np.int64), np.empty(size, np.uint64),
-        np.empty(len(sources) + 1, np.int64), *out,
-      )  # fmt: skip
-      return out[0][:found].copy(), out[1][:found].copy()
     of = np.repeat(np.arange(len(sources)), self._counts)
     keys = np.repeat(scales[0], self._counts)
     keys += self._used * np.repeat(scales[1], self._counts)

@@ -14,7 +14,6 @@ import threading
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.kernels import chunks as chunks_lib
 from chomp_data.kernels import compiled
 from chomp_data.stores import file_maps
 from chomp_data.stores import span_reads
@@ -72,22 +71,6 @@ class MappedArray(stored_array.StoredArray):
     self._views: dict[int, np.ndarray] = {}
     self._address = np.zeros(self._layout.num_chunks, np.int64)
     self._lock = threading.RLock()
-    self._chunks = chunks_lib.Chunks(
-      self._address,
-      self._word.itemsize,
-      self._layout.chunk,
-      self._layout.size,
-      self._lock,
-    )
-
-  @property
-  def in_memory(self) -> chunks_lib.Chunks | None:
-    """See `base.Store.in_memory`."""
-    return self._chunks if self._words_per_value == 1 else None
-
-  def count_copies(self, copies: int, parts: int) -> None:
-    """See `base.Store.count_copies`."""
-    self._count(copies, parts)
 
   def chunks(self, chunks: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     for chunk in chunks.tolist():
