@@ -37,9 +37,10 @@ def load() -> dict[str, Callable[..., int]]:
     RuntimeError: If numba cannot compile.
   """
   directory = private_files.make(_directory())
+  # The compiler reads what is there, too.
+  private_files.check(directory)
   if not (directory / _COMPLETE).exists():
     _run_compiler(directory)
-  private_files.check(directory)
   try:
     return compiled_in(directory)
   except private_files.UnsafeError:
