@@ -22,7 +22,6 @@ import grain
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.index import gradual
 from chomp_data.index import hashing
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import reads as reads_lib
@@ -40,8 +39,9 @@ from chomp_data.sources import row_source
 # soon: unless chunks of a group are fetched together.
 _PLANNED_ROWS = 4_096
 _FIRST_ROWS = 8
-# A mix plans so many of each source ahead (`sources/mixture.py`): where they
-# are planned bit by bit, a group of whole batches holds them all.
+# A source of a mix costs as much for twenty rows as for one: where there are
+# many, so many rows of each are planned at once, on average. Whole batches are
+# counted: a merge takes time for the rows of other processes, too.
 _SOURCE_ROWS = 64
 _MOST_ROWS = 16_384
 _GROUPS_KEPT = 4
@@ -145,11 +145,6 @@ class BatchSource(workers.SentToWorkers):
     self._grown = 0
     # Planned before their turn, in order.
     self._ahead: collections.deque[_Group] = collections.deque()
-    self._is_gradual = plan.is_gradual
-    # The steps that follow, whose plan is under way.
-    self._coming: tuple[range, gradual.Begun[plan_lib.Planned]] | None = None
-    # The step that was read last.
-    self._last_step = -1
     # Where steps are counted as they are read, and the last group counted.
     self._ledger: following.Ledger | None = None
     self._in_ledger: _Group | None = None
@@ -224,10 +219,6 @@ class BatchSource(workers.SentToWorkers):
         else self._plan.read(planned)
       )
       self._sum(steps, group, planned, batch)
-      in_turn = steps[0] == self._last_step + self._own_stride
-      self._last_step = steps[-1]
-      if self._is_gradual and in_turn:
-        self._go_on(steps[-1])
       if len(steps) == 1:
         return [batch]
       size = self._local(planned.bucket)
@@ -238,29 +229,6 @@ class BatchSource(workers.SentToWorkers):
         }
         for i in range(len(steps))
       ]
-
-  def _go_on(self, step: int) -> None:
-    """Plans its share of the steps that follow, where steps come in turn.
-
-    So that no step waits for all of it: of a mix of many sources, or of few
-    rows of large batches, the plan of a group takes many times as long as a
-    step. What the last step leaves, the first of the next group does.
-    """
-    group = self._groups[-1]
-    steps = group.steps
-    if step not in steps or step == steps[0] or self._ahead or group.wants_more:
-      return
-    try:
-      if self._coming is None:
-        first = steps[-1] + self._own_stride
-        if first < self._plan.step_limit:
-          steps = self._steps_from(first)
-          work = balance.planning(self._plan, steps, self._rows, self._shards)
-          self._coming = steps, gradual.Begun(work)
-      if self._coming is not None:
-        self._coming[1].until(group.steps.index(step) / len(group.steps))
-    except Exception:  # It is met again, and told, when the steps come.
-      self._coming = None
 
   def __repr__(self) -> str:
     return f"{self._plan.reader_name}({self._fingerprint})"
@@ -442,10 +410,10 @@ class BatchSource(workers.SentToWorkers):
       getattr(own.store, "is_mapped", False) for own in sources
     )
 
-  def _rows_at(self, step: int, whole: bool) -> int:
-    """Returns the rows to be planned with a step, of whole batches or parts."""
+  def _rows_at(self, step: int) -> int:
+    """Returns the rows to be planned with a step."""
     most = _PLANNED_ROWS
-    if whole and self._is_gradual:
+    if self._plan.merges_rows:
       most = max(most, min(_SOURCE_ROWS * len(self._plan.sources), _MOST_ROWS))
     if not self.is_mapped:
       return _PLANNED_ROWS
@@ -463,23 +431,18 @@ class BatchSource(workers.SentToWorkers):
     # From here on: what a run that was resumed has behind it is not fetched.
     bucket = self._plan.at(step)[1]
     rows = self._local(bucket)
-    if balance.shards_of(self._plan, step, self._shards) > 1:
+    if self._plan.merges_rows:
+      rows = self._plan.buckets[bucket].batch_size * stride
+    elif balance.shards_of(self._plan, step, self._shards) > 1:
       # Which of them are this process's, their costs decide.
       rows = self._plan.buckets[bucket].batch_size
-    whole = rows == self._plan.buckets[bucket].batch_size
-    most = self._group_steps
-    most = most or max(1, self._rows_at(step, whole) // max(rows, 1))
+    most = self._group_steps or max(1, self._rows_at(step) // max(rows, 1))
     _, last = self._plan.group(step, most * stride)
     return range(step, last, stride)
 
   def _planned(self, step: int) -> _Group:
-    coming, self._coming = self._coming, None
-    if coming is not None and step == coming[0][0]:
-      steps, planned = coming[0], coming[1].result()
-    else:
-      steps = self._steps_from(step)
-      work = balance.planning(self._plan, steps, self._rows, self._shards)
-      planned = gradual.finished(work)
+    steps = self._steps_from(step)
+    planned = balance.planned(self._plan, steps, self._rows, self._shards)
     bucket = planned.bucket
     columns = self._columns.get(self._plan.buckets[bucket].name)
     planned = dataclasses.replace(planned, columns=columns)

@@ -13,7 +13,6 @@ import dataclasses
 import numpy as np
 
 from chomp_data.index import balance
-from chomp_data.index import gradual
 from chomp_data.ops import row_costs
 from chomp_data.plans import plan as plan_lib
 
@@ -52,13 +51,13 @@ def order(
   return balance.deal(costs.reshape(-1, bucket.batch_size), shards)
 
 
-def planning(
+def planned(
   plan: plan_lib.Plan,
   steps: range,
   places: plan_lib.Rows | None,
   shards: Shards | None,
-) -> "gradual.Work[plan_lib.Planned]":
-  """Returns what reading some rows of global batches needs, bit by bit.
+) -> plan_lib.Planned:
+  """Returns what reading some rows of global batches needs.
 
   Args:
     plan: The run.
@@ -70,8 +69,8 @@ def planning(
   count = shards_of(plan, steps[0], shards)
   if count == 1:
     first, step = steps[0], steps.step
-    return (yield from plan.planning(first, len(steps), places, step))
-  whole = yield from plan.planning(steps[0], len(steps), None, steps.step)
+    return plan.planned(first, len(steps), places, step)
+  whole = plan.planned(steps[0], len(steps), None, steps.step)
   found = order(plan, whole, count)
   size = found.shape[1]
   if places is not None:

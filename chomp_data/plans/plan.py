@@ -17,7 +17,6 @@ from typing import final
 
 import numpy as np
 
-from chomp_data.index import gradual
 from chomp_data.index import steps as steps_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
@@ -170,20 +169,12 @@ class Plan(abc.ABC):
       IndexError: If a step is not of the run.
     """
 
-  def planning(
-    self,
-    first_step: int,
-    count: int = 1,
-    rows: Rows | None = None,
-    stride: int = 1,
-  ) -> "gradual.Work[Planned]":
-    """Returns `planned` bit by bit, where `is_gradual`; else at once."""
-    yield 0.0
-    return self.planned(first_step, count, rows, stride)
-
   @property
-  def is_gradual(self) -> bool:
-    """Whether `planning` has bits, and what follows is worth beginning."""
+  def merges_rows(self) -> bool:
+    """Whether rows of several sources are merged, which `planned` then does.
+
+    It then takes time for all rows of its steps, also where it plans a few.
+    """
     return False
 
   def group(self, step: int, most: int) -> tuple[int, int]:

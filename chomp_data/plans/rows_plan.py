@@ -17,7 +17,6 @@ from typing import Protocol
 
 import numpy as np
 
-from chomp_data.index import gradual
 from chomp_data.index import steps as steps_lib
 from chomp_data.ops import buckets as buckets_lib
 from chomp_data.ops import spans as spans_lib
@@ -213,19 +212,14 @@ class RowsPlan(plan_lib.Plan):
   def whole_spans(self, first_step: int, count: int) -> spans_lib.Spans:
     """Plans steps as if nothing were gone; see `Plan`."""
     steps = range(first_step, first_step + count)
-    return gradual.finished(self._whole(steps, None))[0]
+    return self._whole(steps, None)[0]
 
   def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
-    return gradual.finished(self._planning(steps, rows))
-
-  def _planning(
-    self, steps: range, rows: plan_lib.Rows | None
-  ) -> "gradual.Work[spans_lib.Spans]":
-    return self.gone.without(*(yield from self._whole(steps, rows)))
+    return self.gone.without(*self._whole(steps, rows))
 
   def _whole(
     self, steps: range, rows: plan_lib.Rows | None
-  ) -> "gradual.Work[tuple[spans_lib.Spans, np.ndarray]]":
+  ) -> tuple[spans_lib.Spans, np.ndarray]:
     """Returns spans as if nothing were gone, and each row's data step."""
     self.check_steps(steps[0], steps[-1] + 1 - steps[0])
     data_steps = self.steps.data_steps(np.asarray(steps))
@@ -242,12 +236,7 @@ class RowsPlan(plan_lib.Plan):
     whole = len(number)
     if self.num_rows is not None:
       number = number[number < self.num_rows]
-    if self._mix is None:
-      yield 0.0
-      spans = self.rows.plan(number)
-    else:
-      spans = yield from self._mix.planning(number)
-    planned = dataclasses.replace(spans, num_rows=whole)
+    planned = dataclasses.replace(self.rows.plan(number), num_rows=whole)
     return planned, np.repeat(data_steps, local_rows)
 
   def planned(
@@ -258,23 +247,12 @@ class RowsPlan(plan_lib.Plan):
     stride: int = 1,
   ) -> plan_lib.Planned:
     """Returns what `read` needs for steps of one size; see `Plan`."""
-    return gradual.finished(self.planning(first_step, count, rows, stride))
-
-  def planning(
-    self,
-    first_step: int,
-    count: int = 1,
-    rows: plan_lib.Rows | None = None,
-    stride: int = 1,
-  ) -> "gradual.Work[plan_lib.Planned]":
-    """Returns `planned` bit by bit; see `Plan`."""
     steps = range(first_step, first_step + count * stride, stride)
-    spans = yield from self._planning(steps, rows)
-    return plan_lib.Planned(spans, self.at(first_step)[1])
+    return plan_lib.Planned(self._spans(steps, rows), self.at(first_step)[1])
 
   @property
-  def is_gradual(self) -> bool:
-    """Of sources that are merged; see `Plan`."""
+  def merges_rows(self) -> bool:
+    """Whether rows of several sources are merged; see `Plan`."""
     return self._mix is not None and len(self.ordered) > 1
 
   def group(self, step: int, most: int) -> tuple[int, int]:

@@ -20,7 +20,6 @@ from absl import logging
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.index import gradual
 from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.index import steps as steps_lib
@@ -45,17 +44,6 @@ _PLACED_ROWS = 2**17
 
 _Laned = shuffled.ShuffledSource | growing.GrowingSource
 
-# Rows of a source that are planned at once where batches follow, on average,
-# what many rows are followed by where sources are few, and the most of all
-# together: some MB of spans.
-_AHEAD_ROWS = 64
-_MANY, _AHEAD_OF_MANY = 1_024, 4_096
-_MOST_AHEAD = 16_384
-
-# Sources whose rows are planned in about the time in which a block of the merge
-# is found.
-_BLOCK_SOURCES = 4
-
 # Where a run has no end, rows up to here have numbers.
 _ENDLESS = 2**62
 
@@ -73,33 +61,6 @@ class Consumed:
   rows: int
   units: int
   epochs: float
-
-
-@dataclasses.dataclass(frozen=True)
-class _Ahead:
-  """Rows that are planned before their turn, at positions of the merge.
-
-  Attributes:
-    low: The first position.
-    high: The position after the last.
-    spans: The plan of them, row by position.
-    first: int64[N + 1], the spans of row r are first[r] .. first[r + 1] - 1.
-  """
-
-  low: int
-  high: int
-  spans: spans_lib.Spans
-  first: np.ndarray
-
-  def take(self, positions: np.ndarray) -> spans_lib.Spans:
-    """Returns the plan of positions, all within."""
-    row = positions - self.low
-    begin = self.first[row]
-    count = self.first[row + 1] - begin
-    number = np.repeat(np.arange(len(row)), count)
-    before = np.cumsum(count) - count
-    pick = np.arange(len(number)) + np.repeat(begin - before, count)
-    return self.spans.take(pick, number, len(row))
 
 
 def _parts(value: Any) -> dict[str, row_source.RowSource]:
@@ -259,10 +220,6 @@ class MixtureSource:
           self._end,
         )
     self._batch_key = hashing.fold_key(seed, "batch")
-    self._ahead: _Ahead | None = None
-
-  def __getstate__(self) -> dict[str, Any]:
-    return {**self.__dict__, "_ahead": None}
 
   def __len__(self) -> int:
     if self._end is None:
@@ -293,7 +250,7 @@ class MixtureSource:
       )
     return row_reading.batch_of(
       self,
-      gradual.finished(self._planning(rows)),
+      self._planned(rows),
       [part.store for part in self._parts.values()],
       self.document_slots,
     )
@@ -328,54 +285,11 @@ class MixtureSource:
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
-    return gradual.finished(self.planning(rows))
+    return self._planned(self._positions(integers.array("rows", rows)))
 
-  def planning(self, rows: np.ndarray) -> "gradual.Work[spans_lib.Spans]":
-    """Plans rows bit by bit, a source or some thousand positions each."""
-    rows = integers.array("rows", rows)
-    positions = self._positions(rows)
-    if not len(rows):
-      return (yield from self._planning(positions))
-    # Whole batches: the rows of some positions side by side.
-    low, high = int(positions.min()), int(positions.max()) + 1
-    if high - low != len(rows) or len(self._parts) == 1:
-      return (yield from self._planning(positions))
-    ahead = self._ahead
-    if ahead is None or not ahead.low <= low <= high <= ahead.high:
-      more = 0
-      if ahead is not None and ahead.low <= low <= ahead.high:
-        more = 2 * (ahead.high - ahead.low)
-      ahead = yield from self._plan_ahead(low, len(rows), more)
-      # One assignment, for other threads.
-      self._ahead = ahead
-    return ahead.take(positions)
-
-  def _plan_ahead(
-    self, low: int, count: int, more: int
-  ) -> "gradual.Work[_Ahead]":
-    """Plans positions from one on: those asked for, and more that may follow.
-
-    A source costs as much for twenty rows as for one: of 200 sources in a
-    batch of 1,024 rows each would give five.
-    """
-    ahead = min(_AHEAD_ROWS * len(self._parts), _MOST_AHEAD)
-    if count >= _MANY:
-      ahead = max(ahead, _AHEAD_OF_MANY)
-    count = max(count, min(more, ahead))
-    high = low + count
-    if self._end is not None:
-      high = min(high, self._end)
-    spans = yield from self._planning(np.arange(low, high))
-    first = np.searchsorted(spans.row, np.arange(high - low + 1))
-    return _Ahead(low, high, spans, first)
-
-  def _planning(self, positions: np.ndarray) -> "gradual.Work[spans_lib.Spans]":
-    """Plans rows at positions of the merge."""
-    merging = len(np.unique(positions // interleave.BLOCK)) * _BLOCK_SOURCES
-    every = merging + len(self._parts)
-    number, own = yield from gradual.within(
-      self._merge.locating(positions), 0, merging / every
-    )
+  def _planned(self, positions: np.ndarray) -> spans_lib.Spans:
+    """Plans rows at positions of the merge, each source's together."""
+    number, own = self._merge.locate(positions)
     plans, picks = [], []
     order = np.argsort(number, kind="stable")
     present = np.flatnonzero(np.bincount(number)).tolist()
@@ -385,7 +299,6 @@ class MixtureSource:
       pick = order[first:last]
       plans.append(parts[i].plan(own[pick]))
       picks.append(pick)
-      yield (merging + i) / every
     if not plans:
       return parts[-1].plan(own)
     whole = plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)

@@ -18,6 +18,7 @@ from chomp_data.index import hashing
 from chomp_data.index.mix import interleave
 from chomp_data.index.mix import least_consumed
 from chomp_data.index.mix import unit_sums as units_index
+from chomp_data.loading import batches
 from chomp_data.sources import resuming
 from chomp_data.sources import sequential
 from chomp_data.sources import source_units
@@ -932,43 +933,32 @@ def counted(monkeypatch, pipe):
   return calls
 
 
-def test_batches_that_follow_are_planned_some_rows_of_a_source_at_once(
-  paths, monkeypatch
+@pytest.mark.parametrize("own", [4, 1])
+def test_a_reader_plans_some_rows_of_each_source_at_once(
+  paths, monkeypatch, own
 ):
   # Sums of tokens would plan rows, too.
   data = config(paths, mix={"unit": "rows"})
   pipe, again = pipeline.build(data), pipeline.build(data)
   name = pipe.buckets[0].name
   calls = counted(monkeypatch, pipe)
+  source = batches.BatchSource(pipe._plan, {name: np.arange(own)})
   for step in [*range(200), 7, 3_000, 3_001, 2]:
-    found = pipe.plan(step)
-    # By one row at a time nothing is planned ahead.
-    rows = [
-      again._plan.spans(step, 1, {name: np.asarray([row])}) for row in range(4)
-    ]
-    for field in ("source", "document", "start", "length", "column", "segment"):
-      np.testing.assert_array_equal(
-        getattr(found, field), np.concatenate([getattr(r, field) for r in rows])
-      )
+    tokens = source[step]["tokens"]
+    np.testing.assert_array_equal(tokens, again.batch(step)["tokens"][:own])
   # 204 batches of four sources would ask 800 times.
   assert len(calls) < 100
 
 
-def test_large_batches_that_follow_are_planned_four_at_once(paths, monkeypatch):
-  data = config(paths, mix={"unit": "rows"}, global_batch_size=1_024)
-  pipe, again = pipeline.build(data), pipeline.build(data)
-  calls = counted(monkeypatch, pipe)
-  for step in range(17):
-    found, alone = pipe.plan(step), again._plan.spans(step)
-    for field in ("row", "source", "document", "start", "length"):
-      np.testing.assert_array_equal(
-        getattr(found, field), getattr(alone, field)
-      )
-    # One that is gone to plans no more than is asked for.
-    again.mix._ahead = None
-  # 1 batch, then 2, then 4 again and again.
-  assert len(calls) == len(pipe.sources) * 6
-  assert sum(calls) == 1_024 * 19
+def test_a_group_of_steps_is_bounded_in_the_rows_of_all_processes(paths):
+  data = config(paths, mix={"unit": "rows"}, global_batch_size=512)
+  pipe = pipeline.build(data)
+  source = pipe.batch_source({pipe.buckets[0].name: np.arange(2)})
+  longest = 0
+  for step in range(100):
+    source.read(range(step, step + 1))
+    longest = max(longest, len(source.together(step, 8)))
+  assert longest == 4_096 // 512
 
 
 def test_a_process_plans_its_own_rows_only(paths, monkeypatch):

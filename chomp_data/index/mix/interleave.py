@@ -38,7 +38,6 @@ import fractions
 
 import numpy as np
 
-from chomp_data.index import gradual
 from chomp_data.index import memo
 from chomp_data.index.mix import merge_stages
 from chomp_data.index.mix import unit_sums
@@ -51,8 +50,6 @@ _KEPT_BLOCKS = 32
 # Worked out in one piece, at most: a merge of S sources costs about 50 us a
 # source and piece, whatever its rows.
 _PIECE_BLOCKS = 16
-# Sources for which one block more is worked out where positions follow.
-_SOURCES_A_BLOCK = 50
 _KEPT_FRONTIERS = 64
 
 # Sources int32[N], by number, and their rows int64[N].
@@ -147,10 +144,6 @@ class Interleave:
     Raises:
       IndexError: If a position is negative or beyond the end.
     """
-    return gradual.finished(self.locating(positions))
-
-  def locating(self, positions: np.ndarray) -> "gradual.Work[_Rows]":
-    """Does what `locate` does, a source of a piece at a time."""
     positions = np.asarray(positions, np.int64)
     sources = np.empty(len(positions), np.int32)
     rows = np.empty(len(positions), np.int64)
@@ -168,9 +161,7 @@ class Interleave:
       found = piece.get(block) or self._blocks.get(block)
       if found is None:
         count = _side_by_side(numbers[i : i + _PIECE_BLOCKS])
-        piece = yield from gradual.within(
-          self._piece(block, count), i / len(owns), (i + count) / len(owns)
-        )
+        piece = self._piece(block, count)
         found = piece[block]
       source, row = found
       sources[own] = source[places[own]]
@@ -202,17 +193,11 @@ class Interleave:
     """Returns sources int32[N] and rows int64[N] of up to 4,096 positions."""
     found = self._blocks.get(block)
     if found is None:
-      found = gradual.finished(self._piece(block, 1))[block]
+      found = self._piece(block, 1)[block]
     return found
 
-  def _piece(self, block: int, count: int) -> "gradual.Work[dict[int, _Rows]]":
-    """Works out blocks side by side; more of many sources where they follow.
-
-    Fewer where the mix ends.
-    """
-    if self._blocks.get(block - 1) is not None:
-      ahead = 1 + len(self._sequences) // _SOURCES_A_BLOCK
-      count = max(count, min(ahead, _PIECE_BLOCKS))
+  def _piece(self, block: int, count: int) -> dict[int, _Rows]:
+    """Returns consecutive blocks; fewer where the mix ends."""
     first = block * BLOCK
     position, stop = first, first + count * BLOCK
     parts = []
@@ -222,10 +207,8 @@ class Interleave:
       if until <= position:
         break
       rows = self._frontier(position).copy()
-      lane, row, rows[stage.lanes] = yield from gradual.within(
-        stage.merge.advancing(rows[stage.lanes], until - position),
-        (position - first) / (stop - first),
-        (until - first) / (stop - first),
+      lane, row, rows[stage.lanes] = stage.merge.advance(
+        rows[stage.lanes], until - position
       )
       parts.append((stage.lanes[lane], row))
       position = until

@@ -27,7 +27,6 @@ import math
 import numpy as np
 
 from chomp_data.index import bracketed
-from chomp_data.index import gradual
 from chomp_data.index import hashing
 from chomp_data.index.mix import level_order
 from chomp_data.index.mix import unit_sums
@@ -307,12 +306,6 @@ class Merge:
       Sources int32[N] and their rows int64[N], N = `count` or as many as are
       left, and int64[S], each source's next row after them.
     """
-    return gradual.finished(self.advancing(rows, count))
-
-  def advancing(
-    self, rows: np.ndarray, count: int
-  ) -> "gradual.Work[tuple[np.ndarray, np.ndarray, np.ndarray]]":
-    """Does what `advance` does, a source at a time."""
     rows = np.array(rows, np.int64)
     if len(self._sources) == 1:
       # A source alone gives its rows one after the other, whatever they hold.
@@ -321,11 +314,8 @@ class Merge:
       own = np.arange(first, last)
       return np.zeros(len(own), np.int32), own, np.asarray([last])
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
-    wanted = count
     while count > 0:
-      upcoming = yield from gradual.within(
-        self._upcoming(rows.tolist(), count), 1 - count / wanted, 1
-      )
+      upcoming = self._upcoming(rows.tolist(), count)
       if not upcoming:
         break
       source, row = level_order.first_rows(upcoming, count)
@@ -337,8 +327,8 @@ class Merge:
 
   def _upcoming(
     self, rows: list[int], wanted: int
-  ) -> "gradual.Work[list[level_order.Upcoming]]":
-    """Finds rows of each source that has not ended, about those wanted."""
+  ) -> list[level_order.Upcoming]:
+    """Returns rows of each source that has not ended, about those wanted."""
     rates = self._rates(rows)
     span = wanted / max(math.fsum(rates), 1e-300)
     out = []
@@ -350,7 +340,6 @@ class Merge:
       need = min(rates[i] * span, wanted)
       size = min(left, int(need + 4 * math.sqrt(need)) + 4)
       out.append(self._next(i, row, size))
-      yield len(out) / len(rows)
     return out
 
   def _next(self, source: int, row: int, size: int) -> level_order.Upcoming:

@@ -732,28 +732,3 @@ def test_rows_that_repeat_and_consume_nothing_are_refused():
       exhaustion="all_exhausted",
       exhausted_at={"a": 10, "b": 40},
     )
-
-
-@pytest.mark.parametrize("stages", [1, 3])
-def test_a_merge_is_found_by_shares_that_are_alike(stages):
-  """Who waits for a share of it waits for a few sources, not for all."""
-  count, blocks = 40, 24
-  lengths = {f"s{i}": 1 + i % 3 for i in range(count)}
-  weights = dict.fromkeys(lengths, F(1))
-  size = blocks * interleave.BLOCK // stages
-  changes = [
-    Stage(i * size, {**weights, "s0": F(1 + i)}) for i in range(stages)
-  ]
-  positions = np.arange(blocks * interleave.BLOCK)
-  shares, work = [0.0], mix_of(lengths, changes).locating(positions)
-  while True:
-    try:
-      shares.append(next(work))
-    except StopIteration as done:
-      found = done.value
-      break
-  assert (np.diff(shares) >= 0).all()
-  assert np.diff([*shares, 1]).max() < 1.5 / count
-  wanted = mix_of(lengths, changes).locate(positions)
-  for own, other in zip(found, wanted, strict=True):
-    np.testing.assert_array_equal(own, other)
