@@ -1,17 +1,17 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a schedule of buckets must be given: every wrong field in one error."""
+"""Checks the arguments of a bucket schedule; one error lists all problems."""
 
 from collections.abc import Mapping
 
 REMAINDERS = ("drop", "pad")
 
-# What a bucket may be called.
+# The name of a bucket.
 Bucket = str
 
 
 def check_policies(remainder: str, epochs: int | None) -> None:
-  """Raises ValueError if a policy is unknown or there is no epoch."""
+  """Raises ValueError if a policy is unknown or `epochs` is below 1."""
   if remainder not in REMAINDERS:
     raise ValueError(
       f"`remainder` must be one of {', '.join(REMAINDERS)}, got"
@@ -24,20 +24,20 @@ def check_policies(remainder: str, epochs: int | None) -> None:
 
 
 def check_names(
-  groups: Mapping[str, object], **given: Mapping[str, int]
+  groups: Mapping[str, object], **by_dataset: Mapping[str, int]
 ) -> None:
-  """Raises ValueError if mappings name unknown datasets or no epoch."""
-  for field, values in given.items():
-    unknown = [name for name in values if name not in groups]
+  """Raises ValueError for unknown datasets and for `max_epochs` below 1."""
+  for field, numbers in by_dataset.items():
+    unknown = [name for name in numbers if name not in groups]
     if unknown:
       raise ValueError(
         f"`{field}` must name known datasets, got {unknown}. Known:"
         f" {', '.join(groups)}."
       )
-  for name, passes in given.get("max_epochs", {}).items():
-    if passes < 1:
+  for name, count in by_dataset.get("max_epochs", {}).items():
+    if count < 1:
       raise ValueError(
-        f"`max_epochs[{name!r}]` must be at least 1, got {passes}. Leave the"
+        f"`max_epochs[{name!r}]` must be at least 1, got {count}. Leave the"
         " dataset out of the stages."
       )
 
@@ -48,7 +48,7 @@ def check_groups(
   units: Mapping[Bucket, int],
   remainder: str,
 ) -> None:
-  """Raises one ValueError with all that is wrong with groups, one a line."""
+  """Raises one ValueError that lists every problem of groups, one per line."""
   problems = []
   if not groups or not batch_sizes:
     raise ValueError(

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where each stage of a curriculum over buckets begins in each dataset.
 
-Stages are told by steps of the run, lists by their own places. How far each
-dataset is at a step follows from the stages before it:
+Stages are given in steps of the run, lists in places of one dataset. The place
+of each dataset at a step follows from the stages before it:
 
     step 0     a 16: 1, 32: 1             b 16: 1
-    step 100   a has given 61 batches     b has given 39
+    step 100   61 batches of a are read   39 of b
     so         a takes 32 from place 61   b takes 32 from place 39
 
 NumPy only.
@@ -32,7 +32,7 @@ List = bucket_lists.BatchList | bucket_stages_lib.StagedList
 
 @dataclasses.dataclass(frozen=True)
 class ListMaker:
-  """Makes the lists of one dataset; fields are those of `BatchList`."""
+  """The arguments of one dataset's `BatchList`, and the lists made of them."""
 
   buckets: tuple[bucket_lists.Bucket, ...]
   counts: list[int]
@@ -45,7 +45,7 @@ class ListMaker:
 
   @property
   def filled(self) -> list[int]:
-    """The numbers of the buckets that it has."""
+    """The numbers of the buckets in which the dataset has samples."""
     return [number for number, count in enumerate(self.counts) if count]
 
   def whole(self, bucket: int | None = None) -> bucket_lists.BatchList:
@@ -68,7 +68,7 @@ class ListMaker:
   def staged(
     self, stages: Sequence[tuple[int, Mapping[int, object]]]
   ) -> bucket_stages_lib.StagedList:
-    """Returns the list in stages of its buckets."""
+    """Returns the list of all batches, merged from its buckets in stages."""
     return bucket_stages_lib.StagedList(
       {number: self.whole(number) for number in self.filled},
       self.buckets,
@@ -83,30 +83,30 @@ def in_stages(
   bucket_stages: Sequence[Stage],
   merged: Callable[[Mapping[str, List]], interleave.Interleave],
 ) -> interleave.Interleave:
-  """Returns the merge of datasets whose buckets come in stages.
+  """Merges datasets whose buckets have weights by stage.
 
   Where a stage begins in each dataset follows from the stages before it, so
-  they are worked out one after the other.
+  they are computed one after the other.
   """
   places: dict[str, list[tuple[int, Mapping[int, object]]]] = {}
   begins = dict.fromkeys(makers, 0)
-  # Lists that have nothing left where the stage before ended.
+  # Lists that were exhausted when the stage before ended.
   spent: dict[str, List | None] = dict.fromkeys(makers)
   steps = [step for step, _ in bucket_stages]
   merge = None
   for index, (step, weights) in enumerate(bucket_stages):
     until = steps[index + 1] if index + 1 < len(steps) else None
     for name, maker in makers.items():
-      own = {
+      bucket_weights = {
         number: weights[maker.buckets[number]]
         for number in maker.filled
         if maker.buckets[number] in weights
       }
-      if own:
-        known = places.setdefault(name, [])
-        if known and known[-1][0] == begins[name]:
-          known.pop()
-        known.append((begins[name], own))
+      if bucket_weights:
+        list_stages = places.setdefault(name, [])
+        if list_stages and list_stages[-1][0] == begins[name]:
+          list_stages.pop()
+        list_stages.append((begins[name], bucket_weights))
       elif spent[name] is None and _is_weighed(name, stages, step, until):
         raise ValueError(
           f"`bucket_stages[{index}]` from step {step} on must weigh a bucket"
@@ -124,12 +124,12 @@ def in_stages(
     end = merge.num_positions
     if until is None:
       break
-    given = merge.consumed(until if end is None else min(until, end))[0]
-    for (name, own), row in zip(lists.items(), given.tolist(), strict=True):
+    rows = merge.consumed(until if end is None else min(until, end))[0]
+    for (name, batches), row in zip(lists.items(), rows.tolist(), strict=True):
       begins[name] = row
-      spent[name] = own if row and row == own.num_rows else None
+      spent[name] = batches if row and row == batches.num_rows else None
       if spent[name] is not None and end is not None and end < until:
-        _check_rest(name, makers[name], own, bucket_stages, index)
+        _check_rest(name, makers[name], batches, bucket_stages, index)
     if end is not None and end < until:
       break
   assert merge is not None
@@ -159,40 +159,42 @@ def _check_waited(
   index: int,
   begins: Mapping[str, int],
 ) -> None:
-  """Raises ValueError if a dataset would have gone on before its stage.
+  """Raises ValueError if an exhausted dataset was due before its new samples.
 
-  It had run out, and has samples again in the stage that is new: where it gets
-  a turn before that stage begins, its share was missed there.
+  The dataset has samples again in stage `index`. If the merge with these
+  samples gives it a turn before that stage, its share was missed there.
   """
   step = bucket_stages[index][0]
   end = merge.num_positions
-  given = merge.consumed(step if end is None else min(step, end))[0].tolist()
-  for (name, own), row in zip(spent.items(), given, strict=True):
-    if own is not None and row > begins[name]:
-      _check_rest(name, makers[name], own, bucket_stages, index - 1)
+  rows = merge.consumed(step if end is None else min(step, end))[0].tolist()
+  for (name, batch_list), row in zip(spent.items(), rows, strict=True):
+    if batch_list is not None and row > begins[name]:
+      _check_rest(name, makers[name], batch_list, bucket_stages, index - 1)
 
 
 def _check_rest(
   name: str,
   maker: ListMaker,
-  spent: List,
+  batch_list: List,
   bucket_stages: Sequence[Stage],
   index: int,
 ) -> None:
-  """Raises ValueError if a dataset has run out, but later stages have more."""
-  later = {bucket for _, own in bucket_stages[index + 1 :] for bucket in own}
-  whole = (maker.epochs or 1) * spent.batches_by_bucket
-  rest = whole - spent.batches_before(spent.num_rows or 0)
-  left = [
+  """Raises ValueError if later stages have samples of an exhausted dataset."""
+  later = {
+    bucket for _, stage in bucket_stages[index + 1 :] for bucket in stage
+  }
+  remaining = (maker.epochs or 1) * batch_list.batches_by_bucket
+  remaining -= batch_list.batches_before(batch_list.num_rows or 0)
+  unspent = [
     maker.buckets[number]
-    for number in np.flatnonzero(rest > 0).tolist()
+    for number in np.flatnonzero(remaining > 0).tolist()
     if maker.buckets[number] in later
   ]
-  if left:
+  if unspent:
     raise ValueError(
       f"`bucket_stages[{index}]` must leave dataset {name!r} samples beyond"
       f" step {bucket_stages[index + 1][0]}, got {maker.epochs} epochs of its"
-      f" buckets, which are spent before, while {', '.join(map(str, left))} are"
-      " still to come. Begin the next stage earlier, weigh another bucket, or"
-      " give more epochs."
+      f" buckets, which are spent before, while {', '.join(map(str, unspent))}"
+      " are still to come. Begin the next stage earlier, weigh another bucket,"
+      " or give more epochs."
     )

@@ -9,10 +9,10 @@ is a permutation of these numbers:
     numbers  0 1 2 3 4 5
     list     4 0 3 2 5 1        of some epoch
 
-What a batch consumes is its real samples times the units of its bucket, or the
-sum of its samples' own units. Prefix sums are kept for the epochs that are
-looked at, 8 bytes a batch; epochs before them count by their totals, which are
-all the same unless samples of their own units are left out. NumPy only.
+A batch consumes its real samples times the units of its bucket, or the sum of
+the units of each sample. Prefix sums are cached for recently used epochs, 8
+bytes per batch; earlier epochs count by their totals, which are equal unless
+units differ by sample and some samples are left out. NumPy only.
 """
 
 from collections.abc import Callable
@@ -29,15 +29,15 @@ from chomp_data.index.order import window_tables
 
 Bucket = bucket_checks.Bucket
 
-# (bucket, samples int64[N] of it) -> what each of them consumes, int64[N].
+# (bucket, samples int64[N] of it) -> units of each sample, int64[N].
 SampleUnits = Callable[[int, np.ndarray], np.ndarray]
 
-# Tables of a dataset together hold about so many batches, at 10 bytes each,
-# and those of four epochs however long they are: a merge looks at two.
-_KEPT_BATCHES = 2**20
-_KEPT_EPOCHS = 4
+# The cached tables of a dataset hold about so many batches, at 10 bytes each,
+# and at least four epochs of any length: a merge reads two.
+_CACHED_BATCHES = 2**20
+_CACHED_EPOCHS = 4
 
-# Batches whose sums are kept together, those of one epoch at least.
+# Batches summed in one table; at least one epoch.
 _GROUP_BATCHES = 4_096
 
 # Samples looked up at once.
@@ -45,14 +45,14 @@ _BLOCK = 2**20
 
 
 class Totals:
-  """What samples consume, in some unit, and all samples of a bucket together.
+  """Units of samples, and their sum over all samples of a bucket.
 
   Attributes:
     of: (bucket, samples int64[N]) -> int64[N].
   """
 
   def __init__(self, of: SampleUnits):
-    """Sums nothing yet."""
+    """Binds the units of samples."""
     self.of = of
     self._whole: dict[int, int] = {}
 
@@ -89,23 +89,23 @@ class BatchList:
     """Numbers the batches; everything is by bucket.
 
     Args:
-      buckets: What keys are derived from.
-      counts: Samples of the dataset, at least one batch in all.
+      buckets: Names of the buckets, from which keys are derived.
+      counts: Samples of the dataset in each bucket, at least one batch in all.
       batch_sizes: Samples of a global batch.
-      units: Of one sample.
-      key: 64 bits.
-      keeps_partial: Whether a last batch of fewer samples is kept.
-      epochs: How often the list is offered; None is without end.
-      sample_units: What single samples consume, in place of `units`; at least
-        1 each.
+      units: Units of one sample.
+      key: A 64-bit key.
+      keeps_partial: Whether the last batch of a bucket may have fewer samples.
+      epochs: Epochs of the list; None is without end.
+      sample_units: Units of single samples, in place of `units`; at least 1
+        each.
     """
     self._counts = np.asarray(counts, np.int64)
     self._sizes = np.asarray(batch_sizes, np.int64)
     self._units = np.asarray(units, np.int64)
-    whole, rest = np.divmod(self._counts, self._sizes)
+    full_batches, rest = np.divmod(self._counts, self._sizes)
     partial = (rest > 0) & keeps_partial
-    self._batches = whole + partial
-    # The order of the mapping numbers buckets and must decide nothing else.
+    self._batches = full_batches + partial
+    # The order of the mapping numbers buckets and must not affect the list.
     names = [str(bucket) for bucket in buckets]
     self._by_name = np.asarray(
       sorted(range(len(names)), key=names.__getitem__), np.int32
@@ -118,9 +118,9 @@ class BatchList:
     self.num_rows: int | None = (
       None if epochs is None else epochs * self.num_batches
     )
-    # By number, the batches of fewer samples and what they lack.
+    # Buckets whose last batch is partial, its number and its missing samples.
     self._partial = np.flatnonzero(partial)
-    self._partial_batch = (first + whole)[partial]
+    self._partial_batch = (first + full_batches)[partial]
     self._lack = (self._sizes - rest)[partial]
     real = self._batches * self._sizes
     real[self._partial] -= self._lack
@@ -128,7 +128,7 @@ class BatchList:
     self._totals = None if sample_units is None else Totals(sample_units)
     # Short epochs are summed several at a time.
     self._group = max(1, _GROUP_BATCHES // max(self.num_batches, 1))
-    # Units of a group where all consume the same, and those before each.
+    # Units of a group where all groups are equal, and the units before each.
     self._total: int | None = None
     self._starts = [0]
     self._each: int | None = None
@@ -137,14 +137,16 @@ class BatchList:
       used = (self._sizes * self._units)[self._batches > 0]
       if not len(self._partial) and len(np.unique(used)) == 1:
         self._each = int(used[0])
-    self._alike = sample_units is None or bool((real == self._counts).all())
+    self._equal_epochs = sample_units is None or bool(
+      (real == self._counts).all()
+    )
     self._list_key = hashing.fold_key(key, "list")
     self._group_keys = [
       hashing.fold_key(key, "samples", name) for name in names
     ]
-    most = max(_KEPT_BATCHES, _KEPT_EPOCHS * self.num_batches)
-    self._bucket_tables = memo.Memo(most)
-    self._sum_tables = memo.Memo(most)
+    max_weight = max(_CACHED_BATCHES, _CACHED_EPOCHS * self.num_batches)
+    self._bucket_tables = memo.Memo(max_weight)
+    self._sum_tables = memo.Memo(max_weight)
     self._sample_tables = window_tables.WindowTables()
 
   @property
@@ -172,7 +174,7 @@ class BatchList:
   def samples(
     self, bucket: int, epoch: int, batch: int, rows: np.ndarray
   ) -> np.ndarray:
-    """Returns int64[R], the samples at rows of a batch; -1 is filler."""
+    """Returns int64[R], the samples at rows of a batch; -1 is padding."""
     count = int(self._counts[bucket])
     place = batch * int(self._sizes[bucket]) + rows
     real = place < count
@@ -190,27 +192,27 @@ class BatchList:
     while first < last:
       epoch, low = divmod(first, self.num_batches)
       high = min(self.num_batches, low + last - first)
-      number = np.arange(self.num_batches)
+      batches = np.arange(self.num_batches)
       if high - low < self.num_batches:
-        number = self._numbers(np.arange(low, high), np.asarray([epoch]))
+        batches = self._numbers(np.arange(low, high), np.asarray([epoch]))
       for bucket in np.flatnonzero(self._batches).tolist():
-        batch = number - self._first[bucket]
+        batch = batches - self._first[bucket]
         batch = batch[(batch >= 0) & (batch < self._batches[bucket])]
-        size, most = int(self._sizes[bucket]), int(self._counts[bucket])
+        size, count = int(self._sizes[bucket]), int(self._counts[bucket])
         step = max(1, _BLOCK // size)
-        for some in range(0, len(batch), step):
-          place = batch[some : some + step, None] * size + np.arange(size)
+        for begin in range(0, len(batch), step):
+          place = batch[begin : begin + step, None] * size + np.arange(size)
           place = place.reshape(-1)
-          # Each call is of other places: a table of them all is no help.
-          yield bucket, self._permuted(bucket, epoch, place[place < most])
+          # No two calls share places, so a table would not help.
+          yield bucket, self._permuted(bucket, epoch, place[place < count])
       first += high - low
 
   def units_before(self, place: int, totals: Totals) -> int:
-    """Returns what the samples before a place consume, in other units.
+    """Returns the units of the samples before a place.
 
     Args:
       place: The place.
-      totals: Of the units.
+      totals: The units to sum.
     """
     epochs, rest = divmod(place, self.num_batches)
     units = self._epochs_units(np.arange(epochs), totals)
@@ -219,16 +221,16 @@ class BatchList:
     return units
 
   def _epochs_units(self, epochs: np.ndarray, totals: Totals) -> int:
-    """Returns what whole epochs consume: all samples but those left out."""
+    """Returns the units of whole epochs, without samples that are left out."""
     units = 0
     for bucket in np.flatnonzero(self._batches).tolist():
-      count, kept = int(self._counts[bucket]), self._kept(bucket)
+      count, used = int(self._counts[bucket]), self._used_samples(bucket)
       units += len(epochs) * totals.whole(bucket, count)
-      if kept == count:
+      if used == count:
         continue
-      step = max(1, _BLOCK // (count - kept))
+      step = max(1, _BLOCK // (count - used))
       for low in range(0, len(epochs), step):
-        samples = self._in_epochs(bucket, epochs[low : low + step], kept, count)
+        samples = self._in_epochs(bucket, epochs[low : low + step], used, count)
         units -= int(totals.of(bucket, samples).sum())
     return units
 
@@ -260,24 +262,24 @@ class BatchList:
     return table[places].astype(np.int64)
 
   def of_bucket(self, bucket: int) -> "BatchList":
-    """Returns the list whose epochs give a bucket's samples."""
+    """Returns the list whose epochs contain a bucket's samples."""
     del bucket
     return self
 
   def row_at(self, bucket: int, place: int) -> int:
-    """Returns the place of `of_bucket` that comes first at a place, or then."""
+    """Returns the first place of `of_bucket` at or after a place."""
     del bucket
     return place
 
   def places_at(self, bucket: int, rows: np.ndarray) -> np.ndarray:
-    """Returns the places of those of `of_bucket`: `row_at` back.
+    """Returns the places here of places of `of_bucket`; inverts `row_at`.
 
     Args:
       bucket: The number of a bucket.
-      rows: int64[N], ascending.
+      rows: int64[N], places of `of_bucket`, ascending.
 
     Returns:
-      int64[M], ascending; M < N where places from one on never come.
+      int64[M], ascending; M < N where the list ends before some of them.
     """
     del bucket
     return rows if self.num_rows is None else rows[rows < self.num_rows]
@@ -285,7 +287,7 @@ class BatchList:
   def places_of(
     self, bucket: int, samples: np.ndarray, epochs: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns where samples stand in epochs: `locate` and `samples` back.
+    """Returns the places of samples in epochs; inverts `locate` and `samples`.
 
     Args:
       bucket: The number of their bucket.
@@ -299,8 +301,8 @@ class BatchList:
     keys = hashing.fold(self._group_keys[bucket], epochs)
     place = permutation.inverse(samples, int(self._counts[bucket]), keys)
     batch, row = np.divmod(place, int(self._sizes[bucket]))
-    kept = np.flatnonzero(batch < self._batches[bucket])
-    epochs, batch, row = epochs[kept], batch[kept], row[kept]
+    pick = np.flatnonzero(batch < self._batches[bucket])
+    epochs, batch, row = epochs[pick], batch[pick], row[pick]
     keys = hashing.fold(self._list_key, epochs)
     number = permutation.inverse(
       self._first[bucket] + batch, self.num_batches, keys
@@ -308,7 +310,7 @@ class BatchList:
     return epochs * self.num_batches + number, row
 
   def count_below(self, bucket: int, samples: np.ndarray, place: int) -> int:
-    """Returns how often samples stand below a place of the list.
+    """Returns how often samples occur before a place of the list.
 
     Args:
       bucket: The number of their bucket.
@@ -317,7 +319,7 @@ class BatchList:
     """
     epoch = place // self.num_batches
     total, first = 0, 0
-    if self._kept(bucket) == self._counts[bucket]:
+    if self._used_samples(bucket) == self._counts[bucket]:
       # No epoch leaves any out.
       total, first = epoch * len(samples), epoch
     step = max(1, _BLOCK // max(len(samples), 1))
@@ -332,7 +334,7 @@ class BatchList:
     return total
 
   def counts(self, bucket: int, first: int, last: int) -> np.ndarray:
-    """Returns how often each sample of a bucket stands at places of the list.
+    """Returns how often each sample of a bucket occurs in a range of places.
 
     Args:
       bucket: Its number.
@@ -348,29 +350,29 @@ class BatchList:
     while epoch < end:
       whole = last // self.num_batches - epoch
       begins = epoch * self.num_batches >= first
-      if begins and whole > 0 and self._kept(bucket) == len(samples):
+      if begins and whole > 0 and self._used_samples(bucket) == len(samples):
         # No epoch leaves any out.
         out += whole
         epoch += whole
         continue
-      places, numbers = self._standing(bucket, samples, epoch)
+      places, numbers = self._sample_places(bucket, samples, epoch)
       out[numbers[(places >= first) & (places < last)]] += 1
       epoch += 1
     return out
 
-  def _standing(
+  def _sample_places(
     self, bucket: int, samples: np.ndarray, epoch: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns places of an epoch, and the samples that stand at each."""
+    """Returns places in an epoch, and the sample at each."""
     keys = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
     place = permutation.inverse(samples, len(samples), keys)
     batch = place // int(self._sizes[bucket])
-    kept = np.flatnonzero(batch < self._batches[bucket])
+    pick = np.flatnonzero(batch < self._batches[bucket])
     key = hashing.fold(self._list_key, np.asarray([epoch]))
     number = permutation.inverse(
-      self._first[bucket] + batch[kept], self.num_batches, key
+      self._first[bucket] + batch[pick], self.num_batches, key
     )
-    return epoch * self.num_batches + number, samples[kept]
+    return epoch * self.num_batches + number, samples[pick]
 
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""
@@ -379,12 +381,12 @@ class BatchList:
     group, place = np.divmod(rows, self._group * self.num_batches)
     units = np.empty(len(rows), np.int64)
     for each in np.unique(group).tolist():
-      own = np.flatnonzero(group == each)
-      units[own] = self._before_group(each)
-      # The place after the last one of a group asks for no table.
-      own = own[place[own] > 0]
-      if len(own):
-        units[own] += self._sums(each)[place[own]]
+      members = np.flatnonzero(group == each)
+      units[members] = self._before_group(each)
+      # The place after the last one of a group needs no table.
+      members = members[place[members] > 0]
+      if len(members):
+        units[members] += self._sums(each)[place[members]]
     return units
 
   def rows_below(self, units: int) -> int:
@@ -403,7 +405,7 @@ class BatchList:
 
   def _group_of(self, units: int) -> int:
     """Returns the last group with fewer than `units` (at least 1) before it."""
-    if self._alike:
+    if self._equal_epochs:
       return (units - 1) // self._group_units(0)
     last = None
     if self.num_rows is not None:
@@ -414,7 +416,7 @@ class BatchList:
     return group
 
   def _before_group(self, group: int) -> int:
-    if self._alike:
+    if self._equal_epochs:
       return group * self._group_units(0) if group else 0
     while len(self._starts) <= group:
       number = len(self._starts) - 1
@@ -422,13 +424,13 @@ class BatchList:
     return self._starts[group]
 
   def _group_units(self, group: int) -> int:
-    """Returns what the batches of a group of epochs consume together."""
+    """Returns the units of all batches of a group of epochs."""
     if self._total is not None:
       return self._total
     assert self._totals is not None
     epochs = group * self._group + np.arange(self._group)
     units = self._epochs_units(epochs, self._totals)
-    if self._alike:
+    if self._equal_epochs:
       self._total = units
     return units
 
@@ -454,7 +456,7 @@ class BatchList:
     return samples
 
   def passed_at(self, epochs: int) -> int:
-    """Returns the place by which so many epochs are given."""
+    """Returns the place at which `epochs` epochs are complete."""
     return epochs * self.num_batches
 
   def _numbers(self, place: np.ndarray, epoch: np.ndarray) -> np.ndarray:
@@ -464,28 +466,28 @@ class BatchList:
 
   def _bucket_order(self, epoch: int) -> np.ndarray:
     """Returns the bucket of each batch in an epoch's list."""
-    found = self._bucket_tables.get(epoch)
-    if found is None:
+    order = self._bucket_tables.get(epoch)
+    if order is None:
       number = self._numbers(np.arange(self.num_batches), np.asarray([epoch]))
       dtype = np.min_scalar_type(len(self._ends) - 1)
-      order = self._by_name.astype(dtype)
-      found = np.repeat(order, self._batches[self._by_name])[number]
-      self._bucket_tables.put(epoch, found, self.num_batches)
-    return found
+      buckets = self._by_name.astype(dtype)
+      order = np.repeat(buckets, self._batches[self._by_name])[number]
+      self._bucket_tables.put(epoch, order, self.num_batches)
+    return order
 
   def _sums(self, group: int) -> np.ndarray:
     """Returns int64[n + 1], the units before places of a group of epochs."""
-    found = self._sum_tables.get(group)
-    if found is None:
+    sums = self._sum_tables.get(group)
+    if sums is None:
       epochs = group * self._group + np.arange(self._group)
       used = self._used_by_number(epochs)
       place = np.tile(np.arange(self.num_batches), len(epochs))
       number = self._numbers(place, np.repeat(epochs, self.num_batches))
       first = np.repeat(np.arange(len(epochs)), self.num_batches)
       in_order = used[first, number]
-      found = np.concatenate([[0], np.cumsum(in_order)])
-      self._sum_tables.put(group, found, len(found))
-    return found
+      sums = np.concatenate([[0], np.cumsum(in_order)])
+      self._sum_tables.put(group, sums, len(sums))
+    return sums
 
   def _used_by_number(self, epochs: np.ndarray) -> np.ndarray:
     """Returns int64[E, num_batches], the units of batches by their numbers."""
@@ -508,24 +510,24 @@ class BatchList:
     """Returns int64[M], the units of a bucket's batches, sample by sample."""
     assert self._sample_units is not None
     size = int(self._sizes[bucket])
-    kept = self._kept(bucket)
-    sums = []
+    used = self._used_samples(bucket)
+    batch_units = []
     step = max(1, _BLOCK // size) * size
-    for low in range(0, kept, step):
-      places = np.arange(low, min(low + step, kept))
+    for low in range(0, used, step):
+      places = np.arange(low, min(low + step, used))
       units = self._sample_units(bucket, self._permuted(bucket, epoch, places))
-      sums.append(np.add.reduceat(units, np.arange(0, len(units), size)))
-    return np.concatenate(sums)
+      batch_units.append(np.add.reduceat(units, np.arange(0, len(units), size)))
+    return np.concatenate(batch_units)
 
   def _used_in_epochs(self, bucket: int, epochs: np.ndarray) -> np.ndarray:
-    """Returns int64[E, M], the same of several short epochs at once."""
+    """Returns int64[E, M], units of a bucket's batches in several epochs."""
     assert self._sample_units is not None
-    size, kept = int(self._sizes[bucket]), self._kept(bucket)
-    samples = self._in_epochs(bucket, epochs, 0, kept)
-    units = self._sample_units(bucket, samples).reshape(len(epochs), kept)
-    return np.add.reduceat(units, np.arange(0, kept, size), axis=1)
+    size, used = int(self._sizes[bucket]), self._used_samples(bucket)
+    samples = self._in_epochs(bucket, epochs, 0, used)
+    units = self._sample_units(bucket, samples).reshape(len(epochs), used)
+    return np.add.reduceat(units, np.arange(0, used, size), axis=1)
 
-  def _kept(self, bucket: int) -> int:
-    """Returns how many samples of a bucket an epoch gives."""
+  def _used_samples(self, bucket: int) -> int:
+    """Returns how many samples of a bucket an epoch uses."""
     whole = int(self._batches[bucket] * self._sizes[bucket])
     return min(int(self._counts[bucket]), whole)

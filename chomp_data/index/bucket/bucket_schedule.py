@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which samples make up each step's batch, where samples differ in shape.
+"""Maps each step to the samples of its batch, where samples differ in shape.
 
 A batch holds samples of one (dataset, bucket), so each bucket is one static
 shape. Two datasets, global batches of two, equal weights, counted in samples:
@@ -18,12 +18,10 @@ give buckets weights (a curriculum, `bucket_stages`), a dataset's list is a
 merge of its buckets by least consumed instead; only where a stage begins in it
 depends on the others.
 
-All is a pure function of the step, so every process has the same dataset,
-bucket and number of rows at a step, and its own rows of that batch. An epoch
-of a dataset has the same batches every time, in another order, so a step far
-away costs a search and the list of few epochs. NumPy only.
-
-Source: seed 004, "Weighted Bucket Sampler Design".
+The schedule is a pure function of the step, so every process has the same
+dataset, bucket and number of rows at a step, and its own rows of that batch. An
+epoch of a dataset has the same batches every time, in another order, so a
+distant step costs one search and the lists of a few epochs. NumPy only.
 """
 
 from collections.abc import Iterator
@@ -41,10 +39,10 @@ from chomp_data.index.mix import interleave
 
 REMAINDERS = bucket_checks.REMAINDERS
 
-# Steps located at once: a search costs as much for one as for many.
+# Steps located per search: one step costs as much as many.
 _LOCATED = 1_024
 
-# What a bucket may be called.
+# The name of a bucket.
 Bucket = bucket_checks.Bucket
 
 
@@ -74,23 +72,23 @@ class BucketSchedule:
 
     Args:
       groups: Samples by dataset and bucket; buckets without samples may be
-        left out. The order numbers the datasets and decides nothing else.
-      batch_sizes: Samples of a global batch by bucket, filler included; the
-        order numbers the buckets and decides nothing else.
-      units: What one sample consumes, by bucket: 1, its pixels or its tokens.
+        left out. The order only numbers the datasets.
+      batch_sizes: Samples of a global batch by bucket, padding included; the
+        order only numbers the buckets.
+      units: Units of one sample, by bucket: 1, its pixels or its tokens.
       stages: Weights of datasets; `from_position` counts steps.
-      key: 64 bits; all orders and ties derive from it.
+      key: A 64-bit key; all orders and ties derive from it.
       remainder: 'drop' leaves out the samples of an epoch that fill no whole
-        batch, 'pad' fills the last batch of a group up with filler.
-      exhaustion: See `interleave`.
-      epochs: Passes over each dataset without `max_epochs`; None is for ever.
-      max_epochs: Passes over single datasets. Where a policy repeats datasets,
+        batch, 'pad' fills the last batch of a group with padding.
+      exhaustion: What happens when a dataset ends, one of the policies of
+        `index.mix.exhaustion`.
+      epochs: Epochs of each dataset without `max_epochs`; None is without end.
+      max_epochs: Epochs of single datasets. Where a policy repeats datasets,
         those left out have no end.
       seeds: Seeds of single datasets' orders, in place of `key`.
       bucket_stages: (from_step, exact weights of buckets), a curriculum; a
         dataset takes the buckets that it has, and keeps its own share.
-      sample_units: What single samples consume, by dataset, in place of
-        `units`.
+      sample_units: Units of single samples, by dataset, in place of `units`.
 
     Raises:
       ValueError: If names are unknown, numbers not positive, a dataset or
@@ -107,7 +105,7 @@ class BucketSchedule:
     self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
     self._lists: list[bucket_curriculum.List] = []
     repeats = policies.named(exhaustion).repeats
-    passes = {name: max_epochs.get(name, epochs) for name in groups}
+    num_epochs = {name: max_epochs.get(name, epochs) for name in groups}
     makers = {
       name: bucket_curriculum.ListMaker(
         self._buckets,
@@ -116,7 +114,7 @@ class BucketSchedule:
         [units[bucket] for bucket in batch_sizes],
         _dataset_key(key, name, seeds.get(name)),
         remainder == "pad",
-        max_epochs.get(name) if repeats else passes[name],
+        max_epochs.get(name) if repeats else num_epochs[name],
         (sample_units or {}).get(name),
       )
       for name, counts in groups.items()
@@ -132,15 +130,18 @@ class BucketSchedule:
         hashing.fold_key(key, "mix"),
         exhaustion=exhaustion,
         exhausted_at={
-          name: own.passed_at(passes[name] or 1) if repeats else None
-          for name, own in lists.items()
+          name: batches.passed_at(num_epochs[name] or 1) if repeats else None
+          for name, batches in lists.items()
         },
       )
 
-    # The first of some steps, and where each of them is.
+    # The first step of a located block, and (dataset, bucket, epoch, batch) of
+    # each of its steps.
     self._block: tuple[int, list[list[int]]] | None = None
     if bucket_stages is None:
-      self._merge = merged({name: own.whole() for name, own in makers.items()})
+      self._merge = merged(
+        {name: maker.whole() for name, maker in makers.items()}
+      )
     else:
       self._merge = bucket_curriculum.in_stages(
         makers, stages, bucket_stages, merged
@@ -158,18 +159,18 @@ class BucketSchedule:
 
   @property
   def batch_sizes(self) -> np.ndarray:
-    """Samples of a global batch, filler included, int64[num_buckets]."""
+    """Samples of a global batch, padding included, int64[num_buckets]."""
     return self._batch_sizes.copy()
 
   @property
   def num_steps(self) -> int | None:
-    """Where the run ends; None is never."""
+    """The step after the last one; None is without end."""
     return self._merge.num_positions
 
   @property
   def batches_per_epoch(self) -> np.ndarray:
     """Batches of an epoch, int64[num_datasets, num_buckets]."""
-    return np.stack([own.batches_by_bucket for own in self._lists])
+    return np.stack([batches.batches_by_bucket for batches in self._lists])
 
   def locate(
     self, steps: np.ndarray
@@ -190,9 +191,9 @@ class BucketSchedule:
     bucket = np.empty(len(place), np.int32)
     epoch, batch = np.empty_like(place), np.empty_like(place)
     for number in np.flatnonzero(np.bincount(dataset)).tolist():
-      own = np.flatnonzero(dataset == number)
-      bucket[own], epoch[own], batch[own] = self._lists[number].locate(
-        place[own]
+      pick = np.flatnonzero(dataset == number)
+      bucket[pick], epoch[pick], batch[pick] = self._lists[number].locate(
+        place[pick]
       )
     return dataset, bucket, epoch, batch
 
@@ -211,10 +212,10 @@ class BucketSchedule:
     if self._block is None or self._block[0] != first:
       last = first + _LOCATED
       if self.num_steps is not None:
-        # A step beyond the run is asked for too: that is the error.
+        # A step beyond the run is looked up too, to raise the error.
         last = max(min(last, self.num_steps), step + 1)
-      found = self.locate(np.arange(first, last))
-      self._block = (first, np.stack(found, axis=1).tolist())
+      columns = self.locate(np.arange(first, last))
+      self._block = (first, np.stack(columns, axis=1).tolist())
     return self._block[1][step - first]
 
   def samples(self, step: int, rows: np.ndarray | None = None) -> np.ndarray:
@@ -225,7 +226,7 @@ class BucketSchedule:
       rows: int64[R] of the global batch, 0 <= row < its size; None is all.
 
     Returns:
-      int64[R], numbers of samples within their (dataset, bucket), -1 = filler.
+      int64[R], numbers of samples within their (dataset, bucket), -1 = padding.
 
     Raises:
       IndexError: If there is no such step or row.
@@ -246,11 +247,11 @@ class BucketSchedule:
     return self._lists[dataset].samples(bucket, epoch, batch, rows)
 
   def list_of(self, dataset: int) -> bucket_curriculum.List:
-    """Returns the batches of a dataset, by number, in their order."""
+    """Returns the list of the batches of a dataset, given by number."""
     return self._lists[dataset]
 
   def place_at(self, dataset: int, step: int) -> int:
-    """Returns the batches that a dataset has given before a step.
+    """Returns how many batches of a dataset come before a step.
 
     Args:
       dataset: Its number.
@@ -271,7 +272,7 @@ class BucketSchedule:
     return self._merge.positions_of(self._names[dataset], places)
 
   def consumed(self, step: int) -> np.ndarray:
-    """Returns the histogram of samples before a step, filler left out.
+    """Returns the histogram of samples before a step, without padding.
 
     Args:
       step: At most `num_steps`.
@@ -285,8 +286,8 @@ class BucketSchedule:
     places = self._merge.rows_at(step).tolist()
     return np.stack(
       [
-        own.samples_before(place)
-        for own, place in zip(self._lists, places, strict=True)
+        batches.samples_before(place)
+        for batches, place in zip(self._lists, places, strict=True)
       ]
     )
 
@@ -302,15 +303,15 @@ class BucketSchedule:
     places = self._merge.rows_at(step).tolist()
     return np.stack(
       [
-        own.batches_before(place)
-        for own, place in zip(self._lists, places, strict=True)
+        batches.batches_before(place)
+        for batches, place in zip(self._lists, places, strict=True)
       ]
     )
 
   def given(self, dataset: int, step: int) -> Iterator[tuple[int, np.ndarray]]:
     """Yields (bucket, samples int64[M]) before a step, in no order.
 
-    A sample comes once for each time it was given.
+    A sample is yielded once per time it was read.
 
     Args:
       dataset: Its number.
@@ -322,14 +323,14 @@ class BucketSchedule:
   def units_before(
     self, dataset: int, step: int, totals: bucket_lists.Totals
   ) -> int:
-    """Returns what a dataset's samples before a step consume.
+    """Returns the units of a dataset's samples before a step.
 
-    Samples of the epoch under way are looked at, one by one.
+    Looks up every sample of the current epoch.
 
     Args:
       dataset: Its number.
       step: At most `num_steps`.
-      totals: Of the unit.
+      totals: The units to sum.
     """
     place = int(self._merge.consumed(step)[0][dataset])
     return self._lists[dataset].units_before(place, totals)
@@ -337,13 +338,13 @@ class BucketSchedule:
   def epoch_begins(self, dataset: str, epoch: int) -> int | None:
     """Returns the first step after a dataset's `epoch` epochs that holds it.
 
-    None: it never comes.
+    None if it never begins.
     """
     place = self._lists[self._names.index(dataset)].passed_at(epoch)
     return None if place is None else self._step_of(dataset, place)
 
   def ends(self, dataset: str) -> int | None:
-    """Returns the step after a dataset's last batch; None: it has none."""
+    """Returns the step after a dataset's last batch; None if there is none."""
     last = self._lists[self._names.index(dataset)].num_rows
     step = None if not last else self._step_of(dataset, last - 1)
     return None if step is None else step + 1
@@ -357,7 +358,7 @@ class BucketSchedule:
   def ended(self, step: int) -> np.ndarray:
     """Returns whether each dataset has no batch left, bool[num_datasets]."""
     places = self._merge.rows_at(step).tolist()
-    limits = [own.num_rows for own in self._lists]
+    limits = [batch_list.num_rows for batch_list in self._lists]
     return np.asarray(
       [
         limit is not None and place >= limit
@@ -373,12 +374,12 @@ class BucketSchedule:
     """Yields the weights of datasets that amount to less than a batch.
 
     Args:
-      num_steps: Of the run; see `Interleave.unserved`.
+      num_steps: Steps of the run.
     """
     return self._merge.unserved(num_steps)
 
   def first_step(self, dataset: str, count: int = 1) -> int | None:
-    """Returns the step of a dataset's `count`-th batch, None where never.
+    """Returns the step of a dataset's `count`-th batch; None if there is none.
 
     Args:
       dataset: Its name.

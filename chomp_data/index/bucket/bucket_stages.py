@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """A dataset's batches where the shares of its buckets change: a curriculum.
 
-Each bucket gives its own batches, epoch after epoch, and the next batch of the
-dataset is of the bucket that has consumed the least for its weight:
+Each bucket has its own list of batches, epoch after epoch, and the next batch
+of the dataset is of the bucket that has consumed the least per weight:
 
     weights   8: 1, 16: 1       from place 4 on  16: 1, 32: 2
     list      8 16 8 16         32 16 32 32 16 32 ...
 
-A bucket that has given all its epochs leaves its share to the others of its
-stage, so the dataset keeps its own. Stages are told by places of the list; the
-schedule finds out where a step of the run falls. NumPy only.
+The share of a bucket whose epochs are complete goes to the others of its stage,
+so the share of the dataset stays the same. Stages are given in places of the
+list; the schedule maps steps of the run to places. NumPy only.
 """
 
 from collections.abc import Iterator
@@ -25,16 +25,19 @@ from chomp_data.index import memo
 from chomp_data.index.bucket import bucket_lists
 from chomp_data.index.mix import interleave
 
-# Places whose sums are kept together.
+# Places summed in one table.
 _BLOCK = interleave.BLOCK
-_KEPT_BLOCKS = 16
+_CACHED_BLOCKS = 16
 
 # A list without an end is searched up to here, about 10**15 units.
 _MOST_SEARCHED = 2**50
 
 
 class StagedList:
-  """A dataset's batches in stages, as rows of a merge; see `BatchList`."""
+  """A dataset's batches in stages, as rows of a merge.
+
+  Has the methods of `BatchList`; places are those of the merged list.
+  """
 
   def __init__(
     self,
@@ -47,9 +50,9 @@ class StagedList:
 
     Args:
       lists: By number of the bucket, a list of that bucket's batches alone.
-      buckets: What keys are derived from, by number.
+      buckets: Names of all buckets, by number, from which keys are derived.
       stages: (from_place, weights by number of the bucket), rising from 0.
-      key: 64 bits.
+      key: A 64-bit key.
 
     Raises:
       ValueError: If a stage weighs no bucket.
@@ -57,7 +60,7 @@ class StagedList:
     self._lists = dict(lists)
     names = {number: str(buckets[number]) for number in lists}
     self._merge = interleave.Interleave(
-      {names[number]: own for number, own in lists.items()},
+      {names[number]: batches for number, batches in lists.items()},
       [
         interleave.Stage(
           place,
@@ -71,49 +74,49 @@ class StagedList:
     self._stages = [(place, set(weights)) for place, weights in stages]
     self._numbers = np.asarray(list(lists), np.int32)
     self.num_rows: int | None = self._merge.num_positions
-    self._sums = memo.Memo(_KEPT_BLOCKS)
+    self._sums = memo.Memo(_CACHED_BLOCKS)
 
   @property
   def batches_by_bucket(self) -> np.ndarray:
     """Batches of an epoch of each bucket, int64[num_buckets]."""
     return sum(
-      (own.batches_by_bucket for own in self._lists.values()),
+      (batches.batches_by_bucket for batches in self._lists.values()),
       np.zeros(1, np.int64),
     )
 
   def locate(
     self, places: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the batches at places; see `BatchList`."""
+    """Returns buckets, epochs and batch numbers at places, as `BatchList`."""
     lane, row = self._merge.locate(places)
     epoch, batch = np.empty_like(row), np.empty_like(row)
-    for i, own in enumerate(self._lists.values()):
+    for i, batch_list in enumerate(self._lists.values()):
       pick = np.flatnonzero(lane == i)
       if pick.size:
-        _, epoch[pick], batch[pick] = own.locate(row[pick])
+        _, epoch[pick], batch[pick] = batch_list.locate(row[pick])
     return self._numbers[lane], epoch, batch
 
   def samples(
     self, bucket: int, epoch: int, batch: int, rows: np.ndarray
   ) -> np.ndarray:
-    """Returns int64[R], the samples at rows of a batch; -1 is filler."""
+    """Returns int64[R], the samples at rows of a batch; -1 is padding."""
     return self._lists[bucket].samples(bucket, epoch, batch, rows)
 
   def of_bucket(self, bucket: int) -> bucket_lists.BatchList:
-    """Returns the list that gives a bucket's samples; see `BatchList`."""
+    """Returns the list that contains a bucket's samples."""
     return self._lists[bucket]
 
   def row_at(self, bucket: int, place: int) -> int:
-    """Returns the place of `of_bucket` at a place; see `BatchList`."""
+    """Returns the first place of `of_bucket` at or after a place."""
     lane = list(self._lists).index(bucket)
     return int(self._merge.rows_at(place)[lane])
 
   def places_at(self, bucket: int, rows: np.ndarray) -> np.ndarray:
-    """Returns the places of those of `of_bucket`; see `BatchList`."""
+    """Returns the places of places of `of_bucket`; inverts `row_at`."""
     return self._merge.positions_of(self._names[bucket], rows)
 
   def given(self, first: int, last: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields (bucket, samples) of places; see `BatchList`."""
+    """Yields (bucket, samples) of places first .. last - 1, in no order."""
     begins, ends = (
       self._merge.consumed(place)[0].tolist() for place in (first, last)
     )
@@ -121,24 +124,24 @@ class StagedList:
       yield from self._lists[number].given(begin, end)
 
   def units_before(self, place: int, totals: bucket_lists.Totals) -> int:
-    """Returns what the samples before a place consume; see `BatchList`."""
+    """Returns the units of the samples before a place."""
     rows = self._merge.consumed(place)[0].tolist()
     parts = zip(self._lists.values(), rows, strict=True)
-    return sum(own.units_before(row, totals) for own, row in parts)
+    return sum(batches.units_before(row, totals) for batches, row in parts)
 
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""
     block, inside = np.divmod(rows, _BLOCK)
     units = np.empty(len(rows), np.int64)
     for number in np.unique(block).tolist():
-      own = block == number
-      units[own] = self._block_sums(number)[inside[own]]
+      members = block == number
+      units[members] = self._block_sums(number)[inside[members]]
     return units
 
   def rows_below(self, units: int) -> int:
     """Returns how many places have fewer than `units` before them.
 
-    Beyond units that any run consumes, about so many: no search goes there.
+    Beyond `_MOST_SEARCHED` units, which no run consumes, an estimate.
     """
     if units <= 0:
       return 0
@@ -153,22 +156,27 @@ class StagedList:
     """Returns int64[num_buckets], the batches before a place of the list."""
     rows = self._merge.consumed(place)[0].tolist()
     parts = zip(self._lists.values(), rows, strict=True)
-    return np.sum([own.batches_before(row) for own, row in parts], axis=0)
+    return np.sum(
+      [batches.batches_before(row) for batches, row in parts], axis=0
+    )
 
   def samples_before(self, place: int) -> np.ndarray:
     """Returns int64[num_buckets], the real samples before a place."""
     rows = self._merge.consumed(place)[0].tolist()
     parts = zip(self._lists.values(), rows, strict=True)
-    return np.sum([own.samples_before(row) for own, row in parts], axis=0)
+    return np.sum(
+      [batches.samples_before(row) for batches, row in parts], axis=0
+    )
 
   def passed_at(self, epochs: int) -> int | None:
-    """Returns the place by which its buckets have given so many epochs.
+    """Returns the place at which `epochs` epochs of all buckets are complete.
 
-    One that a stage leaves out for good counts until then. None is never.
+    A bucket that no later stage weighs counts until it is left out. None if the
+    place is never reached.
     """
     places = []
-    for number, own in self._lists.items():
-      name, last = self._names[number], epochs * own.num_batches - 1
+    for number, batches in self._lists.items():
+      name, last = self._names[number], epochs * batches.num_batches - 1
       place = self._merge.position_of(name, last)
       if place is None:
         place = self._left_out_at(number)
@@ -177,8 +185,8 @@ class StagedList:
     return max(places) + 1 if places else None
 
   def _left_out_at(self, bucket: int) -> int | None:
-    """Returns where a bucket is last left out; None where it never is."""
-    weighed = [bucket in own for _, own in self._stages]
+    """Returns where a bucket is left out for good; None if it never is."""
+    weighed = [bucket in weights for _, weights in self._stages]
     if not any(weighed) or weighed[-1]:
       return None
     after = len(weighed) - weighed[::-1].index(True)
@@ -186,8 +194,8 @@ class StagedList:
 
   def _block_sums(self, block: int) -> np.ndarray:
     """Returns int64[n + 1], the units before the places of a block."""
-    found = self._sums.get(block)
-    if found is None:
+    sums = self._sums.get(block)
+    if sums is None:
       first, last = block * _BLOCK, (block + 1) * _BLOCK
       if self.num_rows is not None:
         last = min(last, self.num_rows)
@@ -195,21 +203,21 @@ class StagedList:
       used = np.zeros(last - first + 1, np.int64)
       used[0] = units.sum()
       lane, row = self._merge.locate(np.arange(first, last))
-      for i, own in enumerate(self._lists.values()):
+      for i, batch_list in enumerate(self._lists.values()):
         pick = np.flatnonzero(lane == i)
         if pick.size:
           # A bucket's rows follow each other.
           ends = np.append(row[pick], row[pick[-1]] + 1)
-          used[pick + 1] = np.diff(own.before(ends))
-      found = np.cumsum(used)
-      self._sums.put(block, found)
-    return found
+          used[pick + 1] = np.diff(batch_list.before(ends))
+      sums = np.cumsum(used)
+      self._sums.put(block, sums)
+    return sums
 
   def _units_at(self, block: int) -> int:
     """Returns the units before the first place of a block."""
-    found = self._sums.get(block)
-    if found is not None:
-      return int(found[0])
+    sums = self._sums.get(block)
+    if sums is not None:
+      return int(sums[0])
     return int(self._merge.consumed(block * _BLOCK)[1].sum())
 
   def _block_below(self, units: int) -> int:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Documents cut into pieces that go to buckets of a few lengths.
+"""Cuts documents into pieces for buckets of a few lengths.
 
 Lengths are in tokens. Both ways keep every token, and every piece but the last
 one of a document fills its bucket:
@@ -48,29 +48,29 @@ def cut(
   ends = np.asarray(buckets, np.int64)
   left = np.asarray(lengths, np.int64).copy()
   done = np.zeros_like(left)
-  found: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in ends]
+  pieces: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in ends]
   whole = range(len(ends)) if assign == "powers_of_two" else [len(ends) - 1]
   for number in reversed(whole):
     size = int(ends[number])
     count = left // size
     document = np.repeat(np.arange(len(left)), count)
     nth = np.arange(len(document)) - np.repeat(np.cumsum(count) - count, count)
-    found[number].append((document, done[document] + nth * size))
+    pieces[number].append((document, done[document] + nth * size))
     done += count * size
     left -= count * size
   rest = np.flatnonzero(left)
   bucket = np.searchsorted(ends, left[rest], side="left")
   for number in range(len(ends)):
-    own = rest[bucket == number]
-    found[number].append((own, done[own]))
-  return [_in_order(parts) for parts in found]
+    documents = rest[bucket == number]
+    pieces[number].append((documents, done[documents]))
+  return [_in_order(parts) for parts in pieces]
 
 
 def _in_order(
   parts: list[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
-  document = np.concatenate([own for own, _ in parts])
-  begin = np.concatenate([own for _, own in parts])
+  document = np.concatenate([piece for piece, _ in parts])
+  begin = np.concatenate([piece for _, piece in parts])
   # A rest comes after the whole pieces of its document: stable suffices.
   order = np.argsort(document, kind="stable")
   return document[order], begin[order]
