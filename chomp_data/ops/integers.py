@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Whole numbers that somebody passed: checked, and brought to int and int64."""
+"""Checks integer arguments and converts them to int and int64."""
 
 from collections.abc import Collection
 from typing import Any
@@ -11,15 +11,15 @@ _MAX_INT64 = 2**63 - 1
 
 
 def whole(name: str, value: Any, fix: str = "Correct it.") -> int:
-  """Returns a whole number, NumPy's too, as an int.
+  """Converts a Python or NumPy integer to an int.
 
   Args:
-    name: The argument's, for messages.
-    value: What was passed.
-    fix: What to do where it is none.
+    name: Name of the argument, for messages.
+    value: The value of the argument.
+    fix: The advice of the error message.
 
   Raises:
-    TypeError: If it is none.
+    TypeError: If it is not an integer.
   """
   if value.__class__ is int:
     return value
@@ -31,31 +31,33 @@ def whole(name: str, value: Any, fix: str = "Correct it.") -> int:
 
 
 def array(name: str, values: Any, axes: Collection[int] = (1,)) -> np.ndarray:
-  """Returns whole numbers as an int64 array; of such an array at no cost.
+  """Converts integers to an int64 array, without a copy where they are one.
 
   Args:
-    name: The argument's, for messages.
+    name: Name of the argument, for messages.
     values: An array, or a sequence of whole numbers.
-    axes: How many axes it may have.
+    axes: The numbers of axes that are allowed.
 
   Raises:
-    TypeError: If they are none, or of other axes.
+    TypeError: If they are not integers, or have another number of axes.
   """
   if values.__class__ is np.ndarray and values.dtype == np.int64:
-    found = values
+    numbers = values
   else:
     try:
-      found = np.asarray(values)
+      numbers = np.asarray(values)
     except (TypeError, ValueError, OverflowError):
-      found = np.empty(0, object)  # Lists of several lengths.
-    if not found.size and found.dtype == np.float64:
-      found = found.astype(np.int64)  # An empty list.
-    if found.dtype == np.uint64 and found.size and found.max() > _MAX_INT64:
-      found = found.astype(object)
-  if found.dtype.kind not in "iu" or found.ndim not in axes:
+      numbers = np.empty(0, object)  # Lists of several lengths.
+    if not numbers.size and numbers.dtype == np.float64:
+      numbers = numbers.astype(np.int64)  # An empty list.
+    if (
+      numbers.dtype == np.uint64 and numbers.size and numbers.max() > _MAX_INT64
+    ):
+      numbers = numbers.astype(object)
+  if numbers.dtype.kind not in "iu" or numbers.ndim not in axes:
     raise TypeError(
       f"`{name}` must be whole numbers, a list or int64 array of"
       f" {' or '.join(map(str, axes))} axes, got {str(values)!r:.400}. Correct"
       " it."
     )
-  return found.astype(np.int64, copy=False)
+  return numbers.astype(np.int64, copy=False)

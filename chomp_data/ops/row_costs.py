@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What rows cost a model, from their spans. NumPy only."""
+"""The attention cost of rows, from their spans. NumPy only."""
 
 import numpy as np
 
@@ -14,14 +14,14 @@ def attention(
 
       segment_ids [1, 1, 1, 2, 2, 0] -> 9 + 4 = 13
 
-  Segments are those of `segment_ids`: all spans of one number, without what is
-  gone, with the filler right of a row's last span where that has its number.
+  A segment has all positions of one segment id: spans that are not masked, and
+  the trailing padding of the row where it is part of the last segment.
 
   Args:
     spans: The plan.
     seq_len: Positions of a row.
-    trailing: bool[N], whether filler right of a span that is its row's last
-      keeps the span's segment; see `RowLayout`.
+    trailing: bool[N], for the last span of each row, whether the padding right
+      of it has its segment id, as `RowLayout.trailing_filler_in_segment`.
   """
   if not len(spans):
     return np.zeros(spans.num_rows, np.int64)
@@ -31,8 +31,8 @@ def attention(
   length = np.where(last & trailing, seq_len - spans.column, spans.length)
   if spans.gone is not None:
     length[spans.gone] = 0
-  opens = np.append(True, new_row | (segment[1:] != segment[:-1]))
-  first = np.flatnonzero(opens)
+  is_first = np.append(True, new_row | (segment[1:] != segment[:-1]))
+  first = np.flatnonzero(is_first)
   lengths = np.add.reduceat(length, first)
   # At most seq_len ** 2 a row: far below 2**53, where float64 is exact.
   sums = np.bincount(row[first], lengths * lengths, spans.num_rows)

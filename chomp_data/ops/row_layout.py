@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""From spans to the canonical fields of a batch, in one vectorised pass.
+"""Makes the canonical fields of a batch from spans.
 
 Every field is a run-length pattern over the flattened [rows, seq_len] grid, so
-each is one `np.repeat` over a few runs per span, whatever the spans' lengths.
-NumPy, or compiled: then all of them in one pass.
+each is one `np.repeat` over a few runs per span. A compiled loop, where there
+is one, makes all fields in one pass.
 """
 
 import dataclasses
@@ -15,12 +15,12 @@ from chomp_data.kernels import compiled
 from chomp_data.ops import aligned
 from chomp_data.ops.spans import Spans
 
-# Seconds of a position's fields, about.
+# Approximate seconds per position of all fields.
 _POSITION_S = 1e-9
 
 _NO_FLAGS = np.empty(0, np.bool_)
 
-# Cutting a gap out costs 0.15 us, runs of values about 8 us.
+# Clearing a gap costs 0.15 us, making runs about 8 us.
 _MOST_GAPS = 32
 
 
@@ -31,10 +31,10 @@ class RowLayout:
   Attributes:
     seq_len: Positions of a row.
     filler_id: Token id of positions that hold no document's token.
-    trailing_filler_in_segment: Whether filler right of a row's last span
-      keeps that span's segment id (otherwise it is 0).
+    trailing_filler_in_segment: Whether padding right of a row's last span
+      has that span's segment id (otherwise it is 0).
     token_before_document: Token id put just left of a row's first span where
-      that span does not start at column 0, or None for filler. It stays
+      that span does not start at column 0, or None for padding. It is
       outside the segment and is never trained on.
     positions: 'column', the absolute column, or 'segment', counted from each
       segment's first column.
@@ -52,16 +52,16 @@ class RowLayout:
 
 
 def placed(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
-  """Returns the canonical fields, ready to receive the store's tokens.
+  """Returns the canonical fields, without the tokens of the store.
 
   Args:
     spans: The plan of the rows.
     layout: The rows' layout.
 
   Returns:
-    `tokens` of `token_grid` and the fields of `span_fields`, all fresh. What
-    `copies` tells to copy over is not written, so that each position of
-    `tokens` is written once.
+    New arrays: `tokens` of `token_grid` and the fields of `span_fields`. Where
+    tokens of the store go, `tokens` may be uninitialised, so that each of its
+    positions is written once.
   """
   shape = (spans.num_rows, layout.seq_len)
   loop = compiled.find("placed", _POSITION_S * spans.num_rows * layout.seq_len)
@@ -90,19 +90,19 @@ def placed(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
     _flags(None if layout.eos_id is None else spans.eos),
     layout.trailing_filler_in_segment,
     layout.positions == "segment",
-    np.asarray([ids[0] if own is None else own for own in ids], np.int32),
+    np.asarray([layout.filler_id if i is None else i for i in ids], np.int32),
     *fields.values(),
   )
   return fields
 
 
 def _flags(values: np.ndarray | None) -> np.ndarray:
-  """Returns flags of spans as loops take them; None is none."""
+  """Returns flags of spans in the form that loops take; None is empty."""
   return _NO_FLAGS if values is None else compiled.flat(values, np.bool_)
 
 
 def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
-  """Returns int32[num_rows, seq_len] of filler, ready to receive tokens.
+  """Returns int32[num_rows, seq_len] of padding and added tokens.
 
       filler_id 9, token_before_document 1, one span at column 2:
       [9, 1, 9, 9, 9]
@@ -112,7 +112,7 @@ def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
     layout: The rows' layout.
 
   Returns:
-    A fresh array: JAX may alias what it is given, so it is never reused.
+    A new array: JAX may alias its buffer, so it is never reused.
   """
   grid = aligned.empty((spans.num_rows, layout.seq_len), np.int32)
   grid.fill(layout.filler_id)
@@ -133,7 +133,7 @@ def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
 def joined_copies(
   start: np.ndarray, length: np.ndarray, position: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Joins copies that follow each other at both ends.
+  """Joins copies that are adjacent in both source and destination.
 
       start [5, 8, 20], length [3, 2, 4], position [0, 3, 5]
       -> start [5, 20], length [5, 4], position [0, 5]
@@ -141,10 +141,10 @@ def joined_copies(
   Args:
     start: int64[N], where copies begin.
     length: int64[N], their tokens.
-    position: int64[N], where they go.
+    position: int64[N], their destinations.
 
   Returns:
-    The same copies in fewer parts.
+    The same copies as fewer ranges.
   """
   if not len(start):
     return start, length, position
@@ -160,22 +160,21 @@ def joined_copies(
 def copies(
   spans: Spans, seq_len: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns which stored token of each span goes where.
+  """Returns the copies from stores to the flattened `tokens`.
 
   Args:
-    spans: The plan of rows, nothing of it gone.
+    spans: The plan of rows, without masked spans.
     seq_len: Positions of a row.
 
   Returns:
-    As `joined_copies`: in the tokens of each span's store, and in the
-    flattened `tokens`.
+    (start in the span's store, length, position in `tokens`), int64[N] each.
   """
   length, column = spans.stored()
   return spans.offset, length, spans.row * seq_len + column
 
 
 def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
-  """Returns the fields that depend on the plan alone.
+  """Returns the fields that depend only on the plan.
 
       seq_len 6, a span of 3 tokens at column 1, segment 1:
       segment_ids  [0, 1, 1, 1, 1, 1]
@@ -247,15 +246,15 @@ def _edges(begin: np.ndarray, end: np.ndarray, size: int) -> np.ndarray:
 def covered(
   begin: np.ndarray, end: np.ndarray, size: int, inner: bool = False
 ) -> np.ndarray:
-  """Returns bool[size]: True on [begin[i], end[i]), less the last if `inner`.
+  """Returns bool[size], True on [begin[i], end[i] - inner).
 
-  Packed rows have few gaps: they are cut out of what is True everywhere.
+  Packed rows have few gaps: these are cleared in an array of True.
 
   Args:
     begin: int64[N], ascending.
     end: int64[N], at most the next begin.
-    size: Of the result.
-    inner: Whether the last position of each range is left out.
+    size: Length of the result.
+    inner: Whether to leave out the last position of each range.
   """
   gap_begin = np.empty(len(begin) + 1, np.int64)
   gap_begin[0], gap_begin[1:] = 0, end

@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Masks of packed rows: what is trained on, and where segments begin.
+"""Loss masks and positions of packed rows, from segment ids.
 
-`segment_ids` are any integers, 0 is outside; a segment begins where the id
+`segment_ids` are any integers, 0 is padding; a segment begins where the id
 changes. A mask is True at column i for the token at column i + 1, its target.
-Every function takes one row or any number of rows. Positions are NumPy's;
-masks, which are made on devices too, are of any array namespace: what made
-their arguments makes them.
+Every function takes one row or any number of rows. Masks may be made on
+devices: they use the array namespace of their arguments. Positions use NumPy.
 """
 
 from typing import Any
@@ -46,7 +45,7 @@ def crossing_mask(segment_ids: Any) -> Any:
 
   Returns:
     bool[..., seq_len], False in the last column, and where either position is
-    outside.
+    padding.
 
   Raises:
     TypeError: If `segment_ids` is not of an integer dtype.
@@ -84,14 +83,14 @@ def segment_positions(segment_ids: np.ndarray) -> np.ndarray:
       segment_ids  [0, 0, 1, 1, 1, 2, 2, 0]
       positions    [0, 1, 0, 1, 2, 0, 1, 0]
 
-  What is outside counts from its own first column, so that no position
+  Each run of padding also counts from its own first column, so that no position
   exceeds the longest run.
 
   Args:
     segment_ids: int[..., seq_len].
 
   Returns:
-    int32[..., seq_len], fresh.
+    int32[..., seq_len], a new array.
 
   Raises:
     TypeError: If `segment_ids` is not of an integer dtype.
@@ -108,7 +107,7 @@ def segment_positions(segment_ids: np.ndarray) -> np.ndarray:
 
 
 def column_positions(shape: tuple[int, ...]) -> np.ndarray:
-  """Returns int32[*shape], fresh: the column of every position."""
+  """Returns int32[*shape], the column of every position."""
   positions = np.empty(shape, np.int32)
   positions[...] = np.arange(shape[-1], dtype=np.int32)
   return positions
@@ -152,7 +151,7 @@ def eos_targets(
 
 
 def before_end(values: Any, last: Any = None) -> Any:
-  """Returns values of all columns but the last, and what that one has.
+  """Appends a last column to the values of the other columns.
 
       values [[1, 2], [3, 4]], last [5, 6] -> [[1, 2, 5], [3, 4, 6]]
 

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""From labels of stored tokens to labels of a batch's positions.
+"""Maps labels of stored tokens to labels of a batch's positions.
 
 A position's label says whether its token is trained on as a target. An added
-EOS has that of its document's last token, an added BOS that of the first one.
+EOS has the label of its document's last token, an added BOS of the first one.
 NumPy only.
 """
 
@@ -12,10 +12,11 @@ import numpy as np
 from chomp_data.ops.spans import Spans
 
 
-def asked(spans: Spans) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the stored tokens whose labels say all of a plan's.
+def needed(spans: Spans) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the ranges of stored tokens whose labels a plan needs.
 
-  They are a span's own; of a span that is an added token only, its neighbour.
+  A span needs the labels of its tokens; a span of only an added token needs the
+  label of the adjacent stored token.
 
   Args:
     spans: The plan.
@@ -26,7 +27,7 @@ def asked(spans: Spans) -> tuple[np.ndarray, np.ndarray]:
   length = spans.stored()[0]
   offset = spans.offset
   if spans.eos is not None:
-    # A part of only an EOS begins where its document's tokens end.
+    # A span of only an EOS begins where its document's tokens end.
     offset = offset - (spans.eos & (length == 0))
   return offset, np.maximum(length, 1)
 
@@ -38,7 +39,7 @@ def placed(
   begin: np.ndarray,
   stop: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns where runs of labels lie in the flattened rows.
+  """Returns the positions of runs of labels in the flattened rows.
 
       a span of 4 at column 2 with an added EOS, its tokens in runs of 2 and 1:
       -> runs at columns 2 .. 3 and 4 .. 5
@@ -46,8 +47,9 @@ def placed(
   Args:
     spans: The plan.
     seq_len: Positions of a row.
-    span: int64[M], the span of each run; runs cover what `asked` asked for.
-    begin: int64[M], the first token of the run, counted from there.
+    span: int64[M], the span of each run; runs cover the ranges of `needed`.
+    begin: int64[M], the first token of the run, counted from the start of
+      that range.
     stop: int64[M], the token after its last.
 
   Returns:
@@ -67,13 +69,13 @@ def placed(
 def filled(
   begin: np.ndarray, end: np.ndarray, values: np.ndarray, size: int
 ) -> np.ndarray:
-  """Returns [size] of zeros, but values[i] on [begin[i], end[i]).
+  """Returns [size], values[i] on [begin[i], end[i]) and zeros elsewhere.
 
   Args:
     begin: int64[M], ascending.
     end: int64[M], at most the next begin.
     values: [M], of the result's dtype.
-    size: Of the result.
+    size: Length of the result.
   """
   edges = np.empty(2 * len(begin) + 2, np.int64)
   edges[0], edges[-1] = 0, size
@@ -84,13 +86,13 @@ def filled(
 
 
 def of_next(labels: np.ndarray, last: np.ndarray) -> np.ndarray:
-  """Returns each position's label as that of the next one.
+  """Returns labels shifted left by one: each position's target label.
 
       labels [[1, 2, 0], [3, 4, 0]], last [5, 6] -> [[2, 0, 5], [4, 0, 6]]
 
   Args:
     labels: [B, S], by position.
-    last: [B], of what follows the last column.
+    last: [B], the label of the token after the last column.
   """
   out = np.empty_like(labels)
   out[:, :-1] = labels[:, 1:]

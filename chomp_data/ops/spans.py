@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Spans: which consecutive tokens of which document go where in a batch.
+"""Spans: consecutive tokens of a document, and their place in a batch.
 
 A batch of rows is planned as a structure of arrays, one entry per span, in
 row-major order (by row, then by column). Lengths, starts and columns are in
@@ -22,7 +22,7 @@ class Spans:
   """The spans of `num_rows` rows, sorted by (row, column).
 
   Attributes:
-    num_rows: How many rows are planned; a row may have no span (filler only).
+    num_rows: How many rows are planned; a row without spans is all padding.
     row: int64[N], 0 .. num_rows - 1, the row within the request.
     source: int32[N], index of the source in the pipeline.
     document: int64[N], document index within its store.
@@ -30,15 +30,15 @@ class Spans:
     offset: int64[N], the same token within the store's tokens.
     length: int64[N], number of positions, at least 1, added tokens included.
     column: int64[N], where the first token goes in the row.
-    segment: int32[N], the segment id of the span's positions: which segment of
-      its row it is, counted from 1.
-    bos: bool[N], whether a BOS that the store lacks comes first, or None where
-      none has one. It stands before `start` and counts in `length`.
-    eos: bool[N], the same of an EOS that comes last.
+    segment: int32[N], the segment id of the span's positions: the number of its
+      segment in the row, from 1.
+    bos: bool[N], whether the span begins with an added BOS, which is not in the
+      store: it comes before `start` and counts in `length`. None if none does.
+    eos: bool[N], whether the span ends with an added EOS; None if none does.
     following: int8[N], what follows the span in its document: nothing (0), a
-      token of the store (1) or an added EOS (2); None where it is not known.
-    gone: bool[N], whether it is filler now, and not read; see `tombstones`.
-      None where nothing is.
+      token of the store (1) or an added EOS (2); None if unknown.
+    gone: bool[N], whether the span is masked: padding takes its place and its
+      tokens are not read. None if none is masked.
   """
 
   num_rows: int
@@ -56,10 +56,10 @@ class Spans:
   gone: np.ndarray | None = None
 
   def __post_init__(self) -> None:
-    """Checks that arrays are of one shape; about a microsecond.
+    """Checks that all arrays have one shape; takes about a microsecond.
 
     Raises:
-      TypeError: If a field is no array, or not of the shape of `row`.
+      TypeError: If a field is not an array of the shape of `row`.
     """
     try:
       shapes = {
@@ -72,9 +72,9 @@ class Spans:
         self.column.shape,
         self.segment.shape,
       }
-      for own in (self.bos, self.eos, self.following, self.gone):
-        if own is not None:
-          shapes.add(own.shape)
+      for values in (self.bos, self.eos, self.following, self.gone):
+        if values is not None:
+          shapes.add(values.shape)
     except AttributeError:
       shapes = set()
     if self.num_rows.__class__ is not int:
@@ -85,7 +85,7 @@ class Spans:
       self._raise_wrong()
 
   def _raise_wrong(self) -> NoReturn:
-    """Raises TypeError, which names the first field that is wrong."""
+    """Raises a TypeError that names the first wrong field."""
     shape = getattr(self.row, "shape", (0,))
     for name in ("row", *_VALUES):
       value = getattr(self, name)
@@ -146,7 +146,7 @@ class Spans:
     """Returns the spans of chosen rows.
 
     Args:
-      rows: int64[R], which rows, in the order that they shall have.
+      rows: int64[R], the rows, in their new order.
     """
     rows = integers.array("rows", rows)
     counts = np.bincount(self.row, minlength=self.num_rows)
@@ -158,36 +158,36 @@ class Spans:
     return self.take(pick, np.repeat(np.arange(len(rows)), counts), len(rows))
 
   def live(self) -> "Spans":
-    """Returns the spans that are not gone."""
+    """Returns the spans that are not masked."""
     if self.gone is None:
       return self
     pick = np.flatnonzero(~self.gone)
-    own = self.take(pick, self.row[pick], self.num_rows)
-    return dataclasses.replace(own, gone=None)
+    live = self.take(pick, self.row[pick], self.num_rows)
+    return dataclasses.replace(live, gone=None)
 
   def in_columns(self, low: int, high: int) -> "Spans":
-    """Returns what lies in columns low .. high - 1, to be read, in its place.
+    """Returns the parts of spans in columns low .. high - 1.
 
-    What follows a span is not known any more.
+    Spans keep their columns; `following` becomes None.
 
         a span of 6 from token 20 on at column 1, columns 3 .. 4:
-        -> 2 from token 22 on at column 3
+        -> a span of 2 from token 22 on at column 3
     """
     low, high = integers.whole("low", low), integers.whole("high", high)
     begin = np.maximum(self.column, low)
     end = np.minimum(self.ends(), high)
     pick = np.flatnonzero(begin < end)
-    own = self.take(pick, self.row[pick], self.num_rows)
+    spans = self.take(pick, self.row[pick], self.num_rows)
     begin, end = begin[pick], end[pick]
-    cut, bos, eos = begin - own.column, own.bos, own.eos
-    # A BOS stands before the first token, and is no token of the store.
+    cut, bos, eos = begin - spans.column, spans.bos, spans.eos
+    # A BOS comes before the first token, and is not in the store.
     skip = cut if bos is None else cut - (bos & (cut > 0))
-    if own.eos is not None:
-      eos = own.eos & (own.ends() == end)
+    if spans.eos is not None:
+      eos = spans.eos & (spans.ends() == end)
     return dataclasses.replace(
-      own,
-      start=own.start + skip,
-      offset=own.offset + skip,
+      spans,
+      start=spans.start + skip,
+      offset=spans.offset + skip,
       length=end - begin,
       column=begin,
       bos=None if bos is None else bos & (cut == 0),
@@ -212,7 +212,7 @@ class Spans:
     """Returns int64[num_rows], values of spans summed by row.
 
     Args:
-      values: int64[N], one for each span.
+      values: int64[N], one per span.
     """
     values = integers.array("values", values)
     # Sums of a row stay far below 2**53, where float64 is exact.
@@ -220,7 +220,7 @@ class Spans:
     return sums.astype(np.int64)
 
   def row_source(self) -> np.ndarray:
-    """Returns int32[num_rows], each row's source; -1 for filler rows."""
+    """Returns int32[num_rows], each row's source; -1 for rows of padding."""
     out = np.full(self.num_rows, -1, np.int32)
     out[self.row] = self.source
     return out
@@ -228,7 +228,7 @@ class Spans:
   def row_documents(self, num_slots: int) -> np.ndarray:
     """Returns int64[num_rows, num_slots], documents in order; -1 = none.
 
-    One that is gone keeps its slot, which is -1.
+    The slot of a masked document is -1.
     """
     num_slots = integers.whole("num_slots", num_slots)
     out = np.full((self.num_rows, num_slots), -1, np.int64)
@@ -251,7 +251,7 @@ class Spans:
     return out
 
 
-# The fields of one value a span, its row left out.
+# The fields of one value per span, except `row`.
 _VALUES = tuple(
   field.name
   for field in dataclasses.fields(Spans)
@@ -275,17 +275,17 @@ def of_parts(
   segment: np.ndarray,
   num_rows: int,
 ) -> Spans:
-  """Returns parts of documents, which may get a BOS and an EOS, as spans.
+  """Returns the spans of parts of documents, which may get a BOS and an EOS.
 
   Args:
     document: int64[N], as in `Spans`.
-    first_token: int64[N], where the document begins in the store.
-    stored: int64[N], its tokens in the store.
-    whole: int64[N], its tokens that are given, added ones included.
-    begin: int64[N], first token of the part, an added BOS being token 0.
-    end: int64[N], the token after its last.
-    bos: 1 where each document gets a BOS, else 0; or int64[N], by span.
-    eos: 1 where each gets an EOS, else 0; or int64[N], by span.
+    first_token: int64[N], position of the document in the store.
+    stored: int64[N], tokens of the document in the store.
+    whole: int64[N], tokens of the document that are used, with added ones.
+    begin: int64[N], first token of the part; an added BOS is token 0.
+    end: int64[N], the token after the last one of the part.
+    bos: 1 if each document gets a BOS, else 0; or int64[N], by span.
+    eos: 1 if each document gets an EOS, else 0; or int64[N], by span.
     row: int64[N], as in `Spans`.
     column: int64[N], as in `Spans`.
     segment: int[N], as in `Spans`.
@@ -295,7 +295,7 @@ def of_parts(
   following = (end < whole).astype(np.int8)
   if np.any(eos):
     following[(following > 0) & (end == before_eos)] = 2
-  # A part of only an EOS begins where the document's tokens end.
+  # A part of only an EOS begins at the end of the document's tokens.
   start = np.maximum(begin - bos, 0)
   return Spans(
     num_rows=num_rows,
@@ -314,38 +314,38 @@ def of_parts(
 
 
 def concatenated(parts: Sequence[Spans]) -> Spans:
-  """Returns plans one after the other, as one plan.
+  """Concatenates plans of consecutive rows.
 
   Args:
     parts: At least one plan.
   """
-  before, rows = 0, []
+  num_rows, rows = 0, []
   for part in parts:
-    rows.append(part.row + before)
-    before += part.num_rows
+    rows.append(part.row + num_rows)
+    num_rows += part.num_rows
   values: dict[str, Any] = {}
   for name in _VALUES:
     columns = [getattr(part, name) for part in parts]
-    known = next((own for own in columns if own is not None), None)
-    if known is not None:
-      # What a plan does not tell is False or 0: none was added, none follows.
-      known = np.concatenate(
+    dtypes = next((column for column in columns if column is not None), None)
+    if dtypes is not None:
+      # None of a plan is False or 0: no added tokens, nothing follows.
+      dtypes = np.concatenate(
         [
-          np.zeros(len(part), known.dtype) if own is None else own
-          for part, own in zip(parts, columns, strict=True)
+          np.zeros(len(part), dtypes.dtype) if column is None else column
+          for part, column in zip(parts, columns, strict=True)
         ]
       )
-    values[name] = known
-  return Spans(num_rows=before, row=np.concatenate(rows), **values)
+    values[name] = dtypes
+  return Spans(num_rows=num_rows, row=np.concatenate(rows), **values)
 
 
 def merged(parts: Sequence[Spans], rows: Sequence[np.ndarray]) -> Spans:
-  """Returns plans of disjoint rows as one plan.
+  """Merges plans of disjoint rows into one plan.
 
   Args:
     parts: At least one plan.
-    rows: int64[part.num_rows] for each part, where its rows go; together
-      0 .. the number of all rows - 1.
+    rows: int64[part.num_rows] for each part, the new numbers of its rows;
+      together a permutation of all rows.
   """
   whole = concatenated(parts)
   row = np.concatenate(rows)[whole.row]

@@ -58,7 +58,7 @@ def runs_of(
   """
   parts = []
   for own, store in _apart(by_source, spans):
-    span, begin, stop, level = store.label_runs(*span_labels.asked(own))
+    span, begin, stop, level = store.label_runs(*span_labels.needed(own))
     weight = store.levels[level]
     if store.has_document_weights:
       weight = weight * store.document_weights(own.document)[span]

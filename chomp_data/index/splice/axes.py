@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pairs (t, s) of one document: how many there are, and which is which.
+"""The pairs (t, s) of one document: their number and their numbering.
 
 `t` is the first token copied, `s` the column it goes to, `c` how many tokens
 are copied: c = min(K, L - t, S - s), at least `min_copy_len`. A document of
 length L has its pairs numbered 0 .. num_pairs - 1, t outer, s inner, both
 ascending; all functions are vectorised over (L, pair). Everything is in
-tokens. Source: seed 000, with the domains settled in docs/splice.md.
+tokens. docs/splice.md lists the domains of t and s.
 
 NumPy only.
 """
@@ -54,14 +54,14 @@ class PairSpace:
 
   @property
   def max_copy_len(self) -> int:
-    """K after it is cut to what every placement can hold."""
+    """K, reduced to the columns that every placement has."""
     room = self.seq_len - self.offset_jitter
     return (
       room if self.content_length is None else min(self.content_length, room)
     )
 
   def copy_len(self, lengths: np.ndarray) -> np.ndarray:
-    """Returns int64[D], K_i: K cut to the document where it adapts."""
+    """Returns int64[D], K of each document; `adaptive_k` limits it to L."""
     limit = np.full(len(lengths), self.max_copy_len, np.int64)
     return np.minimum(limit, lengths) if self.adaptive_k else limit
 
@@ -145,14 +145,14 @@ class PairSpace:
 
   @property
   def is_ragged(self) -> bool:
-    """Whether later starts have more offsets: only what is left must fit."""
+    """Whether later starts, with fewer tokens left, have more offsets."""
     return (
       self.content_start_mode == "slide_within"
       and self.offset_domain == "tight"
     )
 
   def head_starts(self, lengths: np.ndarray) -> np.ndarray:
-    """Returns int64[N]: starts with the whole K left, so equal offsets."""
+    """Returns int64[N], starts that copy all K tokens, with equal offsets."""
     extra = lengths - self.max_copy_len
     return np.where(extra > 0, -(-extra // self.content_stride), 0)
 

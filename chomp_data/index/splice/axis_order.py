@@ -3,8 +3,8 @@
 """The order in which a document's pairs are visited, axis by axis.
 
 Unshuffled, starts ascend and offsets ascend inside them. Each axis can be
-permuted anew every epoch: wholly, or within eras of a given length. A pair is
-still found from its number alone. NumPy only.
+permuted anew every epoch: as a whole, or within eras of a given length. A pair
+is computed from its number alone. NumPy only.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ def permute_in_eras(
   key: np.ndarray,
   era: int | None,
 ) -> np.ndarray:
-  """Permutes 0 .. size - 1, each era of consecutive indices in itself.
+  """Permutes 0 .. size - 1 within eras of consecutive indices.
 
   Args:
     index: int64[N].

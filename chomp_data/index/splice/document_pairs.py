@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The pairs (t, s) of several documents, some with a stride of their own.
+"""The pairs (t, s) of several documents, some with an individual stride.
 
-Documents that share stride and edge weight share one `PairSpace`; the others
-have one for each such pair of numbers. A sample of a document's quota becomes
-a pair here, and a pair a place. NumPy only.
+Documents of the same stride and edge weight share one `PairSpace`. Maps a
+sample of a document's quota to a pair, and a pair to its place in a row.
+NumPy only.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,8 @@ from chomp_data.index.splice import axes
 from chomp_data.index.splice import axis_order
 from chomp_data.index.splice import edge_weights
 
-# Passes of a ramp read starts between those of the passes before: so many
-# passes in a row have different ones. In the order of bit reversal, so that
-# any few of them are far apart.
+# Each of 16 consecutive passes of a ramp reads other starts, between those of
+# the passes before it. In bit-reversed order, so that any few are far apart.
 TURNS = np.asarray(
   [0, 8, 4, 12, 2, 10, 6, 14, 1, 9, 5, 13, 3, 11, 7, 15], np.int64
 )
@@ -70,26 +69,26 @@ class DocumentPairs:
     order: axis_order.AxisOrder,
     alpha: float,
     balance_mode: str,
-    own: Mapping[int, tuple[int, float]],
+    special: Mapping[int, tuple[int, float]],
   ):
     """Sorts documents by stride and edge weight.
 
     Args:
       lengths: Tokens of each document.
-      order: The pairs and the order of their axes, without own strides.
+      order: The pairs and the order of their axes, with the common stride.
       alpha: Edge weight; above 0 only in coverage_balanced mode.
       balance_mode: As in `SpliceSchedule`.
-      own: (content_stride, alpha) by index, where a document has its own.
+      special: (content_stride, alpha) by index, of documents that differ.
     """
     self._lengths = lengths
     self._balance_mode = balance_mode
     self.space: axes.PairSpace = order.space
-    shared = (order.space.content_stride, alpha)
-    numbers = {shared: 0}
-    # Of the few documents that have their own.
-    self._own = np.asarray(sorted(own), np.int64)
-    self._own_variants = np.asarray(
-      [numbers.setdefault(own[i], len(numbers)) for i in sorted(own)], np.int64
+    defaults = (order.space.content_stride, alpha)
+    numbers = {defaults: 0}
+    self._special = np.asarray(sorted(special), np.int64)
+    self._special_variants = np.asarray(
+      [numbers.setdefault(special[i], len(numbers)) for i in sorted(special)],
+      np.int64,
     )
     self._variants = [
       _variant(order, stride, weight) for stride, weight in numbers
@@ -99,11 +98,11 @@ class DocumentPairs:
     return len(self._lengths)
 
   def num_pairs(self) -> np.ndarray:
-    """Returns int64[D], how many pairs each document has; looks at all."""
+    """Returns int64[D], how many pairs each document has."""
     lengths = self._whole()
     out = self.space.num_pairs(lengths)
     for number in range(1, len(self._variants)):
-      pick = self._own[self._own_variants == number]
+      pick = self._special[self._special_variants == number]
       space = self._variants[number].order.space
       out[pick] = space.num_pairs(lengths[pick])
     return out
@@ -113,8 +112,10 @@ class DocumentPairs:
 
   def _variants_of(self, slots: np.ndarray) -> np.ndarray:
     """Returns the number of each document's variant, int64[N]."""
-    at = np.minimum(np.searchsorted(self._own, slots), len(self._own) - 1)
-    return np.where(self._own[at] == slots, self._own_variants[at], 0)
+    at = np.minimum(
+      np.searchsorted(self._special, slots), len(self._special) - 1
+    )
+    return np.where(self._special[at] == slots, self._special_variants[at], 0)
 
   def copy_len(self) -> np.ndarray | None:
     """Returns int64[D], tokens of every copy of a document; None: they vary."""
@@ -132,7 +133,7 @@ class DocumentPairs:
     """Returns (t, s, c) of samples, int64[N] each.
 
     Args:
-      samples: What is placed.
+      samples: The samples to place.
       jitter: int64[N], columns to the left in coverage_balanced mode.
       ramp: bool[N], whether the pass lies before the last phase; False: none.
     """
@@ -173,12 +174,12 @@ class DocumentPairs:
     quota = samples.quota
     if self._balance_mode == "by_document":
       if ramp is not False:
-        # The starts go on where the pass before left them.
+        # Starts continue where the previous pass ended.
         k = k + np.where(ramp, samples.number * quota % num_pairs, 0)
       return k % num_pairs
     if ramp is not False:
       # Sample k of Q becomes sample n k + turn of n Q: between the same
-      # neighbours, elsewhere in each of n passes.
+      # neighbours, at another place in each of n passes.
       turn = TURNS[samples.number % len(TURNS)]
       k = np.where(ramp, k * len(TURNS) + turn, k)
       quota = np.where(ramp, quota * len(TURNS), quota)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which documents a source reads, chosen from their lengths alone.
+"""Selects the documents that a source reads, from their lengths.
 
 Lengths arrive in batches of consecutive documents and only the best
-candidates so far are kept, so a store of 10**9 documents is scanned in the
-memory of one batch. Source: seed 000, "Document Selection Policies".
+candidates so far are retained, so a store of 10**9 documents is scanned in the
+memory of one batch.
 
 NumPy only.
 """
@@ -17,14 +17,14 @@ import numpy as np
 
 from chomp_data.index import hashing
 
-# Candidates that are sorted at once at least.
+# The fewest candidates to sort at once.
 _FEW = 2**15
 
 SELECT_MODES = ("first", "longest", "shortest", "random")
 
 LengthBatches = Callable[[], Iterable[tuple[int, np.ndarray]]]
 
-# Says of documents int64[N] which match, bool[N].
+# Returns which of documents int64[N] match, bool[N].
 Matches = Callable[[np.ndarray], np.ndarray]
 
 
@@ -82,7 +82,7 @@ def select(
     (documents, lengths), int64 each, best first: in store order for 'first',
     by length for 'longest' and 'shortest', in a seeded order for 'random'.
   """
-  kept = _Best(count)
+  best = _Best(count)
   first_token = 0
   exclude = None if exclude is None else np.sort(exclude)
   for first, lengths in batches():
@@ -95,11 +95,11 @@ def select(
     index = np.flatnonzero(fits)
     if matches is not None:
       index = index[matches(first + index)]
-    documents, found = first + index, lengths[index]
-    kept.add(documents, found, _rank(mode, documents, found, key))
-    if mode == "first" and kept.is_full:
+    documents, lengths = first + index, lengths[index]
+    best.add(documents, lengths, _rank(mode, documents, lengths, key))
+    if mode == "first" and best.is_full:
       break
-  return kept.sorted()
+  return best.sorted()
 
 
 def _rank(mode, documents, lengths, key) -> np.ndarray:
@@ -119,16 +119,16 @@ def _rank(mode, documents, lengths, key) -> np.ndarray:
 class _Best:
   """The best `count` candidates so far.
 
-  They are sorted once there are twice as many, and at the end: a candidate is
-  sorted a few times, however many there are.
+  Candidates are sorted when there are twice as many as needed, and at the end,
+  so each is sorted only a few times.
   """
 
   def __init__(self, count: int | None):
     self._count = count
-    # Parts of (documents, lengths, ranks), documents ascending in what ties.
+    # Parts of (documents, lengths, ranks); ties are in order of documents.
     self._parts: list[tuple[np.ndarray, ...]] = []
     self._pending = 0
-    # A rank that later documents must be below.
+    # Later documents must have a rank below this one.
     self._worst: int | None = None
 
   @property
@@ -160,22 +160,22 @@ class _Best:
   def _sort(self) -> None:
     if not self._parts:
       return
-    whole = [np.concatenate(own) for own in zip(*self._parts, strict=True)]
+    merged = [np.concatenate(part) for part in zip(*self._parts, strict=True)]
     self._parts = []
-    rank = whole[2]
+    rank = merged[2]
     best: slice | np.ndarray = slice(self._count)
     if np.any(rank[1:] < rank[:-1]):
       best = _stable_order(rank)[: self._count]
-    documents, lengths, rank = (own[best] for own in whole)
+    documents, lengths, rank = (part[best] for part in merged)
     self._parts, self._pending = [(documents, lengths, rank)], len(rank)
     if self.is_full and self._count:
       self._worst = int(rank[-1])
 
 
 def _stable_order(rank: np.ndarray) -> np.ndarray:
-  """Returns int64[N], ascending ranks; what ties stays in its order.
+  """Returns int64[N], the stable order of ascending ranks.
 
-  By 16 bits at a time, which NumPy counts instead of comparing.
+  Sorts by 16 bits at a time: NumPy uses a radix sort for these.
   """
   rank = (rank - rank.min()).view(np.uint64)
   order = np.argsort(rank.astype(np.uint16), kind="stable")

@@ -5,12 +5,12 @@
 A document of `span + 1` possible starts (span = L - K), taken every `stride`
 tokens, has the weight (K / min(d, K)) ** alpha at start t, where d is the
 distance to the nearer edge: min(t + 1, span - t + 1). Sample k of a quota Q is
-the first start j whose cumulative weight exceeds (k + 1/2) / Q of the whole
-(seed 000, "quantile mapping"; alpha 0 is the uniform case).
+the first start j whose cumulative weight exceeds (k + 1/2) / Q of the total
+weight (a quantile mapping; alpha 0 is the uniform case).
 
-The comparison is decided exactly. Floats locate the start; where they come
-too close to a tie to be trusted, fractions decide, so the result does not
-depend on the machine. NumPy only.
+The comparison is exact. Floats locate the start; near ties, within their
+rounding error, fractions decide, so the result does not depend on the machine.
+NumPy only.
 """
 
 import fractions
@@ -24,10 +24,10 @@ from chomp_data.index.splice import quotas
 # A float sum of n terms is off by at most n times this, relative to the whole.
 _EPSILON = 4 * float(np.finfo(np.float64).eps)
 
-# Fractions that are summed one by one.
+# The most fractions that are summed one by one.
 _SUMMED = 32
 
-# From here on (2 k + 1) * quota may leave int64.
+# From this quota on (2 k + 1) * quota may overflow int64.
 _BIG_QUOTA = 2**30
 
 
@@ -133,7 +133,7 @@ class EdgeWeights:
     return j
 
   def _exact_start(self, k: int, quota: int, span: int, guess: int) -> int:
-    """Decides near-ties with fractions, from a guess that is at most 1 off."""
+    """Computes a start near a tie by fractions, from a guess at most 1 off."""
     num_starts = span // self._stride + 1
     target = fractions.Fraction(2 * k + 1, 2 * quota) * self._exact_sum(
       span, num_starts
@@ -182,14 +182,14 @@ class EdgeWeights:
   def _harmonic(self, first: int, low: int, high: int) -> fractions.Fraction:
     """Sums weights low .. high - 1 of a ramp whose alpha is 1.
 
-    They have no common scale that is small: parts of 2**n are summed, to keep
-    terms small, which sums of any length share.
+    These weights have no small common scale, so parts of 2**n weights are
+    summed: terms stay small, and sums of different lengths share cached parts.
     """
     count = high - low
     if count <= _SUMMED:
       distances = self._distances(first)[low:high].tolist()
       return sum(
-        (fractions.Fraction(self._content_length, own) for own in distances),
+        (fractions.Fraction(self._content_length, d) for d in distances),
         fractions.Fraction(0),
       )
     middle = low + (1 << (count - 1).bit_length() - 1)
@@ -204,7 +204,7 @@ class EdgeWeights:
       weights = self._content_length / self._distances(first)
       return np.concatenate([[0.0], np.cumsum(weights)])
     sums, scale = self._scaled_sums(first)
-    return np.asarray([own / scale for own in sums])
+    return np.asarray([total / scale for total in sums])
 
 
 def _ramp_sum(ramp: np.ndarray, count: np.ndarray) -> np.ndarray:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Shares of documents in the rows of a pass: by group first, then in it.
+"""Shares of documents in the rows of a pass: by group, then within groups.
 
-Both divisions are exact and by largest remainder (`quotas.py`), so a pass of
-any number of rows over any of the documents has its quotas. NumPy only.
+Both divisions are exact and by largest remainder (`quotas.py`), for passes of
+any number of rows over any of the documents. NumPy only.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ _MAX_LENGTH = 2**62
 
 
 class Shares:
-  """Exact weights of documents, and of the groups that they form."""
+  """Exact weights of documents and of groups of documents."""
 
   def __init__(
     self,
@@ -66,7 +66,7 @@ class Shares:
     self._group_weights = [int(factor * scale) for factor in factors]
 
   def served(self, usable: np.ndarray) -> np.ndarray:
-    """Returns which of the first documents get rows, bool[M].
+    """Returns which of the first M documents get rows, bool[M].
 
     Args:
       usable: bool[M], which of the first M documents can be copied.
@@ -78,9 +78,9 @@ class Shares:
     return served
 
   def quotas(self, usable: np.ndarray, total: int) -> np.ndarray:
-    """Splits rows over the first documents.
+    """Splits rows over the first M documents.
 
-    A group takes part once one of its documents does.
+    A group has a share if one of its documents is served.
 
     Args:
       usable: bool[M], which of the first M documents can be copied.
@@ -103,12 +103,12 @@ class Shares:
       [self._group_weights[group] for group in present], total
     )
     for group, rows in zip(present, totals.tolist(), strict=True):
-      own = np.flatnonzero(served & (groups == group))
-      out[own] = self._in_group(own, rows)
+      members = np.flatnonzero(served & (groups == group))
+      out[members] = self._in_group(members, rows)
     return out
 
-  def _in_group(self, own: np.ndarray, total: int) -> np.ndarray:
-    member = self._member[own]
-    kept, member = quotas.distinct(member)
-    values = [self._values[i] for i in kept.tolist()]
+  def _in_group(self, documents: np.ndarray, total: int) -> np.ndarray:
+    member = self._member[documents]
+    present, member = quotas.distinct(member)
+    values = [self._values[i] for i in present.tolist()]
     return quotas.largest_remainder(values, total, member)

@@ -1,21 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows cut into phases, and every phase into passes over what it reads.
+"""Rows in phases, and phases in passes over the documents that they read.
 
     phase     0                  1         2, the last
     rows      0 .. 24            25 .. 31  32 ..
     passes    10 rows, 10, 5     4, 3      6, 6, 6, ...
 
-A phase goes through whole passes as long as one fits; what is then left of it
-is one shorter pass. The last phase has no end. Passes are numbered through
-all phases. NumPy only.
+A phase has as many whole passes as fit, then one shorter pass for its remaining
+rows. The last phase has no end. Passes are numbered across all phases.
+NumPy only.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-# Row numbers stay inside int64.
+# Row numbers must fit in int64.
 _MAX_ROW = 2**56
 
 
@@ -84,7 +84,7 @@ def cut(
   every: int | None,
   length_rows: Sequence[int],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-  """Returns where a curriculum and a schedule of lengths cut the rows.
+  """Returns the phases of a curriculum and a schedule of lengths.
 
       4 documents, start 2, every 10, length_rows (0, 15)
       first_row      0  10  15  20
@@ -92,17 +92,17 @@ def cut(
       length         0   0   1   1
 
   Args:
-    num_documents: N.
+    num_documents: Documents of the source.
     start: Documents read from row 0 on, 1 .. N.
-    every: Rows until one document more is read, or None for all at once.
+    every: Rows per added document, or None to read all from the start.
     length_rows: First row of each entry of the schedule, ascending from 0.
 
   Returns:
-    The first row of each phase, the documents it reads (the first so many)
-    and the entry of the schedule, int64[P] each.
+    The first row of each phase, how many of the first documents it reads
+    and its entry of the schedule, int64[P] each.
 
   Raises:
-    ValueError: If the last phase begins beyond the rows that have numbers.
+    ValueError: If the last phase begins beyond the largest row number.
   """
   added = 0 if every is None else num_documents - start
   last = max(added * (every or 0), length_rows[-1])

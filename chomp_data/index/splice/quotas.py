@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Shares of an epoch: exact weights of documents and their integer quotas.
 
-Quotas follow the largest-remainder rule with ties to the lower index (seed
-000, "Deterministic quotas"). All arithmetic is on integers or fractions, so
-the quotas are the same on every machine. NumPy only.
+Quotas follow the largest-remainder rule with ties to the lower index. All
+arithmetic is on integers or fractions, so the quotas are the same on every
+machine. NumPy only.
 """
 
 from collections.abc import Mapping
@@ -18,20 +18,20 @@ import numpy.typing as npt
 
 # Fractional powers are rounded down to multiples of 2**-32: far below any
 # quota. An exponent p / q with a small q is decided by integers (3 us each);
-# any other by decimals of 40 digits (70 us). Of many at once binary64 decides
-# those that are further from a whole number than it may be wrong: it is off by
-# at most some 20 units in the last place.
+# any other by decimals of 40 digits (70 us). Of arrays, binary64 decides the
+# values that are further from a whole number than its error, at most some 20
+# units in the last place.
 _POWER_BITS = 32
 _POWER_SCALE = 2**_POWER_BITS
 _POWER_DIGITS = 40
 _MAX_ROOT = 100
 _POWER_ERROR = 2.0**-46
-# Up to this value a table of all values is made instead of sorting.
+# Up to this maximum, distinct values are counted in a table, not sorted.
 _TABLE = 2**16
 
 
 def exact(value: float | int | str) -> fractions.Fraction:
-  """Returns the number as it was written: 0.1 is 1/10, not its binary64."""
+  """Returns the decimal value of a number: 0.1 is 1/10, not its binary64."""
   return fractions.Fraction(str(value))
 
 
@@ -45,7 +45,7 @@ def scaled_powers(
   Args:
     numerators: int64[N], at least 0, or one for all.
     denominators: int64[N], at least 1, or one for all.
-    exponent: At least 0, taken as it is written in decimal.
+    exponent: At least 0, by its decimal value.
 
   Returns:
     N integers, and the scale: 1 for exponents 0 and 1, where ratios are rounded
@@ -59,10 +59,10 @@ def scaled_powers(
   with np.errstate(over="ignore", invalid="ignore"):
     about = np.power(over / under, float(exponent)) * _POWER_SCALE
     unsure = ~(np.abs(about - np.rint(about)) > about * _POWER_ERROR)
-  found = [int(value) for value in np.where(unsure, 0, about).tolist()]
+  powers = [int(value) for value in np.where(unsure, 0, about).tolist()]
   for i in np.flatnonzero(unsure).tolist():
-    found[i] = scaled_power(int(over[i]), int(under[i]), exponent)
-  return found, _POWER_SCALE
+    powers[i] = scaled_power(int(over[i]), int(under[i]), exponent)
+  return powers, _POWER_SCALE
 
 
 def scaled_power(numerator: int, denominator: int, exponent: float) -> int:
@@ -136,9 +136,9 @@ def largest_remainder(
 
   Args:
     weights: Non-negative integers.
-    total: What to split, at least 0.
+    total: The number to split, at least 0.
     member: int64[D], which weight each receiver has, or None for one receiver
-      a weight.
+      per weight.
 
   Returns:
     int64[D] that sums to `total`; ties of remainders go to the lower index.
@@ -149,39 +149,39 @@ def largest_remainder(
   if member is None:
     member = np.arange(len(weights))
   counts = np.bincount(member, minlength=len(weights)).tolist()
-  whole = sum(w * n for w, n in zip(weights, counts, strict=True))
-  if whole <= 0:
+  total_weight = sum(w * n for w, n in zip(weights, counts, strict=True))
+  if total_weight <= 0:
     raise ValueError(
       "`weights` must hold a positive one, got only zeros. Give at least"
       " one document a positive weight."
     )
-  parts = [divmod(weight * total, whole) for weight in weights]
-  left = total - sum(p[0] * n for p, n in zip(parts, counts, strict=True))
+  parts = [divmod(weight * total, total_weight) for weight in weights]
+  remaining = total - sum(p[0] * n for p, n in zip(parts, counts, strict=True))
   places = {r: i for i, r in enumerate(sorted({p[1] for p in parts})[::-1])}
   rank = np.asarray([places[p[1]] for p in parts], np.int64)
   shares = np.asarray([p[0] for p in parts], np.int64)[member]
-  if left:
+  if remaining:
     rank = rank[member]
     before = np.cumsum(np.bincount(rank))
-    # All that rank before `last`, and of that rank the first ones.
-    last = int(np.searchsorted(before, left))
+    # All receivers of a rank before `last`, and the first ones of that rank.
+    last = int(np.searchsorted(before, remaining))
     shares += rank < last
-    over = left - (int(before[last - 1]) if last else 0)
+    over = remaining - (int(before[last - 1]) if last else 0)
     shares[np.flatnonzero(rank == last)[:over]] += 1
   return shares
 
 
 def distinct(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-  """Returns what `np.unique` does with its inverse, without sorting.
+  """Returns `np.unique` with its inverse, without sorting small values.
 
   Args:
     values: int64[N], at least 0.
 
   Returns:
-    The values that there are, ascending, and int64[N], which each is.
+    The distinct values, ascending, and int64[N], the index of each value.
   """
   if int(values.max(initial=0)) > max(_TABLE, 2 * len(values)):
     return np.unique(values, return_inverse=True)
-  held = np.bincount(values) > 0
-  number = np.cumsum(held) - 1
-  return np.flatnonzero(held), number[values]
+  present = np.bincount(values) > 0
+  number = np.cumsum(present) - 1
+  return np.flatnonzero(present), number[values]

@@ -5,11 +5,8 @@
 Rows fall into phases and passes (`phases.py`). In a pass each document has a
 quota of rows (`epoch_shares.py`); the quotas are laid end to end, so a row
 finds its document by binary search in prefix sums and its pair in closed form
-(`document_pairs.py`). Nothing is listed, so an epoch of 10**12 rows costs
-what one of 10 does.
-Sources: seed 000 ("Refined Design", "Internal Structure") and docs/splice.md.
-
-NumPy only.
+(`document_pairs.py`). No row is enumerated, so an epoch of 10**12 rows costs as
+much as one of 10. docs/splice.md defines the options. NumPy only.
 """
 
 from collections.abc import Callable
@@ -28,13 +25,13 @@ from chomp_data.index.splice import phases as phases_lib
 BALANCE_MODES = ("by_temperature", "by_coverage", "by_document", "enumerate")
 JITTER_MODES = ("uniform", "low_discrepancy")
 
-# Row numbers of several epochs stay inside int64.
+# Row numbers of several epochs must fit in int64.
 _MAX_ROWS = 2**56
 
 
 @dataclasses.dataclass(frozen=True)
 class Splices:
-  """Rows, one entry each.
+  """The spliced document part of each row.
 
   Attributes:
     slot: int64[N], index into the schedule's documents.
@@ -51,12 +48,12 @@ class Splices:
 
 @dataclasses.dataclass(frozen=True)
 class PhaseTable:
-  """What the phases read; see `phases.cut`.
+  """The documents and content length of each phase, as `phases.cut` returns.
 
   Attributes:
     first_row: int64[P], the first row of each.
     num_documents: int64[P], how many of the first documents it reads.
-    length: int64[P], which content length it has.
+    length: int64[P], the index of its content length.
   """
 
   first_row: np.ndarray
@@ -66,11 +63,11 @@ class PhaseTable:
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-  """What a look at all documents finds; see `count`.
+  """Row counts that need all documents, computed by `count`.
 
   Attributes:
     pass_rows: int64[P], the rows of a whole pass of each phase.
-    last_ends: Sums of the quotas of a last pass.
+    last_ends: Prefix sums of the quotas of a pass of the last phase.
   """
 
   pass_rows: np.ndarray
@@ -84,14 +81,14 @@ def count(
   balance_mode: str,
   epoch_length: int | None,
 ) -> Counts:
-  """Counts the rows of every phase's passes, and the last one's quotas.
+  """Counts the rows of every phase's passes, and the last phase's quotas.
 
   Args:
     pairs: The documents' pairs at each content length.
     shares: How documents share the rows of a pass.
-    table: What the phases read.
+    table: The phases.
     balance_mode: One of BALANCE_MODES.
-    epoch_length: Rows of a pass, or None for the mode's own.
+    epoch_length: Rows of a pass, or None for as many as the mode needs.
 
   Raises:
     ValueError: If a pass has no row, or too many to number.
@@ -99,15 +96,15 @@ def count(
   pass_rows = np.empty(len(table.first_row), np.int64)
   last = len(table.first_row) - 1
   last_pairs = np.empty(0, np.int64)
-  for number, own in enumerate(pairs):
-    num_pairs = own.num_pairs()
+  for number, documents in enumerate(pairs):
+    num_pairs = documents.num_pairs()
     if number == table.length[last]:
       last_pairs = num_pairs
     pick = table.length == number
     pass_rows[pick] = _pass_rows(
       num_pairs, table.num_documents[pick], balance_mode, epoch_length
     )
-    # Later phases of it only read more documents.
+    # Later phases of this content length only read more documents.
     phase = int(np.argmax(pick))
     if balance_mode != "enumerate" or not pass_rows[phase]:
       usable = num_pairs[: int(table.num_documents[phase])] > 0
@@ -116,7 +113,7 @@ def count(
           f"must read a document that can be copied and weighs more than 0"
           f" from row {int(table.first_row[phase])} on, got none among"
           f" the first {len(usable)} at content_length"
-          f" {own.space.content_length}. Raise curriculum_start, lower"
+          f" {documents.space.content_length}. Raise curriculum_start, lower"
           " content_length, or raise a weight."
         )
   num_pairs = last_pairs[: int(table.num_documents[last])]
@@ -143,13 +140,14 @@ class SpliceSchedule:
     jitter_mode: str,
     jitter_key: int,
   ):
-    """Binds what was counted.
+    """Binds the documents and the row counts.
 
     Args:
       pairs: The documents' pairs at each content length.
-      shares: How documents share the rows of a pass; asked of the ramp only.
-      table: What the phases read.
-      counts: Of the same.
+      shares: Returns how documents share the rows of a pass; only called for
+        phases before the last one.
+      table: The phases.
+      counts: The row counts of the same arguments.
       balance_mode: One of BALANCE_MODES.
       jitter_mode: One of JITTER_MODES.
       jitter_key: Key of the uniform jitter.
@@ -163,7 +161,6 @@ class SpliceSchedule:
     self.phases: phases_lib.Phases = phases_lib.Phases(
       table.first_row, counts.pass_rows
     )
-    # Kept for good; those of the ramp come and go.
     self._last_ends = counts.last_ends
 
   def pairs_at(self, number: int) -> document_pairs.DocumentPairs:
@@ -172,19 +169,19 @@ class SpliceSchedule:
     return self._pairs[int(self._table.length[phase])]
 
   def quotas(self, number: int | None = None) -> np.ndarray:
-    """Returns int64[D], rows by document of a pass, or of a last one."""
+    """Returns int64[D], rows by document; None: of a pass of the last phase."""
     ends = self._last_ends if number is None else self._ends(number)
     out = np.zeros(len(self._pairs[0]), np.int64)
     out[: len(ends)] = np.diff(ends.read(), prepend=0)
     return out
 
   def first_quotas(self, count: int) -> np.ndarray:
-    """Returns int64[count], rows of the first documents in a last pass."""
+    """Returns int64[count], rows by document in a pass of the last phase."""
     ends = self._last_ends.take(np.arange(min(count, len(self._last_ends))))
     return np.diff(ends, prepend=0)
 
   def rows_of(self, slot: int, number: int) -> tuple[int, int]:
-    """Returns rows first .. last - 1 of a pass, those of a document.
+    """Returns (first, last): a document has rows first .. last - 1 of a pass.
 
     Args:
       slot: Index into the schedule's documents.
@@ -197,7 +194,7 @@ class SpliceSchedule:
     return first if slot else 0, last
 
   def rows_before(self, slot: int, number: int) -> int:
-    """Returns the rows of a document in the passes before one.
+    """Returns how many rows a document has in the passes before one.
 
     Args:
       slot: Index into the schedule's documents.
@@ -217,14 +214,14 @@ class SpliceSchedule:
     return total + (number - len(ramp)) * (high - low)
 
   def splices(self, number: np.ndarray, index: np.ndarray) -> Splices:
-    """Returns what the given rows hold.
+    """Returns the splices of rows.
 
     Args:
       number: int64[N], the pass of each.
       index: int64[N], the row of the pass.
 
     Returns:
-      One splice for each.
+      One splice per row.
     """
     jitter = self._jitter(index, number)
     if not len(number) or number.min() >= self.phases.ramp_passes:
@@ -232,15 +229,15 @@ class SpliceSchedule:
       pairs = self._pairs[int(self._table.length[-1])]
       return Splices(samples.slot, *pairs.place(samples, jitter, False))
     values = np.empty((3, len(index)), np.int64)
-    known, member = np.unique(number, return_inverse=True)
-    phase = self.phases.phase_of(known)
+    passes, member = np.unique(number, return_inverse=True)
+    phase = self.phases.phase_of(passes)
     last = len(self._table.first_row) - 1
     # Passes of the last phase share their quotas.
-    group = np.where(phase == last, self.phases.ramp_passes, known)[member]
+    group = np.where(phase == last, self.phases.ramp_passes, passes)[member]
     for one in np.unique(group).tolist():
       pick = np.flatnonzero(group == one)
-      own = _samples(self._ends(one), number[pick], index[pick])
-      values[:, pick] = own.slot, own.k, own.quota
+      group_samples = _samples(self._ends(one), number[pick], index[pick])
+      values[:, pick] = group_samples.slot, group_samples.k, group_samples.quota
     samples = document_pairs.Samples(values[0], values[1], values[2], number)
     placed = np.empty((3, len(index)), np.int64)
     ramp = (phase < last)[member]
@@ -253,7 +250,7 @@ class SpliceSchedule:
     return Splices(samples.slot, placed[0], placed[1], placed[2])
 
   def _ends(self, number: int) -> columns.Column:
-    """Returns the sums of a pass's quotas."""
+    """Returns the prefix sums of a pass's quotas."""
     if number >= self.phases.ramp_passes:
       return self._last_ends
     one = np.asarray([number])
@@ -286,7 +283,7 @@ def _quota_ends(
   rows: int,
   balance_mode: str,
 ) -> np.ndarray:
-  """Returns int64[M], sums of the quotas of a pass over first documents."""
+  """Returns int64[M], prefix sums of the quotas of the first documents."""
   if balance_mode == "enumerate":
     return np.cumsum(num_pairs)
   return np.cumsum(shares.quotas(num_pairs > 0, rows))
@@ -313,13 +310,13 @@ def _pass_rows(
     return np.full(len(num_documents), epoch_length, np.int64)
   usable = num_pairs > 0
   # In floats, which cannot wrap; 2**53 is far below the limit of int64.
-  expected = float(np.sum(num_pairs, dtype=np.float64))
+  row_estimate = float(np.sum(num_pairs, dtype=np.float64))
   if balance_mode == "by_document":
-    expected = float(np.sum(usable)) * float(num_pairs.max(initial=0))
-  if expected >= _MAX_ROWS:
+    row_estimate = float(np.sum(usable)) * float(num_pairs.max(initial=0))
+  if row_estimate >= _MAX_ROWS:
     raise ValueError(
       f"must have fewer than {_MAX_ROWS} rows an epoch, got about"
-      f" {expected:.3g}. Use larger strides, or set epoch_length."
+      f" {row_estimate:.3g}. Use larger strides, or set epoch_length."
     )
   if balance_mode == "by_document":
     rows = np.cumsum(usable) * np.maximum.accumulate(num_pairs)
