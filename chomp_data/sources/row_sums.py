@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What rows of a source consume, where it knows that without planning them.
 
-A mix balances what sources consume, and accounts tell it. A source that knows
-nothing needs nothing from here: its rows are then planned, an epoch once.
+A mix balances what sources consume, and accounts report it. Sources without
+sums keep the defaults: their rows are then planned, each epoch once.
 Units are 'tokens' and 'loss_tokens'; see `mix_units`.
 """
 

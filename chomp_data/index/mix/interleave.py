@@ -153,19 +153,19 @@ class Interleave:
     blocks, places = np.divmod(positions, BLOCK)
     order = np.argsort(blocks, kind="stable")
     cuts = np.flatnonzero(np.diff(blocks[order])) + 1
-    owns = np.split(order, cuts)
-    numbers = [int(blocks[own[0]]) for own in owns]
+    members = np.split(order, cuts)
+    numbers = [int(blocks[picks[0]]) for picks in members]
     # Those side by side are worked out in one piece.
     piece: dict[int, _Rows] = {}
-    for i, (block, own) in enumerate(zip(numbers, owns, strict=True)):
-      found = piece.get(block) or self._blocks.get(block)
-      if found is None:
+    for i, (block, picks) in enumerate(zip(numbers, members, strict=True)):
+      block_rows = piece.get(block) or self._blocks.get(block)
+      if block_rows is None:
         count = _side_by_side(numbers[i : i + _PIECE_BLOCKS])
         piece = self._piece(block, count)
-        found = piece[block]
-      source, row = found
-      sources[own] = source[places[own]]
-      rows[own] = row[places[own]]
+        block_rows = piece[block]
+      source, row = block_rows
+      sources[picks] = source[places[picks]]
+      rows[picks] = row[places[picks]]
     return sources, rows
 
   def _check(self, low: int, high: int) -> None:
@@ -180,21 +180,18 @@ class Interleave:
 
   def _frontier(self, position: int) -> np.ndarray:
     """Returns int64[S], each source's next row at a position."""
-    found = self._frontiers.get(position)
-    if found is None:
+    rows = self._frontiers.get(position)
+    if rows is None:
       stage = self._chain.at(position)
       # Where a stage begins, its rows are known.
       begins = position == stage.position
-      found = stage.rows if begins else stage.rows_at(position)
-      self._frontiers.put(position, found)
-    return found
+      rows = stage.rows if begins else stage.rows_at(position)
+      self._frontiers.put(position, rows)
+    return rows
 
   def _block(self, block: int) -> _Rows:
     """Returns sources int32[N] and rows int64[N] of up to 4,096 positions."""
-    found = self._blocks.get(block)
-    if found is None:
-      found = self._piece(block, 1)[block]
-    return found
+    return self._blocks.get(block) or self._piece(block, 1)[block]
 
   def _piece(self, block: int, count: int) -> dict[int, _Rows]:
     """Returns consecutive blocks; fewer where the mix ends."""
@@ -213,21 +210,21 @@ class Interleave:
       parts.append((stage.lanes[lane], row))
       position = until
       self._frontiers.put(position, rows)
-    sources, taken = (np.concatenate(own) for own in zip(*parts, strict=True))
-    found = {}
+    sources, taken = map(np.concatenate, zip(*parts, strict=True))
+    blocks = {}
     frontier = self._frontier(first)
     for low in range(0, len(sources), BLOCK):
-      own = slice(low, low + BLOCK)
+      part = slice(low, low + BLOCK)
       if low:
         self._frontiers.put(first + low, frontier)
       frontier = frontier + np.bincount(
-        sources[own], minlength=len(self._sequences)
+        sources[part], minlength=len(self._sequences)
       )
       # Copies: a view would keep the whole piece.
-      found[block + low // BLOCK] = sources[own].copy(), taken[own].copy()
-    for number, own in found.items():
-      self._blocks.put(number, own)
-    return found
+      blocks[block + low // BLOCK] = sources[part].copy(), taken[part].copy()
+    for number, rows in blocks.items():
+      self._blocks.put(number, rows)
+    return blocks
 
   def consumed(self, position: int) -> tuple[np.ndarray, np.ndarray]:
     """Returns what every source has given before a position.
@@ -263,9 +260,9 @@ class Interleave:
     block = self._blocks.get(position // BLOCK)
     if block is None:
       return self._frontier(position).copy()
-    given = block[0][: position - begin]
+    sources = block[0][: position - begin]
     return self._frontier(begin) + np.bincount(
-      given, minlength=len(self._sequences)
+      sources, minlength=len(self._sequences)
     )
 
   def position_of(self, source: str, row: int) -> int | None:
@@ -324,9 +321,9 @@ class Interleave:
       if position is None or (end is not None and position >= end):
         break
       block = position // BLOCK
-      sources, own = self._block(block)
+      sources, block_rows = self._block(block)
       places = np.flatnonzero(sources == number)
-      there = own[places]
+      there = block_rows[places]
       stop = int(np.searchsorted(rows, there[-1], side="right"))
       pick = np.searchsorted(there, rows[done:stop])
       parts.append(block * BLOCK + places[pick])
@@ -370,7 +367,7 @@ class Interleave:
     counted = np.diff(begins, axis=0, append=[self._frontier(stop)])
     for index in np.flatnonzero((counted < 2).any(axis=1)).tolist():
       counts = counted[index]
-      few = [own for own in self._chain.lanes(index) if counts[own] < 2]
+      few = [lane for lane in self._chain.lanes(index) if counts[lane] < 2]
       if not few:
         continue
       stage = self._chain.stage(index)

@@ -154,9 +154,9 @@ class Merge:
 
   def key(self, source: int, row: int) -> Key:
     """Returns what orders a row; rows of one source may share it."""
-    own = self._sources[source]
-    before = own.before(row)
-    tie = own.tie(own.rows_below(before))
+    rows = self._sources[source]
+    before = rows.before(row)
+    tie = rows.tie(rows.rows_below(before))
     return self._scales[source].level(before), tie, source
 
   def overshoots(
@@ -215,7 +215,7 @@ class Merge:
       ValueError: If a source without an end consumes 2**62 units before.
     """
     if count == self.num_rows:
-      return [own.limit or 0 for own in self._sources]
+      return [source.limit or 0 for source in self._sources]
     if len(self._sources) == 1:
       return [self._first[0] + count]
 
@@ -259,19 +259,21 @@ class Merge:
   def _point(self, level: int, near: bool = False) -> _Point:
     """Returns the rows below a level, exactly or about."""
     rows = []
-    for i, (own, scale) in enumerate(
+    for i, (source, scale) in enumerate(
       zip(self._sources, self._scales, strict=True)
     ):
       units, rest = scale.units(level)
-      below = own.rows_below(units + (rest > 0), near)
+      below = source.rows_below(units + (rest > 0), near)
       rows.append(self._clip(i, below))
     return sum(rows) - sum(self._first), level, rows
 
   def _is_beyond(self, level: int, rows: list[int]) -> bool:
     """Says whether a level is beyond the units that are counted."""
     return any(
-      scale.units(level)[0] >= unit_sums.MOST_UNITS and row != own.limit
-      for scale, row, own in zip(self._scales, rows, self._sources, strict=True)
+      scale.units(level)[0] >= unit_sums.MOST_UNITS and row != source.limit
+      for scale, row, source in zip(
+        self._scales, rows, self._sources, strict=True
+      )
     )
 
   def _rates(self, rows: Sequence[int] | None = None) -> list[float]:
@@ -282,16 +284,16 @@ class Merge:
     """
     return [self._rate(i, row) for i, row in enumerate(rows or self._first)]
 
-  def _rate(self, source: int, row: int) -> float:
-    own = self._sources[source]
-    end = self._clip(source, row + _PROBE)
+  def _rate(self, number: int, row: int) -> float:
+    source = self._sources[number]
+    end = self._clip(number, row + _PROBE)
     if end == row:
       return 0.0
-    mean = own.mean
+    mean = source.mean
     if mean is None:
-      low, high = own.sequence.before(np.asarray([row, end])).tolist()
-      mean = own.mean = (high - low) / (end - row)
-    return 1 / (max(mean, _LEAST_MEAN) * self._gains[source])
+      low, high = source.sequence.before(np.asarray([row, end])).tolist()
+      mean = source.mean = (high - low) / (end - row)
+    return 1 / (max(mean, _LEAST_MEAN) * self._gains[number])
 
   def advance(
     self, rows: np.ndarray, count: int
@@ -311,8 +313,8 @@ class Merge:
       # A source alone gives its rows one after the other, whatever they hold.
       first = int(rows[0])
       last = self._clip(0, first + count)
-      own = np.arange(first, last)
-      return np.zeros(len(own), np.int32), own, np.asarray([last])
+      taken = np.arange(first, last)
+      return np.zeros(len(taken), np.int32), taken, np.asarray([last])
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
     while count > 0:
       upcoming = self._upcoming(rows.tolist(), count)
@@ -342,23 +344,23 @@ class Merge:
       out.append(self._next(i, row, size))
     return out
 
-  def _next(self, source: int, row: int, size: int) -> level_order.Upcoming:
+  def _next(self, number: int, row: int, size: int) -> level_order.Upcoming:
     # One row before, which tells whether a run without units goes on.
     lead = min(row, 1)
-    own = self._sources[source]
-    before = own.sequence.before(
+    source = self._sources[number]
+    before = source.sequence.before(
       np.arange(row - lead, row + size + 1, dtype=np.int64)
     )
     run_row = row
     if lead and before[0] == before[1]:
-      run_row = own.rows_below(int(before[1]))
+      run_row = source.rows_below(int(before[1]))
     before = before[lead:]
-    own.mean = int(before[-1] - before[0]) / size
-    is_all = row + size == own.limit
+    source.mean = int(before[-1] - before[0]) / size
+    is_all = row + size == source.limit
     return level_order.Upcoming(
-      source,
-      self._scales[source],
-      own.tie_key,
+      number,
+      self._scales[number],
+      source.tie_key,
       row,
       run_row,
       before[:-1] if is_all else before,
@@ -382,24 +384,25 @@ def beyond_least(
   if not consumed:
     return [], 1
   least, weight = consumed[0], weights[0]
-  for own, own_weight in zip(consumed[1:], weights[1:], strict=True):
-    if own * weight < least * own_weight:
-      least, weight = own, own_weight
+  for units, other in zip(consumed[1:], weights[1:], strict=True):
+    if units * weight < least * other:
+      least, weight = units, other
   ahead = [
-    own * weight - least * of for own, of in zip(consumed, weights, strict=True)
+    units * weight - least * other
+    for units, other in zip(consumed, weights, strict=True)
   ]
   parts *= weight
   # Of the digits that a stage adds most go again; a greatest divisor with a
   # small number is cheap.
   common = math.gcd(weight**_REDUCED, parts, *ahead)
-  return [own // common for own in ahead], parts // common
+  return [units // common for units in ahead], parts // common
 
 
 def whole(weights: Sequence[fractions.Fraction | int]) -> list[int]:
   """Returns weights in proportion, as small whole numbers."""
   under = math.lcm(*(weight.denominator for weight in weights))
-  found = [
+  numbers = [
     weight.numerator * (under // weight.denominator) for weight in weights
   ]
-  common = math.gcd(*found)
-  return [own // common for own in found]
+  common = math.gcd(*numbers)
+  return [number // common for number in numbers]

@@ -75,8 +75,8 @@ class StageStart:
 
   def lane_of(self, source: int) -> int | None:
     """Returns a source's place in the merge, None where it has no weight."""
-    found = np.flatnonzero(self.lanes == source)
-    return int(found[0]) if len(found) else None
+    lanes = np.flatnonzero(self.lanes == source)
+    return int(lanes[0]) if len(lanes) else None
 
 
 class StageChain:
@@ -113,9 +113,9 @@ class StageChain:
     # Every stage from the first on, as far as they were asked for.
     self._known: list[StageStart] = []
 
-  def check_names(self, field: str, given: Mapping[str, object]) -> None:
+  def check_names(self, field: str, by_name: Mapping[str, object]) -> None:
     """Raises ValueError if a mapping names unknown sources."""
-    unknown = [name for name in given if name not in self._numbers]
+    unknown = [name for name in by_name if name not in self._numbers]
     if unknown:
       raise ValueError(
         f"`{field}` must name known sources, got {unknown}. Known:"
@@ -145,7 +145,7 @@ class StageChain:
         )
       for name, weight in stage.weights.items():
         _check_weight(field, name, weight)
-      if _lie_near(stage.weights.values()):
+      if _surely_near(stage.weights.values()):
         continue
       low, high = (
         choose(stage.weights, key=lambda name: stage.weights[name])
@@ -209,10 +209,6 @@ class StageChain:
   def __len__(self) -> int:
     return len(self._stages)
 
-  def begins_at(self, index: int) -> int:
-    """Returns the position from which a stage's weights would hold."""
-    return self._starts[index]
-
   def weights(self, index: int) -> Mapping[str, fractions.Fraction | int]:
     """Returns the weights of a stage."""
     return self._stages[index].weights
@@ -254,7 +250,8 @@ class StageChain:
       none.
     """
     count = bisect.bisect_left(self._starts, position)
-    return np.stack([own.rows for own in self._known_until(count - 1)[:count]])
+    known = self._known_until(count - 1)[:count]
+    return np.stack([stage.rows for stage in known])
 
   @property
   def end(self) -> int | None:
@@ -333,7 +330,7 @@ class StageChain:
       if rows[number] != self.limit(number):
         running[lane] = units[number]
     ahead, parts = last.merge.overshoots(running)
-    ahead = {int(last.lanes[lane]): own for lane, own in ahead.items()}
+    ahead = {int(last.lanes[lane]): excess for lane, excess in ahead.items()}
     return self._started(last.index + 1, rows, units, ahead, parts)
 
   def _started(
@@ -392,7 +389,9 @@ class StageChain:
       for name, level in levels.items()
     }
     parts = math.lcm(*(units.denominator for units in ahead.values()))
-    return {number: int(own * parts) for number, own in ahead.items()}, parts
+    return {
+      number: int(units * parts) for number, units in ahead.items()
+    }, parts
 
   def _until(self, stage: StageStart) -> tuple[int | None, bool]:
     """Returns where a stage stops, and whether the whole mix ends there."""
@@ -416,7 +415,9 @@ class StageChain:
     if ends is None:
       return None
     sources = [self._seen(stage, name) for name in self._later[stage.index]]
-    last = ends(sources, lambda own: stage.merge.key(*(own.last or (0, 0))))
+    last = ends(
+      sources, lambda source: stage.merge.key(*(source.last or (0, 0)))
+    )
     if last is None:
       return None
     if last.last is None:
@@ -441,8 +442,8 @@ def _decimal(weight: fractions.Fraction | int) -> str:
   return f"{decimal.Decimal(weight.numerator) / weight.denominator:.6g}"
 
 
-def _lie_near(weights: Collection[fractions.Fraction | int]) -> bool:
-  """Says of most weights that all are above 0 and within `_MOST_RATIO`."""
+def _surely_near(weights: Collection[fractions.Fraction | int]) -> bool:
+  """Returns True only if all weights are within `_MOST_RATIO`, by bounds."""
   over = [weight.numerator for weight in weights]
   under = [weight.denominator for weight in weights]
   least = min(over) * min(under)
