@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rules of options and of arguments, each declared once where it applies.
+"""Validation of options and arguments, by declared rules.
 
-Options are dataclasses whose fields state their rules. They are checked as they
-are made, in Python as in a config: all bad fields are collected, so that one
-error lists each by its dotted path with its value and what to do. `arguments`
-checks those of a function or a method by the same rules.
+Options are dataclasses whose fields have rules. They are checked on creation,
+in Python as in a config: one error lists every wrong field with its dotted
+path, its value and the fix. `arguments` checks the arguments of a function or
+method by the same rules.
 """
 
 from collections.abc import Callable
@@ -37,16 +37,17 @@ _FIX = "fix"
 # The indentation of a field in the section `Attributes:` of a docstring.
 _ATTRIBUTE = re.compile(r"  (\w+): +(.*)")
 
-# Sizes and counts stay far inside int64 products; seeds may use all of it.
+# Limit of sizes and counts, whose products must fit in int64. Seeds may be
+# larger.
 MAX_COUNT = 2**48
 
-# Characters of a wrong value in a message.
+# The most characters of a wrong value in a message.
 _MOST_SHOWN = 400
 
 
 ConfigError = errors.ConfigError
 
-# What other programs call a field, and where it is set here.
+# Names of fields in other programs, and the fields here.
 OTHER_NAMES = {
   "dataset_path": "config.data.sources.<name>.store",
   "max_length": "config.data.seq_len",
@@ -59,12 +60,12 @@ OTHER_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-  """What a field accepts.
+  """The values that a field accepts.
 
   Attributes:
     text: Completes "must be ...".
-    convert: Returns the value to keep; raises TypeError or ValueError.
-    names: Values to guess from which one was meant by a wrong one.
+    convert: Returns the converted value; raises TypeError or ValueError.
+    names: Values to suggest for a misspelled one.
   """
 
   text: str
@@ -77,13 +78,12 @@ class Option:
   """One field that a section of a config may have.
 
   Attributes:
-    name: Of the field.
-    rule: What it accepts.
-    default: Its value where it is left out; MISSING of `dataclasses` where
-      it has none.
-    kinds: The section's `kind` must be one of these, or the field has no
-      meaning and must be left out; None has a meaning for all of them.
-    sentence: What it means.
+    name: Name of the field.
+    rule: The values that it accepts.
+    default: Its default value; `dataclasses.MISSING` if it is required.
+    kinds: The field is valid only if the section's `kind` is one of these;
+      None is valid for all kinds.
+    sentence: Its description.
   """
 
   name: str
@@ -95,15 +95,15 @@ class Option:
 
 @dataclasses.dataclass(frozen=True)
 class Section:
-  """What a config may have at one path.
+  """The fields and sections that a config may have at one path.
 
   Attributes:
     options: Its fields, by name.
-    sections: What lies deeper, by name.
-    others: Fields that it has with another `kind` only; they may be None.
-    expanded: Returns the section that a short form of it stands for, or None
-      for a value that is none; None where there are no short forms.
-    needs_kind: Whether it has no fields before its `kind` is set.
+    sections: Nested sections, by name.
+    others: Fields of other values of `kind` only; they may be None.
+    expanded: Expands a short form to a section; returns None for other values.
+      None if there is no short form.
+    needs_kind: Whether its fields are unknown until `kind` is set.
   """
 
   options: Mapping[str, Option]
@@ -115,7 +115,7 @@ class Section:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """Base of options dataclasses: checks and converts fields as it is made.
+  """Base of options dataclasses; checks and converts fields on creation.
 
   Raises:
     ConfigError: If fields are wrong; all of them are listed.
@@ -143,11 +143,11 @@ def option(
   """Declares a dataclass field with a default and a rule.
 
   Args:
-    default: Its value where it is left out.
-    rule: What it accepts.
-    kinds: Of the dataclass's field `kind`: for others the field must have its
-      default; `kind_problems` tells. None is all.
-    fix: What to do about a wrong value, or None: it may be left out.
+    default: Its default value.
+    rule: The values that it accepts.
+    kinds: The values of the field `kind` for which it is valid; for others it
+      must have its default, as `kind_problems` checks. None is all.
+    fix: The advice for a wrong value; None advises to leave it out.
   """
   return dataclasses.field(
     default=default, metadata={_RULE: rule, _KINDS: kinds, _FIX: fix}
@@ -163,7 +163,7 @@ def required(rule: Rule) -> Any:
 def options_of(cls: type) -> Mapping[str, Option]:
   """Returns the fields of an options dataclass, in order.
 
-  Their sentences are those of the classes' docstrings, under `Attributes:`.
+  Sentences are parsed from `Attributes:` in the docstrings of the classes.
   """
   sentences = {}
   for base in reversed(cls.__mro__):
@@ -181,35 +181,35 @@ def options_of(cls: type) -> Mapping[str, Option]:
 
 
 def _sentences(docstring: str) -> dict[str, str]:
-  """Returns what a class's docstring says of its attributes, by name."""
+  """Returns the descriptions of attributes in a class's docstring, by name."""
   _, _, text = inspect.cleandoc(docstring).partition("\nAttributes:\n")
-  found: dict[str, str] = {}
+  sentences: dict[str, str] = {}
   name = ""
   for line in text.split("\n"):
     if not line.startswith("  "):
       break
     if match := _ATTRIBUTE.fullmatch(line):
-      name, found[match[1]] = match[1], match[2]
+      name, sentences[match[1]] = match[1], match[2]
     else:
-      found[name] += f" {line.strip()}"
-  return found
+      sentences[name] += f" {line.strip()}"
+  return sentences
 
 
 def kind_problems(path: str, options: Any) -> list[str]:
-  """Returns which fields have no meaning for the `kind` of their options."""
+  """Returns an error for each field that is not valid for the `kind`."""
   return [
-    f"`{path}.{own.name}` must be {own.default} where kind is"
-    f" {options.kind!r}, got {getattr(options, own.name)}. Unset it, or set"
-    f" kind to {own.kinds[0]!r}."
-    for own in options_of(type(options)).values()
-    if own.kinds is not None
-    and options.kind not in own.kinds
-    and getattr(options, own.name) != own.default
+    f"`{path}.{option.name}` must be {option.default} where kind is"
+    f" {options.kind!r}, got {getattr(options, option.name)}. Unset it, or set"
+    f" kind to {option.kinds[0]!r}."
+    for option in options_of(type(options)).values()
+    if option.kinds is not None
+    and options.kind not in option.kinds
+    and getattr(options, option.name) != option.default
   ]
 
 
 def integer(minimum: int = 0, maximum: int = MAX_COUNT) -> Rule:
-  """Accepts whole numbers of a range."""
+  """Accepts whole numbers in a closed range."""
 
   def convert(value):
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
@@ -253,7 +253,7 @@ WHOLE = Rule("a whole number", lambda value: integers.whole("value", value))
 
 
 def number(minimum: float = 0.0, maximum: float = math.inf) -> Rule:
-  """Accepts finite numbers of a closed range."""
+  """Accepts finite numbers in a closed range."""
 
   def convert(value):
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -280,7 +280,7 @@ def boolean() -> Rule:
 
 
 def text(*, empty: bool = False) -> Rule:
-  """Accepts strings that can be written, empty ones only if asked."""
+  """Accepts strings that can be encoded, and empty ones if `empty`."""
 
   def convert(value):
     if not isinstance(value, str):
@@ -293,14 +293,14 @@ def text(*, empty: bool = False) -> Rule:
 
 
 def sequence(rule: Rule) -> Rule:
-  """Accepts lists, tuples and the like of what a rule accepts, as a tuple."""
+  """Accepts sequences whose items a rule accepts, returned as a tuple."""
 
   def convert(value):
     if isinstance(value, str | bytes | Mapping) or not isinstance(
       value, Iterable
     ):
       raise TypeError
-    return tuple(rule.convert(own) for own in value)
+    return tuple(rule.convert(item) for item in value)
 
   return Rule(f"a list of which each is {rule.text}", convert, rule.names)
 
@@ -319,18 +319,18 @@ def mapping() -> Rule:
 
 
 def function() -> Rule:
-  """Accepts what can be called."""
+  """Accepts callables."""
   return having("a function", "__call__")
 
 
-def name_among(name: str, value: Any, known: Collection[str]) -> str:
-  """Returns an argument that is one of the names that a run has.
+def name_among(name: str, value: Any, names: Collection[str]) -> str:
+  """Returns an argument that must be one of some names.
 
   Raises:
-    TypeError: If it is no text.
-    ConfigError: If there is no such name; it lists them.
+    TypeError: If it is not text.
+    ConfigError: If there is no such name; the message lists the names.
   """
-  return argument(name, choice(known), value)
+  return argument(name, choice(names), value)
 
 
 def choice(choices: Collection[str]) -> Rule:
@@ -349,7 +349,7 @@ def choice(choices: Collection[str]) -> Rule:
 
 
 def path() -> Rule:
-  """Accepts paths and URLs, as text or as `pathlib` has them."""
+  """Accepts paths and URLs, as text or as `os.PathLike`."""
 
   def convert(value):
     value = os.fspath(value)
@@ -357,7 +357,7 @@ def path() -> Rule:
       raise TypeError
     if not value:
       raise ValueError
-    return value  # One that cannot be written has an error of who opens it.
+    return value  # Opening it raises if it cannot be encoded.
 
   return Rule("a path that is not empty", convert)
 
@@ -366,7 +366,7 @@ def instance(description: str, *types: type) -> Rule:
   """Accepts objects of some classes.
 
   Args:
-    description: What they are, for messages.
+    description: The description of the objects, for messages.
     *types: The classes.
   """
 
@@ -382,12 +382,12 @@ def having(description: str, *names: str) -> Rule:
   """Accepts objects of any class with some attributes.
 
   Args:
-    description: What they are, for messages.
+    description: The description of the objects, for messages.
     *names: The attributes.
   """
 
   def convert(value):
-    # Of a class it would be what its instances have.
+    # A class has the attributes of its instances.
     if isinstance(value, type) or not all(hasattr(value, n) for n in names):
       raise TypeError
     return value
@@ -404,7 +404,7 @@ def options_rule(*classes: type) -> Rule:
 
 
 def optional(rule: Rule) -> Rule:
-  """Accepts None beside what the rule accepts."""
+  """Accepts None and the values of a rule."""
   return dataclasses.replace(
     rule,
     text=rule.text + ", or None",
@@ -421,7 +421,7 @@ def takes_none(rule: Rule) -> bool:
 
 
 def either(first: Rule, second: Rule) -> Rule:
-  """Accepts what one of two rules accepts."""
+  """Accepts the values of either of two rules."""
 
   def convert(value):
     try:
@@ -455,13 +455,13 @@ def weights() -> Rule:
 
 
 def bad_value(path: str, rule: str | Rule, value: Any, fix: str) -> str:
-  """Returns the sentence for one bad field.
+  """Returns the error for one wrong field.
 
   Args:
-    path: The field, dotted.
-    rule: What it must be.
-    value: What it is.
-    fix: What to do, where no known name is near the value.
+    path: Dotted path of the field.
+    rule: The values that it accepts.
+    value: Its value.
+    fix: The advice, if no known name is similar to the value.
   """
   try:
     got = repr(value)
@@ -478,24 +478,24 @@ def bad_value(path: str, rule: str | Rule, value: Any, fix: str) -> str:
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-  """Returns ' Did you mean `x`?' with the known name nearest to another.
+  """Returns ' Did you mean `x`?' with the known name most similar to a name.
 
   Args:
-    name: What was given.
-    known: The names that there are.
+    name: The unknown name.
+    known: The known names.
 
   Returns:
-    '' where none is near.
+    The question, or '' if no known name is similar.
   """
   if not isinstance(name, str):
     return ""
-  by_lower = {own.lower(): own for own in known}
+  by_lower = {known_name.lower(): known_name for known_name in known}
   near = difflib.get_close_matches(name.lower(), by_lower, n=1)
   return f" Did you mean `{by_lower[near[0]]}`?" if near else ""
 
 
 def argument(name: str, rule: Rule, value: Any) -> Any:
-  """Returns an argument as its rule keeps it.
+  """Returns an argument as converted by its rule.
 
   Raises:
     TypeError: If it is of a wrong type.
@@ -504,7 +504,7 @@ def argument(name: str, rule: Rule, value: Any) -> Any:
   try:
     return rule.convert(value)
   except (errors.ConfigError, errors.StoreError):
-    raise  # They say more.
+    raise  # Their message is more specific.
   except TypeError:
     raise TypeError(bad_value(name, rule, value, "Correct it.")) from None
   except (ValueError, OverflowError):
@@ -514,13 +514,13 @@ def argument(name: str, rule: Rule, value: Any) -> Any:
 def arguments(
   **rules: Rule,
 ) -> Callable[[Callable[_Parameters, _T]], Callable[_Parameters, _T]]:
-  """Returns a decorator that checks and converts arguments; see `argument`.
+  """Returns a decorator that checks and converts arguments by rules.
 
-  Not for what a run calls for every batch: a call takes some microseconds
-  longer.
+  Adds a few microseconds per call, so it is not for functions that are called
+  for every batch.
 
   Args:
-    **rules: By the name of the parameter; defaults are not checked.
+    **rules: Rules by name of the parameter; defaults are not checked.
   """
 
   def decorate(
@@ -551,7 +551,7 @@ def arguments(
 def _converted(
   cls: type, section: Mapping[Any, Any], path: str
 ) -> tuple[dict[str, Any], list[str]]:
-  """Returns known fields of a section, converted, and problems of them."""
+  """Returns the converted known fields of a section, and their errors."""
   values, problems = {}, []
   for field in dataclasses.fields(cls):
     if field.name not in section:
@@ -575,26 +575,26 @@ def read(
     cls: A dataclass whose fields come from `option` or `required`.
     section: A mapping of field names to values.
     path: Dotted path of the section, for messages.
-    elsewhere: Fields of the section that are read somewhere else.
+    elsewhere: Other fields of the section, which the caller reads.
 
   Returns:
-    The options, or None where a field is wrong, and the problems found.
+    The options, or None if a field is wrong, and the errors.
   """
   if not isinstance(section, Mapping):
     return None, [
       bad_value(path, "a section with fields", section, "Give it fields.")
     ]
-  known = {f.name: f for f in dataclasses.fields(cls)}  # pyright: ignore
+  fields_by_name = {f.name: f for f in dataclasses.fields(cls)}  # pyright: ignore
   problems = []
-  names = [*known, *elsewhere]
+  names = [*fields_by_name, *elsewhere]
   unknown = [str(name) for name in section if name not in names]
   for name in unknown:
-    # The list of fields is long: once is enough.
+    # Only the last error lists the known fields.
     listed = names if name == unknown[-1] else []
     problems.append(unknown_key(path, name, names, listed))
   values, wrong = _converted(cls, section, path)
   problems += wrong
-  for name, field in known.items():
+  for name, field in fields_by_name.items():
     missing = field.default is dataclasses.MISSING
     if missing and name not in section:
       rule = field.metadata[_RULE]
@@ -605,7 +605,7 @@ def read(
 
 
 def name_problems(path: str, section: Mapping[Any, Any]) -> list[str]:
-  """Returns which names of a section's entries are no text."""
+  """Returns an error for each name of a section that cannot be encoded."""
   return [
     bad_value(path, "entries by names of text", name, "Give it another name.")
     for name in section
@@ -616,13 +616,13 @@ def name_problems(path: str, section: Mapping[Any, Any]) -> list[str]:
 def unknown_key(
   path: str, name: str, known: Sequence[str], listed: Sequence[str] = ()
 ) -> str:
-  """Returns the sentence for a field that does not exist.
+  """Returns the error for a field that does not exist.
 
   Args:
     path: Dotted path of the section.
     name: The field.
-    known: Fields that exist, to guess which was meant.
-    listed: Fields to list in the sentence.
+    known: Known fields, for the suggestion.
+    listed: Fields to list in the error.
   """
   guess = did_you_mean(name, known)
   if name in OTHER_NAMES:
@@ -633,7 +633,7 @@ def unknown_key(
 
 
 def _is_text(value: str) -> bool:
-  """Whether a string can be written: halves of surrogate pairs cannot."""
+  """Returns whether a string can be encoded; lone surrogates cannot."""
   try:
     value.encode()
   except UnicodeEncodeError:

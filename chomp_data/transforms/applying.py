@@ -14,12 +14,12 @@ from chomp_data import schema
 
 
 def _transforms(value: Any) -> Any:
-  """Returns transforms, of which each is a Grain Map or RandomMap."""
+  """Returns transforms as a tuple; raises unless each is a Map or RandomMap."""
   kinds = (grain.transforms.Map, grain.transforms.RandomMap)
   if isinstance(value, str | Mapping) or not isinstance(value, Iterable):
     raise TypeError
   value = tuple(value)
-  if not all(isinstance(own, kinds) for own in value):
+  if not all(isinstance(transform, kinds) for transform in value):
     raise ValueError
   return value
 
@@ -32,14 +32,14 @@ TRANSFORMS = schema.Rule(
 
 
 def applied(batch: Any, transforms: Sequence[Any]) -> Any:
-  """Returns a batch after transforms, as Grain applies them.
+  """Applies transforms to a batch as Grain does.
 
   Args:
     batch: Fields by name.
     transforms: Grain Map or RandomMap transforms.
 
   Raises:
-    ConfigError: If there is another one.
+    ConfigError: If one is of another class.
   """
   for operation in schema.argument("operations", TRANSFORMS, transforms):
     if isinstance(operation, grain.transforms.RandomMap):

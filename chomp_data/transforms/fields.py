@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the transforms share: batches as mappings, and their optional fields.
+"""Helpers of the transforms: masks and optional fields of batches.
 
-They are written over an array namespace, NumPy's or JAX's, whichever made the
-fields: so a batch format is made on devices as on the host.
+Transforms use the array namespace of the fields, NumPy's or JAX's, so that they
+run on devices as on the host.
 """
 
 from typing import Any
@@ -11,12 +11,12 @@ from typing import Any
 # Fields of one row [S], or of a batch [B, S].
 Batch = dict[str, Any]
 
-# Fields from which masks are made, and which formats leave out.
+# Fields that masks are made from; formats leave them out.
 FOR_MASKS = ("attention_mask", "label_weight")
 
 
 def masked(batch: Batch, mask: Any) -> Batch:
-  """Returns a batch with another `loss_mask`, weights 0 where it is False.
+  """Replaces `loss_mask` of a batch; `loss_weight` is 0 where it is False.
 
   Args:
     batch: Canonical fields.
@@ -29,12 +29,12 @@ def masked(batch: Batch, mask: Any) -> Batch:
 
 
 def needed(batch: Batch, name: str, by: object) -> Any:
-  """Returns a field that not every batch has.
+  """Returns an optional field of a batch.
 
   Args:
     batch: Canonical fields.
     name: The field.
-    by: Who needs it, for the message.
+    by: The transform that needs it, for the message.
 
   Raises:
     ValueError: If the batch does not have it.

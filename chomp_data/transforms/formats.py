@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Field names of other trainers, made from canonical batches at the edge.
+"""Converts canonical batches to the fields of other trainers.
 
-A format hands on every field that it does not rename or use, so `source_id`
-and `document_id` stay; `maxtext` alone hands on nothing. Inputs may be shared
-and are not written to. docs/formats.md says where each trainer's fields were
-read. They are written over an array namespace, see `fields`.
+A format keeps every field that it does not rename or use, such as `source_id`
+and `document_id`; only `maxtext` drops the others. Inputs may be shared and are
+not modified. docs/formats.md cites the source of each trainer's fields. Formats
+use the array namespace of the fields, NumPy's or JAX's.
 """
 
 import dataclasses
@@ -33,8 +33,8 @@ class MaxTextFormat(grain.transforms.Map):
 
   A target is trained on wherever its segmentation is not 0. The last column's
   target is `next_token` where the batch has it; otherwise it repeats the last
-  token, untrained. MaxText takes every field for a row of tokens, so there is
-  no other: counts by source come from the plan.
+  token, untrained. MaxText treats every field as rows of tokens, so there are
+  no others: counts by source come from the plan.
   """
 
   on_devices: ClassVar[bool] = True
@@ -72,9 +72,8 @@ class AXLearnFormat(grain.transforms.Map):
 
   Labels are shifted: the model predicts `target_labels[i]` from the columns up
   to i, and leaves out labels below 0. The last column's label is `next_token`
-  where the batch has it and trains on it. Where a source has weights, they are
-  `live_targets`: AXLearn takes those as they are in place of what it reads off
-  the labels, floats too.
+  where the batch has it and trains on it. Weights of a source become
+  `live_targets`, floats that AXLearn uses in place of the mask of its labels.
   """
 
   on_devices: ClassVar[bool] = True
@@ -90,7 +89,7 @@ class AXLearnFormat(grain.transforms.Map):
     Returns:
       `input_ids`, `target_labels`, `input_segment_ids`, `input_positions`,
       int32[B, S] each, `live_targets` float32[B, S] where there are weights,
-      and the fields by row as they were.
+      and the unchanged fields by row.
     """
     batch = dict(element)
     if "loss_weight" in batch:
@@ -124,12 +123,10 @@ class ChompFormat(grain.transforms.Map):
       labels     [-100, 6, -100, 8]
 
   Labels are not shifted: the model predicts `labels[i]` from the tokens before
-  i. So no label stands for the token after the last column, and the first
-  column has none; `loss_weight`, where a source has weights, is that of the
-  label in its own column. Attention is a stream: `segment_ids` are handed on,
-  but the model attends across documents, and takes no positions.
-
-  Source: seed 003, "Packing modes" and "Stream Semantics".
+  i. So the token after the last column is not a label, and the first column has
+  no label; `loss_weight`, where a source has weights, weighs the label of the
+  same column. `segment_ids` are kept, but the model attends across documents,
+  and takes no positions.
   """
 
   on_devices: ClassVar[bool] = True
@@ -144,8 +141,8 @@ class ChompFormat(grain.transforms.Map):
 
     Returns:
       `input_ids`, `labels` int32[B, S], `attention_mask` bool[B, S] (True for
-      real tokens), `segment_ids` int32[B, S], and the fields by row as they
-      were.
+      real tokens), `segment_ids` int32[B, S], and the unchanged fields by
+      row.
 
     Raises:
       ValueError: If `attention_mask` is missing.
@@ -186,7 +183,7 @@ class LevanterFormat(grain.transforms.Map):
   def map(  # pyright: ignore[reportIncompatibleMethodOverride]
     self, element: fields.Batch
   ) -> fields.Batch:
-    """Turns the mask of a batch into weights, or takes those it has.
+    """Makes weights from the mask and the weights of a batch.
 
     Args:
       element: Canonical fields, [B, S].
@@ -213,7 +210,7 @@ class LevanterFormat(grain.transforms.Map):
 
 
 def _after_begin(values: Any, first: int) -> Any:
-  """Returns values of all columns but the first, after what that one has."""
+  """Prepends a first column to the values of the other columns."""
   xp = values.__array_namespace__()
   begin = xp.full((*values.shape[:-1], 1), first, values.dtype)
   return xp.concatenate([begin, values], axis=-1)
@@ -221,15 +218,15 @@ def _after_begin(values: Any, first: int) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-  """How a batch format is made, and from what.
+  """A batch format and the canonical fields that it needs.
 
   Attributes:
-    transform: The transform; None hands canonical batches on.
-    needs: Optional canonical fields without which it cannot be made.
+    transform: The transform; None leaves batches canonical.
+    needs: Optional canonical fields that it requires.
     lookahead: Whether it can train on the token after the last column
       (`next_token`).
-    name: What fingerprints call it, where it is another name of a format.
-    weights: Whether its batches say what tokens weigh, where sources do.
+    name: Its name in fingerprints, if it is an alias of another format.
+    weights: Whether its batches have the weights of tokens, if sources do.
   """
 
   transform: type[grain.transforms.Map] | None

@@ -1,20 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which positions are trained on, and how they are counted, by batch.
+"""Grain transforms that change loss masks and positions of batches.
 
-The options of the packing seed (003) as Grain transforms over canonical
-batches. Each one returns new arrays for what it changes and hands the rest on:
-its input may be shared. Padding is never trained on: the sources' `loss_mask`
-leaves it out, and the only transform that adds positions looks at
-`attention_mask`, never at segments (a splice's trailing filler is in its
+Each transform returns new arrays for the fields that it changes and keeps the
+others, because its input may be shared. Padding is never trained on: the
+`loss_mask` of sources excludes it, and the only transform that adds positions
+uses `attention_mask`, not segments (the trailing padding of a splice is in its
 document's segment).
 
 Canonical fields, [B, S] (or [S], one row): `tokens`, `segment_ids`,
 `positions` int32, `loss_mask` bool; `source_id` int32[B]; optional are
 `attention_mask` bool[B, S], True for real tokens, `next_token` int32[B], the
-token after the last column where its document continues, else filler,
+token after the last column where its document continues, else padding,
 `loss_weight` float32[B, S], 0 where `loss_mask` is False, and `label_weight`
-float32[B, S], what each position's own token weighs as a target.
+float32[B, S], the weight of each position's token as a target.
 """
 
 import dataclasses
@@ -37,16 +36,16 @@ _EOS_IDS = schema.sequence(schema.optional(schema.integer(0, _MAX_TOKEN)))
 class MaskBoundaryLoss(schema.Options, grain.transforms.Map):
   """Leaves out labels at segment transitions, or trains on them too.
 
-      segment_ids       [1, 1, 1, 2, 2, 2]   the last column is filler
+      segment_ids       [1, 1, 1, 2, 2, 2]   the last column is padding
       loss_mask, True   [1, 1, 0, 1, 0, 0]
       loss_mask, False  [1, 1, 1, 1, 0, 0]
 
-  A last column is trained on only where the batch has `next_token`. Where it
-  has `label_weight`, tokens that weigh 0 there become no labels.
+  A last column is trained on only where the batch has `next_token`. With
+  `label_weight`, tokens of weight 0 do not become labels.
 
   Attributes:
-    enabled: Whether the first token of a segment is no label of the token
-      before it.
+    enabled: Whether the first token of a segment is left out as a label of
+      the token before it.
   """
 
   on_devices: ClassVar[bool] = True
@@ -132,7 +131,7 @@ class TrainOnEos(schema.Options, grain.transforms.Map):
       return element
     xp = element["tokens"].__array_namespace__()
     source_id = xp.asarray(fields.needed(element, "source_id", self))
-    # On devices nobody can look, and numbers are the pipeline's own.
+    # Values on devices are not checked; the pipeline made them.
     looks = xp is np and source_id.size
     if looks and not -1 <= source_id.min() <= source_id.max() < len(
       self.eos_ids
@@ -142,7 +141,7 @@ class TrainOnEos(schema.Options, grain.transforms.Map):
         f" `eos_ids`, got {source_id.min()} .. {source_id.max()}. Give"
         " `eos_ids` an entry for each source."
       )
-    # Filler rows have source -1, which is the last entry.
+    # Rows of padding have source -1, which is the last entry.
     eos_of = xp.asarray(
       [*(_NO_EOS if e is None else e for e in self.eos_ids), _NO_EOS], xp.int32
     )
