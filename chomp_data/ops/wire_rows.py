@@ -289,14 +289,6 @@ class Namespace:
   integer: Any
 
 
-NUMPY = Namespace(
-  np,
-  lambda values: np.maximum.accumulate(values, axis=-1),
-  lambda values, start, width: values[:, start : start + width],
-  np.int64,
-)
-
-
 def decode(
   wire: Wire, rows: Any, space: Namespace, start: Any = 0
 ) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import applying
 from chomp_data.transforms import formats
 from tests import laws
+from tests import numpy_namespace
 from tests.loading import processes
 from tests.loading import sharding_test
 from tests.sources import labelled
@@ -126,7 +127,7 @@ def check_on_host(data, most=12):
     planned = plan.planned(step)
     wire = plan.wire(planned.bucket)
     rows = plan.on_wire(planned)
-    made = wire_rows.decode(wire, rows, wire_rows.NUMPY)
+    made = wire_rows.decode(wire, rows, numpy_namespace.NUMPY)
     made = applying.applied(made, pipe.operations())
     batch = pipe.batch(step)
     assert set(made) == set(batch)

@@ -12,6 +12,7 @@ import pytest
 from chomp_data.ops import row_layout
 from chomp_data.ops import span_labels
 from chomp_data.ops import wire_rows
+from tests import numpy_namespace
 from tests.ops import row_layout_test
 
 
@@ -101,7 +102,7 @@ def test_fields_are_those_of_the_host(
   )
   rows, host = written(wire, spans, layout, np.random.default_rng(0))
   assert rows.shape == (spans.num_rows, wire.words)
-  made = wire_rows.decode(wire, rows, wire_rows.NUMPY)
+  made = wire_rows.decode(wire, rows, numpy_namespace.NUMPY)
   assert set(made) == set(host)
   for name, value in host.items():
     np.testing.assert_array_equal(made[name], value, name)
@@ -111,7 +112,7 @@ def test_fields_are_those_of_the_host(
   width = data.draw(st.integers(1, seq_len - start))
   part = wire_rows.window(wire, rows, start, width)
   for name, value in wire_rows.decode(
-    wire, part, wire_rows.NUMPY, start
+    wire, part, numpy_namespace.NUMPY, start
   ).items():
     if value.ndim == 2 and name != "document_id":
       last = width - (start + width < seq_len)

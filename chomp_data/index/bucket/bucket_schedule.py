@@ -378,18 +378,6 @@ class BucketSchedule:
     """
     return self._merge.unserved(num_steps)
 
-  def first_step(self, dataset: str, count: int = 1) -> int | None:
-    """Returns the step of a dataset's `count`-th batch; None if there is none.
-
-    Args:
-      dataset: Its name.
-      count: At least 1.
-
-    Raises:
-      ValueError: If the name is unknown.
-    """
-    return self._merge.first_position(dataset, count)
-
 
 def _dataset_key(key: int, name: str, own_seed: int | None) -> int:
   if own_seed is None:

@@ -219,15 +219,6 @@ def test_a_curriculum_keeps_many_datasets_within_a_batch_of_their_shares():
     assert units.max() - units.min() <= 64
 
 
-def test_first_steps_of_a_dataset_are_found_in_a_curriculum():
-  schedule = whole({"a": F(2), "b": F(1)}, [(0, {"8": F(1), "16": F(1)})])
-  datasets, *_ = schedule.locate(np.arange(100))
-  for number, name in enumerate("ab"):
-    steps = np.flatnonzero(datasets == number)
-    assert schedule.first_step(name) == steps[0]
-    assert schedule.first_step(name, 2) == steps[1]
-
-
 def test_steps_beyond_the_run_are_refused():
   _, groups, args = random_case(3)
   schedule = make(groups, **args)

@@ -515,9 +515,9 @@ def test_seed_004_ninety_ten_by_samples():
     stages=[Stage(0, {"A": F("0.9"), "B": F("0.1")})],
     key=hashing.fold_key(0),
   )
-  while_both = schedule.first_step("A", 80_000 // 64 - 1)
-  assert while_both is not None
-  taken = schedule.consumed(while_both).sum(axis=1)
+  end = schedule.ends("A")
+  assert end is not None
+  taken = schedule.consumed(end - 1).sum(axis=1)
   assert abs(taken[0] / taken.sum() - 0.9) < 64 / taken.sum()
   # A is exhausted at about 88.9k samples; B then gives what it has left.
   assert 88_000 < taken.sum() < 89_500

@@ -1,0 +1,14 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""NumPy as the array namespace of `wire_rows.decode`."""
+
+import numpy as np
+
+from chomp_data.ops import wire_rows
+
+NUMPY = wire_rows.Namespace(
+  np,
+  lambda values: np.maximum.accumulate(values, axis=-1),
+  lambda values, start, width: values[:, start : start + width],
+  np.int64,
+)
