@@ -1,19 +1,19 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A search in rising values that are dear to look up.
+"""A search in increasing values that are expensive to evaluate.
 
-The first steps follow the mean so far and are never slower than doubling;
-within a bracket the next point is interpolated, and where that is slow to
-narrow it, halving takes over.
+The first steps extrapolate by the mean increase, at least doubling; within a
+bracket the next point is interpolated, and bisection takes over where
+interpolation narrows the bracket slowly.
 """
 
 from collections.abc import Callable
 from typing import Any
 
-# Interpolated points that fail to halve a bracket, before one is halved.
+# Interpolations that may fail to halve a bracket before it is bisected.
 _PATIENCE = 3
 
-# A value, the place that has it, and whatever comes with it.
+# A value, its place, and any other data of the place.
 Point = tuple[Any, ...]
 
 
@@ -28,21 +28,21 @@ def search(
   last: int | None = None,
   enough: Callable[[Point], bool] = lambda low: False,
 ) -> tuple[Point, Point | None]:
-  """Returns the points left and right of where `is_left` ends.
+  """Returns the adjacent points where `is_left` changes from True to False.
 
   Args:
-    look: Returns the point of a place; values rise with places.
-    is_left: Whether a point is left of the answer.
-    aim: How much more than the value of a point is looked for.
+    look: Returns the point of a place; values increase with places.
+    is_left: Returns whether a point is left of the answer.
+    aim: Returns the target value less the value of a point.
     low: A point that is left.
-    high: A point that is not, or None.
-    first_step: Returns about how many places to go where `low` has value 0.
+    high: A point that is not left, or None.
+    first_step: Returns the first step if `low` has value 0, about.
     last: The last place; None is without end.
-    enough: Whether a left point is near enough to end there.
+    enough: Returns whether a left point is near enough to stop.
 
   Returns:
-    The last point known to be left, and the first known not to be: the next
-    place, unless `enough` ended the search; None where `last` is left too.
+    The last evaluated point that is left, and the first that is not: the next
+    place, unless `enough` ended the search; None if `last` is left.
   """
   step = slow = 0
   while not enough(low):
@@ -57,10 +57,10 @@ def search(
       width = high[1] - low[1]
       if width == 1:
         break
-      ahead = width * aim(low) // max(high[0] - low[0], 1)
-      ahead = ahead if slow < _PATIENCE else width // 2
-      point = look(low[1] + min(max(ahead, 1), width - 1))
-      left = high[1] - point[1] if is_left(point) else point[1] - low[1]
-      slow = 0 if 2 * left <= width + 1 else slow + 1
+      advance = width * aim(low) // max(high[0] - low[0], 1)
+      advance = advance if slow < _PATIENCE else width // 2
+      point = look(low[1] + min(max(advance, 1), width - 1))
+      remaining = high[1] - point[1] if is_left(point) else point[1] - low[1]
+      slow = 0 if 2 * remaining <= width + 1 else slow + 1
     low, high = (point, high) if is_left(point) else (low, point)
   return low, high

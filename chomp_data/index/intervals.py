@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sets of integers as intervals [begin, end): ascending, apart, none empty.
+"""Sets of integers as ascending, disjoint, non-empty intervals [begin, end).
 
 NumPy only.
 """
@@ -11,7 +11,7 @@ Intervals = tuple[np.ndarray, np.ndarray]
 
 
 def merged(begin: np.ndarray, end: np.ndarray) -> Intervals:
-  """Returns the union of intervals, in any order; those that touch are one.
+  """Returns the union of intervals in any order, and joins adjacent ones.
 
       [3, 5) [8, 9) [5, 6) [9, 9)  ->  [3, 6) [8, 9)
 
@@ -30,20 +30,20 @@ def merged(begin: np.ndarray, end: np.ndarray) -> Intervals:
   return begin[first], end[last]
 
 
-def without(whole: Intervals, gone: Intervals) -> Intervals:
-  """Returns what of intervals is in none of others.
+def difference(whole: Intervals, removed: Intervals) -> Intervals:
+  """Returns the set difference of two sets of intervals.
 
       [0, 10) less [2, 4) [8, 12)  ->  [0, 2) [4, 8)
 
   Args:
     whole: Intervals.
-    gone: Intervals, which may reach beyond.
+    removed: Intervals, which may extend beyond `whole`.
   """
-  at = np.concatenate([*whole, *gone])
-  # 1 inside `whole` alone, below that inside `gone`.
-  count, other = len(whole[0]), len(gone[0])
+  edges = np.concatenate([*whole, *removed])
+  # 1 inside `whole` only, below 1 inside `removed`.
+  count, other = len(whole[0]), len(removed[0])
   step = np.repeat([1, -1, -2, 2], [count, count, other, other])
-  order = np.argsort(at, kind="stable")
-  at, inside = at[order], np.cumsum(step[order])
-  own = np.flatnonzero(inside == 1)
-  return merged(at[own], at[own + 1])
+  order = np.argsort(edges, kind="stable")
+  edges, inside = edges[order], np.cumsum(step[order])
+  begins = np.flatnonzero(inside == 1)
+  return merged(edges[begins], edges[begins + 1])

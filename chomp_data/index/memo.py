@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A bounded memory of what is computed more than once.
+"""Bounded caches of computed values.
 
-Nothing here decides a value; all of it may be dropped at any time, and is
-where an object goes to another process.
+Caches never change a value; they may be dropped at any time, and are dropped
+when an object is pickled.
 """
 
 from collections.abc import Callable
@@ -13,17 +13,16 @@ from typing import Any
 
 
 class Memo:
-  """A few values by key, those used longest ago dropped first; pickles empty.
+  """A cache that drops the least recently used values; pickles empty.
 
-  Two threads that ask at once may both make a value.
+  Two threads that need a value at the same time may both make it.
   """
 
   def __init__(self, most: int):
-    """Keeps values up to a sum of weights.
+    """Makes an empty cache.
 
     Args:
-      most: The largest sum of the weights kept; a value weighs 1 unless it is
-        told otherwise.
+      most: The largest sum of weights of the values; the default weight is 1.
     """
     self._most = most
     self._entries: dict[Hashable, tuple[Any, int]] = {}
@@ -37,16 +36,16 @@ class Memo:
 
   @property
   def weight(self) -> int:
-    """The sum of the weights kept."""
-    # A list at once: another thread may add meanwhile.
+    """The sum of the weights of all values."""
+    # Copied first, because another thread may add a value.
     return sum(weight for _, weight in list(self._entries.values()))
 
   def get(self, key: Hashable, make: Callable[[], Any] | None = None) -> Any:
-    """Returns the value of a key; where it is not there what `make` makes.
+    """Returns the value of a key, and makes and adds a missing one.
 
     Args:
       key: The key.
-      make: Makes the value, which is then kept; without it None is returned.
+      make: Makes a missing value; if None, a missing value is None.
     """
     entry = self._entries.pop(key, None)
     if entry is not None:
@@ -59,12 +58,12 @@ class Memo:
     return value
 
   def put(self, key: Hashable, value: Any, weight: int = 1) -> None:
-    """Adds a value, and drops others until all fit.
+    """Adds a value, and drops the oldest ones until all fit.
 
     Args:
       key: The key.
       value: Its value.
-      weight: What it counts for.
+      weight: Its weight.
     """
     self._weighed |= weight != 1
     self._entries.pop(key, None)
@@ -73,15 +72,15 @@ class Memo:
     for oldest in list(self._entries) if total > self._most else ():
       if total <= self._most:
         break
-      gone = self._entries.pop(oldest, None)
-      total -= 0 if gone is None else gone[1]
+      dropped = self._entries.pop(oldest, None)
+      total -= 0 if dropped is None else dropped[1]
 
 
 def remembered(most: int) -> Callable[[Callable[..., Any]], Any]:
-  """Decorates a method: each object remembers its own results, and with them.
+  """Decorates a method to cache its results per instance.
 
   Args:
-    most: Results that an object keeps.
+    most: The most results per instance.
   """
 
   def decorate(method: Callable[..., Any]) -> Any:

@@ -65,9 +65,8 @@ def inverse(index: np.ndarray, size: _Sizes, key: _Sizes) -> np.ndarray:
 def linear(index: np.ndarray, size: _Sizes, key: _Sizes) -> np.ndarray:
   """Returns (a * index + b) mod size, with a coprime to size.
 
-  Weak: neighbours always end up the same distance a apart, only
-  size * phi(size) orders exist, and a small a hardly moves anything. It is
-  there to compare with; prefer `permute`.
+  Weak: neighbours are always a apart, there are only size * phi(size) orders,
+  and a small a moves elements little. For comparison; prefer `permute`.
 
   Args:
     index: int64[...], 0 <= index < size.
@@ -111,11 +110,11 @@ def _apply(function, index, size, key) -> np.ndarray:
   else:
     result = np.empty_like(value)
     for low in range(0, len(value), _CHUNK):
-      own = slice(low, low + _CHUNK)
-      result[own] = function(
-        value[own],
-        size if len(size) == 1 else size[own],
-        key if len(key) == 1 else key[own],
+      chunk = slice(low, low + _CHUNK)
+      result[chunk] = function(
+        value[chunk],
+        size if len(size) == 1 else size[chunk],
+        key if len(key) == 1 else key[chunk],
       )
   return result.astype(np.int64).reshape(index.shape)
 
@@ -143,7 +142,7 @@ def _feistel_inverse(value, size, key) -> np.ndarray:
 
 
 def _by_size(value, size, key, backward) -> np.ndarray:
-  """Looks tiny domains up in drawn orders and walks the others."""
+  """Evaluates tiny domains by sorted hashes and the others by cycle walking."""
   tiny = size <= _TINY
   if not tiny.any():
     return _walk(value, size, key, backward)
@@ -154,8 +153,8 @@ def _by_size(value, size, key, backward) -> np.ndarray:
     (np.flatnonzero(tiny), _look_up),
     (np.flatnonzero(~tiny), _walk),
   ):
-    found = evaluate(value[pick], _at(size, pick), _at(key, pick), backward)
-    result[pick] = found
+    permuted = evaluate(value[pick], _at(size, pick), _at(key, pick), backward)
+    result[pick] = permuted
   return result
 
 
@@ -214,8 +213,8 @@ def _backward(value, low_bits, high_bits, keys) -> np.ndarray:
 def _runs(size, key) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns the distinct neighbours of (size, key).
 
-  Consecutive indices share a domain, so what is drawn by domain is drawn once
-  a run.
+  Consecutive indices often share a domain, so values per domain are drawn once
+  per run.
 
   Returns:
     Sizes and keys uint64[R], and the run int64[N] of each element, or int64[1]
@@ -251,7 +250,7 @@ def _sorted_elements(size: np.ndarray, key: np.ndarray) -> np.ndarray:
 def _element_ranks(size: np.ndarray, key: np.ndarray) -> np.ndarray:
   """Returns uint64[R, max size], the place of each element in its row."""
   order = _sorted_elements(size, key).astype(np.int64)
-  # Padding reads as element 31, which rows with padding do not have.
+  # Padding has the low bits of element 31, which rows with padding do not have.
   ranks = np.empty((len(order), _TINY), np.uint64)
   places = np.arange(order.shape[1], dtype=np.uint64)
   np.put_along_axis(ranks, order, places[None, :], axis=1)
@@ -301,13 +300,13 @@ def _times(factor, value, size) -> np.ndarray:
 
 def _reciprocal(factor, size) -> np.ndarray:
   """Returns 1 / factor mod size by Euclid's algorithm on all at once."""
-  rest, divisor = size.astype(np.int64), factor.astype(np.int64)
-  before, current = np.zeros_like(rest), np.ones_like(rest)
+  remainder, divisor = size.astype(np.int64), factor.astype(np.int64)
+  before, current = np.zeros_like(remainder), np.ones_like(remainder)
   while (pick := np.flatnonzero(divisor)).size:
-    quotient = rest[pick] // divisor[pick]
-    rest[pick], divisor[pick] = (
+    quotient = remainder[pick] // divisor[pick]
+    remainder[pick], divisor[pick] = (
       divisor[pick],
-      rest[pick] - quotient * divisor[pick],
+      remainder[pick] - quotient * divisor[pick],
     )
     before[pick], current[pick] = (
       current[pick],

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Run steps, data steps and rows: one map, of a few integers.
+"""Maps between run steps, data steps and rows.
 
-The order of a run is one of rows. A *data step* is a batch of that order: what
-stages, batch sizes, tombstones and keys count. A *run step* is what a trainer
-and a state count. They differ by what is skipped:
+A run has one order of rows. A *data step* is a batch of that order, the unit of
+stages, batch sizes, tombstones and keys. A *run step* is the unit of trainers
+and states. Run steps do not count skipped data steps:
 
     sizes ((0, 2), (3, 4)), skip ((1, 1),)
     data step   0     1     2     3        4
@@ -20,34 +20,34 @@ import itertools
 
 import numpy as np
 
-# (from data step, rows of a step), rising from 0.
+# (from data step, rows of a step), ascending from 0.
 Sizes = Sequence[tuple[int, int]]
 
 
 class Steps:
-  """Which data step each run step is, and which rows each data step has.
+  """The data step of each run step, and the rows of each data step.
 
   Attributes:
-    sizes: (from data step, rows of a step), without entries that change none.
-    skip: (first, last) data steps that are left out, both included, rising and
-      apart.
+    sizes: (from data step, rows of a step), without entries of no change.
+    skip: (first, last) data steps that are skipped, both included, ascending
+      and not adjacent.
   """
 
   def __init__(
     self, sizes: Sizes = ((0, 1),), skip: Sequence[tuple[int, int]] = ()
   ):
-    """Sums what is before each change.
+    """Counts the rows and run steps before each change.
 
     Args:
-      sizes: (from data step, rows of a step), rising from 0.
-      skip: (first, last) data steps, rising and disjoint.
+      sizes: (from data step, rows of a step), ascending from 0.
+      skip: (first, last) data steps, ascending and disjoint.
     """
     self.sizes: tuple[tuple[int, int], ...] = tuple(
       (at, size)
       for i, (at, size) in enumerate(sizes)
       if not i or size != sizes[i - 1][1]
     )
-    self.skip: tuple[tuple[int, int], ...] = _joined(skip)
+    self.skip: tuple[tuple[int, int], ...] = _join_adjacent(skip)
     self._from = [at for at, _ in self.sizes]
     self._size = [size for _, size in self.sizes]
     rows = [
@@ -55,20 +55,20 @@ class Steps:
       for (at, size), after in zip(self.sizes, self._from[1:], strict=False)
     ]
     self._row = [0, *itertools.accumulate(rows)]
-    # What is read goes on at data step `_data[k]` from run step `_run[k]` on.
-    gone = [last - first + 1 for first, last in self.skip]
-    before = [0, *itertools.accumulate(gone)]
+    # After each skip, run step `_run[k]` reads data step `_data[k]`.
+    skipped_counts = [last - first + 1 for first, last in self.skip]
+    before = [0, *itertools.accumulate(skipped_counts)]
     self._data = [0, *(last + 1 for _, last in self.skip)]
     self._run = [at - n for at, n in zip(self._data, before, strict=True)]
 
   @property
   def last_size(self) -> int:
-    """Rows of a step, from the last change on."""
+    """Rows of a step after the last change."""
     return self._size[-1]
 
   @property
   def distinct_sizes(self) -> tuple[int, ...]:
-    """The rows that steps may have, in the order in which they come."""
+    """The distinct rows of a step, in order of their first step."""
     return tuple(dict.fromkeys(self._size))
 
   def data_step(self, run_step: int) -> int:
@@ -80,7 +80,7 @@ class Steps:
     """Returns how many run steps read an earlier data step than this one."""
     k = bisect.bisect_right(self._data, data_step) - 1
     run = self._run[k] + data_step - self._data[k]
-    # Those of a skip are all at the run step after it.
+    # Skipped data steps map to the run step after the skip.
     return min([run, *self._run[k + 1 : k + 2]])
 
   def run_step(self, data_step: int) -> int | None:
@@ -89,7 +89,7 @@ class Steps:
     return run if self.data_step(run) == data_step else None
 
   def first_row(self, data_step: int) -> int:
-    """Returns a data step's first row: rows before it, skipped ones too."""
+    """Returns a data step's first row; rows of skipped steps count."""
     k = bisect.bisect_right(self._from, data_step) - 1
     return self._row[k] + (data_step - self._from[k]) * self._size[k]
 
@@ -98,25 +98,25 @@ class Steps:
     return self._size[bisect.bisect_right(self._from, data_step) - 1]
 
   def step_of_row(self, row: int) -> int:
-    """Returns the data step that a row is of."""
+    """Returns the data step of a row."""
     k = bisect.bisect_right(self._row, row) - 1
     return self._from[k] + (row - self._row[k]) // self._size[k]
 
   def first_step_at(self, row: int) -> int:
-    """Returns the first data step that begins at a row, or after it."""
+    """Returns the first data step that begins at or after a row."""
     step = self.step_of_row(row)
     return step + (self.first_row(step) < row)
 
   def skipped(self, run_step: int) -> list[tuple[int, int]]:
-    """Returns skips before a run step, as (first, last + 1)."""
+    """Returns the skips before a run step, as (first, last + 1)."""
     step = self.data_step(run_step)
     return [(low, high + 1) for low, high in self.skip if high < step]
 
   def alike(self, run_step: int) -> tuple[int, int | None]:
-    """Returns the run steps around one that have its size, and no gap.
+    """Returns the range of run steps around one with its size and without skip.
 
     Returns:
-      (the first, the one after the last; None where they do not end).
+      (the first, the one after the last; None if there is no end).
     """
     k = bisect.bisect_right(self._run, run_step) - 1
     j = bisect.bisect_right(self._from, self.data_step(run_step)) - 1
@@ -151,10 +151,10 @@ class Steps:
     return begin[k] + (rows - row[k]) // size[k]
 
 
-def _joined(
+def _join_adjacent(
   skip: Sequence[tuple[int, int]],
 ) -> tuple[tuple[int, int], ...]:
-  """Returns ranges with those that follow each other as one."""
+  """Joins adjacent ranges."""
   out: list[tuple[int, int]] = []
   for first, last in skip:
     if out and out[-1][1] + 1 == first:

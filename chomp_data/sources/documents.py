@@ -259,13 +259,13 @@ class Documents:
     known = self._starts
     if known is None or known[0] != epoch:
       if self.order.kind == "none" and not isinstance(
-        self._blocks, columns.Held
+        self._blocks, columns.ArrayColumn
       ):
         # Each block is a window: in the store's own order there are many.
-        found = columns.Running(self._blocks)
+        found = columns.PrefixSumColumn(self._blocks)
       else:
-        tokens = columns.Held(self.window_tokens(epoch))
-        found = columns.Held(columns.Running(tokens).read())
+        tokens = columns.ArrayColumn(self.window_tokens(epoch))
+        found = columns.ArrayColumn(columns.PrefixSumColumn(tokens).read())
       # Read once, and set whole: threads may ask about several epochs.
       known = self._starts = (epoch, found)
     return known[1]
@@ -316,7 +316,7 @@ class Documents:
   ) -> Mapping[str, columns.Column]:
     """Returns what `derived` does, of a large store in files."""
     if self.order.num_documents < _KEPT_ON_DISK:
-      return {n: columns.Held(array) for n, array in build().items()}
+      return {n: columns.ArrayColumn(array) for n, array in build().items()}
     return side_index.load_or_build(
       self.store.path, name, {**self.key(), **key}, lambda: [build()]
     )

@@ -216,7 +216,7 @@ class Earlier:
     offered = intervals.merged(
       np.append(offered[0], own), np.append(offered[1], total)
     )
-    left = intervals.without(offered, self._taken(phase))
+    left = intervals.difference(offered, self._taken(phase))
     return remaining.pieces(self._whole, *left)
 
   def _in_order(self) -> bool:

@@ -65,7 +65,7 @@ def kept(
     StoreError: If they can be kept nowhere.
   """
   if count < _KEPT_ON_DISK:
-    return {n: columns.Held(array) for n, array in build().items()}
+    return {n: columns.ArrayColumn(array) for n, array in build().items()}
   arrays = side_index.load_or_build(
     store.path,
     name,
@@ -73,7 +73,7 @@ def kept(
     lambda: [{n: _narrowed(array) for n, array in build().items()}],
   )
   return {
-    n: columns.Held(array.read().astype(np.int64))
+    n: columns.ArrayColumn(array.read().astype(np.int64))
     if len(array) < _KEPT_ON_DISK
     else array
     for n, array in arrays.items()
@@ -351,7 +351,7 @@ def select_single(
 
 
 def _held(documents: Documents) -> Selected:
-  return columns.Held(documents[0]), columns.Held(documents[1])
+  return columns.ArrayColumn(documents[0]), columns.ArrayColumn(documents[1])
 
 
 def _first(chosen: Selected) -> tuple[int, int]:

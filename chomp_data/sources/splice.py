@@ -96,7 +96,7 @@ class SpliceSource(row_source.RowSource):
     self._documents, self._lengths = options.select(store, seq_len, path)
     # Of many documents it is asked for with each plan.
     self._first_token: np.ndarray | None = None
-    if isinstance(self._documents, columns.Held):
+    if isinstance(self._documents, columns.ArrayColumn):
       self._first_token = store.bounds(self._documents.read())[0]
     self.space: axes.PairSpace = options.pair_space(
       seq_len, options.content_lengths()[-1][1]

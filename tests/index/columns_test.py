@@ -17,7 +17,9 @@ from tests import laws
 )
 def test_running_sums_are_found_and_looked_up_as_numpy_does(values, data):
   sums = np.concatenate([[0], np.cumsum(values)])
-  running = columns.Running(columns.Held(np.asarray(values, np.int64)))
+  running = columns.PrefixSumColumn(
+    columns.ArrayColumn(np.asarray(values, np.int64))
+  )
   assert len(running) == len(sums)
   assert running.read().tolist() == sums.tolist()
   at = data.draw(st.lists(st.integers(0, len(values))))
@@ -30,12 +32,12 @@ def test_running_sums_are_found_and_looked_up_as_numpy_does(values, data):
 def test_a_search_reads_only_what_lies_around_what_it_finds():
   taken = []
 
-  class Counted(columns.Held):
+  class Counted(columns.ArrayColumn):
     def take(self, positions):
       taken.append(len(positions))
       return super().take(positions)
 
-  running = columns.Running(Counted(np.ones(10**6, np.int64)))
+  running = columns.PrefixSumColumn(Counted(np.ones(10**6, np.int64)))
   assert running.search(np.asarray([123_456, 123_457])).tolist() == [
     123_457,
     123_458,

@@ -38,6 +38,6 @@ def test_unions_and_differences_are_those_of_sets(one, other):
   assert_canonical(*whole)
   assert numbers(*whole) == numbers(*arrays(one))
   gone = intervals.merged(*arrays(other))
-  left = intervals.without(whole, gone)
+  left = intervals.difference(whole, gone)
   assert_canonical(*left)
   assert numbers(*left) == numbers(*whole) - numbers(*gone)

@@ -1,18 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A block shuffle in lanes, so that readers need not share blocks.
+"""A block shuffle in lanes, which readers can read without sharing blocks.
 
     lanes 2, lane_rows 2: rows come from lanes 0 0 1 1 0 0 1 1 ...
     permuted blocks       |--- lane 0 --->|<--- lane 1 ---|
 
-Row r of a run is of lane (r // lane_rows) % lanes. A reader of some columns of
-every batch, or of every n-th step, reads some of the lanes where these divide,
-and no two readers the same. The rows of an epoch's permuted blocks, one after
-the other, are cut into as many pieces as there are lanes, each of the rows that
-its lane gives in that epoch: nothing is left over, and only a block that is cut
-belongs to two lanes. Every second lane reads its piece from the end, so that
-one reader of all lanes meets both parts of most of these at once. The rows of
-a lane are mixed in windows.
+Row r of a run is in lane (r // lane_rows) % lanes. A reader of some columns of
+every batch, or of every n-th step, reads some of the lanes if these divide
+evenly, and no two readers share a lane. The permuted blocks of an epoch are cut
+into one consecutive piece per lane, of as many rows as the lane has in the
+epoch: no row is left over, and only blocks at a cut belong to two lanes. Every
+second lane reads its piece from the end, so that one reader of all lanes reads
+both parts of most of these blocks at the same time. The rows of a lane are
+shuffled in windows.
 
 The number of lanes is an option, so that the order is the same for any number
 of readers. Positions and rows are int64. NumPy only.
@@ -32,15 +32,15 @@ _Numbers = np.ndarray | int
 
 @dataclasses.dataclass(frozen=True)
 class LaneOrder(orders.KeyedOrder):
-  """Permuted blocks cut into lanes, and rows mixed within each of them.
+  """Permuted blocks cut into lanes, and rows shuffled within each lane.
 
   Attributes:
     blocks: The blocks, their order and the keys; its windows are not used.
-    lanes: How many there are.
-    lane_rows: Rows of a lane that follow each other.
-    window_rows: Rows of a lane that are mixed; at least those of a turn are.
-    first_row: Returns the first row of epochs in the run, int64[N]; None is of
-      epochs of one size.
+    lanes: The number of lanes.
+    lane_rows: Consecutive rows of a lane, its turn.
+    window_rows: Rows of a lane that are shuffled together, at least one turn.
+    first_row: Returns the first row of epochs in the run, int64[N]; None if
+      all epochs have the same size.
   """
 
   blocks: orders.BlockOrder | unequal_blocks.UnequalBlockOrder
@@ -67,34 +67,34 @@ class LaneOrder(orders.KeyedOrder):
   def window_bounds(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the turns that make a window of each lane; see `Order`."""
+    """Returns the positions of the turns that form a window of each lane."""
     index, size = np.asarray(index, np.int64), np.asarray(size, np.int64)
     begin = self._begin(epoch, size)
     turn = self.lanes * self.lane_rows
     window = turn * max(1, min(self.window_rows, 2**40) // self.lane_rows)
-    # Turns are those of the run: epochs go on where the last one ended.
+    # Turns are counted in the run: an epoch continues those of the last one.
     head = begin % turn
     first = (index + head) // window * window - head
     last = np.minimum(first + window, size)
     return np.maximum(first, 0), last
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns where rows stand; see `Order.positions`."""
+    """Returns the positions of rows of an epoch."""
     begin = self._begin(epoch, np.asarray(size))
     place = self.blocks.places(rows, epoch, size)
     ends = np.arange(self.lanes + 1)
-    ends = self._of_lanes(ends, begin + size) - self._of_lanes(ends, begin)
+    ends = self._in_lanes(ends, begin + size) - self._in_lanes(ends, begin)
     lane = np.searchsorted(ends, place, side="right") - 1
     number = np.where(lane % 2, ends[lane + 1] - 1 - place, place - ends[lane])
-    given = self._given(lane, begin)
+    before = self._rows_of_lane(lane, begin)
 
     def position(number: np.ndarray) -> np.ndarray:
-      turn, within = np.divmod(number + given, self.lane_rows)
+      turn, within = np.divmod(number + before, self.lane_rows)
       return (turn * self.lanes + lane) * self.lane_rows + within - begin
 
     first, last = self.window_bounds(position(number), epoch, size)
-    low = self._given(lane, begin + first) - given
-    length = self._given(lane, begin + last) - given - low
+    low = self._rows_of_lane(lane, begin + first) - before
+    length = self._rows_of_lane(lane, begin + last) - before - low
     key = self._window_key(np.asarray(epoch), lane, first)
     return position(low + self._unpermuted(number - low, length, key))
 
@@ -105,14 +105,14 @@ class LaneOrder(orders.KeyedOrder):
       return epoch * size
     return self.first_row(np.atleast_1d(epoch)).reshape(epoch.shape)
 
-  def _given(self, lane: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Returns how many rows a lane has given before a row of the run."""
+  def _rows_of_lane(self, lane: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Returns how many rows of a lane come before a row of the run."""
     turn, rest = np.divmod(row, self.lanes * self.lane_rows)
     rest = np.clip(rest - lane * self.lane_rows, 0, self.lane_rows)
     return turn * self.lane_rows + rest
 
-  def _of_lanes(self, lanes: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Returns how many rows the first lanes have given before a row."""
+  def _in_lanes(self, lanes: np.ndarray, row: np.ndarray) -> np.ndarray:
+    """Returns how many rows of the first lanes come before a row of the run."""
     turn, rest = np.divmod(row, self.lanes * self.lane_rows)
     each = lanes * self.lane_rows
     return turn * each + np.minimum(rest, each)
@@ -120,25 +120,25 @@ class LaneOrder(orders.KeyedOrder):
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
     begin = self._begin(epoch, size)
     lane = (begin + index) // self.lane_rows % self.lanes
-    # What a permutation draws by key it draws once for each run of a key.
-    by = np.argsort(lane, kind="stable")
-    index, lane = index[by], lane[by]
+    # Sorted by lane: permutations draw values once per run of equal keys.
+    by_lane = np.argsort(lane, kind="stable")
+    index, lane = index[by_lane], lane[by_lane]
     begin, epoch, size, first, last = (
-      own[by] if own.size > 1 else own
-      for own in (begin, epoch, size, first, last)
+      values[by_lane] if values.size > 1 else values
+      for values in (begin, epoch, size, first, last)
     )
-    before = self._given(lane, begin)
-    low = self._given(lane, begin + first) - before
-    length = self._given(lane, begin + last) - before - low
-    number = self._given(lane, begin + index) - before - low
+    before = self._rows_of_lane(lane, begin)
+    low = self._rows_of_lane(lane, begin + first) - before
+    length = self._rows_of_lane(lane, begin + last) - before - low
+    number = self._rows_of_lane(lane, begin + index) - before - low
     key = self._window_key(epoch, lane, first)
     number = low + self._permuted(number, length, key)
     backwards = lane % 2
     edge = lane + backwards
-    edge = self._of_lanes(edge, begin + size) - self._of_lanes(edge, begin)
+    edge = self._in_lanes(edge, begin + size) - self._in_lanes(edge, begin)
     place = edge + np.where(backwards, -1 - number, number)
     rows = np.empty_like(index)
-    rows[by] = self.blocks.rows(place, epoch, size)
+    rows[by_lane] = self.blocks.rows(place, epoch, size)
     return rows
 
   def _window_key(self, epoch, lane, first) -> np.ndarray:

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Orders of a source's rows: which row stands at each position of an epoch.
+"""Orders of a source's rows: the row at each position of an epoch.
 
     none    0 1 2 3 | 4 5 6 7 | 8 9      blocks of 4, tail of 2
-    era     2 0 3 1 | 5 4 7 6 | 9 8      each era of 4 permuted in itself
+    era     2 0 3 1 | 5 4 7 6 | 9 8      each era of 4 permuted
     block   6 1 7 3 0 5 4 2   | 9 8      blocks permuted, then the rows of each
                                          window of 2 blocks; the tail last
     full    4 9 0 6 3 1 8 2 7 5          the whole epoch permuted
@@ -12,8 +12,6 @@ An order is a pure function of its options, its key and (epoch, position): a
 bijection of 0 .. size - 1 in every epoch, evaluated at any position without
 those before it. Keys fold in the epoch and the window, so no two windows share
 an order. Positions and rows are int64. NumPy only.
-
-Source: seed 002, "Proposed Design".
 """
 
 import abc
@@ -28,11 +26,11 @@ from chomp_data.index.order import window_tables
 
 PERM_TYPES = tuple(permutation.PERMUTATIONS)
 
-# A call over more windows wants some of them whole, and nothing of them later:
-# then a table is no help.
-_MOST_RUNS = 2
+# A call that covers more windows reads some of them completely and does not
+# return to them, so tables would not help.
+_MAX_WINDOWS = 2
 
-# Positions looked up together: temporaries stay in the second-level cache.
+# Positions evaluated together: temporaries fit in the second-level cache.
 _CHUNK = 2**15
 
 _Numbers = np.ndarray | int
@@ -44,7 +42,7 @@ def order_key(seed: int, name: str = "", own_seed: int | None = None) -> int:
   Args:
     seed: The run's seed.
     name: The source's name: sources of one run have different orders.
-    own_seed: The seed of this source's order alone, in place of the run's.
+    own_seed: A seed for the order of this source, in place of the run's.
 
   Returns:
     The key, 0 .. 2**64 - 1.
@@ -88,11 +86,11 @@ class Order(abc.ABC):
     epoch, size = np.asarray(epoch, np.int64), np.asarray(size, np.int64)
     rows = np.empty_like(index)
     for low in range(0, len(index), _CHUNK):
-      own = slice(low, low + _CHUNK)
-      rows[own] = self._in_windows(
-        index[own],
-        epoch[own] if epoch.ndim else epoch,
-        size[own] if size.ndim else size,
+      chunk = slice(low, low + _CHUNK)
+      rows[chunk] = self._in_windows(
+        index[chunk],
+        epoch[chunk] if epoch.ndim else epoch,
+        size[chunk] if size.ndim else size,
       )
     return rows
 
@@ -100,10 +98,10 @@ class Order(abc.ABC):
   def window_bounds(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the shuffle windows that positions lie in.
+    """Returns the shuffle windows of positions.
 
-    The positions first .. last - 1 of an epoch hold the rows of the same
-    blocks: read together, each of these blocks is read once.
+    The positions first .. last - 1 of an epoch have the rows of the same
+    blocks. If they are read together, each of these blocks is read once.
 
     Args:
       index: int64[N], positions, 0 <= index < size.
@@ -116,7 +114,7 @@ class Order(abc.ABC):
 
   @abc.abstractmethod
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns the positions at which rows of an epoch stand: `permute` back.
+    """Returns the positions of rows of an epoch; inverts `permute`.
 
     Args:
       rows: int64[N], 0 <= row < size, in any order.
@@ -132,17 +130,17 @@ class Order(abc.ABC):
     """Returns rows at positions, int64[N], of windows [first, last).
 
     `epoch` and `size` are arrays of no dimension or [N]; `first` and `last`
-    are [N], or [1] where one window holds all.
+    are [N], or [1] if all positions are in one window.
     """
 
   def _in_windows(self, index, epoch, size) -> np.ndarray:
-    """Returns rows at int64[N] positions, from tables if windows are few."""
+    """Returns rows at positions, int64[N], from tables if windows are few."""
     first, last = self.window_bounds(index, epoch, size)
     change = first[1:] != first[:-1]
     if epoch.ndim:
       change |= epoch[1:] != epoch[:-1]
     runs = [0, *(np.flatnonzero(change) + 1).tolist(), len(index)]
-    if len(runs) > _MOST_RUNS + 1:
+    if len(runs) > _MAX_WINDOWS + 1:
       return self._evaluate(index, epoch, size, first, last)
     rows = np.empty_like(index)
     for low, high in itertools.pairwise(runs):
@@ -171,23 +169,23 @@ class Order(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class NoneOrder(Order):
-  """Rows as they are; every position is a window of its own."""
+  """Rows in stored order; every position is a separate window."""
 
   def permute(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> np.ndarray:
-    """Returns the positions themselves; see `Order.permute`."""
+    """Returns the positions themselves."""
     return np.array(index, np.int64)
 
   def window_bounds(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns [index, index + 1): no row waits for rows of its block."""
+    """Returns [index, index + 1): each row is a window."""
     index = np.asarray(index, np.int64)
     return index, index + 1
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns the rows themselves; see `Order.positions`."""
+    """Returns the rows themselves."""
     return np.array(rows, np.int64)
 
   def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
@@ -211,7 +209,7 @@ class KeyedOrder(Order):
         f"`perm_type` must be one of {', '.join(PERM_TYPES)}, got"
         f" {self.perm_type!r}. Use 'feistel'."
       )
-    # Not a field: tables are no part of what an order is.
+    # Not a field, so that tables do not affect equality.
     object.__setattr__(self, "_tables", window_tables.WindowTables())
 
   def _permuted(self, index, size, key) -> np.ndarray:
@@ -221,16 +219,16 @@ class KeyedOrder(Order):
     return permutation.INVERSES[self.perm_type](index, size, key)
 
   def epoch_key(self, part: str, epoch: _Numbers) -> np.ndarray:
-    """Returns the keys of a part of epochs, uint64[...]."""
+    """Returns the keys of epochs for one named use, uint64[...]."""
     return hashing.fold(hashing.fold_key(self.key, part), np.asarray(epoch))
 
 
 @dataclasses.dataclass(frozen=True)
 class FullOrder(KeyedOrder):
-  """Every epoch its own permutation of all rows.
+  """All rows permuted, differently in every epoch.
 
   Attributes:
-    key: See `order_key`.
+    key: The key of the order, made by `order_key`.
     perm_type: 'feistel', or 'linear', which is weak.
   """
 
@@ -240,14 +238,14 @@ class FullOrder(KeyedOrder):
   def window_bounds(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the whole epoch; see `Order.window_bounds`."""
+    """Returns the whole epoch."""
     index = np.asarray(index, np.int64)
     return np.zeros_like(index), np.broadcast_to(
       np.asarray(size, np.int64), index.shape
     )
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns where rows stand; see `Order.positions`."""
+    """Returns the positions of rows of an epoch."""
     key = hashing.fold(self.key, np.asarray(epoch))
     return self._unpermuted(rows, size, key)
 
@@ -257,11 +255,11 @@ class FullOrder(KeyedOrder):
 
 @dataclasses.dataclass(frozen=True)
 class EraOrder(KeyedOrder):
-  """Consecutive eras, each permuted in itself; the last may be short.
+  """Consecutive eras, each permuted; the last may be short.
 
   Attributes:
     era_length: Rows of an era.
-    key: See `order_key`.
+    key: The key of the order, made by `order_key`.
     perm_type: 'feistel', or 'linear', which is weak.
   """
 
@@ -276,12 +274,12 @@ class EraOrder(KeyedOrder):
   def window_bounds(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the eras of positions; see `Order.window_bounds`."""
+    """Returns the eras of positions."""
     first = np.asarray(index, np.int64) // self.era_length * self.era_length
     return first, np.minimum(first + self.era_length, size)
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns where rows stand; see `Order.positions`."""
+    """Returns the positions of rows of an epoch."""
     first, last = self.window_bounds(rows, epoch, size)
     key = self._era_key(first, epoch)
     return first + self._unpermuted(rows - first, last - first, key)
@@ -300,12 +298,12 @@ class BlockOrder(KeyedOrder):
   """Blocks permuted, then the rows of each window of permuted blocks.
 
   The rows after the last full block are the tail: last in every epoch, and
-  permuted in themselves. The last window may have fewer blocks.
+  permuted separately. The last window may have fewer blocks.
 
   Attributes:
     io_block_size: Rows of a block, which are read together.
-    window_blocks: Blocks of a window, whose rows are mixed.
-    key: See `order_key`.
+    window_blocks: Blocks of a window, whose rows are shuffled.
+    key: The key of the order, made by `order_key`.
     perm_type: 'feistel', or 'linear', which is weak.
   """
 
@@ -326,7 +324,7 @@ class BlockOrder(KeyedOrder):
   def window_bounds(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the windows of positions; see `Order.window_bounds`."""
+    """Returns the windows of positions."""
     index, size = np.asarray(index, np.int64), np.asarray(size, np.int64)
     window = self._window_rows
     full = size // self.io_block_size * self.io_block_size
@@ -338,7 +336,7 @@ class BlockOrder(KeyedOrder):
   def rows(
     self, place: np.ndarray, epoch: np.ndarray, size: np.ndarray
   ) -> np.ndarray:
-    """Returns the rows at places in permuted blocks, int64[N]: `places` back.
+    """Returns the rows at places in permuted blocks; inverts `places`.
 
     Args:
       place: int64[N]; those after the last block are the tail.
@@ -347,12 +345,12 @@ class BlockOrder(KeyedOrder):
     """
     blocks = size // self.io_block_size
     rows = np.array(place)
-    own = np.flatnonzero(place < blocks * self.io_block_size)
-    if len(own):
-      rows[own] = self._rows(
-        place[own],
-        epoch[own] if epoch.ndim else epoch,
-        blocks[own] if blocks.ndim else blocks,
+    in_blocks = np.flatnonzero(place < blocks * self.io_block_size)
+    if len(in_blocks):
+      rows[in_blocks] = self._rows(
+        place[in_blocks],
+        epoch[in_blocks] if epoch.ndim else epoch,
+        blocks[in_blocks] if blocks.ndim else blocks,
       )
     return rows
 
@@ -360,20 +358,20 @@ class BlockOrder(KeyedOrder):
     """Returns the places of rows in an epoch's permuted blocks, int64[N]."""
     block, offset = np.divmod(rows, self.io_block_size)
     blocks = size // self.io_block_size
-    own = np.flatnonzero(block < blocks)
+    in_blocks = np.flatnonzero(block < blocks)
     key = self.epoch_key("blocks", epoch)
-    block[own] = self._unpermuted(block[own], blocks, key)
+    block[in_blocks] = self._unpermuted(block[in_blocks], blocks, key)
     return block * self.io_block_size + offset
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns where rows stand; see `Order.positions`."""
+    """Returns the positions of rows of an epoch."""
     place = self.places(np.asarray(rows, np.int64), epoch, size)
     first, last = self.window_bounds(place, epoch, size)
     _, key = self._window_keys(first, epoch, np.asarray(size))
     return first + self._unpermuted(place - first, last - first, key)
 
   def _window_keys(self, first, epoch, size) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which windows are the tail, and the keys of all."""
+    """Returns which windows are the tail, and the keys of all windows."""
     in_tail = first >= size // self.io_block_size * self.io_block_size
     window = first // self._window_rows
     return in_tail, np.where(
@@ -399,7 +397,7 @@ class BlockOrder(KeyedOrder):
 
   @property
   def _window_rows(self) -> int:
-    # Windows wider than any source must not overflow.
+    # Wide windows must not overflow int64.
     return min(self.io_block_size * self.window_blocks, 2**62)
 
   def _rows(self, place, epoch, blocks) -> np.ndarray:

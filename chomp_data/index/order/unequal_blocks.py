@@ -2,10 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Block shuffle where blocks have unequal numbers of rows.
 
-A packed source's rows exist a packing window at a time, and these windows
-differ in rows: its blocks are whole packing windows, which may differ between
-epochs too. Positions are found by bisection among the permuted blocks. With
-equal blocks the order is that of `orders.BlockOrder`. NumPy only.
+The blocks of a packed source are packing windows, which differ in rows, and may
+differ by epoch too. Positions are found by bisection among the permuted blocks.
+With equal blocks the order is that of `orders.BlockOrder`. NumPy only.
 """
 
 from collections.abc import Callable
@@ -17,20 +16,20 @@ from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index.order import orders
 
-_LAYOUTS_KEPT = 4
+_CACHED_LAYOUTS = 4
 
 _Numbers = np.ndarray | int
 
 
 @dataclasses.dataclass(frozen=True)
 class _Layout:
-  """Where the blocks of one epoch stand.
+  """The permuted blocks of one epoch.
 
   Attributes:
     order: int64[nb], the blocks in the epoch's order.
-    rows: int64[nb], the first row of each of them.
-    places: int64[nb + 1], where each of them begins, in positions.
-    edges: int64[nw + 1], where each window begins, in positions.
+    rows: int64[nb], the first row of each block.
+    places: int64[nb + 1], the first position of each block.
+    edges: int64[nw + 1], the first position of each window.
     tail: The number of the tail's window, or -1.
   """
 
@@ -47,13 +46,13 @@ class UnequalBlockOrder(orders.KeyedOrder):
 
   Attributes:
     boundaries: Returns the first row of each block of an epoch, and the rows
-      of that epoch, int64[nb + 1], from 0, non-decreasing. Called again now
-      and then: it must be cheap or keep what it returns.
-    window_blocks: Blocks of a window, whose rows are mixed.
-    key: See `orders.order_key`.
+      of that epoch, int64[nb + 1], from 0, non-decreasing. Called repeatedly,
+      so it must be cheap or cache its results.
+    window_blocks: Blocks of a window, whose rows are shuffled.
+    key: The key of the order, made by `orders.order_key`.
     perm_type: 'feistel', or 'linear', which is weak.
-    last_is_tail: Whether the last block stays last and by itself, as what
-      is left after the last full block. It counts as any other otherwise.
+    last_is_tail: Whether the last block is the tail, last in every epoch and
+      permuted separately. Otherwise it is a block like the others.
   """
 
   boundaries: Callable[[int], np.ndarray] = dataclasses.field(repr=False)
@@ -62,7 +61,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
   perm_type: str = "feistel"
   last_is_tail: bool = False
   _layouts: memo.Memo = dataclasses.field(
-    default_factory=lambda: memo.Memo(_LAYOUTS_KEPT),
+    default_factory=lambda: memo.Memo(_CACHED_LAYOUTS),
     init=False,
     repr=False,
     compare=False,
@@ -77,7 +76,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
   def window_bounds(
     self, index: np.ndarray, epoch: _Numbers, size: _Numbers
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the windows of positions; see `Order.window_bounds`.
+    """Returns the windows of positions.
 
     Raises:
       ValueError: If `size` is not the last boundary of its epoch, or the
@@ -98,11 +97,11 @@ class UnequalBlockOrder(orders.KeyedOrder):
 
     Args:
       epoch: The epoch.
-      values: int64[nb], one for each block, as `boundaries` lists them.
+      values: int64[nb], one per block, in the order of `boundaries`.
 
     Returns:
-      (positions, sums of the blocks before them), int64[nw + 1] each: where
-      windows begin, and the rows of the epoch.
+      (positions, sums of the blocks before them), int64[nw + 1] each, for the
+      first position of each window and the end of the epoch.
     """
     layout = self._layout(epoch, int(self.boundaries(epoch)[-1]))
     inside = np.zeros(len(layout.order) + 1, np.int64)
@@ -116,7 +115,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
   def rows(
     self, place: np.ndarray, epoch: np.ndarray, size: np.ndarray
   ) -> np.ndarray:
-    """Returns the rows at places in permuted blocks, int64[N]: `places` back.
+    """Returns the rows at places in permuted blocks; inverts `places`.
 
     Args:
       place: int64[N].
@@ -125,9 +124,9 @@ class UnequalBlockOrder(orders.KeyedOrder):
     """
     rows = np.empty_like(place)
     for pick, layout in self._by_epoch(epoch, size):
-      own = place[pick]
-      block = np.searchsorted(layout.places, own, side="right") - 1
-      rows[pick] = layout.rows[block] + (own - layout.places[block])
+      places = place[pick]
+      block = np.searchsorted(layout.places, places, side="right") - 1
+      rows[pick] = layout.rows[block] + (places - layout.places[block])
     return rows
 
   def places(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
@@ -140,7 +139,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
     return layout.places[number[block]] + (rows - bounds[block])
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns where rows stand; see `Order.positions`."""
+    """Returns the positions of rows of an epoch."""
     place = self.places(np.asarray(rows, np.int64), epoch, size)
     first, last = self.window_bounds(place, epoch, size)
     key = self._window_keys(first, np.asarray(epoch), self._layout(epoch, size))
@@ -171,7 +170,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
     window = np.searchsorted(layout.edges, first, side="right") - 1
     key = self._window_keys(first, epoch, layout)
     place = first + self._permuted(index - first, last - first, key)
-    # Bisecting only the blocks of these windows: a third of the time.
+    # Bisects only the blocks of these windows, in a third of the time.
     low = min(int(window.min()) * self.window_blocks, len(layout.rows) - 1)
     high = int(window.max() + 1) * self.window_blocks + 1
     block = low - 1
@@ -179,7 +178,7 @@ class UnequalBlockOrder(orders.KeyedOrder):
     return layout.rows[block] + (place - layout.places[block])
 
   def _by_epoch(self, epoch, size):
-    """Yields which elements each epoch has, and its layout."""
+    """Returns, for each epoch, its elements and its layout."""
     epoch, size = np.asarray(epoch), np.asarray(size)
     if not epoch.ndim or (epoch == epoch[0]).all():
       one = int(epoch.flat[0]), int(size.flat[0])
@@ -187,8 +186,8 @@ class UnequalBlockOrder(orders.KeyedOrder):
     numbers, first = np.unique(epoch, return_index=True)
     sizes = np.broadcast_to(size, epoch.shape)[first]
     return [
-      (np.flatnonzero(epoch == number), self._layout(int(number), int(own)))
-      for number, own in zip(numbers, sizes, strict=True)
+      (np.flatnonzero(epoch == number), self._layout(int(number), int(rows)))
+      for number, rows in zip(numbers, sizes, strict=True)
     ]
 
   def _layout(self, epoch: int, size: int) -> _Layout:

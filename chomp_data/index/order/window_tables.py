@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of the windows of an order that are asked about often.
+"""Cached tables of the windows of an order that are read often.
 
-A table is worth building only where its window will be asked about again: a
-permutation evaluated at single indices costs about 60 us a call and 15 ns an
-index, a table 15 ns a row of its window. So a window's rows are evaluated one
-call at a time until these calls have cost what the table would. Nothing here
-decides a value; all of it may be dropped at any time. NumPy only.
+A table is worth building only if its window is read again: evaluating a
+permutation at single indices costs about 60 us per call and 15 ns per index, a
+table 15 ns per row of its window. So a window's rows are evaluated call by call
+until these calls have cost as much as the table would. Tables never change a
+value and may be dropped at any time. NumPy only.
 """
 
 from collections.abc import Callable
@@ -16,27 +16,27 @@ import numpy as np
 
 from chomp_data.index import memo
 
-# What a call costs, in evaluated indices.
+# The cost of a call, in evaluated indices.
 _CALL_ROWS = 4_096
 
 # The rows of all tables of one order, 4 MiB as int32: eight windows of 128 Ki
 # rows, and a few milliseconds to fill.
 _MOST_ROWS = 2**20
 
-# A table of few rows still costs its array and its entry.
+# The smallest weight of a table: a short one still needs an array and an entry.
 _LEAST_WEIGHT = 4_096
 
-_MOST_WATCHED = 64
+_MOST_COSTS = 64
 
 
 class WindowTables:
-  """The rows of a few windows, built where they are asked about often."""
+  """The rows of a few windows, built for windows that are read often."""
 
   def __init__(self, most_rows: int = _MOST_ROWS):
-    """Keeps tables of up to `most_rows` rows in all."""
+    """Makes an empty cache of tables with up to `most_rows` rows together."""
     self._most_rows = most_rows
     self._tables = memo.Memo(most_rows)
-    self._spent = memo.Memo(_MOST_WATCHED)
+    self._costs = memo.Memo(_MOST_COSTS)
 
   @property
   def rows(self) -> int:
@@ -47,26 +47,26 @@ class WindowTables:
     self,
     key: Hashable,
     length: int,
-    asked: int,
+    num_positions: int,
     build: Callable[[], np.ndarray],
   ) -> np.ndarray | None:
-    """Returns a window's rows, or None where one look does not pay a table.
+    """Returns a window's rows, or None if a table is not worth building.
 
     Args:
-      key: What decides the rows.
+      key: The key of the window; equal keys have equal rows.
       length: Rows of the window.
-      asked: How many of them are wanted now.
-      build: Returns all of them, int64[length].
+      num_positions: How many of them the caller needs now.
+      build: Returns all rows, int64[length].
 
     Returns:
-      int32[length] where rows fit, else int64[length], or None.
+      int32[length] if the rows fit, else int64[length]; or None.
     """
-    found = self._tables.get(key)
-    if found is not None or length > self._most_rows:
-      return found
-    spent = (self._spent.get(key) or 0) + asked + _CALL_ROWS
-    if spent < length:
-      self._spent.put(key, spent)
+    rows = self._tables.get(key)
+    if rows is not None or length > self._most_rows:
+      return rows
+    cost = (self._costs.get(key) or 0) + num_positions + _CALL_ROWS
+    if cost < length:
+      self._costs.put(key, cost)
       return None
     rows = build()
     if rows.max(initial=0) < 2**31:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which documents are packed, and which windows they form.
+"""The order in which documents are packed, and the windows they form.
 
 A window is `window_docs` consecutive positions of the order. 'none' keeps the
 store's order; 'block' permutes blocks of documents and then the documents of
@@ -17,7 +17,7 @@ from chomp_data.index import permutation
 
 
 class DocumentOrder:
-  """Positions to documents, epoch by epoch."""
+  """Maps positions of an epoch to documents."""
 
   def __init__(
     self,
@@ -28,14 +28,14 @@ class DocumentOrder:
     kind: str,
     key: int,
   ):
-    """Fixes the order; computes nothing yet.
+    """Binds the options of the order.
 
     Args:
       num_documents: Documents of the store, at least 1.
       window_docs: Documents of a window.
       block_docs: Documents of a block; divides `window_docs`.
       kind: 'none', 'block' or 'full'.
-      key: Seeds the order.
+      key: The key of the order.
     """
     self.num_documents = num_documents
     self.window_docs = window_docs
@@ -45,7 +45,7 @@ class DocumentOrder:
     self._blocks: tuple[int, np.ndarray] | None = None
 
   def __getstate__(self) -> dict[str, Any]:
-    # Another process permutes its own.
+    # Other processes compute the blocks again.
     return {**vars(self), "_blocks": None}
 
   @property
@@ -60,11 +60,11 @@ class DocumentOrder:
 
   def window_sizes(self, windows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the documents of windows."""
-    left = self.num_documents - windows * self.window_docs
-    return np.minimum(left, self.window_docs)
+    remaining = self.num_documents - windows * self.window_docs
+    return np.minimum(remaining, self.window_docs)
 
   def documents(self, windows: np.ndarray, epoch: int) -> np.ndarray:
-    """Returns the documents of windows, window after window, int64[M].
+    """Returns the documents of windows in order, int64[M].
 
     Args:
       windows: int64[N].
@@ -92,7 +92,7 @@ class DocumentOrder:
     return permutation.permute(places, self.num_documents, key)
 
   def position(self, document: int, epoch: int) -> int:
-    """Returns where a document stands in an epoch: `documents` back."""
+    """Returns the position of a document in an epoch; inverts `documents`."""
     if self.kind == "none":
       return document
     one = np.asarray([document])
@@ -111,25 +111,25 @@ class DocumentOrder:
 
   def blocks(self, epoch: int) -> np.ndarray:
     """Returns int64[num_blocks], the block at each place of the order."""
-    found = self._blocks
-    if found is None or found[0] != epoch:
-      out = np.arange(self.num_blocks)
+    cached = self._blocks
+    if cached is None or cached[0] != epoch:
+      order = np.arange(self.num_blocks)
       whole = self.num_documents // self.block_docs
       if self.kind == "block" and whole:
         key = hashing.fold_key(self._key, "blocks", epoch)
-        out[:whole] = permutation.permute(out[:whole], whole, key)
-      found = self._blocks = (epoch, out)
-    return found[1]
+        order[:whole] = permutation.permute(order[:whole], whole, key)
+      cached = self._blocks = (epoch, order)
+    return cached[1]
 
   def window_sums(self, sums: np.ndarray, epoch: int) -> np.ndarray:
     """Returns int64[num_windows], sums over windows of sums over blocks.
 
     Args:
-      sums: int64[num_blocks], of the store's blocks; not for kind 'full'.
+      sums: int64[num_blocks], sums of the store's blocks. Not for kind 'full'.
       epoch: The epoch.
     """
     per_window = self.window_docs // self.block_docs
     if self.kind == "none" and per_window == 1:
-      return sums  # Not a copy: there may be one number for 16 documents.
+      return sums  # No copy: there may be one sum per 16 documents.
     ordered = sums[self.blocks(epoch)]
     return np.add.reduceat(ordered, np.arange(0, len(ordered), per_window))

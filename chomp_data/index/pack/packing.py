@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packing documents into rows: which piece of which document goes where.
+"""Packs documents into rows: the row and column of each piece.
 
-A *window* of documents is packed by itself, so a row needs nothing of what
-came before its window. Lengths, starts and columns are in tokens; a document's
-tokens include an added BOS or EOS. NumPy, or compiled.
+Each *window* of documents is packed separately, so a row depends only on its
+window. Lengths, starts and columns are in tokens; a document's tokens include
+an added BOS or EOS. NumPy, or compiled.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ import numpy as np
 
 from chomp_data.kernels import compiled
 
-# Seconds of an item that first fit places, about.
+# Approximate seconds per item of first fit.
 _PLACED_S = 4e-7
 
 LONG_POLICIES = ("cut", "truncate", "drop")
@@ -47,7 +47,7 @@ class Rows:
     start: int64[N], first token within the document.
     length: int64[N].
     column: int64[N].
-    num_cut: Documents of which a part that fits in a row was cut.
+    num_cut: Documents cut although the piece would fit in a row.
   """
 
   first: np.ndarray
@@ -64,11 +64,11 @@ class Rows:
 
 
 def joined(parts: Sequence[Rows], sizes: Sequence[int]) -> Rows:
-  """Returns the rows of several windows, one after the other.
+  """Concatenates the rows of several windows.
 
   Args:
-    parts: The rows of each, at least one.
-    sizes: The documents of each; slots count on from window to window.
+    parts: The rows of each window, at least one.
+    sizes: The documents of each window; slots continue across windows.
   """
   if len(parts) == 1:
     return parts[0]
@@ -97,8 +97,8 @@ def kept_lengths(
   Args:
     lengths: int64[D], 0 or more.
     seq_len: Positions of a row.
-    long_documents: What becomes of a document longer than a row: 'cut' keeps
-      it all, 'truncate' its first row, 'drop' nothing.
+    long_documents: The policy for documents longer than a row: 'cut' packs all
+      tokens, 'truncate' the first row of them, 'drop' none.
   """
   match long_documents:
     case "cut":
@@ -112,21 +112,21 @@ def kept_lengths(
   )
 
 
-def cut_pieces(kept: np.ndarray, seq_len: int) -> Pieces:
-  """Cuts documents into pieces of `seq_len` tokens and a rest.
+def cut_pieces(tokens: np.ndarray, seq_len: int) -> Pieces:
+  """Cuts documents into pieces of `seq_len` tokens and a remainder.
 
-      kept [3, 0, 9], seq_len 4
+      tokens [3, 0, 9], seq_len 4
       -> slot [0, 2, 2, 2], start [0, 0, 4, 8], length [3, 4, 4, 1]
 
   Args:
-    kept: int64[D], tokens of each document; those of none have no piece.
+    tokens: int64[D], tokens of each document; empty ones have no piece.
     seq_len: Positions of a row.
   """
-  num = -(-kept // seq_len)
-  slot = np.repeat(np.arange(len(kept)), num)
+  num = -(-tokens // seq_len)
+  slot = np.repeat(np.arange(len(tokens)), num)
   nth = np.arange(len(slot)) - np.repeat(np.cumsum(num) - num, num)
   start = nth * seq_len
-  return Pieces(slot, start, np.minimum(kept[slot] - start, seq_len))
+  return Pieces(slot, start, np.minimum(tokens[slot] - start, seq_len))
 
 
 def first_fit_decreasing(
@@ -140,17 +140,17 @@ def first_fit_decreasing(
       length [3, 5, 2, 4, 2], capacity 8: sorted 5 4 3 2 2
       -> bin [0, 0, 1, 1, 1], 2 bins
 
-  Items of one length are placed together: first fit fills the first bin with
-  room until it has none.
+  Items of equal length are placed together: first fit fills a bin until it has
+  no room for the length.
 
   Args:
     length: int64[N], 1 .. capacity.
     capacity: Tokens of a bin.
     max_items: Most items of a bin, or None.
-    max_bins: Most bins, or None; items that then find no room get bin -1.
+    max_bins: Most bins, or None; items that do not fit get bin -1.
 
   Returns:
-    (bin int64[N], number of bins opened). Ties go by position.
+    (bin int64[N], number of bins opened). Ties are in order of position.
 
   Source: D. S. Johnson, "Near-optimal bin packing algorithms", 1973.
   """
@@ -158,16 +158,16 @@ def first_fit_decreasing(
   out = np.full(count, -1, np.int64)
   if not count:
     return out, 0
-  most = count if max_bins is None else min(max_bins, count)
+  bin_limit = count if max_bins is None else min(max_bins, count)
   order = np.argsort(_sorting_keys(capacity - length, capacity), kind="stable")
   loop = compiled.find("first_fit", _PLACED_S * count)
   if loop is not None:
     items = count if max_items is None else max_items
     length = compiled.flat(length, np.int64)
-    room = np.empty(2 << (most - 1).bit_length(), np.int64)
-    scratch = room, np.empty(most, np.int64)
-    return out, loop(order, length, capacity, items, most, *scratch, out)
-  bins, opened = _first_fit(length[order], capacity, max_items, most)
+    room = np.empty(2 << (bin_limit - 1).bit_length(), np.int64)
+    scratch = room, np.empty(bin_limit, np.int64)
+    return out, loop(order, length, capacity, items, bin_limit, *scratch, out)
+  bins, opened = _first_fit(length[order], capacity, max_items, bin_limit)
   out[order] = bins
   return out, opened
 
@@ -175,38 +175,38 @@ def first_fit_decreasing(
 def _first_fit(
   ordered: np.ndarray, capacity: int, max_items: int | None, most: int
 ) -> tuple[list[int], int]:
-  """Returns the bin of each item, or -1, and how many are opened.
+  """Returns the bin of each item, or -1, and how many bins are opened.
 
-  As items get smaller, bins get ready: the first of those that have room is on
-  top of a heap. One that has none left waits by its room, until sizes come
-  down to it. That is a fifth of what array operations on all bins take.
+  Bins with room for the current length are in a heap, the first one on top. The
+  others wait in lists by their room, until lengths are as small. This takes a
+  fifth of the time of array operations on all bins.
 
   Args:
-    ordered: int64[N], from the longest on.
+    ordered: int64[N], lengths, descending.
     capacity: Tokens of a bin.
     max_items: Most items of a bin, or None.
     most: Most bins.
   """
-  # No two items of more than half a bin share one.
+  # Two items longer than half a bin never share one.
   big = min(int(np.searchsorted(-ordered, -(capacity // 2))), most)
   room = (capacity - ordered[:big]).tolist()
   most_items = len(ordered) if max_items is None else max_items
   slots = [most_items - 1] * big
   waiting: list[list[int] | None] = [None] * (capacity + 1)
-  for number, own in enumerate(room if most_items > 1 else ()):
-    _append(waiting, own, number)
+  for number, free in enumerate(room if most_items > 1 else ()):
+    _append(waiting, free, number)
   bins = list(range(big))
   ready: list[int] = []
   edges = np.flatnonzero(np.diff(ordered[big:])) + big + 1
   edges = [big, *edges.tolist(), len(ordered)] if big < len(ordered) else []
   last = capacity
   for low, high in itertools.pairwise(edges):
-    size, left = int(ordered[low]), high - low
-    for found in waiting[size:last]:
-      for number in found or ():
+    size, unplaced = int(ordered[low]), high - low
+    for waiting_bins in waiting[size:last]:
+      for number in waiting_bins or ():
         heapq.heappush(ready, number)
     last = size
-    while left:
+    while unplaced:
       if not ready:
         if len(room) == most:
           break
@@ -214,42 +214,42 @@ def _first_fit(
         room.append(capacity)
         slots.append(most_items)
       number = ready[0]
-      if left == 1:  # Of most sizes there is one.
-        count, left = 1, 0
+      if unplaced == 1:  # The most common case.
+        count, unplaced = 1, 0
         bins.append(number)
       else:
-        count = min(room[number] // size, left, slots[number])
+        count = min(room[number] // size, unplaced, slots[number])
         bins += [number] * count
-        left -= count
+        unplaced -= count
       slots[number] -= count
-      room[number] = rest = room[number] - count * size
-      if not slots[number] or rest < size:
+      room[number] = free_room = room[number] - count * size
+      if not slots[number] or free_room < size:
         heapq.heappop(ready)
         if slots[number]:
-          _append(waiting, rest, number)
-    bins += [-1] * left
+          _append(waiting, free_room, number)
+    bins += [-1] * unplaced
   return bins, len(room)
 
 
 def _append(lists: list[list[int] | None], index: int, value: int) -> None:
-  """Appends to one of many lists, most of which are never made."""
-  own = lists[index]
-  if own is None:
+  """Appends to one of many lists, which are made when first used."""
+  values = lists[index]
+  if values is None:
     lists[index] = [value]
   else:
-    own.append(value)
+    values.append(value)
 
 
 def _sorting_keys(values: np.ndarray, end: int) -> np.ndarray:
-  """Returns values 0 .. end - 1 as NumPy sorts them fastest: by digits."""
+  """Returns values 0 .. end - 1 as uint16 if they fit: NumPy radix sorts it."""
   return values.astype(np.uint16) if end <= 2**16 else values
 
 
 def fits_exactly(pieces: Pieces, seq_len: int, which: int) -> bool:
   """Returns whether `exact_rows` leaves a piece whole.
 
-  Only the pieces that are placed before it decide that, so the shorter ones,
-  which are most of them, are not placed.
+  This depends only on the pieces that are placed before it, so the shorter
+  ones, most of them, are not placed.
 
   Args:
     pieces: The pieces of a window.
@@ -262,7 +262,7 @@ def fits_exactly(pieces: Pieces, seq_len: int, which: int) -> bool:
   before = length > size
   before[:which] |= length[:which] == size
   if int(length[before].sum()) < num_rows * (seq_len - size + 1):
-    return True  # They cannot leave less than its room in every row.
+    return True  # They leave room for it in some row.
   first = np.append(length[before], size)
   bins, _ = first_fit_decreasing(first, seq_len, max_bins=num_rows)
   return bool(bins[-1] >= 0)
@@ -275,17 +275,17 @@ def rows_of_bins(
 
   Args:
     pieces: The pieces of a window.
-    bins: int64[N], the bin of each, all of 0 .. num_rows - 1 in use.
-    num_rows: How many bins there are.
+    bins: int64[N], the bin of each piece; none of 0 .. num_rows - 1 is empty.
+    num_rows: The number of bins.
     num_cut: Documents cut to fill rows.
   """
   order = np.argsort(_sorting_keys(bins, num_rows), kind="stable")
   length = pieces.length[order]
-  held = np.bincount(bins, minlength=num_rows)
+  counts = np.bincount(bins, minlength=num_rows)
   first = np.zeros(num_rows + 1, np.int64)
-  np.cumsum(held, out=first[1:])
+  np.cumsum(counts, out=first[1:])
   before = np.cumsum(length) - length
-  column = before - np.repeat(before[first[:-1]], held)
+  column = before - np.repeat(before[first[:-1]], counts)
   return Rows(
     first, pieces.slot[order], pieces.start[order], length, column, num_cut
   )
@@ -294,8 +294,8 @@ def rows_of_bins(
 def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
   """Packs a window into exactly ceil(tokens / seq_len) rows.
 
-  First fit decreasing into that many rows; the few pieces that then find no
-  room are cut to fill the gaps, largest gap first.
+  First fit decreasing into that many rows; the few pieces that do not fit are
+  cut to fill the gaps, largest gap first.
 
       lengths [3, 3, 3], seq_len 5: 9 tokens, 2 rows
       -> row 0: [3, 2 of the third], row 1: [3, 1 of the third]
@@ -308,15 +308,15 @@ def exact_rows(pieces: Pieces, seq_len: int) -> Rows:
 
 
 def exact_bins(pieces: Pieces, seq_len: int) -> tuple[np.ndarray, int]:
-  """Returns the row of each piece before any is cut, and how many there are.
+  """Returns the row of each uncut piece, and the number of rows.
 
   Args:
     pieces: The pieces of a window; at least one.
     seq_len: Positions of a row.
 
   Returns:
-    (bin int64[N], rows); -1 are pieces that find no room, which `filled_rows`
-    cuts.
+    (bin int64[N], rows). Pieces that do not fit have bin -1; `filled_rows` cuts
+    them.
   """
   num_rows = -(-int(pieces.length.sum()) // seq_len)
   bins, _ = first_fit_decreasing(pieces.length, seq_len, max_bins=num_rows)
@@ -326,12 +326,12 @@ def exact_bins(pieces: Pieces, seq_len: int) -> tuple[np.ndarray, int]:
 def filled_rows(
   pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
 ) -> Rows:
-  """Returns the rows of `exact_rows` from what `exact_bins` returns.
+  """Cuts the pieces without a bin into the gaps of the other rows.
 
   Args:
     pieces: The pieces of a window.
-    bins: int64[N], the row of each, or -1.
-    num_rows: How many rows there are.
+    bins: int64[N], the row of each piece, or -1.
+    num_rows: The number of rows.
     seq_len: Positions of a row.
   """
   fitted = bins >= 0
@@ -351,7 +351,7 @@ def filled_rows(
     Pieces(slot[order], start[order], length[order]),
     bins[order],
     num_rows,
-    # No gap is as large as a piece that found no room.
+    # No gap is as large as a piece that did not fit.
     num_cut=len(left),
   )
 
@@ -359,12 +359,12 @@ def filled_rows(
 def filled_parts(
   pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
 ) -> np.ndarray:
-  """Returns int64[N], into how many spans `filled_rows` makes each piece.
+  """Returns int64[N], the number of parts of each piece in `filled_rows`.
 
   Args:
     pieces: The pieces of a window.
-    bins: int64[N], the row of each, or -1.
-    num_rows: How many rows there are.
+    bins: int64[N], the row of each piece, or -1.
+    num_rows: The number of rows.
     seq_len: Positions of a row.
   """
   left = np.flatnonzero(bins < 0)
@@ -378,14 +378,14 @@ def filled_parts(
 def filled_sums(
   pieces: Pieces, bins: np.ndarray, num_rows: int, seq_len: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the tokens and the spans of each row of `filled_rows`.
+  """Counts the tokens and the spans of each row of `filled_rows`.
 
-  No row is made: that takes ten times as long.
+  Takes a tenth of the time of `filled_rows`.
 
   Args:
     pieces: The pieces of a window.
-    bins: int64[N], the row of each, or -1.
-    num_rows: How many rows there are.
+    bins: int64[N], the row of each piece, or -1.
+    num_rows: The number of rows.
     seq_len: Positions of a row.
 
   Returns:
@@ -405,13 +405,13 @@ def filled_sums(
 
 @dataclasses.dataclass(frozen=True)
 class _Fill:
-  """How pieces that found no room are cut to fill the gaps of rows.
+  """The parts of pieces that did not fit, cut to fill the gaps of rows.
 
   Attributes:
-    owner: int64[M], of which of these pieces each part is, ascending.
-    begin: int64[M], its first token in the piece.
-    length: int64[M].
-    bins: int64[M], its row.
+    owner: int64[M], the piece of each part, its index in `left`, ascending.
+    begin: int64[M], the part's first token in the piece.
+    length: int64[M], the part's tokens.
+    bins: int64[M], the part's row.
   """
 
   owner: np.ndarray
@@ -423,7 +423,7 @@ class _Fill:
 def _filled(
   pieces: Pieces, bins: np.ndarray, left: np.ndarray, seq_len: int, rows: int
 ) -> _Fill:
-  """Cuts the pieces `left` into the gaps that the others leave in `bins`."""
+  """Cuts the pieces `left` into the gaps of the rows of the other pieces."""
   fitted = bins >= 0
   gaps = seq_len - np.bincount(
     bins[fitted], pieces.length[fitted], rows

@@ -230,5 +230,5 @@ def _last_below(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
 
 
 def _beyond(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Returns float64[N]: the target past the ramp, kept inside int64."""
+  """Returns float64[N]: the target past the ramp, limited to int64."""
   return np.clip(target - ramp[-1], 0, 2.0**60)

@@ -119,7 +119,7 @@ def count(
   num_pairs = last_pairs[: int(table.num_documents[last])]
   rows = int(pass_rows[last])
   ends = _quota_ends(num_pairs, shares, rows, balance_mode)
-  return Counts(pass_rows, columns.Held(ends))
+  return Counts(pass_rows, columns.ArrayColumn(ends))
 
 
 class SpliceSchedule:
@@ -263,7 +263,7 @@ class SpliceSchedule:
     count = int(self._table.num_documents[phase])
     pairs = self._pairs[int(self._table.length[phase])]
     num_pairs = pairs.num_pairs()[:count]
-    return columns.Held(
+    return columns.ArrayColumn(
       _quota_ends(num_pairs, self._shares(), rows, self._balance_mode)
     )
 
