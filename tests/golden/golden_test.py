@@ -179,7 +179,9 @@ def test_kept_side_indexes_are_taken_as_they_are(
       *("samples_arrow", "sums"),
     },
   )
-  assert not cache.exists()
+  # Compiled loops may be kept there; no index is.
+  kept = list(cache.iterdir()) if cache.exists() else []
+  assert [path.name for path in kept if path.name != "chomp_data_kernels"] == []
 
 
 def test_kept_stores_of_schema_2_and_their_indexes_are_taken_as_they_are(
