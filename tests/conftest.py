@@ -51,6 +51,14 @@ def workers_read():
     yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def loops_are_loaded():
+  """Else each test with a cache directory of its own compiles them again."""
+  from chomp_data.kernels import compiled
+
+  compiled.wait()
+
+
 @pytest.fixture(scope="session")
 def stdlib_store(tmp_path_factory):
   """A store of the top of the standard library's sources, as a path."""
