@@ -421,7 +421,7 @@ def _directory(name: str, key: Mapping[str, Any]) -> str:
 
 
 def known(
-  store_path: str | os.PathLike[str], name: str | None = None
+  store_path: str | os.PathLike[str],
 ) -> Iterator[tuple[pathlib.Path, Mapping[str, Any]]]:
   """Yields directory and key of every index that was built of a store.
 
@@ -430,18 +430,15 @@ def known(
 
   Args:
     store_path: As `load_or_build` takes it.
-    name: Of the indexes that are meant; None is all.
   """
   *beside, cache = _places(store_path)
   for parent in (*beside, cache):
-    for file in sorted(parent.glob(f"{name or ''}*/{HEADER}")):
+    for file in sorted(parent.glob(f"*/{HEADER}")):
       try:
         header = _header(file.parent)
         is_of = header.get("store") == _absolute(store_path)
         key = header.get("key")
-        if not (parent in beside or is_of) or not isinstance(key, Mapping):
-          continue
-        if name in (None, key.get("name")):
+        if (parent in beside or is_of) and isinstance(key, Mapping):
           yield file.parent, key
       except (OSError, ValueError):
         continue  # Whoever asks for it builds it again.

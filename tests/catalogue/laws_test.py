@@ -25,7 +25,7 @@ import chomp_data
 from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import verifying
-from chomp_data.audit import visits
+from tests.audit import visits_test
 from tests.catalogue import reads
 from tests.catalogue import runs
 from tests.golden import corpora
@@ -46,10 +46,7 @@ def root(tmp_path_factory):
   """Every small corpus of the golden cases, written anew."""
   root = tmp_path_factory.mktemp("catalogue")
   with pytest.MonkeyPatch.context() as patch:
-    # None of them must outlive a power cut: a tenth of the time.
-    patch.setattr(os, "fsync", lambda descriptor: None)
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-    corpora.write_all(root)
+    corpora.write_for_tests(root, patch, tmp_path_factory.mktemp("cache"))
     yield root
 
 
@@ -564,50 +561,9 @@ def test_a_forecast_equals_a_count(name, root):
     assert said == own[-1].tolist()
 
 
-def visited(pipe, steps):
-  """Lists (step, row, start, length, column) by source and document."""
-  found = collections.defaultdict(list)
-  for step in range(steps):
-    if not pipe.holds_text:
-      source, _ = pipe.bucket_of(step)
-      for row, sample in enumerate(pipe.sample_numbers(step).tolist()):
-        if sample >= 0:
-          found[source, sample].append((step, row, None, None, None))
-      continue
-    spans = pipe.plan(step).live()
-    for at in range(len(spans)):
-      source = pipe.source_names[spans.source[at]]
-      found[source, int(spans.document[at])].append((
-        step, int(spans.row[at]), int(spans.start[at]), int(spans.length[at]),
-        int(spans.column[at]),
-      ))  # fmt: skip
-  return found
-
-
 def test_traces_in_both_directions_equal_a_count(pipe):
   """Where a document comes, and which documents steps hold."""
-  steps = runs.last_of(pipe)
-  middle = steps // 2
-  found = visited(pipe, steps)
-  for source in pipe.source_names:
-    exposures = pipe.exposures(source, 0, steps)
-    later = pipe.exposures(source, middle, steps)
-    for document in range(0, pipe.num_documents(source), 3):
-      wanted = found[source, document]
-      after = [own for own in wanted if own[0] >= middle]
-      assert exposures[document] == len(wanted)
-      assert later[document] == len(after)
-      traced = itertools.takewhile(
-        lambda visit: visit.step < steps,
-        visits.Visits(pipe, source, document).ahead(middle),
-      )
-      assert [
-        (own.step, own.row, own.start, own.length, own.column) for own in traced
-      ] == after
-      before = visits.Visits(pipe, source, document).back(middle)
-      assert [
-        (own.step, own.row, own.start, own.length, own.column) for own in before
-      ] == [own for own in wanted[::-1] if own[0] < middle]
+  visits_test.check(pipe, runs.last_of(pipe) // 2)
 
 
 def test_a_certificate_is_that_of_the_plan_and_of_no_other(data, pipe):

@@ -18,6 +18,7 @@ import numpy as np
 import chomp_data
 from tests.golden import cases
 from tests.golden import corpora
+from tests.golden import measuring
 
 NAMES = (
   # Row kinds, with the shuffles of rows and of documents.
@@ -85,9 +86,8 @@ NAMES = (
 # A second source of a corpus, in `mix_in_line`.
 _SAME = {"again": "web"}
 
-# Steps from the start that a law looks at, and around the end of a run.
+# Steps from the start that a law reads one after the other.
 FIRST = 12
-LAST = 2
 
 
 @functools.cache
@@ -129,11 +129,8 @@ def documents_of(
 
 
 def steps_of(pipe: chomp_data.Pipeline) -> list[int]:
-  """Returns the first steps of a run, and the last where it ends."""
-  end = pipe.num_steps
-  if end is None:
-    return [*range(FIRST), 55, 144]
-  return sorted({*range(min(FIRST, end)), *range(max(end - LAST, 0), end)})
+  """Returns the first steps of a run, and some far on, to its end if any."""
+  return measuring.steps_of(pipe.num_steps, (55, 144))
 
 
 def last_of(pipe: chomp_data.Pipeline, most: int = 2 * FIRST) -> int:

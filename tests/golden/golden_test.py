@@ -7,7 +7,6 @@ What a case gives is compared with its file under expected/, which
 """
 
 import json
-import os
 import pathlib
 import re
 
@@ -32,12 +31,10 @@ KEPT_SMALL = [name for name in cases.KEPT if name in SMALL]
 def root(tmp_path_factory):
   """Every corpus, written anew; a relative path, as `make` has it."""
   with pytest.MonkeyPatch.context() as patch:
-    # None of them must outlive a power cut: a tenth of the time.
-    patch.setattr(os, "fsync", lambda descriptor: None)
-    patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
     patch.chdir(tmp_path_factory.mktemp("golden"))
     cases.ROOT.mkdir()
-    corpora.write_all(cases.ROOT)
+    cache = tmp_path_factory.mktemp("cache")
+    corpora.write_for_tests(cases.ROOT, patch, cache)
     yield cases.ROOT
 
 

@@ -39,14 +39,19 @@ class Scale(grain.transforms.Map):
     return {**element, "tokens": self.by * element["tokens"]}
 
 
-def survive(it, num_processes: int) -> None:
-  """Reads until the last process dies, and two steps more without it."""
+def read_until_another_fails(it) -> None:
+  """Reads slowly until another process fails, and prints the error."""
   try:
     while True:
       next(it)
       time.sleep(0.05)
   except feed.InputError as error:
     print(f"InputError: {error}", flush=True)
+
+
+def survive(it, num_processes: int) -> None:
+  """Reads until the last process dies, and two steps more without it."""
+  read_until_another_fails(it)
   it.reassign(range(num_processes - 1))
   # Others may have read a step more or less.
   it.seek(1_000)
@@ -70,12 +75,7 @@ def survive(it, num_processes: int) -> None:
 
 def catch(it, seconds: float) -> None:
   """Reads until another process fails, and does not read for a while then."""
-  try:
-    while True:
-      next(it)
-      time.sleep(0.05)
-  except feed.InputError as error:
-    print(f"InputError: {error}", flush=True)
+  read_until_another_fails(it)
   time.sleep(seconds)
   print("went on", flush=True)
   os._exit(0)

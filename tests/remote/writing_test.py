@@ -201,15 +201,21 @@ def test_exactly_one_of_concurrent_processes_writes_its_store(
       shutil.rmtree(path, ignore_errors=True)
 
 
-def killed_writer(bucket, path, url):
-  """Leaves a store unfinished, by a writer that is killed as it sends it."""
+def sending_writer(bucket, path, url):
+  """Returns a writer that sends the tokens of a store, slowly."""
   process = writer(path, url)
   bucket.delay_s = lambda request: 0.05
   begin(process)
   until = time.monotonic() + 30.0
-  while not any("/tokens/c/" in own.name for own in bucket.requests):
+  while not any("/tokens/c/" in request.name for request in bucket.requests):
     assert time.monotonic() < until
     time.sleep(0.01)
+  return process
+
+
+def killed_writer(bucket, path, url):
+  """Leaves a store unfinished, by a writer that is killed as it sends it."""
+  process = sending_writer(bucket, path, url)
   process.kill()
   process.communicate()
   bucket.clear()
@@ -298,11 +304,7 @@ def test_a_writer_that_was_stopped_too_long_finds_its_claim_gone(
 ):
   url = f"{bucket.root}/store"
   first, other = staged(tmp_path / "a", 0, 4_000), staged(tmp_path / "b", 1)
-  process = writer(first, url)
-  bucket.delay_s = lambda request: 0.05
-  begin(process)
-  while not any("/tokens/c/" in own.name for own in bucket.requests):
-    time.sleep(0.01)
+  process = sending_writer(bucket, first, url)
   process.send_signal(signal.SIGSTOP)
   try:
     bucket.clear()
