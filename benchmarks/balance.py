@@ -23,10 +23,10 @@ import corpora
 import numpy as np
 import tables
 
-from chomp_data import sources
+import chomp_data
 from chomp_data.index import balance
-from chomp_data.ops import row_costs
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import row_costs
+from chomp_data.rows import spans as spans_lib
 
 _SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
 _OUTPUT = flags.DEFINE_string("output", None, "Markdown file to write.")
@@ -55,11 +55,11 @@ def planned(
     pathlib.Path(directory, str(num_documents)), num_documents
   )
   if kind == "sequential":
-    rows = sources.SequentialSource(
-      store, sources.SequentialOptions(), seq_len=seq_len
+    rows = chomp_data.SequentialSource(
+      store, chomp_data.SequentialOptions(), seq_len=seq_len
     )
   else:
-    rows = sources.BinSource(store, sources.BinOptions(), seq_len=seq_len)
+    rows = chomp_data.BinSource(store, chomp_data.BinOptions(), seq_len=seq_len)
   return rows.plan(np.random.default_rng(0).permutation(len(rows)))
 
 
@@ -144,7 +144,7 @@ def planning(directory: str, small: bool) -> tables.Table:
   lines = [["processes", "plan of own rows ms", "of all rows, dealt ms"]]
   store = corpora.LengthsStore(pathlib.Path(directory, "60000"), 60_000)
   seq_len, own = 8_192, 32
-  rows = sources.BinSource(store, sources.BinOptions(), seq_len=seq_len)
+  rows = chomp_data.BinSource(store, chomp_data.BinOptions(), seq_len=seq_len)
   for processes in (1, 8) if small else (1, 8, 32):
     size, steps = own * processes, max(1, _PLANNED // (own * processes))
     every = np.arange(size * steps) % len(rows)

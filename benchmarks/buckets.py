@@ -44,8 +44,8 @@ import tables
 
 import chomp_data
 from chomp_data import pipeline
-from chomp_data.index.bucket import pieces
-from chomp_data.index.pack import packing
+from chomp_data.bucket import pieces
+from chomp_data.pack import packing
 from chomp_data.prepare import saving
 from chomp_data.stores import samples
 from chomp_data.stores import samples_array_record

@@ -44,11 +44,11 @@ import grain
 import numpy as np
 import tables
 
+import chomp_data
 from chomp_data import pipeline
-from chomp_data import sources
 from chomp_data.index import steps as steps_lib
-from chomp_data.index.mix import interleave
-from chomp_data.index.mix import unit_sums
+from chomp_data.mix import interleave
+from chomp_data.sources import unit_sums
 
 _PARTS = flags.DEFINE_list(
   "parts",
@@ -179,23 +179,23 @@ def _sums(source: np.ndarray, lengths: Sequence[np.ndarray]) -> np.ndarray:
 
 def _mixture(
   stores: Sequence[corpora.LengthsStore], kind: str, **packing: Any
-) -> sources.MixtureSource:
+) -> chomp_data.MixtureSource:
   """Returns a token-balanced mix of one of `_ROWS`."""
   parts = {}
   for i, store in enumerate(stores):
     name = f"s{i}"
     if kind.startswith("bin"):
-      options = sources.BinOptions(**packing)
-      rows = sources.BinSource(store, options, seq_len=_SEQ_LEN, name=name)
+      options = chomp_data.BinOptions(**packing)
+      rows = chomp_data.BinSource(store, options, seq_len=_SEQ_LEN, name=name)
     else:
-      rows = sources.SequentialSource(
-        store, sources.SequentialOptions(), seq_len=_SEQ_LEN, name=name
+      rows = chomp_data.SequentialSource(
+        store, chomp_data.SequentialOptions(), seq_len=_SEQ_LEN, name=name
       )
-    shuffle = sources.ShuffleOptions(kind=kind.split(", ")[1])
-    parts[name] = sources.ShuffledSource(rows, shuffle, seed=0)
-  return sources.MixtureSource(
+    shuffle = chomp_data.ShuffleOptions(kind=kind.split(", ")[1])
+    parts[name] = chomp_data.ShuffledSource(rows, shuffle, seed=0)
+  return chomp_data.MixtureSource(
     parts,
-    sources.MixOptions(
+    chomp_data.MixOptions(
       weights=tuple((name, 1 + i % 7) for i, name in enumerate(parts))
     ),
     seed=0,
@@ -400,19 +400,19 @@ def processes(setting: Setting, directory: pathlib.Path) -> tables.Table:
   names = [f"s{i}" for i in range(4)]
   store = corpora.LengthsStore(directory / "lengths", 10_000)
   batch_size = 8
-  mix = sources.MixtureSource(
+  mix = chomp_data.MixtureSource(
     {
-      name: sources.ShuffledSource(
-        sources.SequentialSource(
-          store, sources.SequentialOptions(), seq_len=_SEQ_LEN, name=name
+      name: chomp_data.ShuffledSource(
+        chomp_data.SequentialSource(
+          store, chomp_data.SequentialOptions(), seq_len=_SEQ_LEN, name=name
         ),
-        sources.ShuffleOptions(),
+        chomp_data.ShuffleOptions(),
         seed=0,
       )
       for name in names
     },
     # Nearly equal, so that a turn is always the same: no tie is drawn.
-    sources.MixOptions(
+    chomp_data.MixOptions(
       weights=tuple((name, 1 - i * 1e-6) for i, name in enumerate(names))
     ),
     seed=0,

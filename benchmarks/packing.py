@@ -45,10 +45,10 @@ import numpy as np
 import resuming
 import tables
 
+import chomp_data
 from chomp_data import pipeline
-from chomp_data import sources
-from chomp_data.index.pack import packing
 from chomp_data.loading import feed
+from chomp_data.pack import packing
 
 _PARTS = flags.DEFINE_list(
   "parts",
@@ -228,20 +228,24 @@ def planning(setting: Setting, directory: pathlib.Path) -> tables.Table:
   return f"planning: {most:,} documents, row length {_SEQ_LEN}", lines
 
 
-def _ordered(store: corpora.LengthsStore, kind: str) -> sources.ShuffledSource:
+def _ordered(
+  store: corpora.LengthsStore, kind: str
+) -> chomp_data.ShuffledSource:
   """Returns one of `_ROWS` over a store without tokens."""
   own = dict(_ROWS[kind])
   if own.pop("kind") == "sequential":
-    rows = sources.SequentialSource(
-      store, sources.SequentialOptions(), seq_len=_SEQ_LEN
+    rows = chomp_data.SequentialSource(
+      store, chomp_data.SequentialOptions(), seq_len=_SEQ_LEN
     )
   else:
-    rows = sources.BinSource(store, sources.BinOptions(**own), seq_len=_SEQ_LEN)
-  options = sources.ShuffleOptions(kind=kind.split(", ")[1])
-  return sources.ShuffledSource(rows, options, seed=0)
+    rows = chomp_data.BinSource(
+      store, chomp_data.BinOptions(**own), seq_len=_SEQ_LEN
+    )
+  options = chomp_data.ShuffleOptions(kind=kind.split(", ")[1])
+  return chomp_data.ShuffledSource(rows, options, seed=0)
 
 
-def _plan_times(rows: sources.ShuffledSource) -> list[float]:
+def _plan_times(rows: chomp_data.ShuffledSource) -> list[float]:
   """Returns the seconds of plans of 1,024 rows, one after the other."""
   times = []
   for i in range(66):
@@ -350,9 +354,9 @@ def starts(corpus: pathlib.Path, setting: Setting) -> tables.Table:
 def _keep_packing(kind: str, corpus: pathlib.Path) -> None:
   """Keeps what a longer run of packed rows leaves beside the store."""
   rows = pipeline.build(config(corpus, kind, 8)).sources["text"]
-  if isinstance(rows, sources.ShuffledSource):
+  if isinstance(rows, chomp_data.ShuffledSource):
     rows = rows.rows
-  if isinstance(rows, sources.BinSource):
+  if isinstance(rows, chomp_data.BinSource):
     rows.packed_on_disk(0)
 
 

@@ -48,9 +48,9 @@ import numpy as np
 import tables
 
 from chomp_data import pipeline
-from chomp_data.index.mix import interleave
-from chomp_data.index.mix import unit_sums
-from chomp_data.sources import bins as bin_source
+from chomp_data.mix import interleave
+from chomp_data.pack import bins as bin_source
+from chomp_data.sources import unit_sums
 from chomp_data.stores import kinds
 from chomp_data.testing import stores as testing_stores
 

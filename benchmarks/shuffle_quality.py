@@ -33,7 +33,7 @@ import numpy as np
 import rich.console
 import rich.table
 
-from chomp_data.index.order import orders
+from chomp_data.order import orders
 
 _SMALL = flags.DEFINE_bool("small", False, "Fewer rows and epochs.")
 _SEEDS = flags.DEFINE_integer("seeds", 8, "Orders of ours.", 2)

@@ -32,7 +32,6 @@ import rich.table
 import tqdm
 
 import chomp_data
-from chomp_data import sources
 from chomp_data import stores
 from chomp_data.reference import decoder
 from chomp_data.reference import evaluation
@@ -112,7 +111,7 @@ def config(store: str, arm: str, seed: int) -> dict:
 
 def places(
   store: stores.Store, trained: np.ndarray
-) -> dict[str, sources.GridSource]:
+) -> dict[str, chomp_data.GridSource]:
   """Returns the rows in which every model is measured.
 
   Args:
@@ -126,7 +125,7 @@ def places(
   others = others[~np.isin(others, trained)][: 2 * _NUM_DOCS]
 
   def grid(documents, starts, offsets):
-    return sources.GridSource(
+    return chomp_data.GridSource(
       store,
       documents,
       np.asarray(starts),
@@ -172,7 +171,7 @@ def measure(
     for _ in tqdm.trange(_STEPS.value, desc=f"{positions}, {arm}, seed {seed}"):
       state, _ = trainer.step(state, next(batches))
   model = trainer.model(state)
-  if not isinstance(source, sources.SpliceSource):
+  if not isinstance(source, chomp_data.SpliceSource):
     raise TypeError(f"{source!r} must be a splice source.")
   return {
     name: evaluation.perplexity(model, evaluation.batches_of(rows, 32))

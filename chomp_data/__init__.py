@@ -33,24 +33,28 @@ if TYPE_CHECKING:
     FullShuffleSampler as FullShuffleSampler,
   )
   from chomp_data.loading.samplers import NoShuffleSampler as NoShuffleSampler
-  from chomp_data.ops.spans import Spans as Spans
+  from chomp_data.mix.mix_options import MixOptions as MixOptions
+  from chomp_data.mix.mixture import MixtureSource as MixtureSource
+  from chomp_data.order.shuffle_options import ShuffleOptions as ShuffleOptions
+  from chomp_data.order.shuffled import ShuffledSource as ShuffledSource
+  from chomp_data.pack.bins import BinSource as BinSource
+  from chomp_data.pack.packing_options import BinOptions as BinOptions
+  from chomp_data.pack.packing_options import (
+    SequentialOptions as SequentialOptions,
+  )
+  from chomp_data.pack.sequential import SequentialSource as SequentialSource
   from chomp_data.pipeline import build as build
   from chomp_data.pipeline import make_iterator as make_iterator
   from chomp_data.pipeline import Pipeline as Pipeline
-  from chomp_data.sources import BinOptions as BinOptions
-  from chomp_data.sources import BinSource as BinSource
-  from chomp_data.sources import GridSource as GridSource
-  from chomp_data.sources import MixOptions as MixOptions
-  from chomp_data.sources import MixtureSource as MixtureSource
-  from chomp_data.sources import MultiSpliceOptions as MultiSpliceOptions
-  from chomp_data.sources import RowSource as RowSource
-  from chomp_data.sources import SequentialOptions as SequentialOptions
-  from chomp_data.sources import SequentialSource as SequentialSource
-  from chomp_data.sources import ShuffledSource as ShuffledSource
-  from chomp_data.sources import ShuffleOptions as ShuffleOptions
-  from chomp_data.sources import SpliceOptions as SpliceOptions
-  from chomp_data.sources import SpliceSource as SpliceSource
-  from chomp_data.sources import WindowOptions as WindowOptions
+  from chomp_data.rows.spans import Spans as Spans
+  from chomp_data.sources.row_source import RowSource as RowSource
+  from chomp_data.splice.grid import GridSource as GridSource
+  from chomp_data.splice.splice import SpliceSource as SpliceSource
+  from chomp_data.splice.splice_options import (
+    MultiSpliceOptions as MultiSpliceOptions,
+  )
+  from chomp_data.splice.splice_options import SpliceOptions as SpliceOptions
+  from chomp_data.splice.splice_options import WindowOptions as WindowOptions
   from chomp_data.stores import ArrayRecordOptions as ArrayRecordOptions
   from chomp_data.stores import open_array_records as open_array_records
   from chomp_data.stores import open_store as open_store
@@ -75,24 +79,24 @@ _LAZY = {
   "EraShuffleSampler": "chomp_data.loading.samplers",
   "FullShuffleSampler": "chomp_data.loading.samplers",
   "NoShuffleSampler": "chomp_data.loading.samplers",
-  "Spans": "chomp_data.ops.spans",
+  "Spans": "chomp_data.rows.spans",
   "Pipeline": "chomp_data.pipeline",
   "build": "chomp_data.pipeline",
   "make_iterator": "chomp_data.pipeline",
-  "BinOptions": "chomp_data.sources",
-  "BinSource": "chomp_data.sources",
-  "GridSource": "chomp_data.sources",
-  "MixOptions": "chomp_data.sources",
-  "MixtureSource": "chomp_data.sources",
-  "MultiSpliceOptions": "chomp_data.sources",
-  "RowSource": "chomp_data.sources",
-  "SequentialOptions": "chomp_data.sources",
-  "SequentialSource": "chomp_data.sources",
-  "ShuffledSource": "chomp_data.sources",
-  "ShuffleOptions": "chomp_data.sources",
-  "SpliceOptions": "chomp_data.sources",
-  "SpliceSource": "chomp_data.sources",
-  "WindowOptions": "chomp_data.sources",
+  "BinOptions": "chomp_data.pack.packing_options",
+  "BinSource": "chomp_data.pack.bins",
+  "GridSource": "chomp_data.splice.grid",
+  "MixOptions": "chomp_data.mix.mix_options",
+  "MixtureSource": "chomp_data.mix.mixture",
+  "MultiSpliceOptions": "chomp_data.splice.splice_options",
+  "RowSource": "chomp_data.sources.row_source",
+  "SequentialOptions": "chomp_data.pack.packing_options",
+  "SequentialSource": "chomp_data.pack.sequential",
+  "ShuffledSource": "chomp_data.order.shuffled",
+  "ShuffleOptions": "chomp_data.order.shuffle_options",
+  "SpliceOptions": "chomp_data.splice.splice_options",
+  "SpliceSource": "chomp_data.splice.splice",
+  "WindowOptions": "chomp_data.splice.splice_options",
   "ArrayRecordOptions": "chomp_data.stores",
   "open_array_records": "chomp_data.stores",
   "open_store": "chomp_data.stores",

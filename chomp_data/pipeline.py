@@ -34,9 +34,6 @@ from chomp_data.loading import batches
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state
 from chomp_data.loading import watching
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.ops import spans as spans_lib
-from chomp_data.ops import wire_rows
 from chomp_data.plans import accounts as accounts_lib
 from chomp_data.plans import balance as balance_lib
 from chomp_data.plans import certifying
@@ -44,8 +41,11 @@ from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import tombstones
 from chomp_data.plans import trails
-from chomp_data.sources import grid
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import transfer_format
 from chomp_data.sources import row_source
+from chomp_data.splice import grid
 from chomp_data.transforms import applying
 
 if TYPE_CHECKING:
@@ -659,7 +659,7 @@ class Pipeline:
     )
 
   @schema.arguments(bucket=_STEP)
-  def wire(self, bucket: int) -> wire_rows.Wire | None:
+  def wire(self, bucket: int) -> transfer_format.Wire | None:
     """Returns how rows of a bucket travel to devices that make their fields.
 
     Args:

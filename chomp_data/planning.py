@@ -15,30 +15,32 @@ from typing import Any
 
 from absl import logging
 
+from chomp_data import row_kinds
 from chomp_data import schema
-from chomp_data import sources as sources_lib
 from chomp_data import stores
+from chomp_data.bucket import array_dataset
+from chomp_data.bucket import bucket_schedule as schedule_lib
+from chomp_data.bucket import dataset as dataset_lib
+from chomp_data.bucket import document_pieces
 from chomp_data.config import bucket_sections
 from chomp_data.config import options as options_lib
 from chomp_data.index import hashing
 from chomp_data.index import steps as steps_lib
-from chomp_data.index.bucket import bucket_schedule as schedule_lib
-from chomp_data.index.mix import interleave
 from chomp_data.loading import saved_states
-from chomp_data.ops import buckets as buckets_lib
+from chomp_data.mix import interleave
+from chomp_data.mix import mix_options
+from chomp_data.mix import mixture
+from chomp_data.order import shuffled as shuffled_lib
+from chomp_data.phased import earlier
+from chomp_data.phased import growing
+from chomp_data.phased import rest
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
 from chomp_data.plans import tombstones
-from chomp_data.sources import array_dataset
-from chomp_data.sources import dataset as dataset_lib
-from chomp_data.sources import document_pieces
-from chomp_data.sources import earlier
-from chomp_data.sources import growing
-from chomp_data.sources import mix_options
+from chomp_data.rows import buckets as buckets_lib
 from chomp_data.sources import mix_units
-from chomp_data.sources import rest
-from chomp_data.sources import row_kinds
+from chomp_data.sources import row_source
 from chomp_data.sources import source_opening
 from chomp_data.stores import samples as samples_lib
 from chomp_data.stores.zarr import zarr_opening
@@ -49,7 +51,7 @@ PATH = options_lib.PATH
 _MAX_INT32 = 2**31 - 1
 
 Datasets = dict[str, dataset_lib.Dataset]
-Ordered = sources_lib.ShuffledSource | growing.GrowingSource
+Ordered = shuffled_lib.ShuffledSource | growing.GrowingSource
 
 
 def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
@@ -231,8 +233,8 @@ def _ordered(
   joined = source.joined or (0,) * len(opened)
   epochs = sorted(set(joined))
 
-  def shuffled(rows: sources_lib.RowSource) -> sources_lib.ShuffledSource:
-    return sources_lib.ShuffledSource(
+  def shuffled(rows: row_source.RowSource) -> shuffled_lib.ShuffledSource:
+    return shuffled_lib.ShuffledSource(
       rows,
       source.shuffle,
       options.seed,
@@ -280,7 +282,7 @@ def _row_source(
   source: options_lib.SourceOptions,
   store: stores.Store,
   options: Any,
-) -> sources_lib.RowSource:
+) -> row_source.RowSource:
   path = f"{PATH}.sources.{name}"
   if not store.num_documents:
     raise schema.ConfigError(
@@ -315,7 +317,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       PATH,
       run.mix.allow_tokenizer_differences,
     )
-    mix = sources_lib.MixtureSource(
+    mix = mixture.MixtureSource(
       ordered,
       run.mix,
       seed=options.seed,

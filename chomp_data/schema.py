@@ -26,7 +26,7 @@ from typing import ParamSpec
 from typing import TypeVar
 
 from chomp_data import errors
-from chomp_data.ops import integers
+from chomp_data.index import integers
 
 _T = TypeVar("_T")
 _Parameters = ParamSpec("_Parameters")

@@ -9,21 +9,21 @@ import pathlib
 import numpy as np
 import pytest
 
+import chomp_data
 from chomp_data import pipeline
+from chomp_data import row_kinds
 from chomp_data import schema
-from chomp_data import sources
 from chomp_data import stores
-from chomp_data.index.mix import exhaustion
-from chomp_data.ops import row_layout
-from chomp_data.ops import spans as spans_lib
+from chomp_data.mix import exhaustion
 from chomp_data.prepare import readers
 from chomp_data.prepare import run
 from chomp_data.prepare import tokenizers
 from chomp_data.prepare.reading import base
 from chomp_data.prepare.tokenizers import base as tokenizer_base
 from chomp_data.prepare.tokenizers import kinds
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
-from chomp_data.sources import row_kinds
 from chomp_data.stores import vocabulary
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import formats
@@ -43,7 +43,7 @@ class HeadOptions:
     return []
 
 
-class HeadSource(sources.RowSource):
+class HeadSource(chomp_data.RowSource):
   """Has what `RowSource` requires, and nothing else."""
 
   document_slots = 1
@@ -109,7 +109,7 @@ def data(store, rows, names=("a",), **changes):
 def test_a_row_source_has_eleven_methods_to_override_at_most():
   members = {
     name: getattr(member, "fget", member)
-    for name, member in vars(sources.RowSource).items()
+    for name, member in vars(chomp_data.RowSource).items()
     if callable(member) or isinstance(member, property)
   }
   free = {
@@ -118,13 +118,13 @@ def test_a_row_source_has_eleven_methods_to_override_at_most():
     if not getattr(member, "__final__", False) and name not in dir(object)
   } | {"__len__"}
   assert len(free) <= 11, free
-  assert sources.RowSource.__abstractmethods__ == {
+  assert chomp_data.RowSource.__abstractmethods__ == {
     "__len__", "plan", "fingerprint"
   }  # fmt: skip
 
 
 def test_a_mix_is_no_row_source():
-  assert not issubclass(sources.MixtureSource, sources.RowSource)
+  assert not issubclass(chomp_data.MixtureSource, chomp_data.RowSource)
 
 
 def test_a_row_kind_is_a_class_and_an_entry(head, store):

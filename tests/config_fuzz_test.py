@@ -20,15 +20,14 @@ import numpy as np
 import pytest
 
 import chomp_data
+from chomp_data import row_kinds
 from chomp_data import schema
-from chomp_data import sources
 from chomp_data import stores
+from chomp_data.bucket import array_dataset
+from chomp_data.bucket import document_pieces
 from chomp_data.config import bucket_sections as sections
 from chomp_data.config import options as options_lib
 from chomp_data.prepare import saving
-from chomp_data.sources import array_dataset
-from chomp_data.sources import document_pieces
-from chomp_data.sources import row_kinds
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
 
@@ -68,7 +67,7 @@ def source(store, rows=None, **given):
   return {
     "store": store,
     "rows": {} if rows is None else rows,
-    "shuffle": filled(sources.ShuffleOptions),
+    "shuffle": filled(chomp_data.ShuffleOptions),
     "weight": None,
     "max_epochs": None,
     **given,
@@ -111,7 +110,7 @@ def configs(tmp_path_factory):
         "a": source(zarr, rows("sequential"), weight=0.5),
         "b": source(records, rows("bin"), array_record=array_record),
       },
-      "mix": filled(sources.MixOptions),
+      "mix": filled(chomp_data.MixOptions),
     },
     "length": {
       **filled(options_lib.TextFields),

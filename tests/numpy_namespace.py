@@ -4,9 +4,9 @@
 
 import numpy as np
 
-from chomp_data.ops import wire_rows
+from chomp_data.rows import transfer_format
 
-NUMPY = wire_rows.Namespace(
+NUMPY = transfer_format.Namespace(
   np,
   lambda values: np.maximum.accumulate(values, axis=-1),
   lambda values, start, width: values[:, start : start + width],

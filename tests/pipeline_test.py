@@ -11,9 +11,9 @@ from ml_collections import config_dict
 import numpy as np
 import pytest
 
+import chomp_data
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data import sources
 from chomp_data import stores
 from chomp_data.testing import stores as testing_stores
 
@@ -174,25 +174,27 @@ def test_the_fingerprint_is_json_and_leaves_the_path_out(config, store_path):
 # --- row sources in stock Grain ----------------------------------------------
 
 OPTIONS = {
-  "splice": sources.SpliceOptions(
+  "splice": chomp_data.SpliceOptions(
     content_start_mode="slide_within", content_length=16, offset_stride=4
   ),
-  "multi_splice": sources.MultiSpliceOptions(num_docs=3, content_length=16),
-  "windows": sources.WindowOptions().as_splices(32),
+  "multi_splice": chomp_data.MultiSpliceOptions(num_docs=3, content_length=16),
+  "windows": chomp_data.WindowOptions().as_splices(32),
 }
 
 
 def stock_source(store_path, kind):
   if kind == "grid":
-    return sources.SpliceSource(
+    return chomp_data.SpliceSource(
       stores.open_store(store_path), OPTIONS["multi_splice"], seq_len=32
     ).validation()
-  rows = sources.SpliceSource(
+  rows = chomp_data.SpliceSource(
       stores.open_store(store_path), OPTIONS.get(kind, OPTIONS["splice"]),
       seq_len=32,
   )  # fmt: skip
   if kind == "shuffled":
-    return sources.ShuffledSource(rows, sources.ShuffleOptions(kind="full"), 0)
+    return chomp_data.ShuffledSource(
+      rows, chomp_data.ShuffleOptions(kind="full"), 0
+    )
   return rows
 
 

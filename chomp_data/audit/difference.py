@@ -25,8 +25,8 @@ from chomp_data import schema
 from chomp_data.config import edits
 from chomp_data.config import options as options_lib
 from chomp_data.loading import state as state_lib
-from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import accounts as accounts_lib
+from chomp_data.rows import spans as spans_lib
 
 # Rows compared at once, and steps of buckets.
 _BLOCK_ROWS = 65_536

@@ -9,7 +9,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 
 # Ids that are shown of a source where one is unknown.
 _SHOWN = 3

@@ -21,10 +21,10 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import batches_plan
 from chomp_data.plans import rows_plan
 from chomp_data.plans import token_sums
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.stores import concatenated
 from chomp_data.stores import span_reads

@@ -13,10 +13,10 @@ import dataclasses
 import textwrap
 from typing import Any
 
+from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data.config import options
 from chomp_data.reference import train_options
-from chomp_data.sources import row_kinds
 
 _HEAD = """\
 # Options

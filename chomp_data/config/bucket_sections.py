@@ -10,9 +10,9 @@ import numbers
 from typing import Any
 
 from chomp_data import schema
-from chomp_data.index.bucket import pieces
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.sources import mix_options
+from chomp_data.bucket import pieces
+from chomp_data.mix import mix_options
+from chomp_data.rows import buckets as buckets_lib
 from chomp_data.stores import samples
 
 Bucket = buckets_lib.Bucket

@@ -10,7 +10,7 @@ from typing import Any
 
 from absl import logging
 
-from chomp_data.sources import row_kinds
+from chomp_data import row_kinds
 from chomp_data.stores import kinds as store_kinds
 
 _ALIAS = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -20,21 +20,21 @@ from typing import Any
 from absl import logging
 import grain
 
+from chomp_data import row_kinds
 from chomp_data import schema
-from chomp_data import sources as sources_lib
 from chomp_data import stores
+from chomp_data.bucket import array_dataset
+from chomp_data.bucket import document_pieces
 from chomp_data.config import bucket_sections
 from chomp_data.config import dataset_mix as mix_lines
 from chomp_data.config import edits
 from chomp_data.index import steps as steps_lib
-from chomp_data.sources import array_dataset
-from chomp_data.sources import document_pieces
-from chomp_data.sources import fillers
-from chomp_data.sources import mix_options
+from chomp_data.mix import mix_options
+from chomp_data.order import shuffle_options
 from chomp_data.sources import mix_units
-from chomp_data.sources import row_kinds
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options
+from chomp_data.sources import special_tokens
 from chomp_data.stores import disk_cache
 from chomp_data.stores import kinds as store_kinds
 from chomp_data.transforms import formats
@@ -227,7 +227,7 @@ class TextFields(RunFields):
     """Returns the transforms that these options ask for; see `RunFields`."""
     found: list[grain.transforms.Map] = []
     if not self.train_on_eos:
-      eos_ids = fillers.eos_ids(sources, self.train_on_eos, PATH)
+      eos_ids = special_tokens.eos_ids(sources, self.train_on_eos, PATH)
       found.append(masks.TrainOnEos(enabled=False, eos_ids=eos_ids))
     if not formats.FORMATS[self.batch_format].weights:
       for name, own in sources.items():
@@ -580,8 +580,8 @@ KINDS: dict[str, Kind] = {
     RowFields,
     None,
     None,
-    sources_lib.ShuffleOptions,
-    sources_lib.MixOptions,
+    shuffle_options.ShuffleOptions,
+    mix_options.MixOptions,
     "",
   ),
   "length": Kind(
@@ -965,7 +965,7 @@ def _unset(entry: Mapping[str, Any], kind: Kind) -> frozenset[str]:
   order = entry.get("shuffle")
   if isinstance(order, Mapping):
     order = order.get("kind")
-  if kind.shuffle is sources_lib.ShuffleOptions and order is None:
+  if kind.shuffle is shuffle_options.ShuffleOptions and order is None:
     names.append("shuffle")
   if "add_eos" not in (entry.get("rows") or {}):
     names.append("add_eos")

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 
 from chomp_data.config import options as options_lib
-from chomp_data.sources import packing_options
+from chomp_data.pack import packing_options
 from chomp_data.sources import row_source
-from chomp_data.sources import splice
+from chomp_data.splice import splice
 
 # Sources that a line names.
 _SHOWN = 3

@@ -23,10 +23,10 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data.index import hashing
+from chomp_data.index import integers
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
-from chomp_data.ops import integers
 from chomp_data.plans import balance
 from chomp_data.plans import certifying
 from chomp_data.plans import following

@@ -27,8 +27,8 @@ import numpy as np
 
 from chomp_data.loading import operations as operations_lib
 from chomp_data.loading import placement
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.ops import wire_rows
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import transfer_format
 from chomp_data.transforms import applying
 
 # The one field of a batch on its way.
@@ -45,7 +45,7 @@ class Run(Protocol):
 
   def operations(self) -> list[grain.transforms.Map]: ...
 
-  def wire(self, bucket: int) -> wire_rows.Wire | None:
+  def wire(self, bucket: int) -> transfer_format.Wire | None:
     """Returns how rows of a bucket travel; None: they are arrays."""
     ...
 
@@ -176,7 +176,7 @@ class _Program:
 
   def __init__(
     self,
-    wire: wire_rows.Wire,
+    wire: transfer_format.Wire,
     operations: Sequence[grain.transforms.Map],
     sharding: placement.ShardingTree,
     held: np.ndarray,
@@ -200,7 +200,7 @@ class _Program:
     self._held = len(held)
     # One integer type for ids of documents, whatever a device's thread has.
     x64 = jax.config.jax_enable_x64  # pyright: ignore[reportAttributeAccessIssue]
-    self._space = wire_rows.Namespace(
+    self._space = transfer_format.Namespace(
       jnp,
       lambda values: jax.lax.cummax(values, axis=values.ndim - 1),
       lambda values, start, width: jax.lax.dynamic_slice_in_dim(
@@ -300,11 +300,11 @@ class _Program:
 
   def _whole(self, rows: Any, start: Any = 0) -> dict[str, Any]:
     """Returns the fields of rows, or of a window of their columns."""
-    batch = wire_rows.decode(self._wire, rows, self._space, start)
+    batch = transfer_format.decode(self._wire, rows, self._space, start)
     batch = applying.applied(batch, self._operations)
     if not self._padded:
       return batch
-    keep = wire_rows.of_run(self._wire, rows, jnp)
+    keep = transfer_format.of_run(self._wire, rows, jnp)
     return {
       name: jnp.where(keep.reshape(-1, *[1] * (own.ndim - 1)), own, 0).astype(
         own.dtype
@@ -385,7 +385,7 @@ class _Program:
     pieces = [rows[piece] for piece in self._pieces]
     if self._width < self._wire.seq_len:
       pieces = [
-        wire_rows.window(self._wire, piece, start, self._width)
+        transfer_format.window(self._wire, piece, start, self._width)
         for piece, start in zip(pieces, self._starts, strict=True)
       ]
     return np.concatenate(pieces)

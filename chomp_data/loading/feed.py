@@ -30,6 +30,7 @@ import jax
 
 from chomp_data import schema
 from chomp_data.config import options
+from chomp_data.index import integers
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
@@ -42,7 +43,6 @@ from chomp_data.loading import state_files
 from chomp_data.loading import step_records
 from chomp_data.loading import watching
 from chomp_data.loading import workers
-from chomp_data.ops import integers
 from chomp_data.plans import certifying
 from chomp_data.transforms import applying
 

@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.ops import buckets as buckets_lib
+from chomp_data.rows import buckets as buckets_lib
 from chomp_data.transforms import applying
 
 # A sharding for every field; or one by rank, or one by field name.

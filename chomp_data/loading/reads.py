@@ -13,7 +13,7 @@ import dataclasses
 import numpy as np
 
 from chomp_data import stores
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Grain samplers of the orders in `index/order/orders.py`, for stock pipelines.
+"""Grain samplers of the orders in `order/orders.py`, for stock pipelines.
 
     loader = grain.DataLoader(
         data_source=source,
@@ -20,9 +20,9 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data.index import hashing
+from chomp_data.index import integers
 from chomp_data.index import memo
-from chomp_data.index.order import orders
-from chomp_data.ops import integers
+from chomp_data.order import orders
 
 # Keys looked up at once: NumPy's cost by call is then shared by all of them.
 _KEYS = 4_096

@@ -13,8 +13,8 @@ import dataclasses
 import numpy as np
 
 from chomp_data.index import balance
-from chomp_data.ops import row_costs
 from chomp_data.plans import plan as plan_lib
+from chomp_data.rows import row_costs
 
 # Of the batches of each bucket, by its name.
 Shards = Mapping[str, int]

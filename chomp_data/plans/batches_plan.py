@@ -12,21 +12,21 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.bucket import bucket_lists
+from chomp_data.bucket import bucket_schedule as schedule_lib
+from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.index import steps as steps_lib
-from chomp_data.index.bucket import bucket_lists
-from chomp_data.index.bucket import bucket_schedule as schedule_lib
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.ops import spans as spans_lib
-from chomp_data.ops import wire_rows
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import summary
 from chomp_data.plans import token_sums
 from chomp_data.plans import tombstones
 from chomp_data.plans import trails
-from chomp_data.sources import dataset as dataset_lib
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import transfer_format
 from chomp_data.sources import row_source
-from chomp_data.sources import row_wire
+from chomp_data.sources import row_transfer
 
 # Steps of a run without an end have numbers below this.
 _ENDLESS = 2**40
@@ -198,7 +198,7 @@ class BatchesPlan(plan_lib.Plan):
       planned.columns,
     )
 
-  def wire(self, bucket: int) -> wire_rows.Wire | None:
+  def wire(self, bucket: int) -> transfer_format.Wire | None:
     """Returns how rows of text travel to devices; see `Plan`."""
     sources = [own.in_bucket(bucket) for own in self._numbered]
     rows = [own for own in sources if own is not None]
@@ -206,7 +206,7 @@ class BatchesPlan(plan_lib.Plan):
       return None
     first = self._numbered[0]
     gone = self.gone.first_step is not None
-    return row_wire.wire_of(rows, first.extra, first.document_slots, gone)
+    return row_transfer.wire_of(rows, first.extra, first.document_slots, gone)
 
   def on_wire(self, planned: plan_lib.Planned) -> np.ndarray:
     """Returns a step of text as it travels to devices; see `Plan`."""
@@ -215,12 +215,12 @@ class BatchesPlan(plan_lib.Plan):
     if source is None or wire is None:
       return super().on_wire(planned)
     assert planned.spans is not None
-    return row_wire.read(
+    return row_transfer.read(
       {planned.dataset: source}, planned.spans, wire, planned.columns
     )
 
   @functools.cached_property
-  def _wires(self) -> list[wire_rows.Wire | None]:
+  def _wires(self) -> list[transfer_format.Wire | None]:
     return [self.wire(number) for number in range(len(self.buckets))]
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:

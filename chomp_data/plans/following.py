@@ -21,10 +21,10 @@ from absl import logging
 import numpy as np
 
 from chomp_data import errors
-from chomp_data.ops import spans as spans_lib
-from chomp_data.ops import tombstones
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import tombstones
 from chomp_data.stores import background
 
 # Steps that are kept behind those that are read: more than are read ahead.

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import fractions
 from typing import Protocol
 
+from chomp_data.bucket import bucket_schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
-from chomp_data.index.bucket import bucket_schedule as schedule_lib
-from chomp_data.sources import mix_options
-from chomp_data.sources import mixture
+from chomp_data.mix import mix_options
+from chomp_data.mix import mixture
 
 # (from_step, weights by name).
 Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]

@@ -17,7 +17,7 @@ import functools
 import numpy as np
 
 from chomp_data.index import hashing
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 
 MODULUS = 1 << 128
 

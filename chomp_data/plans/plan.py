@@ -18,14 +18,14 @@ from typing import final
 import numpy as np
 
 from chomp_data.index import steps as steps_lib
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.ops import spans as spans_lib
-from chomp_data.ops import wire_rows
+from chomp_data.mix import mix_options
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import token_sums
 from chomp_data.plans import tombstones
 from chomp_data.plans import trails
-from chomp_data.sources import mix_options
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import transfer_format
 from chomp_data.sources import row_source
 
 # Samples by source and bucket.
@@ -198,7 +198,7 @@ class Plan(abc.ABC):
   def read(self, planned: Planned) -> dict[str, np.ndarray]:
     """Returns the fields of planned steps, [R, ...] each."""
 
-  def wire(self, bucket: int) -> wire_rows.Wire | None:
+  def wire(self, bucket: int) -> transfer_format.Wire | None:
     """Returns how rows of a bucket travel to devices that make their fields.
 
     Args:
@@ -225,7 +225,7 @@ class Plan(abc.ABC):
     """Returns the tokens of what `on_wire` returned, int32[R, seq_len]."""
     wire = self.wire(planned.bucket)
     assert wire is not None
-    return wire_rows.tokens_of(wire, rows, np)
+    return transfer_format.tokens_of(wire, rows, np)
 
   @abc.abstractmethod
   def examples(self, bucket: int) -> Iterator[tuple[str, Planned]]:

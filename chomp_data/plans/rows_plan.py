@@ -18,21 +18,21 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data.index import steps as steps_lib
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.ops import spans as spans_lib
-from chomp_data.ops import wire_rows
+from chomp_data.mix import mixture
+from chomp_data.order import shuffled
+from chomp_data.phased import growing
+from chomp_data.phased import source_counts
+from chomp_data.phased import source_trail
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import token_sums
 from chomp_data.plans import tombstones
 from chomp_data.plans import trails
-from chomp_data.sources import growing
-from chomp_data.sources import mixture
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import transfer_format
 from chomp_data.sources import row_source
-from chomp_data.sources import row_wire
-from chomp_data.sources import shuffled
-from chomp_data.sources import source_counts
-from chomp_data.sources import source_trail
+from chomp_data.sources import row_transfer
 
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
@@ -300,15 +300,15 @@ class RowsPlan(plan_lib.Plan):
     return batch
 
   @functools.cached_property
-  def _wire(self) -> wire_rows.Wire:
-    return row_wire.wire_of(
+  def _wire(self) -> transfer_format.Wire:
+    return row_transfer.wire_of(
       self.ordered.values(),
       self._extra,
       self.rows.document_slots if self._document_id else 0,
       self.gone.first_step is not None,
     )
 
-  def wire(self, bucket: int) -> wire_rows.Wire:
+  def wire(self, bucket: int) -> transfer_format.Wire:
     """Returns how rows travel to devices; see `Plan`."""
     del bucket
     return self._wire
@@ -317,7 +317,9 @@ class RowsPlan(plan_lib.Plan):
     """Returns planned steps as they travel to devices; see `Plan`."""
     assert planned.spans is not None
     sources = dict(enumerate(self.ordered.values()))
-    return row_wire.read(sources, planned.spans, self._wire, planned.columns)
+    return row_transfer.read(
+      sources, planned.spans, self._wire, planned.columns
+    )
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
     """Yields one row of the run: all have the same fields; see `Plan`."""

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import fractions
 from typing import Protocol
 
+from chomp_data.bucket import bucket_schedule as schedule_lib
+from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.index import steps as steps_lib
-from chomp_data.index.bucket import bucket_schedule as schedule_lib
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.sources import dataset as dataset_lib
-from chomp_data.sources import mix_options
+from chomp_data.mix import mix_options
+from chomp_data.rows import buckets as buckets_lib
 
 Weights = Mapping[str, fractions.Fraction]
 Stages = Sequence[tuple[int, Weights]]

@@ -15,7 +15,7 @@ import functools
 import numpy as np
 
 from chomp_data import stores
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units

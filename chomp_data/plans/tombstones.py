@@ -24,8 +24,8 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.ops import spans as spans_lib
-from chomp_data.ops import tombstones as gone_lib
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import tombstones as gone_lib
 
 _FIELDS = ("source", "document", "start", "length")
 

@@ -12,10 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
+from chomp_data.bucket import bucket_schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
-from chomp_data.index.bucket import bucket_schedule as schedule_lib
-from chomp_data.sources import mixture
-from chomp_data.sources import source_trail
+from chomp_data.mix import mixture
+from chomp_data.phased import source_trail
 
 # (data step, row of its batch).
 Place = tuple[int, int]

@@ -22,11 +22,11 @@ import jax
 import numpy as np
 
 from chomp_data import pipeline
-from chomp_data import sources
 from chomp_data import stores
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import training
-from chomp_data.sources import grid
+from chomp_data.sources import row_source
+from chomp_data.splice import grid
 
 DOCUMENT_STARTS = "document starts"
 LATER_STARTS = "later starts"
@@ -130,7 +130,7 @@ def score(
 
 
 def batches_of(
-  source: sources.RowSource,
+  source: row_source.RowSource,
   batch_size: int,
   sharding: jax.sharding.Sharding | None = None,
 ) -> Iterator[dict[str, Any]]:
@@ -196,8 +196,8 @@ def trained(pipe: pipeline.Pipeline, num_steps: int) -> dict[str, Trained]:
 
 
 def grids(
-  source: sources.RowSource, seen: Trained
-) -> dict[str, sources.GridSource]:
+  source: row_source.RowSource, seen: Trained
+) -> dict[str, grid.GridSource]:
   """Returns the rows of each question that can be asked of a run.
 
       document starts      t = 0, trained offsets
@@ -241,7 +241,7 @@ def grids(
     UNTRAINED_DOCUMENTS: (others, other_starts, old_columns),
   }
   return {
-    name: sources.GridSource(
+    name: grid.GridSource(
       store,
       *axes,
       seq_len=seq_len,

@@ -28,8 +28,8 @@ from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import evaluation
 from chomp_data.reference import span_losses
 from chomp_data.reference import training
-from chomp_data.sources import grid
 from chomp_data.sources import source_opening
+from chomp_data.splice import grid
 
 # Steps among which documents are looked for.
 _LOOKED_AT = 4_096

@@ -20,7 +20,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import pipeline
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 from chomp_data.stores import places
 
 DIRECTORY = "span_losses"

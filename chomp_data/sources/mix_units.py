@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.ops import buckets as buckets_lib
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_labels
 from chomp_data.stores import base
 

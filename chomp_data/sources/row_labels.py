@@ -12,8 +12,8 @@ import dataclasses
 import numpy as np
 
 from chomp_data import stores
-from chomp_data.ops import span_labels
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import span_labels
+from chomp_data.rows import spans as spans_lib
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data import stores
-from chomp_data.ops import integers
-from chomp_data.ops import row_layout
-from chomp_data.ops import span_labels
-from chomp_data.ops import spans as spans_lib
+from chomp_data.index import integers
+from chomp_data.rows import row_layout
+from chomp_data.rows import span_labels
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_labels
 
 # Fields that are made on request only.

@@ -20,9 +20,9 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.ops import integers
-from chomp_data.ops import row_layout
-from chomp_data.ops import spans as spans_lib
+from chomp_data.index import integers
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing

@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 
 # Rows planned at once.
 _BLOCK = 65_536

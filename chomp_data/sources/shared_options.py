@@ -14,7 +14,7 @@ from typing import ParamSpec
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.index.splice import document_selection
+from chomp_data.index import document_selection
 
 _Parameters = ParamSpec("_Parameters")
 

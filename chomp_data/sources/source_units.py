@@ -18,11 +18,11 @@ import numpy as np
 
 from chomp_data import stores
 from chomp_data.index import memo
-from chomp_data.index.mix import unit_sums as units_lib
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
+from chomp_data.sources import unit_sums as units_lib
 from chomp_data.stores import background
 
 # Rows between edges where nothing else says where they lie.

@@ -27,7 +27,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
-from chomp_data.ops import integers
+from chomp_data.index import integers
 from chomp_data.stores import disk_cache
 from chomp_data.stores import labels
 from chomp_data.stores import places

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from chomp_data.ops import row_layout
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 
 Cell = tuple[int, int]

@@ -10,8 +10,8 @@ import dataclasses
 from hypothesis import strategies as st
 import numpy as np
 
-from chomp_data.ops import row_layout
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
 
 VOCAB_SIZE = 6
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import grain
 
-from chomp_data.ops import row_masks
+from chomp_data.rows import row_masks
 from chomp_data.transforms import fields
 
 # Hugging Face and chomp leave labels of this value out of the loss.

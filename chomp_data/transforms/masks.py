@@ -23,7 +23,7 @@ import grain
 import numpy as np
 
 from chomp_data import schema
-from chomp_data.ops import row_masks
+from chomp_data.rows import row_masks
 from chomp_data.transforms import fields
 
 _MAX_TOKEN = 2**31 - 1

@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import chomp_data
 from chomp_data import pipeline
-from chomp_data import sources
 from chomp_data.testing import stores as testing_stores
 
 PAGE = (pathlib.Path(__file__).parents[2] / "docs" / "labels.md").read_text()
@@ -27,8 +27,8 @@ def store(tmp_path, monkeypatch):
 
 
 def test_the_worked_row_is_what_a_source_reads(store):
-  options = sources.SequentialOptions(add_bos=True, add_eos=True)
-  source = sources.SequentialSource(store, options, seq_len=11)
+  options = chomp_data.SequentialOptions(add_bos=True, add_eos=True)
+  source = chomp_data.SequentialSource(store, options, seq_len=11)
   row = source[0]
   told = dict(re.findall(r"^(tokens|loss_\w+) ((?: +\d+)+)$", PAGE, re.M))
   assert sorted(told) == ["loss_mask", "loss_weight", "tokens"]

@@ -8,11 +8,11 @@ import re
 
 import pytest
 
+from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data.commands import options_page
 from chomp_data.config import options
 from chomp_data.reference import train_options
-from chomp_data.sources import row_kinds
 from chomp_data.stores import array_record
 
 PAGE = pathlib.Path(__file__).parents[2] / "docs" / "options.md"

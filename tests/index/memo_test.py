@@ -8,7 +8,7 @@ import pickle
 import weakref
 
 from chomp_data.index import memo
-from chomp_data.index.splice import edge_weights
+from chomp_data.splice import edge_weights
 
 
 @dataclasses.dataclass(frozen=True)

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data import sources
+import chomp_data
 from chomp_data import stores
-from chomp_data.index.pack import packing
 from chomp_data.kernels import compiled
-from chomp_data.ops import row_layout
+from chomp_data.pack import packing
+from chomp_data.rows import row_layout
 from chomp_data.testing import stores as testing_stores
 from tests import laws
-from tests.ops import row_layout_test
+from tests.rows import row_layout_test
 
 pytest.importorskip("numba")
 
@@ -56,8 +56,8 @@ def test_first_fit_decreasing(data):
 def test_reads_are_counted_alike(tmp_path):
   documents = [np.arange(size) % 250 for size in (300, 200, 1, 45)]
   store = testing_stores.make_store(tmp_path, documents, chunk=64)
-  source = sources.SequentialSource(
-    store, sources.SequentialOptions(), seq_len=50
+  source = chomp_data.SequentialSource(
+    store, chomp_data.SequentialOptions(), seq_len=50
   )
   spans = source.plan(np.arange(len(source)))
   source.read(spans)  # Chunks are checked.

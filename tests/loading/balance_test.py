@@ -14,8 +14,8 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import schema
-from chomp_data.ops import row_costs
 from chomp_data.plans import balance
+from chomp_data.rows import row_costs
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.loading import processes

@@ -16,7 +16,7 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data.loading import device_fields
-from chomp_data.ops import wire_rows
+from chomp_data.rows import transfer_format
 from chomp_data.testing import stores as testing_stores
 from chomp_data.transforms import applying
 from chomp_data.transforms import formats
@@ -127,7 +127,7 @@ def check_on_host(data, most=12):
     planned = plan.planned(step)
     wire = plan.wire(planned.bucket)
     rows = plan.on_wire(planned)
-    made = wire_rows.decode(wire, rows, numpy_namespace.NUMPY)
+    made = transfer_format.decode(wire, rows, numpy_namespace.NUMPY)
     made = applying.applied(made, pipe.operations())
     batch = pipe.batch(step)
     assert set(made) == set(batch)

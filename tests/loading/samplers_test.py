@@ -12,8 +12,8 @@ import grain
 import numpy as np
 import pytest
 
-from chomp_data.index.order import orders
 from chomp_data.loading import samplers
+from chomp_data.order import orders
 
 SIZE = 103
 KEY = orders.order_key(3, "text")

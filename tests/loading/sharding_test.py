@@ -14,7 +14,7 @@ from chomp_data.audit import verifying
 from chomp_data.loading import placement
 from chomp_data.loading import saved_states
 from chomp_data.loading import state as state_lib
-from chomp_data.ops import buckets
+from chomp_data.rows import buckets
 from tests.loading import processes
 
 

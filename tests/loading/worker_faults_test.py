@@ -21,12 +21,12 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.index import steps as steps_lib
-from chomp_data.index.pack import packing
 from chomp_data.loading import feed
 from chomp_data.loading import handover
 from chomp_data.loading import reader
 from chomp_data.loading import reads
 from chomp_data.loading import workers
+from chomp_data.pack import packing
 from chomp_data.plans import accounts
 from chomp_data.plans import certifying
 from chomp_data.testing import stores as testing_stores

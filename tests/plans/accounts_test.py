@@ -11,10 +11,10 @@ from chomp_data import pipeline
 from chomp_data.loading import batches
 from chomp_data.loading import certificate
 from chomp_data.loading import state as state_lib
+from chomp_data.order import shuffled
+from chomp_data.pack import documents
+from chomp_data.pack import sequential
 from chomp_data.plans import token_sums
-from chomp_data.sources import documents
-from chomp_data.sources import sequential
-from chomp_data.sources import shuffled
 from chomp_data.testing import stores as testing_stores
 
 SEQ_LEN = 16

@@ -13,9 +13,9 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import verifying
-from chomp_data.ops import spans as spans_lib
 from chomp_data.plans import certifying
 from chomp_data.plans import order_sums
+from chomp_data.rows import spans as spans_lib
 from tests import laws
 
 STEPS = 9

@@ -376,7 +376,7 @@ def test_stages_of_buckets_are_told_by_their_field_and_entry(text):
 def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
   text, monkeypatch, tmp_path
 ):
-  from chomp_data.sources import piece_index
+  from chomp_data.bucket import piece_index
 
   wanted = pipeline.build(text)
   monkeypatch.setattr(piece_index, "_KEPT_ON_DISK", 1)

@@ -10,8 +10,8 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data import stores
-from chomp_data.ops import buckets as sections
-from chomp_data.sources import array_dataset as arrays
+from chomp_data.bucket import array_dataset as arrays
+from chomp_data.rows import buckets as sections
 from chomp_data.stores import samples as samples_lib
 from chomp_data.stores import samples_array_record
 from tests.plans import conftest

@@ -19,8 +19,8 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import visits
 from chomp_data.loading import state as state_lib
-from chomp_data.sources import selecting
-from chomp_data.sources import shuffled
+from chomp_data.order import shuffled
+from chomp_data.splice import selecting
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 

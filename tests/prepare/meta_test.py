@@ -7,9 +7,9 @@ import json
 import numpy as np
 import pytest
 
+import chomp_data
 from chomp_data import errors
 from chomp_data import pipeline
-from chomp_data import sources
 from chomp_data import stores
 from chomp_data.prepare import parts
 from tests import in_process
@@ -178,16 +178,16 @@ def test_several_fields_are_kept_and_select_and_group(lines, prepare):
   stores.verify_store(store.path)
 
   def documents(**rows):
-    source = sources.SpliceSource(
-      store, sources.MultiSpliceOptions(num_docs=None, **rows), seq_len=16
+    source = chomp_data.SpliceSource(
+      store, chomp_data.MultiSpliceOptions(num_docs=None, **rows), seq_len=16
     )
     return sorted(source.documents.tolist())
 
   assert documents(doc_meta={"lang": "en"}) == [0, 2]
   assert documents(doc_meta={"lang": ("en", "de"), "year": "2001"}) == [1, 2]
-  grouped = sources.SpliceSource(
+  grouped = chomp_data.SpliceSource(
     store,
-    sources.MultiSpliceOptions(num_docs=None, group_by_meta="year"),
+    chomp_data.MultiSpliceOptions(num_docs=None, group_by_meta="year"),
     seq_len=16,
   )
   assert "groups=1999 0.5" in grouped.describe()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import chomp_data
-from chomp_data import sources
 from chomp_data import stores
 from chomp_data.reference import decoder
 from chomp_data.reference import evaluation
@@ -70,7 +69,7 @@ def trained(tmp_path_factory):
 
 
 def perplexity(store, model, documents, starts):
-  grid = sources.GridSource(
+  grid = chomp_data.GridSource(
     store,
     np.asarray(documents),
     np.asarray(starts),

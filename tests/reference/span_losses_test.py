@@ -7,9 +7,9 @@ import pytest
 
 import chomp_data
 from chomp_data import errors
-from chomp_data.ops import spans as spans_lib
 from chomp_data.reference import loss_history
 from chomp_data.reference import span_losses
+from chomp_data.rows import spans as spans_lib
 from chomp_data.stores import places
 from chomp_data.testing import stores as testing_stores
 

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data import sources
-from chomp_data.sources import grid
+import chomp_data
 from chomp_data.sources import row_source
+from chomp_data.splice import grid
 from tests import laws
 from tests.sources import labelled
 
@@ -36,19 +36,19 @@ def corpora(make_store):
 
 
 def sequential(store, **options):
-  options = sources.SequentialOptions(**options)
-  return sources.SequentialSource(store, options, seq_len=SEQ_LEN)
+  options = chomp_data.SequentialOptions(**options)
+  return chomp_data.SequentialSource(store, options, seq_len=SEQ_LEN)
 
 
 def bins(store, **options):
-  return sources.BinSource(
-    store, sources.BinOptions(**options), seq_len=SEQ_LEN
+  return chomp_data.BinSource(
+    store, chomp_data.BinOptions(**options), seq_len=SEQ_LEN
   )
 
 
 def splices(store, **options):
-  options = sources.MultiSpliceOptions(num_docs=4, **options)
-  return sources.SpliceSource(store, options, seq_len=SEQ_LEN)
+  options = chomp_data.MultiSpliceOptions(num_docs=4, **options)
+  return chomp_data.SpliceSource(store, options, seq_len=SEQ_LEN)
 
 
 ADDED = {"add_bos": st.booleans(), "add_eos": st.booleans()}
@@ -140,8 +140,8 @@ def test_the_worked_example(make_store):
     label_levels=[[0, 0, 1, 1, 2], [1, 0]],
     weights=[2.0, 1.0],
   )
-  source = sources.SequentialSource(
-    store, sources.SequentialOptions(add_bos=True, add_eos=True), seq_len=11
+  source = chomp_data.SequentialSource(
+    store, chomp_data.SequentialOptions(add_bos=True, add_eos=True), seq_len=11
   )
   batch = source.read(source.plan(np.zeros(1, np.int64)))
   found = {name: value[0].tolist() for name, value in batch.items()}

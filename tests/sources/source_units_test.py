@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data import sources
+import chomp_data
 from chomp_data.index import steps as steps_lib
-from chomp_data.ops import spans as spans_lib
+from chomp_data.order import shuffled as shuffled_lib
+from chomp_data.pack import sequential as sequential_lib
+from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
-from chomp_data.sources import sequential as sequential_lib
-from chomp_data.sources import shuffled as shuffled_lib
 from chomp_data.sources import source_units
 from tests.sources import labelled
 
@@ -40,26 +40,30 @@ def slow_units(source, unit, rows):
 
 
 def shuffled(rows, options):
-  if isinstance(rows, sources.BinSource):
+  if isinstance(rows, chomp_data.BinSource):
     options = {k: v for k, v in options.items() if k != "io_block_size"}
-  return sources.ShuffledSource(rows, sources.ShuffleOptions(**options), 3)
+  return chomp_data.ShuffledSource(
+    rows, chomp_data.ShuffleOptions(**options), 3
+  )
 
 
 def sequential(store, seq_len=16, **options):
-  options = sources.SequentialOptions(**options)
-  return sources.SequentialSource(store, options, seq_len=seq_len, name="text")
+  options = chomp_data.SequentialOptions(**options)
+  return chomp_data.SequentialSource(
+    store, options, seq_len=seq_len, name="text"
+  )
 
 
 def bins(store, seq_len=16, **options):
-  options = sources.BinOptions(**{"packing_buffer_docs": 6, **options})
-  return sources.BinSource(store, options, seq_len=seq_len, name="text")
+  options = chomp_data.BinOptions(**{"packing_buffer_docs": 6, **options})
+  return chomp_data.BinSource(store, options, seq_len=seq_len, name="text")
 
 
 def splices(store, seq_len=16, **options):
-  options = sources.MultiSpliceOptions(
+  options = chomp_data.MultiSpliceOptions(
     **{"num_docs": 3, "content_length": seq_len - 3, **options}
   )
-  return sources.SpliceSource(store, options, seq_len=seq_len, name="text")
+  return chomp_data.SpliceSource(store, options, seq_len=seq_len, name="text")
 
 
 DOCUMENT_ORDERS = st.sampled_from(["none", "block", "full"])
@@ -207,7 +211,7 @@ def test_units_are_those_of_the_order_and_not_of_the_store(make_store):
 class Counted:
   """Passes everything on, and counts the rows that are planned."""
 
-  source: sources.ShuffledSource
+  source: chomp_data.ShuffledSource
   planned: int = 0
 
   def __getattr__(self, name):
@@ -363,9 +367,9 @@ def test_the_summary_of_a_mix_tells_every_pass(make_store):
   rng = np.random.default_rng(0)
   store = make_store([rng.integers(3, 250, 12) for _ in range(40)])
   for kind, told in (("full", 1), ("block", 0)):
-    mix = sources.MixtureSource(
+    mix = chomp_data.MixtureSource(
       {"text": shuffled(bins(store), {"kind": kind})},
-      sources.MixOptions(weights={"text": 1}),
+      chomp_data.MixOptions(weights={"text": 1}),
       seed=0,
       steps=steps_lib.Steps(((0, 4),)),
       epochs=None,
@@ -427,6 +431,6 @@ def test_sums_at_edges_say_about_where_a_row_is_and_look_at_none(
   def refused(*_):
     raise AssertionError("a row is looked at")
 
-  monkeypatch.setattr(sources.BinSource, "units_at", refused)
+  monkeypatch.setattr(chomp_data.BinSource, "units_at", refused)
   near = np.asarray([units.rows_near(own) for own in sums.tolist()])
   assert np.abs(near - places).max() <= 10

@@ -15,10 +15,10 @@ import pytest
 import chomp_data
 from chomp_data import pipeline
 from chomp_data.index import hashing
-from chomp_data.index.mix import interleave
+from chomp_data.mix import interleave
 from chomp_data.transforms import formats
 from chomp_data.transforms import masks
-from tests.index.mix import greedy
+from tests.mix import greedy
 
 SEQ_LEN = 16
 BATCH = 4

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+import chomp_data
 from chomp_data import pipeline
-from chomp_data import sources
 from chomp_data import stores
 from chomp_data.stores.array_record import record_files
 from chomp_data.testing import stores as testing_stores
@@ -188,14 +188,14 @@ def test_a_span_out_of_bounds_is_refused(pair, span):
 def test_rows_are_those_of_the_equal_store(pair, shuffle):
   rows = []
   for store in pair:
-    source = sources.SpliceSource(
+    source = chomp_data.SpliceSource(
       store,
-      sources.MultiSpliceOptions(num_docs=4, doc_select_mode="longest"),
+      chomp_data.MultiSpliceOptions(num_docs=4, doc_select_mode="longest"),
       seq_len=64,
     )
     if shuffle:
-      source = sources.ShuffledSource(
-        source, sources.ShuffleOptions(**shuffle), seed=7
+      source = chomp_data.ShuffledSource(
+        source, chomp_data.ShuffleOptions(**shuffle), seed=7
       )
     rows.append(source.batch(np.arange(0, len(source), 97)))
   assert rows[0].keys() == rows[1].keys()

@@ -20,7 +20,7 @@ from chomp_data.commands.html import packing
 from chomp_data.commands.html import texts as texts_lib
 from chomp_data.commands.inspecting import records
 from chomp_data.loading import state as state_lib
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 
 # Positions of all steps: pages of more are slow to open (30 MB).
 MOST_POSITIONS = 1 << 23

@@ -9,7 +9,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data.audit import naming
-from chomp_data.ops import spans as spans_lib
+from chomp_data.rows import spans as spans_lib
 
 # Fields of batches that rows of text have.
 FIELDS = ("tokens", "segment_ids", "positions", "loss_mask", "loss_weight")

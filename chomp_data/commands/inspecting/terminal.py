@@ -15,8 +15,8 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.commands import pictures
 from chomp_data.commands.inspecting import records
-from chomp_data.ops import row_layout
 from chomp_data.prepare import tokenizers
+from chomp_data.rows import row_layout
 
 # Control characters of a document must not reach the terminal.
 _VISIBLE = {

@@ -24,7 +24,7 @@ import numpy as np
 
 from chomp_data import errors
 from chomp_data import schema
-from chomp_data.ops import integers
+from chomp_data.index import integers
 from chomp_data.stores import publish
 from chomp_data.stores.samples import arrow_samples
 from chomp_data.stores.samples import sample_fields

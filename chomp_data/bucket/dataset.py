@@ -1,0 +1,122 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The contract of a dataset in buckets."""
+
+import abc
+from typing import Any
+
+import numpy as np
+
+from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import row_source
+
+
+class Dataset(abc.ABC):
+  """Samples in buckets, any of them by random access.
+
+  Attributes:
+    name: Its name in a pipeline; seeds and logs go by it.
+    counts: Samples by bucket, in the order of the buckets.
+    text: The rows of its longest bucket, or None for arrays.
+    extra: Of text, optional fields of batches, of `row_source.OPTIONAL_FIELDS`
+      and `LABEL_FIELDS`.
+  """
+
+  name: str
+  counts: dict[str, int]
+  text: row_source.RowSource | None = None
+  extra: tuple[str, ...] = ()
+
+  @property
+  def document_slots(self) -> int:
+    """Documents of a row that batches name; 0 is none."""
+    return 0
+
+  def in_bucket(self, bucket: int) -> row_source.RowSource | None:
+    """Returns the rows of a bucket, by its number; None of arrays."""
+    del bucket
+    return None
+
+  @property
+  @abc.abstractmethod
+  def num_documents(self) -> int:
+    """Documents of its store, or samples: those in no bucket count too."""
+
+  def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans | None:
+    """Returns samples as spans of rows, without reading; None of arrays.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[R], samples of it; -1 at the end is filler.
+    """
+    del bucket, samples
+    return None
+
+  @abc.abstractmethod
+  def samples_of(self, document: int) -> list[np.ndarray]:
+    """Returns the samples of a document, or the sample that has a number.
+
+    Args:
+      document: Its number, below `num_documents`.
+
+    Returns:
+      int64[N] for each bucket, ascending.
+    """
+
+  @abc.abstractmethod
+  def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns the documents, or the numbers in the store, of samples.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[N], samples of it.
+    """
+
+  def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the tokens of samples of text; reads none of them.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[N], samples of it.
+    """
+    raise TypeError(f"{self.name!r} must hold text to have tokens.")
+
+  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> bool:
+    """Fetches what reading spans of a bucket will need, at once.
+
+    Returns whether it helps to plan further ahead; see `Store.prefetch`.
+    """
+    del bucket, spans
+    return False
+
+  @abc.abstractmethod
+  def read(
+    self,
+    bucket: int,
+    samples: np.ndarray,
+    number: int,
+    spans: spans_lib.Spans | None,
+    columns: tuple[int, int] | None = None,
+  ) -> dict[str, np.ndarray]:
+    """Returns the fields of samples, [R, ...] each.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[R], samples of it; -1 at the end is filler.
+      number: The dataset's number in the run; filler has -1.
+      spans: Of `spans`, with that number as their source.
+      columns: Of text, those whose tokens are read; see `Planned`.
+    """
+
+  def tokens_by_bucket(self) -> dict[str, int] | None:
+    """Returns tokens by bucket, padding apart, or None for arrays."""
+    return None
+
+  @property
+  @abc.abstractmethod
+  def fingerprint(self) -> dict[str, Any]:
+    """What decides the samples, as JSON values."""
+
+  @abc.abstractmethod
+  def describe(self) -> str:
+    """Returns a summary for the log."""

@@ -1,0 +1,271 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Text in buckets of lengths: one document, or a piece of one, a row.
+
+Rows of a bucket are a row source of their own, so planning, reading and
+placing are those of every other run.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.bucket import dataset
+from chomp_data.bucket import piece_index
+from chomp_data.pack import packed_layout
+from chomp_data.pack import packing_options
+from chomp_data.rows import buckets as buckets_lib
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import row_source
+from chomp_data.sources import shared_options as options_lib
+from chomp_data.sources import source_opening
+
+_TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DocumentOptions(options_lib.FillerOptions):
+  """`rows` of a source in buckets of lengths: one document (or piece) a row.
+
+  Attributes:
+    add_bos: Whether a begin-of-document token is put before each document; an
+      error where the stored documents have one.
+    add_eos: Whether an end-of-document token is put after each document; an
+      error where the stored documents have one, and where it is missing and
+      only it ends the last answers of chats.
+    bos_token_id: Id of the begin-of-document token; None takes the
+      tokenizer's.
+  """
+
+  add_bos: bool = schema.option(False, schema.boolean())
+  add_eos: bool = schema.option(False, schema.boolean())
+  bos_token_id: int | None = schema.option(None, _TOKEN_ID)
+  trailing_filler_in_segment: bool = schema.option(False, schema.boolean())
+
+
+class PieceRows(row_source.RowSource):
+  """The pieces of one bucket as rows, in the order of documents."""
+
+  document_slots = 1
+
+  def __init__(
+    self,
+    store: stores.Store,
+    options: DocumentOptions,
+    index: piece_index.PieceIndex,
+    bucket: int,
+    *,
+    seq_len: int,
+    name: str,
+    path: str,
+  ):
+    """Binds a bucket.
+
+    Args:
+      store: Where the documents are.
+      options: Added tokens and filler.
+      index: The pieces of all buckets.
+      bucket: The number of this one.
+      seq_len: Its positions.
+      name: The source's name.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If options do not fit the store.
+    """
+    self.name = name
+    self.store = store
+    self.options = options
+    self._index = index
+    self._bucket = bucket
+    self.layout: row_layout.RowLayout = packed_layout.packed_layout(
+      store,
+      packing_options.PackingOptions(**dataclasses.asdict(options)),
+      seq_len,
+      path,
+    )
+
+  def __len__(self) -> int:
+    return self._index.counts[self._bucket]
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; see `RowSource.plan`."""
+    document, begin = self._index.get(
+      self._bucket, np.asarray(rows, np.int64) % max(len(self), 1)
+    )
+    first, stored = self.store.bounds(document)
+    bos, eos = int(self.options.add_bos), int(self.options.add_eos)
+    whole = stored + bos + eos
+    end = np.minimum(begin + self.seq_len, whole)
+    count = len(document)
+    return spans_lib.of_parts(
+      document=document,
+      first_token=first,
+      stored=stored,
+      whole=whole,
+      begin=begin,
+      end=end,
+      bos=bos,
+      eos=eos,
+      row=np.arange(count),
+      column=np.zeros(count, np.int64),
+      segment=np.ones(count, np.int32),
+      num_rows=count,
+    )
+
+  def tokens(self, rows: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the tokens of pieces int64[N], added ones included."""
+    document, begin = self._index.get(self._bucket, rows)
+    _, stored = self.store.bounds(document)
+    whole = stored + self.options.add_bos + self.options.add_eos
+    return np.minimum(begin + self.seq_len, whole) - begin
+
+  @property
+  def fingerprint(self) -> dict[str, Any]:
+    """What decides this source's rows, as JSON values."""
+    return {
+      "store": self.store.hash,
+      "kind": "documents",
+      "rows": dataclasses.asdict(self.options),
+      "filler_id": self.layout.filler_id,
+      "bos_id": self.layout.bos_id,
+      "eos_id": self.layout.eos_id,
+    }
+
+
+class DocumentDataset(dataset.Dataset):
+  """A store's documents in buckets of lengths."""
+
+  def __init__(
+    self,
+    store: stores.Store,
+    options: DocumentOptions,
+    buckets: Sequence[buckets_lib.Bucket],
+    assign: str,
+    *,
+    document_id: bool = False,
+    name: str = "documents",
+    path: str = "rows",
+  ):
+    """Finds out which documents are in which bucket; reads no token.
+
+    Args:
+      store: Where the documents are.
+      options: Added tokens and filler.
+      buckets: The buckets, shortest first.
+      assign: As in `pieces.cut`.
+      document_id: Whether batches carry `document_id`.
+      name: The source's name.
+      path: Dotted path of the options, for messages.
+
+    Raises:
+      ConfigError: If options do not fit the store.
+      StoreError: If an index can be kept nowhere.
+    """
+    self.name = name
+    self._document_id = document_id
+    lengths = [bucket.shape[0] for bucket in buckets]
+    self._index = piece_index.PieceIndex(
+      store,
+      lengths,
+      assign=assign,
+      added=options.add_bos + options.add_eos,
+      name=name,
+    )
+    self.rows: list[PieceRows] = [
+      PieceRows(
+        store, options, self._index, i, seq_len=length, name=name, path=path
+      )
+      for i, length in enumerate(lengths)
+    ]
+    self.counts: dict[str, int] = {
+      bucket.name: count
+      for bucket, count in zip(buckets, self._index.counts, strict=True)
+    }
+
+  @property
+  def text(self) -> PieceRows:  # pyright: ignore[reportIncompatibleVariableOverride]
+    """The rows of the longest bucket."""
+    return self.rows[-1]
+
+  @property
+  def document_slots(self) -> int:
+    """Documents of a row that batches name; see `Dataset`."""
+    return int(self._document_id)
+
+  def in_bucket(self, bucket: int) -> PieceRows:
+    """Returns the rows of a bucket; see `Dataset`."""
+    return self.rows[bucket]
+
+  @property
+  def num_documents(self) -> int:
+    """Documents of the store; see `Dataset`."""
+    return self.text.store.num_documents
+
+  def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns the documents of pieces; see `Dataset`."""
+    return self._index.get(bucket, samples)[0]
+
+  def samples_of(self, document: int) -> list[np.ndarray]:
+    """Returns the pieces of a document by bucket; see `Dataset`."""
+    return self._index.of_document(document)
+
+  def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the tokens of pieces; reads none of them.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[N], pieces of it.
+    """
+    return self.rows[bucket].tokens(samples)
+
+  def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans:
+    """Plans pieces as rows, without reading a token; see `Dataset`."""
+    real = samples[samples >= 0]
+    planned = self.rows[bucket].plan(real)
+    return dataclasses.replace(planned, num_rows=len(samples))
+
+  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> bool:
+    """Fetches what reading spans will need; see `Dataset`."""
+    return self.rows[bucket].prefetch(spans)
+
+  def read(
+    self,
+    bucket: int,
+    samples: np.ndarray,
+    number: int,
+    spans: spans_lib.Spans | None,
+    columns: tuple[int, int] | None = None,
+  ) -> dict[str, np.ndarray]:
+    """Returns the canonical fields of a batch; see `Dataset`."""
+    del samples, number
+    assert spans is not None
+    batch = self.rows[bucket].read(spans, self.extra, columns)
+    batch["source_id"] = spans.row_source()
+    if self._document_id:
+      batch["document_id"] = spans.row_documents(1)
+    return batch
+
+  def tokens_by_bucket(self) -> dict[str, int]:
+    """Returns the tokens of each bucket; see `Dataset`."""
+    return dict(zip(self.counts, self._index.tokens, strict=True))
+
+  @property
+  def fingerprint(self) -> dict[str, Any]:
+    """What decides the samples; see `Dataset`."""
+    return self.text.fingerprint
+
+  def describe(self) -> str:
+    """Returns the summary for the log; see `Dataset`."""
+    empty = self._index.num_empty
+    return (
+      f"[{self.name}] {self.text.store.num_documents} documents"
+      + f" ({empty} of them empty: in no bucket)" * bool(empty)
+      + f", {sum(self.counts.values())} pieces, tokenizer"
+      + f" {source_opening.tokenizer_text(self.text.store)}"
+    )

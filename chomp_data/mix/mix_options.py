@@ -1,0 +1,404 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options of a mix of sources, seeds 001 and 004: `config.data.mix`."""
+
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+import dataclasses
+import fractions
+import functools
+import math
+import numbers
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.mix import exhaustion as policies
+from chomp_data.mix import interleave
+from chomp_data.sources import mix_units
+
+# What each balances in a run of rows, unless said.
+MIX_KINDS = {"token_balanced": "tokens", "weighted": "rows"}
+
+# What comes more often than so within a run, or a stage, is said.
+MANY_PASSES = 2.0
+
+# Rows of a step and tokens of a row leave room for so many in int64.
+_MOST_STEPS = 2**40
+_MOST_OFFSET = 2**56
+
+# (source, weight) pairs in order of names.
+Weights = tuple[tuple[str, float], ...]
+# (from_step, weights) pairs.
+Stages = Sequence[tuple[int, Weights]]
+
+
+def _weights(value: Any) -> Weights:
+  """Returns (name, weight) pairs in order of names, weights of any value."""
+  items = value.items() if isinstance(value, Mapping) else value
+  if isinstance(items, str) or not hasattr(items, "__iter__"):
+    raise TypeError
+  out = {}
+  for name, weight in items:
+    if (
+      not isinstance(name, str)
+      or name in out
+      or isinstance(weight, bool)
+      or not isinstance(weight, numbers.Real)
+    ):
+      raise TypeError
+    out[name] = weight
+  if not out:
+    raise ValueError
+  return tuple(sorted(out.items()))
+
+
+def _stages(value: Any) -> tuple[tuple[int, Weights], ...]:
+  if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
+    raise TypeError
+  out = []
+  for stage in value:
+    step, weights = stage
+    if isinstance(step, bool) or not isinstance(step, numbers.Integral):
+      raise TypeError
+    out.append((int(step), _weights(weights)))
+  return tuple(out)
+
+
+def _is_weight(weight: float) -> bool:
+  try:
+    return math.isfinite(weight) and weight > 0
+  except OverflowError:  # A whole number beyond what a float holds.
+    return False
+
+
+def _weight(value: Any) -> float:
+  """Returns one weight, above 0."""
+  ((_, weight),) = _weights({"own": value})
+  if not _is_weight(weight):
+    raise ValueError
+  return weight
+
+
+def weight_problems(path: str, weights: Weights) -> list[str]:
+  """Returns which weights are no finite numbers above 0.
+
+  Args:
+    path: Dotted path of the weights.
+    weights: As `WEIGHTS` has converted them.
+  """
+  return [
+    f"`{path}[{name!r}]` must be a finite number above 0, got {weight!r}."
+    " Correct it, or leave the entry out."
+    for name, weight in weights
+    if not _is_weight(weight)
+  ]
+
+
+def stage_problems(path: str, stages: Stages) -> list[str]:
+  """Returns which stages do not rise, or have wrong weights.
+
+  Args:
+    path: Dotted path of the stages.
+    stages: As `STAGES` has converted them.
+  """
+  found = []
+  for i, (step, weights) in enumerate(stages):
+    before = stages[i - 1][0] if i else -1
+    if not 0 <= step <= _MOST_STEPS:
+      found.append(
+        f"`{path}[{i}]` must begin at a step of 0 .. {_MOST_STEPS}, got"
+        f" {step}. Correct it."
+      )
+    elif step <= before:
+      found.append(
+        f"`{path}[{i}]` must begin after step {before}, where the stage before"
+        f" it begins, got step {step}. Put stages in order of their steps."
+      )
+    found += weight_problems(f"{path}[{i}]", weights)
+  return found
+
+
+def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
+  """Returns (spec, row offset, token offset or None) of `resume_state`."""
+  if isinstance(value, tuple):  # Converted before.
+    names = ("spec", "row_offset", "token_offset")
+    entries = [dict(zip(names, one, strict=True)) for one in value]
+    value = {"datasets": entries}
+  if not isinstance(value, Mapping) or set(value) != {"datasets"}:
+    raise TypeError
+  out = {}
+  for entry in value["datasets"]:
+    known = {"spec", "row_offset", "token_offset"}
+    if not isinstance(entry, Mapping) or not {"spec"} <= set(entry) <= known:
+      raise TypeError
+    spec = entry["spec"]
+    rows, tokens = entry.get("row_offset", 0), entry.get("token_offset")
+    if not isinstance(spec, str) or spec in out:
+      raise TypeError
+    for count in (rows, 0 if tokens is None else tokens):
+      if isinstance(count, bool) or not isinstance(count, numbers.Integral):
+        raise TypeError
+      if not 0 <= int(count) <= _MOST_OFFSET:
+        raise ValueError
+    out[spec] = (spec, int(rows), None if tokens is None else int(tokens))
+  return tuple(out.values())
+
+
+_WEIGHTS_TEXT = (
+  "a mapping (or a list of pairs) of distinct source names to finite numbers"
+  " above 0"
+)
+
+
+def _unless_none(rule: schema.Rule) -> schema.Rule:
+  """Accepts None, also as a flag that sets a tuple to None gives it."""
+  rule = schema.optional(rule)
+
+  def convert(value: Any) -> Any:
+    # A NumPy array in a comparison would answer for each of its elements.
+    alone = isinstance(value, Sequence) and len(value) == 1
+    return None if alone and value[0] is None else rule.convert(value)
+
+  return schema.Rule(rule.text, convert)
+
+
+WEIGHTS = _unless_none(schema.Rule(_WEIGHTS_TEXT, _weights))
+WEIGHT = schema.optional(schema.Rule("a finite number above 0", _weight))
+STAGES = _unless_none(
+  schema.Rule(
+    "a list of (from_step, weights), steps whole, rising and at most"
+    f" {_MOST_STEPS}, weights {_WEIGHTS_TEXT}",
+    _stages,
+  )
+)
+_STATE = schema.optional(
+  schema.Rule(
+    "{'datasets': [{'spec': name, 'row_offset': rows, 'token_offset':"
+    f" tokens}}, ...]}} with whole numbers of 0 .. {_MOST_OFFSET}",
+    _resume_state,
+  )
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MixFields(schema.Options):
+  """What every mix has, of rows or of buckets.
+
+  Attributes:
+    kind: Whether weights are shares of tokens ('token_balanced') or of rows
+      ('weighted'), unless `unit` says otherwise.
+    weights: Share of each source, by name; None takes
+      `sources.<name>.weight`.
+    stages: Other weights from some steps on, as pairs (from_step, weights); a
+      source that a stage does not name rests. The first may begin at step 0,
+      in place of `weights`.
+    exhaustion: What happens when a source has given all its passes: 'drop'
+      goes on with the others, the rest are the stopping strategies of Hugging
+      Face's `interleave_datasets`.
+    allow_tokenizer_differences: Whether sources whose tokens were made by
+      different tokenizers may be mixed.
+  """
+
+  kind: str = schema.option("token_balanced", schema.choice(MIX_KINDS))
+  weights: tuple[Any, ...] | None = schema.option(None, WEIGHTS)
+  stages: tuple[Any, ...] | None = schema.option(None, STAGES)
+  exhaustion: str = schema.option("drop", schema.choice(policies.EXHAUSTIONS))
+  allow_tokenizer_differences: bool = schema.option(False, schema.boolean())
+
+  @property
+  def policy(self) -> policies.Exhaustion:
+    """What `exhaustion` names."""
+    return policies.EXHAUSTIONS[self.exhaustion]
+
+  @property
+  def canonical_exhaustion(self) -> str:
+    """The policy, by one name where two give the same rows."""
+    return self.policy.canonical or self.exhaustion
+
+  def passes(self, epochs: int | None) -> int | None:
+    """Returns passes over each source: the policy's, unless said.
+
+    Args:
+      epochs: The run's `epochs`.
+    """
+    return epochs or self.policy.passes
+
+  def all_stages(
+    self, own_weights: Mapping[str, float | None]
+  ) -> list[tuple[int, dict[str, fractions.Fraction]]]:
+    """Returns every stage from step 0 on, weights exact.
+
+    Args:
+      own_weights: `sources.<name>.weight` of every source.
+    """
+    first = dict(self.weights) if self.weights else None
+    stages: list[tuple[int, Weights]] = list(self.stages or ())
+    if not stages or stages[0][0] > 0:
+      if first is None:
+        first = {
+          name: 1 if weight is None else weight
+          for name, weight in own_weights.items()
+        }
+      stages.insert(0, (0, tuple(first.items())))
+    return [
+      (step, {name: exact(weight) for name, weight in weights})
+      for step, weights in stages
+    ]
+
+  def problems(
+    self, path: str, own_weights: Mapping[str, float | None]
+  ) -> list[str]:
+    """Returns what is wrong between weights, stages and sources.
+
+    Args:
+      path: Dotted path of the section.
+      own_weights: `sources.<name>.weight` of every source.
+    """
+    later: list[tuple[int, Weights]] = list(self.stages or ())
+    found = weight_problems(f"{path}.weights", self.weights or ())
+    found += stage_problems(f"{path}.stages", later)
+    starts = bool(later) and later[0][0] == 0
+    if self.weights is not None and starts:
+      found.append(
+        f"`{path}.weights` must be None where stages begin at step 0, got"
+        f" {dict(self.weights)}. Unset one of them."
+      )
+    given = {n: w for n, w in own_weights.items() if w is not None}
+    if given and (self.weights is not None or starts):
+      found.append(
+        f"`{path}.{'stages' if starts else 'weights'}` must not be set beside"
+        f" sources.<name>.weight, got both (of {', '.join(sorted(given))})."
+        " Keep one."
+      )
+    stages = [("weights", self.weights or ())]
+    stages += [
+      (f"stages[{i}]", weights) for i, (_, weights) in enumerate(later)
+    ]
+    for name, weights in stages:
+      unknown = sorted({source for source, _ in weights} - set(own_weights))
+      if unknown:
+        found.append(
+          f"`{path}.{name}` must name declared sources, got"
+          f" {', '.join(map(repr, unknown))}; declared are"
+          f" {', '.join(sorted(own_weights))}. Declare it under"
+          " config.data.sources, or correct the name."
+          + "".join(schema.did_you_mean(one, own_weights) for one in unknown)
+        )
+    if (self.weights is not None or starts) and not found:
+      used = {source for _, weights in stages for source, _ in weights}
+      idle = sorted(set(own_weights) - used)
+      if idle:
+        found.append(
+          f"`{path}.{'stages' if starts else 'weights'}` must weigh every"
+          f" declared source in some stage, got none for {', '.join(idle)}."
+          " Give it a weight, or remove it from config.data.sources."
+        )
+    return found
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MixOptions(MixFields):
+  """How several sources share a run of rows.
+
+  Attributes:
+    unit: What weights are shares of: 'tokens', 'rows' or 'loss_tokens' (tokens
+      that are trained on); None is tokens for 'token_balanced' and rows for
+      'weighted'.
+    resume_state: How far each source was read by an earlier run, as its
+      `resume_state` tells, to go on from there; names of no source are kept
+      and left alone.
+  """
+
+  unit: str | None = schema.option(
+    None, schema.optional(mix_units.rule("rows"))
+  )
+  resume_state: tuple[Any, ...] | None = schema.option(None, _STATE)
+
+  @property
+  def balanced_unit(self) -> str:
+    """The unit that is balanced."""
+    return self.unit or MIX_KINDS[self.kind]
+
+
+# Chains of stages repeat their weights; of one type, since 1 and 1.0 differ in
+# how they are written.
+@functools.lru_cache(maxsize=4_096, typed=True)
+def exact(weight: float) -> fractions.Fraction:
+  """Returns a weight as it is written in decimal."""
+  return fractions.Fraction(str(weight))
+
+
+def shares_at(
+  stages: Sequence[tuple[int, Mapping[str, fractions.Fraction | int]]],
+  step: int,
+  ended: Mapping[str, bool],
+) -> dict[str, float]:
+  """Returns shares by weight in the stage of a step, by source.
+
+  Args:
+    stages: (from_step, weights), from step 0 on.
+    step: At least 0.
+    ended: Whether each source has nothing left: its share is the others'.
+  """
+  weights = max(
+    (own for own in stages if own[0] <= step), key=lambda own: own[0]
+  )[1]
+  left = {
+    name: 0 if has_ended else weights.get(name, 0)
+    for name, has_ended in ended.items()
+  }
+  whole = sum(left.values())
+  return {name: float(own / whole) for name, own in left.items()}
+
+
+def unserved_lines(
+  path: str,
+  stages: Sequence[tuple[int, Mapping[str, Any]]],
+  found: Iterable[interleave.Unserved],
+  num_steps: int,
+  step_of_row: Callable[[int], int] | None = None,
+) -> list[str]:
+  """Returns a sentence for each weight that amounts to less than a row.
+
+  Args:
+    path: Dotted path of the mix.
+    stages: (from_step, weights), from step 0 on.
+    found: Of the merge, in a run of `num_steps`.
+    num_steps: Data steps of the run.
+    step_of_row: Returns the step of a position; None where positions are
+      steps, and what stands there are batches.
+  """
+  what = "batch" if step_of_row is None else "row"
+  lines = []
+  for own in found:
+    first = stages[own.stage][0]
+    last = min([num_steps, *(at for at, _ in stages[own.stage + 1 :][:1])])
+    when = "never comes"
+    if own.following is not None and step_of_row is None:
+      when = f"is at step {own.following}"
+    elif own.following is not None and step_of_row is not None:
+      step = step_of_row(own.following)
+      when = f"is row {own.following} of the mix, in step {step}"
+    lines.append(
+      f"`{path}`: the weight of {own.source!r} amounts to {own.meant:.2g}"
+      f" {what} in {last - first} steps of the stage from step {first} on,"
+      f" which have {('none', 'one')[own.given]} of it: its next {when}. Raise"
+      " its weight, or leave it out."
+    )
+  return lines
+
+
+def in_order_of_joining(
+  parts: Mapping[str, Any], stages: list[tuple[int, dict[str, Any]]]
+) -> list[str]:
+  """Returns names by their first stage: a source that joins later is last.
+
+  Its number is then the next one, whatever the order of the config.
+  """
+  joined = {name: len(stages) for name in parts}
+  for i, (_, weights) in reversed(list(enumerate(stages))):
+    for name in weights:
+      joined[name] = i
+  return sorted(parts, key=lambda name: (joined[name], name))

@@ -1,0 +1,216 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options of row orders (seed 002), their rules and their memory."""
+
+import dataclasses
+import math
+import numbers
+from typing import Any
+
+from chomp_data import schema
+from chomp_data.order import orders
+from chomp_data.sources import shared_options as options_lib
+
+SHUFFLE_KINDS = ("none", "full", "era", "block")
+DEFAULT_WINDOW_BLOCKS = 8
+DEFAULT_CACHE_WINDOWS = 8
+_COUNT = schema.optional(schema.integer(1, 2**40))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShuffleOptions(schema.Options):
+  """How a source's rows are ordered.
+
+  Attributes:
+    kind: In which order rows come: 'none' as they are made, 'full' in any
+      order of the whole epoch, 'era' in any order within each `era_length`
+      rows, 'block' as blocks in any order, the rows of some blocks mixed.
+    io_block_size: Rows of a block; None is what one chunk of the store holds.
+      Rows of kind 'bin' have packing windows for blocks, and need None.
+    window_blocks: How many blocks have their rows mixed; None is 8, and where
+      there are lanes as many of each as make about 8 in a batch.
+    cache_windows: How many such groups of blocks are kept in memory where the
+      store is not read through memory maps; None is 8, or what
+      `shuffle_cache_bytes` allows.
+    perm_type: Which permutation is used: 'feistel', or 'linear', which mixes
+      badly and is there for comparison.
+    era_length: Rows that are mixed together.
+    lanes: For how many processes, and workers of each, blocks are dealt to
+      lanes, so that these need not read each other's blocks: any numbers that
+      divide it. None is one order of all. Decides the order; the number of
+      processes and workers does not.
+    lane_rows: Rows of a lane that follow each other, where there are to be
+      `lanes` lanes and no more; None makes one for each of `lanes` parts of a
+      batch in each of `lanes` steps; in a mix, for each part.
+    seed: Seed of this order; None derives one from the run's seed.
+  """
+
+  kind: str = schema.option("none", schema.choice(SHUFFLE_KINDS))
+  io_block_size: int | None = schema.option(None, _COUNT, ("block",))
+  window_blocks: int | None = schema.option(None, _COUNT, ("block",))
+  cache_windows: int | None = schema.option(None, _COUNT, ("block",))
+  perm_type: str = schema.option("feistel", schema.choice(orders.PERM_TYPES))
+  era_length: int | None = schema.option(
+    None, _COUNT, ("era",), "Correct it: eras have so many rows."
+  )
+  lanes: int | None = schema.option(
+    None, schema.optional(schema.integer(1, 2**16)), ("block",)
+  )
+  lane_rows: int | None = schema.option(None, _COUNT, ("block",))
+  seed: int | None = schema.option(None, schema.optional(options_lib.SEED))
+
+  @staticmethod
+  def expanded(value: Any) -> dict[str, Any] | None:
+    """Returns the section that a short form stands for, or None if it is none.
+
+        True  -> {'kind': 'full'}          False -> {'kind': 'none'}
+        1_000 -> {'kind': 'era', 'era_length': 1_000}
+
+    Args:
+      value: Of `sources.<name>.shuffle`.
+    """
+    if isinstance(value, bool):
+      return {"kind": "full" if value else "none"}
+    if isinstance(value, numbers.Integral):
+      return {"kind": "era", "era_length": int(value)}
+    return None
+
+  def problems(self, path: str, has_own_blocks: bool = False) -> list[str]:
+    """Returns what is wrong between these fields.
+
+    Args:
+      path: Dotted path of the section.
+      has_own_blocks: Whether the rows come in blocks of their own (packing
+        windows).
+    """
+    found = schema.kind_problems(path, self)
+    if self.kind == "era" and self.era_length is None:
+      found.append(
+        f"`{path}.era_length` must be set where kind is 'era', got None. Give"
+        " the rows of an era."
+      )
+    if self.kind == "block" and has_own_blocks and self.io_block_size:
+      found.append(
+        f"`{path}.io_block_size` must be None for bin-packed rows, whose"
+        f" blocks are packing windows, got {self.io_block_size}. Set"
+        " rows.packing_buffer_docs for other blocks."
+      )
+    if self.lane_rows is not None and self.lanes is None:
+      found.append(
+        f"`{path}.lane_rows` must be None where there are no lanes, got"
+        f" {self.lane_rows}. Set {path}.lanes, or unset it."
+      )
+    return found
+
+  def dealt(self, batch_size: int | None, mixed: bool = False) -> "Dealt":
+    """Returns the lanes that these options make.
+
+    Args:
+      batch_size: Rows of a batch, or None where nobody knows.
+      mixed: Whether a mix decides which rows a step has, so that there are
+        lanes for parts of a batch only.
+    """
+    lanes = self.lanes or 1
+    if self.lane_rows is not None or batch_size is None:
+      rows = self.lane_rows or 1
+      return Dealt(lanes, rows, min(lanes, -(-(batch_size or 1) // rows)))
+    parts = math.gcd(lanes, batch_size)
+    if mixed:
+      return Dealt(parts, 1, parts)
+    return Dealt(parts * lanes, batch_size // parts, parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Dealt:
+  """Lanes of a block shuffle.
+
+  Attributes:
+    lanes: How many there are.
+    lane_rows: Rows of a lane that follow each other.
+    parts: How many of them a batch has rows of, as far as that is known.
+  """
+
+  lanes: int
+  lane_rows: int
+  parts: int = 1
+
+  @property
+  def window_blocks(self) -> int:
+    """Blocks of a lane whose rows are mixed, where no option says so."""
+    return max(1, DEFAULT_WINDOW_BLOCKS // self.parts)
+
+
+@dataclasses.dataclass(frozen=True)
+class Windows:
+  """What a block shuffle comes to within a budget of bytes.
+
+  Attributes:
+    window_blocks: Blocks of a window.
+    cache_windows: Windows kept in memory.
+    block_bytes: Bytes of the chunks that a block touches.
+    narrowed: What had to give way, in words, or None.
+    most_windows: The most that are to be kept.
+  """
+
+  window_blocks: int
+  cache_windows: int
+  block_bytes: int
+  narrowed: str | None
+  most_windows: int = DEFAULT_CACHE_WINDOWS
+
+  @property
+  def window_bytes(self) -> int:
+    """Bytes of the chunks of one window."""
+    return self.window_blocks * self.block_bytes
+
+  def kept_within(self, budget: int) -> "Windows":
+    """Returns these windows with as many kept as fit, at least one."""
+    fitting = budget // max(self.window_bytes, 1)
+    return dataclasses.replace(
+      self, cache_windows=max(1, min(self.most_windows, fitting))
+    )
+
+  @property
+  def total_bytes(self) -> int:
+    """Bytes of the chunks of all windows kept."""
+    return self.cache_windows * self.window_bytes
+
+
+def windows_within(
+  options: ShuffleOptions,
+  block_bytes: int,
+  budget: int,
+  default_blocks: int = DEFAULT_WINDOW_BLOCKS,
+) -> Windows:
+  """Fits windows into a budget: first fewer are kept, then they are narrowed.
+
+  The order of rows depends on `window_blocks`, so it depends on the budget
+  and on the store, never on the machine.
+
+  Args:
+    options: Of kind 'block'.
+    block_bytes: Bytes of the chunks that a block touches.
+    budget: Bytes for this source.
+    default_blocks: Blocks of a window where the options say nothing.
+  """
+  blocks = options.window_blocks or default_blocks
+  windows = options.cache_windows or DEFAULT_CACHE_WINDOWS
+  fitting = budget // max(block_bytes, 1)
+  if fitting >= blocks:
+    kept = min(windows, fitting // blocks)
+    return Windows(blocks, kept, block_bytes, None, windows)
+  width = max(1, fitting)
+  beyond = (
+    f", which is still more than that: set it to {block_bytes} or more"
+    if fitting < 1
+    else ""
+  )
+  return Windows(
+    width,
+    1,
+    block_bytes,
+    f"windows of {blocks} blocks of {block_bytes} bytes exceed the {budget}"
+    " bytes that config.data.shuffle_cache_bytes leaves this source: narrowed"
+    f" to {width} block{'s' * (width > 1)}{beyond}",
+    windows,
+  )

@@ -1,0 +1,437 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""A row source in another order, each epoch its own (`index/order/`)."""
+
+import dataclasses
+import math
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.index import integers
+from chomp_data.order import lanes as lanes_lib
+from chomp_data.order import orders
+from chomp_data.order import shuffle_options
+from chomp_data.order import unequal_blocks
+from chomp_data.order.shuffle_options import ShuffleOptions
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import row_source
+from chomp_data.sources import row_sums
+from chomp_data.sources import shared_options as options_lib
+from chomp_data.sources import source_opening
+from chomp_data.stores import base as stores_base
+
+DEFAULT_BUDGET = 2 * 2**30
+
+# Sums of eras lie about as many rows apart.
+_ERA_ROWS = 4_096
+
+_ONE_LANE = shuffle_options.Dealt(1, 1)
+
+# A length at or beyond this stands for a source without an end.
+_ENDLESS = 2**62
+
+
+class ShuffledSource(row_source.RowSource):
+  """The rows of another source, reordered anew in every epoch."""
+
+  @schema.arguments(
+    rows=row_source.SOURCE,
+    options=schema.options_rule(ShuffleOptions),
+    seed=options_lib.SEED,
+    cache_bytes=stores_base.CACHE_BYTES,
+    path=schema.text(),
+    batch_size=schema.optional(schema.integer(1)),
+    mixed=schema.boolean(),
+  )
+  def __init__(
+    self,
+    rows: row_source.RowSource,
+    options: ShuffleOptions,
+    seed: int,
+    *,
+    cache_bytes: int = DEFAULT_BUDGET,
+    path: str = "shuffle",
+    batch_size: int | None = None,
+    mixed: bool = False,
+  ):
+    """Wraps a source.
+
+    Args:
+      rows: The source to reorder.
+      options: The order.
+      seed: The run's seed, used where the options have none.
+      cache_bytes: Most bytes of the windows of a block shuffle.
+      path: Dotted path of the options, for messages.
+      batch_size: Rows of a batch over all processes, for lanes.
+      mixed: Whether a mix places the rows of lanes in batches.
+
+    Raises:
+      TypeError: If an argument is of a wrong type.
+      ConfigError: If the options contradict each other or the source.
+    """
+    own_blocks = rows.block_starts(0) is not None
+    problems = options.problems(path, own_blocks)
+    if len(rows) >= _ENDLESS:
+      problems.append(
+        f"`{path}.kind` must be 'none' for a source without an end, got"
+        f" {options.kind!r}. A shuffle needs epochs: give the source a length."
+      )
+    if mixed and options.lane_rows is not None:
+      problems.append(
+        f"`{path}.lane_rows` must be None in a mix, which places the rows of"
+        f" lanes, got {options.lane_rows}. Unset it."
+      )
+    if problems:
+      raise schema.ConfigError(problems)
+    self.rows = rows
+    self.options = options
+    self.name: str = rows.name
+    self.store: stores.Store = rows.store
+    self.layout: row_layout.RowLayout = rows.layout
+    self.document_slots: int = rows.document_slots
+    self.documents_follow: bool = rows.documents_follow
+    self.ramp_epochs: int = rows.ramp_epochs
+    self.windows: shuffle_options.Windows | None = None
+    self._block_size: int | None = None
+    self._lanes: shuffle_options.Dealt | None = None
+    if options.lanes is not None:
+      self._lanes = options.dealt(batch_size, mixed)
+    key = orders.order_key(seed, rows.name, options.seed)
+    self._order = self._make_order(key, own_blocks, cache_bytes, path)
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row; see `RowSource`."""
+    return self.rows.first_row(epoch)
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, position in that epoch); see `RowSource`."""
+    return self.rows.locate(rows)
+
+  def order(self, rows: np.ndarray) -> np.ndarray:
+    """Returns which rows of the wrapped source stand at positions.
+
+    Args:
+      rows: int64[N], positions through all epochs.
+    """
+    rows = row_source.checked_rows(rows)
+    if self.options.kind == "none" or not len(rows):
+      return rows
+    epoch, index = self.rows.locate(rows)
+    if (epoch == epoch[0]).all():
+      # One epoch, the common case, is passed on as a number.
+      number = epoch[:1]
+      first = int(self.rows.first_row(number)[0])
+      size = int(self.rows.first_row(number + 1)[0]) - first
+      return first + self._order.permute(index, int(number[0]), size)
+    first = self.rows.first_row(epoch)
+    size = self.rows.first_row(epoch + 1) - first
+    return first + self._order.permute(index, epoch, size)
+
+  def positions(self, rows: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the positions of an epoch at which rows stand: `order` back.
+
+    Args:
+      rows: int64[N], of the epoch, counted from its first.
+      epoch: The epoch.
+
+    Returns:
+      int64[N], counted from the epoch's first.
+    """
+    return self._order.positions(rows, epoch, self.rows.epoch_rows(epoch))
+
+  def near(self, found: np.ndarray, epoch: int) -> np.ndarray:
+    """Returns the positions among which rows of ranges stand, as ranges.
+
+    Args:
+      found: int64[N, 2], first and last + 1 of rows of the epoch, ascending.
+      epoch: The epoch.
+    """
+    if not len(found):
+      return found
+    size = self.rows.epoch_rows(epoch)
+    match self._order:
+      case orders.NoneOrder():
+        return found
+      case orders.EraOrder():
+        first, _ = self._order.window_bounds(found[:, 0], epoch, size)
+        _, last = self._order.window_bounds(found[:, 1] - 1, epoch, size)
+        # Ranges in one era have one.
+        opens = np.append(True, first[1:] >= np.maximum.accumulate(last)[:-1])
+        begins = np.flatnonzero(opens)
+        ends = np.append(begins[1:], len(first)) - 1
+        return np.stack([first[begins], last[ends]], axis=1)
+    return np.asarray([[0, size]])
+
+  @property
+  def lanes(self) -> int:
+    """Lanes of the order; 1 is none."""
+    return (self._lanes or _ONE_LANE).lanes
+
+  def lane_of(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the lanes of rows, int64[N].
+
+    Args:
+      rows: int64[N], positions through all epochs.
+    """
+    lanes = self._lanes or _ONE_LANE
+    return rows // lanes.lane_rows % lanes.lanes
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; see `RowSource.plan`."""
+    return self.rows.plan(self.order(rows))
+
+  def keep_windows(self, cache_bytes: int) -> None:
+    """Keeps as many windows of a block shuffle in memory as bytes allow.
+
+    At least one, at most `cache_windows`; decides no order.
+
+    Args:
+      cache_bytes: Bytes for this source.
+    """
+    if self.windows is not None:
+      self.windows = self.windows.kept_within(cache_bytes)
+      self.store.set_cache_bytes(self.windows.total_bytes)
+
+  def validation(self) -> row_source.RowSource | None:
+    """Returns that of the wrapped source; see `RowSource`."""
+    return self.rows.validation()
+
+  def read_group(self, row: int) -> tuple[int, int]:
+    """Returns the rows of the shuffle window that a row lies in."""
+    if self.options.kind not in ("block", "era"):
+      return super().read_group(row)
+    number = np.asarray([integers.whole("row", row)], np.int64)
+    epoch, index = self.rows.locate(number)
+    start = self.rows.first_row(epoch)
+    size = self.rows.first_row(epoch + 1) - start
+    first, last = self._order.window_bounds(index, epoch, size)
+    return int((start + first)[0]), int((start + last)[0])
+
+  @property
+  def sums(self) -> row_sums.Sums:
+    """What rows consume, in the order; see `RowSource`."""
+    return _OrderedSums(self.rows, self._order)
+
+  @property
+  def fingerprint(self) -> dict[str, Any]:
+    """What decides this source's rows, as JSON values."""
+    shuffle = dataclasses.asdict(self.options)
+    # What is kept in memory decides nothing; how wide windows are does.
+    del shuffle["cache_windows"]
+    del shuffle["lanes"], shuffle["lane_rows"]
+    if self._lanes is not None:
+      shuffle["lanes"] = self._lanes.lanes
+      shuffle["lane_rows"] = self._lanes.lane_rows
+    if self.windows is not None:
+      shuffle["window_blocks"] = self.windows.window_blocks
+      if self._block_size is not None:
+        shuffle["io_block_size"] = self._block_size
+    return {**self.rows.fingerprint, "shuffle": shuffle}
+
+  def describe(self) -> str:
+    """Returns the summary of the rows and how they are shuffled."""
+    how = [f"shuffle={self.options.kind}"]
+    if self.windows is not None:
+      if self._block_size is not None:
+        how.append(f"io_block_size={self._block_size}")
+      else:
+        how.append("blocks=packing windows")
+      if self._lanes is not None:
+        own = self._lanes
+        how.append(f"lanes={own.lanes} lane_rows={own.lane_rows}")
+      how += [
+        f"window_blocks={self.windows.window_blocks}",
+        f"cache_windows={self.windows.cache_windows}",
+        f"cache_bytes={self.windows.total_bytes}",
+      ]
+    if self.options.kind == "era":
+      how.append(f"era_length={self.options.era_length}")
+    return (
+      f"{self.rows.describe()}\n  {' '.join(how)}"
+      f"\n  tokenizer {source_opening.tokenizer_text(self.store)}"
+    )
+
+  def _block_starts(self, epoch: int) -> np.ndarray:
+    starts = self.rows.block_starts(epoch)
+    if starts is None:
+      raise TypeError(f"{self.rows!r} has no blocks in epoch {epoch}.")
+    return starts
+
+  def _block_chunks(self, block_rows: float) -> int:
+    """Returns how many chunks of the store a block of rows touches, at most.
+
+    Args:
+      block_rows: Rows of a block; a mean where blocks differ.
+    """
+    tokens = block_rows * self.seq_len
+    chunks = math.ceil(tokens / self.store.chunk_tokens)
+    aligned = self.documents_follow and not tokens % self.store.chunk_tokens
+    return chunks if aligned else chunks + 1
+
+  def _make_order(
+    self, key: int, own_blocks: bool, cache_bytes: int, path: str
+  ) -> orders.Order:
+    options = self.options
+    match options.kind:
+      case "full":
+        return orders.FullOrder(key, options.perm_type)
+      case "era":
+        return orders.EraOrder(
+          options.era_length or 1, key, perm_type=options.perm_type
+        )
+      case "block":
+        return self._block_order(key, own_blocks, cache_bytes, path)
+    return orders.NoneOrder()
+
+  def _block_order(
+    self, key: int, own_blocks: bool, cache_bytes: int, path: str
+  ) -> orders.Order:
+    options, dealt = self.options, self._lanes or _ONE_LANE
+    default = dealt.window_blocks
+    if own_blocks:
+      sizes = np.sort(np.diff(self._block_starts(0)))
+      # Of the longest that may meet: a cache too small for one window
+      # fetches its chunks again and again.
+      most = (options.window_blocks or default) * dealt.lanes
+      block, block_rows = max(1, round(sizes.mean())), sizes[-most:].mean()
+    else:
+      block = block_rows = options.io_block_size or max(
+        1, self.store.chunk_tokens // self.seq_len
+      )
+    self.windows = shuffle_options.windows_within(
+      options,
+      dealt.lanes
+      * self._block_chunks(float(block_rows))
+      * self.store.chunk_tokens
+      * self.store.token_dtype.itemsize,
+      cache_bytes,
+      default,
+    )
+    self.keep_windows(cache_bytes)
+    if self.windows.narrowed is not None:
+      logging.warning("%s: %s.", path, self.windows.narrowed)
+    width = self.windows.window_blocks
+    if own_blocks:
+      blocks = unequal_blocks.UnequalBlockOrder(
+        boundaries=self._block_starts,
+        window_blocks=width,
+        key=key,
+        perm_type=options.perm_type,
+      )
+    else:
+      self._block_size = block
+      blocks = orders.BlockOrder(
+        io_block_size=block,
+        window_blocks=width,
+        key=key,
+        perm_type=options.perm_type,
+      )
+    if self._lanes is None:
+      return blocks
+    return lanes_lib.LaneOrder(
+      blocks=blocks,
+      lanes=dealt.lanes,
+      lane_rows=dealt.lane_rows,
+      window_rows=block * width,
+      first_row=self.rows.first_row,
+    )
+
+
+class _OrderedSums(row_sums.Sums):
+  """What a source knows, of its rows in another order."""
+
+  def __init__(self, rows: row_source.RowSource, order: orders.Order):
+    self._rows = rows
+    self._sums = rows.sums
+    self._order = order
+
+  def epochs_repeat(self, unit: str) -> bool:
+    """Returns whether epochs consume the same; see `Sums`."""
+    return self._sums.epochs_repeat(unit)
+
+  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
+    """Returns what rows consume, exceptions in the order; see `Sums`."""
+    uniform = self._sums.uniform(epoch, unit)
+    if uniform is None:
+      return None
+    size = self._rows.epoch_rows(epoch)
+    rows = np.asarray(list(uniform.exceptions), np.int64)
+    positions = self._order.positions(rows, epoch, size).tolist()
+    units = uniform.exceptions.values()
+    return row_sums.Uniform(
+      uniform.each, dict(zip(positions, units, strict=True))
+    )
+
+  def epoch_total(self, epoch: int, unit: str) -> int | None:
+    """Returns what an epoch consumes in any order; see `Sums`."""
+    return self._sums.epoch_total(epoch, unit)
+
+  def of_rows(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns the units of rows, in the order; see `Sums`."""
+    units = self._sums.of_rows(epoch, unit)
+    if units is None:
+      return None
+    return units[self._order.permute(np.arange(len(units)), epoch, len(units))]
+
+  def at(
+    self, epoch: int, unit: str, positions: np.ndarray
+  ) -> np.ndarray | None:
+    """Returns the units of rows at positions in the order; see `Sums`."""
+    size = self._rows.epoch_rows(epoch)
+    rows = self._order.permute(positions, epoch, size)
+    return self._sums.at(epoch, unit, rows)
+
+  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
+    """Returns where units are known, in the order; see `Sums`."""
+    order = self._order
+    match order:
+      case orders.NoneOrder():
+        return self._sums.edges(epoch, unit)
+      case unequal_blocks.UnequalBlockOrder():
+        before = self._sums.before_blocks(epoch, unit)
+        if before is None:
+          return None
+        return row_sums.Edges(*order.sums(epoch, np.diff(before)))
+      case orders.BlockOrder():
+        before = self._sums.before_every(epoch, unit, order.io_block_size)
+        if before is None:
+          return None
+        unequal = self._as_unequal(order)
+        return row_sums.Edges(*unequal.sums(epoch, np.diff(before)))
+      case orders.EraOrder():
+        # Eras stand in the order of rows.
+        rows = order.era_length * max(1, _ERA_ROWS // order.era_length)
+        before = self._sums.before_every(epoch, unit, rows)
+        if before is None:
+          return None
+        return row_sums.Edges(self._every(epoch, rows), before)
+    return None
+
+  def _every(self, epoch: int, rows: int) -> np.ndarray:
+    size = self._rows.epoch_rows(epoch)
+    return np.append(np.arange(0, size, rows), size)
+
+  def _as_unequal(
+    self, order: orders.BlockOrder
+  ) -> unequal_blocks.UnequalBlockOrder:
+    """Returns the same order as one of blocks that happen to be equal."""
+    return unequal_blocks.UnequalBlockOrder(
+      boundaries=lambda epoch: self._every(epoch, order.io_block_size),
+      window_blocks=order.window_blocks,
+      key=order.key,
+      perm_type=order.perm_type,
+      last_is_tail=len(self._rows) % order.io_block_size > 0,
+    )
+
+
+def unordered(source: row_source.RowSource) -> row_source.RowSource:
+  """Returns the source that an order was put over, or the source itself."""
+  return getattr(source, "rows", source)

@@ -1,0 +1,134 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Options of the packers, sequential and bin (seed 003).
+
+Names are the seed's own where it has them. Lengths are in tokens.
+"""
+
+import dataclasses
+
+from chomp_data import schema
+from chomp_data.pack import packing
+from chomp_data.sources import shared_options as options_lib
+
+# Documents of a block: about one chunk of a store of web text.
+DEFAULT_BLOCK = 128
+
+DOCUMENT_ORDERS = ("none", "block", "full")
+_COUNT = schema.integer(1)
+_TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PackingOptions(options_lib.FillerOptions):
+  """What both packers share.
+
+  Attributes:
+    add_bos: Whether a begin-of-document token is put before each document; an
+      error where the stored documents have one.
+    add_eos: Whether an end-of-document token is put after each document; an
+      error where the stored documents have one, and where it is missing and
+      only it ends the last answers of chats.
+    bos_token_id: Id of the begin-of-document token; None takes the
+      tokenizer's.
+    reset_positions: Whether positions start again from 0 at each document.
+    shuffle_documents: In which order documents are packed: 'none' as they are
+      stored, 'block' mixed by blocks of neighbours, 'full' in any order, which
+      costs a pass over all lengths.
+    reshuffle_documents: Whether `shuffle_documents` gives each epoch another
+      order.
+    document_block: Documents of a block of `shuffle_documents='block'`; None
+      is about 128.
+    document_slots: How many documents of a row `document_id` names at most.
+  """
+
+  add_bos: bool = schema.option(False, schema.boolean())
+  add_eos: bool = schema.option(False, schema.boolean())
+  bos_token_id: int | None = schema.option(None, _TOKEN_ID)
+  trailing_filler_in_segment: bool = schema.option(False, schema.boolean())
+  reset_positions: bool = schema.option(True, schema.boolean())
+  shuffle_documents: str = schema.option("none", schema.choice(DOCUMENT_ORDERS))
+  reshuffle_documents: bool = schema.option(True, schema.boolean())
+  document_block: int | None = schema.option(None, schema.optional(_COUNT))
+  document_slots: int = schema.option(64, schema.integer(1, 2**20))
+
+  @property
+  def orders_differ(self) -> bool:
+    """Whether epochs pack documents in different orders."""
+    return self.shuffle_documents != "none" and self.reshuffle_documents
+
+  def problems(self, path: str, seq_len: int) -> list[str]:
+    """Returns what is wrong between these fields."""
+    del path, seq_len
+    return []
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SequentialOptions(PackingOptions):
+  """`rows.kind='sequential'`: one stream of tokens, cut every seq_len.
+
+  Attributes:
+    tail: What becomes of the tokens after the last whole row of an epoch:
+      'pad' keeps them in a row with filler, 'drop' leaves them out.
+  """
+
+  tail: str = schema.option("pad", schema.choice(("pad", "drop")))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BinOptions(PackingOptions):
+  """`rows.kind='bin'`: whole documents packed into rows by windows.
+
+  Attributes:
+    packing_algorithm: How documents share rows: 'ffd' (First-Fit-Decreasing)
+      cuts no document that fits a row; 'exact' makes the fewest rows,
+      ceil(tokens / seq_len) a window, and cuts the few documents that then fit
+      nowhere.
+    packing_buffer_docs: Documents that are packed together, a window.
+    packing_max_docs_per_bin: Most documents of a row; None is any number, and
+      'exact' needs None.
+    long_documents: What happens to documents longer than a row: 'cut' into
+      rows and a rest, 'truncate' to one row, or 'drop'.
+    shuffle_rows: Whether the rows of a window come in random order, another
+      one in every epoch; else those of the longest documents come first.
+  """
+
+  packing_algorithm: str = schema.option("ffd", schema.choice(("ffd", "exact")))
+  packing_buffer_docs: int = schema.option(5_120, schema.integer(1, 2**31 - 1))
+  packing_max_docs_per_bin: int | None = schema.option(
+    None, schema.optional(_COUNT)
+  )
+  long_documents: str = schema.option(
+    "cut", schema.choice(packing.LONG_POLICIES)
+  )
+  shuffle_rows: bool = schema.option(True, schema.boolean())
+
+  def problems(self, path: str, seq_len: int) -> list[str]:
+    """Returns what is wrong between these fields."""
+    found = super().problems(path, seq_len)
+    if (
+      self.packing_algorithm == "exact"
+      and self.packing_max_docs_per_bin is not None
+    ):
+      found.append(
+        f"`{path}.packing_max_docs_per_bin` must be None with"
+        " packing_algorithm 'exact', got"
+        f" {self.packing_max_docs_per_bin}: a number of rows that is fixed by"
+        " tokens cannot also bound documents. Unset it, or use 'ffd'."
+      )
+    block, window = self.document_block, self.packing_buffer_docs
+    if block is not None and window % block:
+      found.append(
+        f"`{path}.document_block` must divide packing_buffer_docs, got"
+        f" {block} and {window}. Change one, or unset document_block."
+      )
+    return found
+
+  def window_block(self) -> int:
+    """Returns the documents of a block, a divisor of the window."""
+    window = self.packing_buffer_docs
+    if self.document_block is not None:
+      return self.document_block
+    block = next(d for d in range(DEFAULT_BLOCK, 0, -1) if window % d == 0)
+    # Sums over tiny blocks cost memory: such windows move whole.
+    return block if block >= DEFAULT_BLOCK // 8 else window

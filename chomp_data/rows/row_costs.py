@@ -1,0 +1,39 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""The attention cost of rows, from their spans. NumPy only."""
+
+import numpy as np
+
+from chomp_data.rows import spans as spans_lib
+
+
+def attention(
+  spans: spans_lib.Spans, seq_len: int, trailing: np.ndarray
+) -> np.ndarray:
+  """Returns int64[num_rows], the sum of squared segment lengths of each row.
+
+      segment_ids [1, 1, 1, 2, 2, 0] -> 9 + 4 = 13
+
+  A segment has all positions of one segment id: spans that are not masked, and
+  the trailing padding of the row where it is part of the last segment.
+
+  Args:
+    spans: The plan.
+    seq_len: Positions of a row.
+    trailing: bool[N], for the last span of each row, whether the padding right
+      of it has its segment id, as `RowLayout.trailing_filler_in_segment`.
+  """
+  if not len(spans):
+    return np.zeros(spans.num_rows, np.int64)
+  row, segment = spans.row, spans.segment
+  new_row = row[1:] != row[:-1]
+  last = np.append(new_row, True)
+  length = np.where(last & trailing, seq_len - spans.column, spans.length)
+  if spans.gone is not None:
+    length[spans.gone] = 0
+  is_first = np.append(True, new_row | (segment[1:] != segment[:-1]))
+  first = np.flatnonzero(is_first)
+  lengths = np.add.reduceat(length, first)
+  # At most seq_len ** 2 a row: far below 2**53, where float64 is exact.
+  sums = np.bincount(row[first], lengths * lengths, spans.num_rows)
+  return sums.astype(np.int64)

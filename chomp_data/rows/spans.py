@@ -1,0 +1,353 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Spans: consecutive tokens of a document, and their place in a batch.
+
+A batch of rows is planned as a structure of arrays, one entry per span, in
+row-major order (by row, then by column). Lengths, starts and columns are in
+tokens. NumPy only.
+"""
+
+from collections.abc import Sequence
+import dataclasses
+from typing import Any
+from typing import NoReturn
+
+import numpy as np
+
+from chomp_data.index import integers
+
+
+@dataclasses.dataclass(frozen=True)
+class Spans:
+  """The spans of `num_rows` rows, sorted by (row, column).
+
+  Attributes:
+    num_rows: How many rows are planned; a row without spans is all padding.
+    row: int64[N], 0 .. num_rows - 1, the row within the request.
+    source: int32[N], index of the source in the pipeline.
+    document: int64[N], document index within its store.
+    start: int64[N], first token within the document.
+    offset: int64[N], the same token within the store's tokens.
+    length: int64[N], number of positions, at least 1, added tokens included.
+    column: int64[N], where the first token goes in the row.
+    segment: int32[N], the segment id of the span's positions: the number of its
+      segment in the row, from 1.
+    bos: bool[N], whether the span begins with an added BOS, which is not in the
+      store: it comes before `start` and counts in `length`. None if none does.
+    eos: bool[N], whether the span ends with an added EOS; None if none does.
+    following: int8[N], what follows the span in its document: nothing (0), a
+      token of the store (1) or an added EOS (2); None if unknown.
+    gone: bool[N], whether the span is masked: padding takes its place and its
+      tokens are not read. None if none is masked.
+  """
+
+  num_rows: int
+  row: np.ndarray
+  source: np.ndarray
+  document: np.ndarray
+  start: np.ndarray
+  offset: np.ndarray
+  length: np.ndarray
+  column: np.ndarray
+  segment: np.ndarray
+  bos: np.ndarray | None = None
+  eos: np.ndarray | None = None
+  following: np.ndarray | None = None
+  gone: np.ndarray | None = None
+
+  def __post_init__(self) -> None:
+    """Checks that all arrays have one shape; takes about a microsecond.
+
+    Raises:
+      TypeError: If a field is not an array of the shape of `row`.
+    """
+    try:
+      shapes = {
+        self.row.shape,
+        self.source.shape,
+        self.document.shape,
+        self.start.shape,
+        self.offset.shape,
+        self.length.shape,
+        self.column.shape,
+        self.segment.shape,
+      }
+      for values in (self.bos, self.eos, self.following, self.gone):
+        if values is not None:
+          shapes.add(values.shape)
+    except AttributeError:
+      shapes = set()
+    if self.num_rows.__class__ is not int:
+      object.__setattr__(
+        self, "num_rows", integers.whole("num_rows", self.num_rows)
+      )
+    if len(shapes) != 1:
+      self._raise_wrong()
+
+  def _raise_wrong(self) -> NoReturn:
+    """Raises a TypeError that names the first wrong field."""
+    shape = getattr(self.row, "shape", (0,))
+    for name in ("row", *_VALUES):
+      value = getattr(self, name)
+      optional = value is None and name in _OPTIONAL
+      if not optional and getattr(value, "shape", None) != shape:
+        raise TypeError(
+          f"`{name}` must be an array of one value a span, as `row` is, got"
+          f" {str(value)!r:.400}. Correct it."
+        )
+    raise AssertionError(self)
+
+  def __len__(self) -> int:
+    return len(self.row)
+
+  def rows(self, first: int, last: int) -> "Spans":
+    """Returns the spans of rows first .. last - 1, renumbered from 0."""
+    first, last = integers.whole("first", first), integers.whole("last", last)
+    if not 0 <= first <= last:
+      raise IndexError(
+        f"`first` and `last` must be rows 0 <= first <= last, got {first} and"
+        f" {last}. Correct them."
+      )
+    low, high = np.searchsorted(self.row, (first, last))
+    cut = slice(low, high)
+    return Spans(
+      num_rows=last - first,
+      row=self.row[cut] - first,
+      source=self.source[cut],
+      document=self.document[cut],
+      start=self.start[cut],
+      offset=self.offset[cut],
+      length=self.length[cut],
+      column=self.column[cut],
+      segment=self.segment[cut],
+      bos=None if self.bos is None else self.bos[cut],
+      eos=None if self.eos is None else self.eos[cut],
+      following=None if self.following is None else self.following[cut],
+      gone=None if self.gone is None else self.gone[cut],
+    )
+
+  def take(self, pick: np.ndarray, row: np.ndarray, num_rows: int) -> "Spans":
+    """Returns chosen spans in other rows.
+
+    Args:
+      pick: int64[M], which spans, in row-major order of their new rows.
+      row: int64[M], the new row of each.
+      num_rows: Rows of the result.
+    """
+    pick, row = integers.array("pick", pick), integers.array("row", row)
+    num_rows = integers.whole("num_rows", num_rows)
+    values: dict[str, Any] = {}
+    for name in _VALUES:
+      value = getattr(self, name)
+      values[name] = None if value is None else value[pick]
+    return Spans(num_rows=num_rows, row=row, **values)
+
+  def of_rows(self, rows: np.ndarray) -> "Spans":
+    """Returns the spans of chosen rows.
+
+    Args:
+      rows: int64[R], the rows, in their new order.
+    """
+    rows = integers.array("rows", rows)
+    counts = np.bincount(self.row, minlength=self.num_rows)
+    first = (np.cumsum(counts) - counts)[rows]
+    counts = counts[rows]
+    shift = first - (np.cumsum(counts) - counts)
+    pick = np.repeat(shift, counts)
+    pick += np.arange(len(pick))
+    return self.take(pick, np.repeat(np.arange(len(rows)), counts), len(rows))
+
+  def live(self) -> "Spans":
+    """Returns the spans that are not masked."""
+    if self.gone is None:
+      return self
+    pick = np.flatnonzero(~self.gone)
+    live = self.take(pick, self.row[pick], self.num_rows)
+    return dataclasses.replace(live, gone=None)
+
+  def in_columns(self, low: int, high: int) -> "Spans":
+    """Returns the parts of spans in columns low .. high - 1.
+
+    Spans keep their columns; `following` becomes None.
+
+        a span of 6 from token 20 on at column 1, columns 3 .. 4:
+        -> a span of 2 from token 22 on at column 3
+    """
+    low, high = integers.whole("low", low), integers.whole("high", high)
+    begin = np.maximum(self.column, low)
+    end = np.minimum(self.ends(), high)
+    pick = np.flatnonzero(begin < end)
+    spans = self.take(pick, self.row[pick], self.num_rows)
+    begin, end = begin[pick], end[pick]
+    cut, bos, eos = begin - spans.column, spans.bos, spans.eos
+    # A BOS comes before the first token, and is not in the store.
+    skip = cut if bos is None else cut - (bos & (cut > 0))
+    if spans.eos is not None:
+      eos = spans.eos & (spans.ends() == end)
+    return dataclasses.replace(
+      spans,
+      start=spans.start + skip,
+      offset=spans.offset + skip,
+      length=end - begin,
+      column=begin,
+      bos=None if bos is None else bos & (cut == 0),
+      eos=eos,
+      following=None,
+    )
+
+  def ends(self) -> np.ndarray:
+    """Returns int64[N], the column right of each span."""
+    return self.column + self.length
+
+  def stored(self) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (length, column) of the tokens that the store has, int64[N]."""
+    length, column = self.length, self.column
+    if self.bos is not None:
+      length, column = length - self.bos, column + self.bos
+    if self.eos is not None:
+      length = length - self.eos
+    return length, column
+
+  def row_sums(self, values: np.ndarray) -> np.ndarray:
+    """Returns int64[num_rows], values of spans summed by row.
+
+    Args:
+      values: int64[N], one per span.
+    """
+    values = integers.array("values", values)
+    # Sums of a row stay far below 2**53, where float64 is exact.
+    sums = np.bincount(self.row, values, self.num_rows)
+    return sums.astype(np.int64)
+
+  def row_source(self) -> np.ndarray:
+    """Returns int32[num_rows], each row's source; -1 for rows of padding."""
+    out = np.full(self.num_rows, -1, np.int32)
+    out[self.row] = self.source
+    return out
+
+  def row_documents(self, num_slots: int) -> np.ndarray:
+    """Returns int64[num_rows, num_slots], documents in order; -1 = none.
+
+    The slot of a masked document is -1.
+    """
+    num_slots = integers.whole("num_slots", num_slots)
+    out = np.full((self.num_rows, num_slots), -1, np.int64)
+    if not len(self):
+      return out
+    first_of_document = np.ones(len(self), bool)
+    first_of_document[1:] = (self.row[1:] != self.row[:-1]) | (
+      self.document[1:] != self.document[:-1]
+    )
+    document = self.document[first_of_document]
+    if self.gone is not None:
+      number = np.cumsum(first_of_document) - 1
+      live = np.bincount(number, ~self.gone)
+      document = np.where(live > 0, document, -1)
+    row = self.row[first_of_document]
+    starts = np.searchsorted(row, row, side="left")
+    slot = np.arange(len(row)) - starts
+    fits = slot < num_slots
+    out[row[fits], slot[fits]] = document[fits]
+    return out
+
+
+# The fields of one value per span, except `row`.
+_VALUES = tuple(
+  field.name
+  for field in dataclasses.fields(Spans)
+  if field.name not in ("num_rows", "row")
+)
+_OPTIONAL = ("bos", "eos", "following", "gone")
+
+
+def of_parts(
+  *,
+  document: np.ndarray,
+  first_token: np.ndarray,
+  stored: np.ndarray,
+  whole: np.ndarray,
+  begin: np.ndarray,
+  end: np.ndarray,
+  bos: np.ndarray | int,
+  eos: np.ndarray | int,
+  row: np.ndarray,
+  column: np.ndarray,
+  segment: np.ndarray,
+  num_rows: int,
+) -> Spans:
+  """Returns the spans of parts of documents, which may get a BOS and an EOS.
+
+  Args:
+    document: int64[N], as in `Spans`.
+    first_token: int64[N], position of the document in the store.
+    stored: int64[N], tokens of the document in the store.
+    whole: int64[N], tokens of the document that are used, with added ones.
+    begin: int64[N], first token of the part; an added BOS is token 0.
+    end: int64[N], the token after the last one of the part.
+    bos: 1 if each document gets a BOS, else 0; or int64[N], by span.
+    eos: 1 if each document gets an EOS, else 0; or int64[N], by span.
+    row: int64[N], as in `Spans`.
+    column: int64[N], as in `Spans`.
+    segment: int[N], as in `Spans`.
+    num_rows: As in `Spans`.
+  """
+  before_eos = bos + stored
+  following = (end < whole).astype(np.int8)
+  if np.any(eos):
+    following[(following > 0) & (end == before_eos)] = 2
+  # A part of only an EOS begins at the end of the document's tokens.
+  start = np.maximum(begin - bos, 0)
+  return Spans(
+    num_rows=num_rows,
+    row=row,
+    source=np.zeros(len(row), np.int32),
+    document=document,
+    start=start,
+    offset=first_token + start,
+    length=end - begin,
+    column=column,
+    segment=segment.astype(np.int32),
+    bos=(begin == 0) & (bos > 0) if np.any(bos) else None,
+    eos=(end > before_eos) if np.any(eos) else None,
+    following=following,
+  )
+
+
+def concatenated(parts: Sequence[Spans]) -> Spans:
+  """Concatenates plans of consecutive rows.
+
+  Args:
+    parts: At least one plan.
+  """
+  num_rows, rows = 0, []
+  for part in parts:
+    rows.append(part.row + num_rows)
+    num_rows += part.num_rows
+  values: dict[str, Any] = {}
+  for name in _VALUES:
+    columns = [getattr(part, name) for part in parts]
+    dtypes = next((column for column in columns if column is not None), None)
+    if dtypes is not None:
+      # None of a plan is False or 0: no added tokens, nothing follows.
+      dtypes = np.concatenate(
+        [
+          np.zeros(len(part), dtypes.dtype) if column is None else column
+          for part, column in zip(parts, columns, strict=True)
+        ]
+      )
+    values[name] = dtypes
+  return Spans(num_rows=num_rows, row=np.concatenate(rows), **values)
+
+
+def merged(parts: Sequence[Spans], rows: Sequence[np.ndarray]) -> Spans:
+  """Merges plans of disjoint rows into one plan.
+
+  Args:
+    parts: At least one plan.
+    rows: int64[part.num_rows] for each part, the new numbers of its rows;
+      together a permutation of all rows.
+  """
+  whole = concatenated(parts)
+  row = np.concatenate(rows)[whole.row]
+  order = np.argsort(row, kind="stable")
+  return whole.take(order, row[order], whole.num_rows)

@@ -1,0 +1,220 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Masks removed tokens in plans, so that they are not read.
+
+Removed tokens stay in a plan as separate spans, marked in `Spans.gone`, because
+the columns, segments and order of all other spans depend on them. NumPy only.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from chomp_data.rows import spans as spans_lib
+
+# Larger than any document or position of a store.
+_FAR = np.asarray([2**62])
+
+
+@dataclasses.dataclass(frozen=True)
+class Gone:
+  """The removed tokens of one store.
+
+  An added BOS is removed with the first token of its document, an added EOS
+  with the last one.
+
+  Attributes:
+    document: int64[M], the document of each range, ascending.
+    begin: int64[M], the range's first position in the store, ascending.
+    end: int64[M], the position after its last; at most the next begin.
+    whole: int64[W], removed documents that have no tokens, ascending.
+  """
+
+  document: np.ndarray
+  begin: np.ndarray
+  end: np.ndarray
+  whole: np.ndarray
+
+
+def without(
+  spans: spans_lib.Spans, removed: Mapping[int, Gone]
+) -> spans_lib.Spans:
+  """Splits spans so that each is either live or masked as a whole.
+
+      a span of 6 tokens from position 20 on, with 22 .. 23 removed:
+      -> 2 live, 2 masked, 2 live
+
+  A segment of two parts of a document that are not consecutive, as rolled rows
+  have, is masked if one of the parts is.
+
+  Args:
+    spans: A plan without masked spans.
+    removed: The removed tokens of sources, by number.
+
+  Returns:
+    The plan; the same object if none of its tokens are removed.
+  """
+  parts, changed = [], False
+  for number in np.flatnonzero(np.bincount(spans.source)).tolist():
+    pick = np.flatnonzero(spans.source == number)
+    part = spans
+    if len(pick) < len(spans):
+      part = spans.take(pick, spans.row[pick], spans.num_rows)
+    live = _without(part, removed[number]) if number in removed else part
+    changed |= live is not part
+    parts.append(live)
+  if not changed:
+    return spans
+  if len(parts) == 1:
+    return parts[0]
+  # A row is of one source.
+  row = np.concatenate([part.row for part in parts])
+  order = np.argsort(row, kind="stable")
+  return spans_lib.concatenated(parts).take(order, row[order], spans.num_rows)
+
+
+def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
+  """Returns the plan before `without`, except that `following` is None.
+
+  2 live, 2 masked, 2 live of one span
+  -> a span of 6 tokens
+  """
+  if spans.gone is None or not len(spans):
+    return dataclasses.replace(spans, gone=None, following=None)
+  # Two parts of a rolled document share a segment, but are not consecutive.
+  opens = np.ones(len(spans), np.bool_)
+  end = spans.offset + spans.stored()[0]
+  opens[1:] = (end[:-1] != spans.offset[1:]) | (
+    spans.ends()[:-1] != spans.column[1:]
+  )
+  for name in ("row", "document", "segment"):
+    value = getattr(spans, name)
+    opens[1:] |= value[1:] != value[:-1]
+  first = np.flatnonzero(opens)
+  last = np.append(first[1:], len(spans)) - 1
+  return dataclasses.replace(
+    spans.take(first, spans.row[first], spans.num_rows),
+    length=np.add.reduceat(spans.length, first),
+    eos=None if spans.eos is None else spans.eos[last],
+    following=None,
+    gone=None,
+  )
+
+
+def _without(spans: spans_lib.Spans, removed: Gone) -> spans_lib.Spans:
+  if not len(removed.begin):
+    removed = dataclasses.replace(removed, document=_FAR, begin=_FAR, end=_FAR)
+  length, column = spans.stored()
+  begin, end = spans.offset, spans.offset + length
+  first = np.searchsorted(removed.end, begin, side="right")
+  last = np.searchsorted(removed.begin, end, side="left")
+  count = np.where(length > 0, np.maximum(last - first, 0), 0)
+  added_gone = _masked_added(spans, removed, length)
+  following = _following(spans, removed, end)
+  if not count.any() and not added_gone.any():
+    if following is spans.following:
+      return spans
+    return dataclasses.replace(spans, following=following)
+  # Pieces are alternately live and masked, the first one live; some are empty.
+  pieces = 2 * count + 1
+  owner = np.repeat(np.arange(len(spans)), pieces)
+  turn = np.arange(len(owner)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+  # The removed range in, or just before, each piece; the first has neither.
+  where = first[owner] + (turn - 1) // 2
+  where = np.clip(where, 0, len(removed.begin) - 1)
+  low = np.where(
+    turn % 2,
+    np.maximum(removed.begin[where], begin[owner]),
+    np.minimum(removed.end[where], end[owner]),
+  )
+  low = np.where(turn == 0, begin[owner], low)
+  high = np.where(turn == 2 * count[owner], end[owner], np.append(low[1:], 0))
+  is_gone = (turn % 2 == 1) | added_gone[owner]
+  some = (high > low) | (length[owner] == 0)
+  owner, low, high, is_gone = (
+    values[some] for values in (owner, low, high, is_gone)
+  )
+  opens, closes = np.ones((2, len(owner)), np.bool_)
+  opens[1:] = closes[:-1] = owner[1:] != owner[:-1]
+  is_gone = is_gone | _halves(spans, end, owner, is_gone)[owner]
+  bos = None if spans.bos is None else spans.bos[owner] & opens
+  eos = None if spans.eos is None else spans.eos[owner] & closes
+  shift = low - begin[owner]
+  added = 0 if bos is None else bos
+  if following is not None:
+    # A live piece that ends within its span is followed by a masked one.
+    following = following[owner] * (closes & ~is_gone)
+  return dataclasses.replace(
+    spans.take(owner, spans.row[owner], spans.num_rows),
+    start=spans.start[owner] + shift,
+    offset=low,
+    length=high - low + added + (0 if eos is None else eos),
+    column=column[owner] + shift - added,
+    bos=bos,
+    eos=eos,
+    following=following,
+    gone=is_gone if is_gone.any() else None,
+  )
+
+
+def _masked_added(
+  spans: spans_lib.Spans, removed: Gone, length: np.ndarray
+) -> np.ndarray:
+  """Returns bool[N], masked spans that have only added tokens."""
+  bare = np.zeros(len(spans), np.bool_)
+  pick = np.flatnonzero(length == 0)
+  if not len(pick):
+    return bare
+  document, position = spans.document[pick], spans.offset[pick]
+  if spans.eos is not None:
+    # It is removed with the last token, which comes before it.
+    position = position - spans.eos[pick]
+  bare[pick] = _holds(removed, document, position)
+  bare[pick] |= np.isin(document, removed.whole)
+  return bare
+
+
+def _following(
+  spans: spans_lib.Spans, removed: Gone, end: np.ndarray
+) -> np.ndarray | None:
+  """Returns `Spans.following`, 0 where the next token is removed."""
+  if spans.following is None:
+    return None
+  pick = np.flatnonzero(spans.following == 1)
+  removed_next = pick[_holds(removed, spans.document[pick], end[pick])]
+  if not len(removed_next):
+    return spans.following
+  following = spans.following.copy()
+  following[removed_next] = 0
+  return following
+
+
+def _holds(
+  removed: Gone, document: np.ndarray, position: np.ndarray
+) -> np.ndarray:
+  """Returns bool[N], whether the tokens at positions are removed."""
+  index = np.searchsorted(removed.begin, position, side="right") - 1
+  at = np.maximum(index, 0)
+  # The position may be of the next document.
+  inside = (index >= 0) & (removed.end[at] > position)
+  return inside & (removed.document[at] == document)
+
+
+def _halves(
+  spans: spans_lib.Spans,
+  end: np.ndarray,
+  owner: np.ndarray,
+  is_gone: np.ndarray,
+) -> np.ndarray:
+  """Returns bool[N], the parts of rolled documents with a masked part."""
+  wholly_gone = np.ones(len(spans), np.bool_)
+  wholly_gone[owner[~is_gone]] = False
+  pair = end[:-1] != spans.offset[1:]
+  for name in ("row", "document", "segment"):
+    value = getattr(spans, name)
+    pair &= value[1:] == value[:-1]
+  first = np.flatnonzero(pair & (wholly_gone[:-1] | wholly_gone[1:]))
+  halves = np.zeros(len(spans), np.bool_)
+  halves[first] = halves[first + 1] = True
+  return halves

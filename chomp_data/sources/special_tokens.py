@@ -1,0 +1,158 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Special token ids: from the store's tokenizer, or as the options say.
+
+Padding needs no token of its own: it is neither trained on nor attended to. A
+tokenizer without a padding token, as most of SentencePiece and tiktoken are, is
+padded with its EOS, or with id 0 where it has none.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Mapping
+from typing import Any
+
+from absl import logging
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.rows import row_layout as layout_lib
+from chomp_data.sources import row_source
+from chomp_data.sources import shared_options as options_lib
+
+
+def row_layout(
+  store: stores.Store,
+  options: options_lib.FillerOptions,
+  seq_len: int,
+  eos_before_document: bool,
+  path: str,
+) -> layout_lib.RowLayout:
+  """Returns the layout of rows of one document each.
+
+  Args:
+    store: Its tokenizer gives the ids that the options do not.
+    options: Which filler, and ids that override the tokenizer's.
+    seq_len: Positions of a row.
+    eos_before_document: Whether EOS stands left of a shifted document.
+    path: Dotted path of the options, for messages.
+
+  Returns:
+    The layout, positions as columns.
+
+  Raises:
+    ConfigError: If an id that is needed is unknown or out of the vocabulary.
+  """
+  if store.chats.get("needs_eos"):
+    raise schema.ConfigError(
+      [
+        f"`{path.removesuffix('.rows')}.rows.kind` must be one with add_eos,"
+        f" because {needs_eos(store)}, got one without. Choose 'bin' or"
+        " 'sequential', or prepare with --allow_open_turns."
+      ]
+    )
+  kinds = {options.filler, *(("eos",) if eos_before_document else ())}
+  ids = token_ids(store, options, kinds, path)
+  return layout_lib.RowLayout(
+    seq_len=seq_len,
+    filler_id=ids[options.filler],
+    trailing_filler_in_segment=options.trailing_filler_in_segment,
+    token_before_document=ids["eos"] if eos_before_document else None,
+  )
+
+
+def needs_eos(store: stores.Store) -> str:
+  """Returns why chats of a store need an added EOS, for messages."""
+  return (
+    f"only an added EOS ends the last answer of {store.chats['needs_eos']:,}"
+    f" chats of {store.path}"
+  )
+
+
+def eos_id(store: stores.Store, options: Any) -> int | None:
+  """Returns the id of a source's EOS: its options', else the tokenizer's."""
+  own = getattr(options, "eos_token_id", None)
+  return store.tokenizer_info.eos_id if own is None else own
+
+
+def eos_ids(
+  sources: Mapping[str, row_source.RowSource], train_on_eos: bool, path: str
+) -> tuple[int | None, ...]:
+  """Returns the id of each source's EOS, in their order.
+
+  Args:
+    sources: By name.
+    train_on_eos: Whether EOS is a label; else every id must be known.
+    path: Dotted path of `config.data`, for messages.
+
+  Raises:
+    ConfigError: If an id is needed and not known.
+  """
+  found = {n: eos_id(own.store, own.options) for n, own in sources.items()}
+  lacking = [name for name, own in found.items() if own is None]
+  if lacking and not train_on_eos:
+    raise schema.ConfigError(
+      [
+        f"`{path}.train_on_eos` must be True where the EOS is not known, got"
+        f" False; unknown for {', '.join(lacking)}. Set"
+        f" sources.{lacking[0]}.rows.eos_token_id."
+      ]
+    )
+  return tuple(found.values())
+
+
+def token_ids(
+  store: stores.Store,
+  options: options_lib.FillerOptions,
+  kinds: Iterable[str],
+  path: str,
+) -> dict[str, int]:
+  problems, ids = [], {}
+  for kind in sorted(kinds):
+    field, value = _token_id(store, options, kind)
+    if value is None and kind == "pad":
+      field, value = _token_id(store, options, "eos")
+      text = "id 0," if value is None else f"its EOS, id {value},"
+      value = value or 0
+      logging.warning(
+        "%s: the tokenizer of %s has no padding token. Rows are padded with %s"
+        " which is not trained on there. Set %s.pad_token_id to pad with"
+        " another id.",
+        path,
+        store.path,
+        text,
+        path,
+      )
+    if value is None:
+      problems.append(
+        f"`{path}.{kind}_token_id` must be set, because the tokenizer of"
+        f" {store.path} has no {kind} token. Set it, or do without it"
+        " (filler, add_bos, add_eos, eos_before_document)."
+      )
+    elif value >= store.vocab_size:
+      problems.append(
+        schema.bad_value(
+          f"{path}.{field}",
+          f"below the vocabulary size {store.vocab_size}",
+          value,
+          "Correct it.",
+        )
+      )
+    else:
+      ids[kind] = value
+  if problems:
+    raise schema.ConfigError(problems)
+  return ids
+
+
+def _token_id(
+  store: stores.Store, options: options_lib.FillerOptions, kind: str
+) -> tuple[str, int | None]:
+  """Returns the option that names a special token, and its id or None.
+
+  The id is the option's, else the tokenizer's. 0 is an id.
+  """
+  field = f"{kind}_token_id"
+  value = getattr(options, field)
+  if value is None:
+    value = getattr(store.tokenizer_info, f"{kind}_id")
+  return field, value

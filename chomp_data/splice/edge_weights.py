@@ -1,0 +1,234 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Evenly spaced starts under a weight that is higher near document edges.
+
+A document of `span + 1` possible starts (span = L - K), taken every `stride`
+tokens, has the weight (K / min(d, K)) ** alpha at start t, where d is the
+distance to the nearer edge: min(t + 1, span - t + 1). Sample k of a quota Q is
+the first start j whose cumulative weight exceeds (k + 1/2) / Q of the total
+weight (a quantile mapping; alpha 0 is the uniform case).
+
+The comparison is exact. Floats locate the start; near ties, within their
+rounding error, fractions decide, so the result does not depend on the machine.
+NumPy only.
+"""
+
+import fractions
+import itertools
+
+import numpy as np
+
+from chomp_data.index import memo
+from chomp_data.splice import quotas
+
+# A float sum of n terms is off by at most n times this, relative to the whole.
+_EPSILON = 4 * float(np.finfo(np.float64).eps)
+
+# The most fractions that are summed one by one.
+_SUMMED = 32
+
+# From this quota on (2 k + 1) * quota may overflow int64.
+_BIG_QUOTA = 2**30
+
+
+def uniform_start(
+  k: np.ndarray, quota: np.ndarray, num_starts: np.ndarray
+) -> np.ndarray:
+  """Returns the evenly spaced start of each sample, in integers.
+
+      5 starts, quota 3: k = 0, 1, 2 -> 0, 2, 4
+
+  Args:
+    k: int64[N], 0 <= k < quota.
+    quota: int64[N], samples of the document.
+    num_starts: int64[N], starts of the document.
+
+  Returns:
+    int64[N], the first j with (j + 1) / num_starts > (k + 1/2) / quota.
+  """
+  if np.any(quota >= _BIG_QUOTA):
+    k, quota, num_starts = (x.astype(object) for x in (k, quota, num_starts))
+    exact = (2 * k + 1) * num_starts // (2 * quota)
+    return exact.astype(np.int64)
+  # num_starts = times * quota + rest keeps every product below 2 * quota**2.
+  times, rest = np.divmod(num_starts, quota)
+  half, odd = np.divmod((2 * k + 1) * times, 2)
+  return half + (odd * quota + (2 * k + 1) * rest) // (2 * quota)
+
+
+class EdgeWeights:
+  """The cumulative edge weights of every document longer than K.
+
+  Only the two ramps near the edges have weights other than 1, and they are
+  the same for all documents, so this holds O(K) numbers in all.
+  """
+
+  def __init__(self, content_length: int, stride: int, alpha: float):
+    """Tabulates the ramps.
+
+    Args:
+      content_length: K, tokens copied from a start.
+      stride: Tokens between starts, at least 1.
+      alpha: Strength of the weight, above 0.
+    """
+    self._content_length = content_length
+    self._stride = stride
+    self._alpha = alpha
+
+  def select(
+    self, k: np.ndarray, quota: np.ndarray, span: np.ndarray
+  ) -> np.ndarray:
+    """Returns the start index j (t = j * stride) of each sample.
+
+    Args:
+      k: int64[N], 0 <= k < quota.
+      quota: int64[N], samples of the document.
+      span: int64[N], L - K of the document, at least 0.
+
+    Returns:
+      int64[N], 0 <= j <= span // stride.
+    """
+    out = np.zeros(len(k), np.int64)
+    residue = span % self._stride
+    if not np.any(span):
+      return out
+    for value in np.unique(residue).tolist():
+      pick = np.flatnonzero(residue == value)
+      out[pick] = self._select_residue(
+        k[pick], quota[pick], span[pick], int(value)
+      )
+    return out
+
+  def _select_residue(self, k, quota, span, residue: int) -> np.ndarray:
+    left, right = self._ramp(1), self._ramp(1 + residue)
+    num_starts = span // self._stride + 1
+    num_left = np.minimum(span // (2 * self._stride) + 1, num_starts)
+    num_right = num_starts - num_left
+    left_sum = _ramp_sum(left, num_left)
+    whole = left_sum + _ramp_sum(right, num_right)
+    target = (2 * k + 1) / (2 * quota) * whole
+    from_left = _first_above(left, target)
+    rest = whole - target
+    # The last start counted from the right whose tail weight stays below.
+    from_right = num_starts - 1 - _last_below(right, rest)
+    j = np.where(target < left_sum, from_left, from_right)
+    j = np.clip(j, 0, num_starts - 1)
+
+    def cumulative(count):
+      counted = np.clip(count, 0, num_starts)
+      return np.where(
+        counted <= num_left,
+        _ramp_sum(left, np.minimum(counted, num_left)),
+        whole - _ramp_sum(right, np.maximum(num_starts - counted, 0)),
+      )
+
+    margin = np.minimum(
+      np.abs(cumulative(j + 1) - target), np.abs(cumulative(j) - target)
+    )
+    tolerance = _EPSILON * (len(left) + len(right) + 8) * whole
+    for i in np.flatnonzero(margin < tolerance).tolist():
+      j[i] = self._exact_start(
+        int(k[i]), int(quota[i]), int(span[i]), int(j[i])
+      )
+    return j
+
+  def _exact_start(self, k: int, quota: int, span: int, guess: int) -> int:
+    """Computes a start near a tie by fractions, from a guess at most 1 off."""
+    num_starts = span // self._stride + 1
+    target = fractions.Fraction(2 * k + 1, 2 * quota) * self._exact_sum(
+      span, num_starts
+    )
+    j = guess
+    while j > 0 and self._exact_sum(span, j) > target:
+      j -= 1
+    while self._exact_sum(span, j + 1) <= target:
+      j += 1
+    return j
+
+  def _exact_sum(self, span: int, count: int) -> fractions.Fraction:
+    """Returns the exact weight of the first `count` starts."""
+    num_starts = span // self._stride + 1
+    num_left = min(span // (2 * self._stride) + 1, num_starts)
+    left = min(count, num_left)
+    total = self._exact_ramp(1, left)
+    if count > num_left:
+      residue = span % self._stride
+      total += self._exact_ramp(1 + residue, num_starts - num_left)
+      total -= self._exact_ramp(1 + residue, num_starts - count)
+    return total
+
+  def _exact_ramp(self, first: int, count: int) -> fractions.Fraction:
+    """Returns the exact weight of `count` starts from distance `first`."""
+    steep = min(count, len(self._distances(first)))
+    flat = fractions.Fraction(count - steep)
+    if self._alpha == 1:
+      return self._harmonic(first, 0, steep) + flat
+    sums, scale = self._scaled_sums(first)
+    return fractions.Fraction(sums[steep], scale) + flat
+
+  def _distances(self, first: int) -> np.ndarray:
+    """Returns int64[n], distances from an edge whose weights are above 1."""
+    return np.arange(first, self._content_length, self._stride)
+
+  @memo.remembered(64)
+  def _scaled_sums(self, first: int) -> tuple[list[int], int]:
+    """Returns n + 1 exact sums of the weights above 1, and their scale."""
+    weights, scale = quotas.scaled_powers(
+      self._content_length, self._distances(first), self._alpha
+    )
+    return list(itertools.accumulate(weights, initial=0)), scale
+
+  @memo.remembered(4096)
+  def _harmonic(self, first: int, low: int, high: int) -> fractions.Fraction:
+    """Sums weights low .. high - 1 of a ramp whose alpha is 1.
+
+    These weights have no small common scale, so parts of 2**n weights are
+    summed: terms stay small, and sums of different lengths share cached parts.
+    """
+    count = high - low
+    if count <= _SUMMED:
+      distances = self._distances(first)[low:high].tolist()
+      return sum(
+        (fractions.Fraction(self._content_length, d) for d in distances),
+        fractions.Fraction(0),
+      )
+    middle = low + (1 << (count - 1).bit_length() - 1)
+    return self._harmonic(first, low, middle) + self._harmonic(
+      first, middle, high
+    )
+
+  @memo.remembered(64)
+  def _ramp(self, first: int) -> np.ndarray:
+    """Returns float64[n + 1], sums of the weights above 1 from an edge."""
+    if self._alpha == 1:
+      weights = self._content_length / self._distances(first)
+      return np.concatenate([[0.0], np.cumsum(weights)])
+    sums, scale = self._scaled_sums(first)
+    return np.asarray([total / scale for total in sums])
+
+
+def _ramp_sum(ramp: np.ndarray, count: np.ndarray) -> np.ndarray:
+  """Returns float64[N]: the weight of the first `count` starts of an edge."""
+  steep = np.minimum(count, len(ramp) - 1)
+  return ramp[steep] + (count - steep)
+
+
+def _first_above(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns int64[N]: the first j whose sum of j + 1 weights is > target."""
+  steep = len(ramp) - 1
+  in_ramp = np.searchsorted(ramp[1:], target, side="right")
+  flat = steep + np.floor(_beyond(ramp, target)).astype(np.int64)
+  return np.where(target < ramp[-1], in_ramp, flat)
+
+
+def _last_below(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns int64[N]: the largest m whose sum of m weights is < target."""
+  steep = len(ramp) - 1
+  in_ramp = np.searchsorted(ramp, target, side="left") - 1
+  flat = steep + np.ceil(_beyond(ramp, target)).astype(np.int64) - 1
+  return np.where(target <= ramp[-1], in_ramp, np.maximum(flat, steep))
+
+
+def _beyond(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns float64[N]: the target past the ramp, limited to int64."""
+  return np.clip(target - ramp[-1], 0, 2.0**60)

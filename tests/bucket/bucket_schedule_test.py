@@ -1,0 +1,910 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Buckets: homogeneous, once an epoch, in shares, the same from any step."""
+
+import fractions
+import pickle
+import random
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.bucket import bucket_lists
+from chomp_data.bucket import bucket_schedule
+from chomp_data.index import hashing
+from chomp_data.index import permutation
+from chomp_data.mix import interleave
+from tests import laws
+
+F = fractions.Fraction
+Stage = interleave.Stage
+
+
+def batches_before(schedule, step):
+  """Returns int64[num_datasets, num_buckets], the batches before a step."""
+  places = schedule._merge.consumed(step)[0].tolist()
+  return np.stack(
+    [
+      own.batches_before(place)
+      for own, place in zip(schedule._lists, places, strict=True)
+    ]
+  )
+
+
+def random_case(rng, exhaustion="drop"):
+  """Returns the arguments of a small schedule with an end."""
+  names = [f"b{i}" for i in range(rng.randint(1, 4))]
+  sizes = {name: rng.randint(1, 5) for name in names}
+  remainder = rng.choice(bucket_schedule.REMAINDERS)
+  groups = {}
+  for i in range(rng.randint(1, 4)):
+    counts = {}
+    for name in names:
+      least = 1 if remainder == "pad" else sizes[name]
+      counts[name] = rng.choice([0, least, rng.randint(least, least + 12)])
+    if not any(counts.values()):
+      counts[names[0]] = sizes[names[0]]
+    groups[f"d{i}"] = counts
+  used = [n for n in names if any(own.get(n, 0) for own in groups.values())]
+  return {
+    "groups": {
+      name: {b: n for b, n in counts.items() if b in used}
+      for name, counts in groups.items()
+    },
+    "batch_sizes": {name: sizes[name] for name in used},
+    "units": {name: rng.choice([1, 1, 7, 1024]) for name in used},
+    "stages": [Stage(0, {name: rng.randint(1, 4) for name in groups})],
+    "key": rng.getrandbits(64),
+    "remainder": remainder,
+    "exhaustion": exhaustion,
+    "epochs": rng.randint(1, 3),
+  }
+
+
+def made(case, **changes):
+  arguments = {**case, **changes}
+  groups = arguments.pop("groups")
+  return bucket_schedule.BucketSchedule(groups, **arguments)
+
+
+CASES = st.integers(0, 2**32).map(lambda seed: random_case(random.Random(seed)))
+
+
+def slow_steps(case):
+  """Returns (dataset, bucket, epoch, samples) of each step, by counters."""
+  staged = case.get("bucket_stages")
+  make = SlowList if staged is None else SlowStages
+  lists = {name: make(case, name) for name in case["groups"]}
+  weights = case["stages"][0].weights
+  mix = hashing.fold_key(case["key"], "mix")
+  taken = dict.fromkeys(lists, 0)
+  units = dict.fromkeys(lists, 0)
+  steps = []
+  while True:
+    live = [name for name, own in lists.items() if own.has(len(steps))]
+    # A later stage would have more of these: their turn must not come before.
+    waiting = [
+      name
+      for name, own in lists.items()
+      if name not in live and own.has_later(len(steps))
+    ]
+    if not live and not waiting:
+      return steps
+
+    def level(name):
+      key = hashing.fold_key(mix, "tie", name)
+      tie = int(hashing.fold(key, np.asarray([taken[name]]))[0])
+      return F(units[name], weights[name]), tie, name
+
+    name = min([*live, *waiting], key=level)
+    if name in waiting:
+      return None
+    bucket, epoch, samples = lists[name].take(len(steps))
+    steps.append((name, bucket, epoch, samples))
+    taken[name] += 1
+    units[name] += slow_units(case, name, bucket, samples)
+
+
+def slow_units(case, name, bucket, samples):
+  real = [sample for sample in samples if sample >= 0]
+  own = case.get("sample_units")
+  if own is None:
+    return len(real) * case["units"][bucket]
+  number = list(case["batch_sizes"]).index(bucket)
+  return int(own[name](number, np.asarray(real)).sum())
+
+
+class SlowList:
+  """A dataset's batches, those of all buckets shuffled together."""
+
+  def __init__(self, case, name):
+    self.batches = slow_list(case, name)
+
+  def has(self, step):
+    return bool(self.batches)
+
+  def has_later(self, step):
+    return False
+
+  def take(self, step):
+    return self.batches.pop(0)
+
+
+class SlowStages:
+  """A dataset's batches, bucket by bucket by what each has consumed."""
+
+  def __init__(self, case, name):
+    self.case, self.name = case, name
+    self.left = {
+      bucket: slow_list(case, name, bucket)
+      for bucket, count in case["groups"][name].items()
+      if count
+    }
+    self.taken = dict.fromkeys(self.left, 0)
+    self.counts, self.weights = {}, {}
+    key = hashing.fold_key(case["key"], name, "buckets")
+    self.key = hashing.fold_key(key, "stages")
+
+  def stage(self, step):
+    whole = [own for at, own in self.case["bucket_stages"] if at <= step][-1]
+    return {b: F(w) for b, w in whole.items() if b in self.left}
+
+  def has(self, step):
+    return any(self.left[bucket] for bucket in self.stage(step))
+
+  def has_later(self, step):
+    later = [own for at, own in self.case["bucket_stages"] if at > step]
+    return any(self.left.get(bucket) for own in later for bucket in own)
+
+  def enter(self, weights):
+    """Keeps what each bucket is beyond its share; a new one is level."""
+    going = [b for b in self.weights if self.left[b]]
+    levels = [F(self.counts[b]) / self.weights[b] for b in going]
+    least = min(levels, default=F(0))
+    self.counts = {
+      b: self.counts[b] - self.weights[b] * least if b in going else F(0)
+      for b in weights
+    }
+    self.weights = weights
+
+  def take(self, step):
+    weights = self.stage(step)
+    if weights != self.weights:
+      self.enter(weights)
+
+    def level(bucket):
+      key = hashing.fold_key(self.key, "tie", str(bucket))
+      tie = int(hashing.fold(key, np.asarray([self.taken[bucket]]))[0])
+      return self.counts[bucket] / weights[bucket], tie, str(bucket)
+
+    bucket = min((b for b in weights if self.left[b]), key=level)
+    found = self.left[bucket].pop(0)
+    self.taken[bucket] += 1
+    self.counts[bucket] += slow_units(self.case, self.name, *found[::2])
+    return found
+
+
+def slow_list(case, name, only=None):
+  """Returns (bucket, epoch, samples) of a dataset's batches, one by one."""
+  key = hashing.fold_key(case["key"], name, "buckets")
+  out = []
+  for epoch in range(case["epochs"]):
+    batches = []
+    for bucket in sorted(case["batch_sizes"]):
+      size = case["batch_sizes"][bucket]
+      count = case["groups"][name].get(bucket, 0)
+      if only not in (None, bucket):
+        continue
+      own = hashing.fold_key(key, "samples", bucket)
+      own = int(hashing.fold(own, np.asarray([epoch]))[0])
+      samples = permutation.permute(np.arange(count), max(count, 1), own)
+      samples = samples.tolist()
+      while samples:
+        batch, samples = samples[:size], samples[size:]
+        if len(batch) == size or case["remainder"] == "pad":
+          batch += [-1] * (size - len(batch))
+          batches.append((bucket, epoch, batch))
+    own = hashing.fold_key(key, "list")
+    own = int(hashing.fold(own, np.asarray([epoch]))[0])
+    order = permutation.permute(np.arange(len(batches)), len(batches), own)
+    out += [batches[i] for i in order.tolist()]
+  return out
+
+
+def fast_steps(schedule, steps=None):
+  steps = np.arange(schedule.num_steps) if steps is None else steps
+  columns = [column.tolist() for column in schedule.locate(steps)]
+  return [
+    (
+      schedule.datasets[dataset],
+      schedule.buckets[bucket],
+      epoch,
+      schedule.samples(step).tolist(),
+    )
+    for step, dataset, bucket, epoch, _ in zip(
+      steps.tolist(), *columns, strict=True
+    )
+  ]
+
+
+def test_the_example_of_the_module():
+  schedule = bucket_schedule.BucketSchedule(
+    {"a": {"32x32": 5, "48x32": 2}, "b": {"32x32": 3}},
+    batch_sizes={"32x32": 2, "48x32": 2},
+    units={"32x32": 1, "48x32": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+  )
+  assert fast_steps(schedule) == [
+    ("a", "32x32", 0, [1, 4]),
+    ("b", "32x32", 0, [2, 1]),
+    ("a", "48x32", 0, [1, 0]),
+    ("a", "32x32", 0, [3, 2]),
+  ]
+  assert schedule.locate(np.arange(4))[3].tolist() == [0, 0, 0, 1]
+  assert schedule.batches_per_epoch.tolist() == [[2, 1], [1, 0]]
+
+
+@laws.examples(60)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_random_cases_are_what_counters_give(seed):
+  case = random_case(random.Random(seed))
+  assert fast_steps(made(case)) == slow_steps(case)
+
+
+def own_units(seed):
+  """Returns what samples consume, each for itself: 1 .. 9."""
+
+  def units_of(bucket, samples):
+    key = hashing.fold_key(seed, bucket)
+    return 1 + (hashing.fold(key, samples) % np.uint64(9)).astype(np.int64)
+
+  return units_of
+
+
+def with_units(rng, case):
+  """Returns a case where samples, not buckets, tell what they consume."""
+  return {
+    **case,
+    "sample_units": {
+      name: own_units(rng.getrandbits(32)) for name in case["groups"]
+    },
+  }
+
+
+def with_stages(rng, case):
+  """Returns a case with a curriculum in which each dataset has a bucket."""
+  names = list(case["batch_sizes"])
+  filled = [
+    {b for b, count in counts.items() if count}
+    for counts in case["groups"].values()
+  ]
+  stages, step = [], 0
+  for _ in range(rng.randint(1, 4)):
+    chosen = rng.sample(names, rng.randint(1, len(names)))
+    if not all(own & set(chosen) for own in filled):
+      chosen = names
+    stages.append((step, {b: rng.randint(1, 4) for b in chosen}))
+    step += rng.randint(1, 12)
+  return {**case, "bucket_stages": stages}
+
+
+@laws.examples(40)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_samples_with_units_of_their_own_are_what_counters_give(seed):
+  rng = random.Random(seed)
+  case = with_units(rng, random_case(rng))
+  assert fast_steps(made(case)) == slow_steps(case)
+
+
+@laws.examples(60)
+@hypothesis.given(seed=st.integers(0, 2**32), units=st.booleans())
+def test_random_curricula_are_what_counters_give(seed, units):
+  rng = random.Random(seed)
+  case = with_stages(rng, random_case(rng))
+  if units:
+    case = with_units(rng, case)
+  expected = slow_steps(case)
+  if expected is None:
+    with pytest.raises(ValueError, match="still to come"):
+      made(case)
+    # Most cases have samples enough for all of their stages.
+    hypothesis.reject()
+  assert fast_steps(made(case)) == expected
+
+
+@laws.examples(20)
+@hypothesis.given(seed=st.integers(0, 2**32))
+def test_a_curriculum_leaves_datasets_and_buckets_their_shares(seed):
+  """Datasets, and in each of them its buckets: within a batch by weight."""
+  rng = random.Random(seed)
+  case = with_stages(rng, random_case(rng))
+  case["groups"] = {
+    name: {b: 500 * (count > 0) for b, count in counts.items()}
+    for name, counts in case["groups"].items()
+  }
+  case["epochs"] = None
+  schedule = made(case)
+  units = [case["units"][b] for b in schedule.buckets]
+  batch = np.asarray(units) * schedule.batch_sizes
+  weights = case["stages"][0].weights
+  steps = [step for step, _ in case["bucket_stages"]]
+  begins = 0
+  for step in range(100):
+    if step in steps:
+      begins = step
+    used = schedule.consumed_units(step)
+    levels = [
+      F(int(used[i])) / weights[n] for i, n in enumerate(schedule.datasets)
+    ]
+    most = max(F(int(batch.max())) / weight for weight in weights.values())
+    assert max(levels) - min(levels) <= most
+    stage = [own for at, own in case["bucket_stages"] if at <= begins][-1]
+    given = schedule.consumed(step) - schedule.consumed(begins)
+    for i, name in enumerate(schedule.datasets):
+      own = [
+        F(int(given[i, b]) * units[b]) / stage[bucket]
+        for b, bucket in enumerate(schedule.buckets)
+        if bucket in stage and case["groups"][name].get(bucket)
+      ]
+      # Once for the stage, once for what a bucket brought into it.
+      assert max(own) - min(own) <= 2 * max(
+        F(int(n)) / stage[bucket]
+        for n, bucket in zip(batch, schedule.buckets, strict=True)
+        if bucket in stage
+      )
+
+
+@pytest.mark.parametrize(
+  "steps",
+  [
+    (8_999, 7_001, 6_999, 8_192),
+    pytest.param((29_999, 20_480, 12_345), marks=pytest.mark.slow),
+  ],
+)
+def test_a_step_far_into_a_curriculum_is_what_walking_to_it_gives(steps):
+  rng = random.Random(5)
+  case = with_units(rng, random_case(random.Random(11)))
+  case["epochs"] = None
+  case["groups"] = {
+    name: {b: 900 * count for b, count in counts.items()}
+    for name, counts in case["groups"].items()
+  }
+  case["bucket_stages"] = [
+    (0, dict.fromkeys(case["batch_sizes"], 1)),
+    (7_000, {b: i + 1 for i, b in enumerate(case["batch_sizes"])}),
+  ]
+  walked = made(case)
+  whole = fast_steps(walked, np.arange(steps[0] + 1))
+  for step in steps:
+    far = made(case)
+    assert fast_steps(far, np.asarray([step])) == [whole[step]]
+    np.testing.assert_array_equal(far.consumed(step), walked.consumed(step))
+    np.testing.assert_array_equal(
+      made(case).consumed_units(step), walked.consumed_units(step)
+    )
+
+
+def test_a_bucket_that_is_spent_leaves_its_share_to_its_dataset():
+  schedule = bucket_schedule.BucketSchedule(
+    {"a": {"s": 20, "t": 4_000}, "b": {"s": 2_000, "t": 2_000}},
+    batch_sizes={"s": 2, "t": 2},
+    units={"s": 1, "t": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    bucket_stages=[(0, {"s": 3, "t": 1})],
+  )
+  given = schedule.consumed(1_000)
+  assert given[0].tolist() == [20, 980]
+  assert given[1].tolist() == [750, 250]
+
+
+def test_a_stage_without_buckets_of_a_dataset_is_refused():
+  arguments = {
+    "batch_sizes": {"s": 2, "t": 2},
+    "units": {"s": 1, "t": 1},
+    "stages": [Stage(0, {"a": 9, "b": 1}), Stage(50, {"a": 1})],
+    "key": 0,
+    "epochs": None,
+  }
+  groups = {"a": {"s": 40, "t": 40}, "b": {"t": 40}}
+  with pytest.raises(
+    ValueError, match=r"from step 0 .* dataset 'b' has, got s"
+  ):
+    bucket_schedule.BucketSchedule(
+      groups, **arguments, bucket_stages=[(0, {"s": 1}), (60, {"t": 1})]
+    )
+  # Where it has no weight it needs no bucket.
+  bucket_schedule.BucketSchedule(
+    groups, **arguments, bucket_stages=[(0, {"t": 1}), (50, {"s": 1})]
+  )
+
+
+def test_a_stage_may_begin_where_the_one_before_has_given_all():
+  arguments = {
+    "batch_sizes": {"s": 2, "t": 2},
+    "units": {"s": 1, "t": 1},
+    "stages": [Stage(0, {"a": 1})],
+    "key": 0,
+    "epochs": 1,
+  }
+  groups = {"a": {"s": 20, "t": 40}}
+  schedule = bucket_schedule.BucketSchedule(
+    groups, **arguments, bucket_stages=[(0, {"s": 1}), (10, {"t": 1})]
+  )
+  assert schedule.locate(np.arange(30))[1].tolist() == [0] * 10 + [1] * 20
+  assert schedule.num_steps == 30
+  with pytest.raises(ValueError, match="t are still to come"):
+    bucket_schedule.BucketSchedule(
+      groups, **arguments, bucket_stages=[(0, {"s": 1}), (11, {"t": 1})]
+    )
+
+
+@pytest.mark.parametrize("exhaustion", ["first_exhausted", "all_exhausted"])
+def test_a_bucket_that_is_left_out_exhausts_nothing_before(exhaustion):
+  case = {
+    "groups": {"a": {"s": 4, "t": 400}, "b": {"s": 4_000, "t": 4_000}},
+    "batch_sizes": {"s": 2, "t": 2},
+    "units": {"s": 1, "t": 1},
+    "stages": [Stage(0, {"a": 1, "b": 1})],
+    "key": 3,
+    "exhaustion": exhaustion,
+    "epochs": 1,
+    "bucket_stages": [(0, {"s": 1, "t": 1})],
+  }
+  before = made(case)
+  for step in (100, 200, 398):
+    stages = [*case["bucket_stages"], (step, {"s": 1})]
+    after = made(case, bucket_stages=stages)
+    assert after.num_steps > step
+    assert fast_steps(after, np.arange(step)) == fast_steps(
+      before, np.arange(step)
+    )
+
+
+def test_a_stage_appended_to_a_curriculum_changes_nothing_before_it():
+  for seed in range(20):
+    rng = random.Random(seed)
+    case = with_stages(rng, random_case(rng))
+    case["epochs"] = None
+    at = case["bucket_stages"][-1][0] + rng.randint(1, 30)
+    later = (at, dict.fromkeys(case["batch_sizes"], 1))
+    longer = {**case, "bucket_stages": [*case["bucket_stages"], later]}
+    steps = np.arange(at)
+    assert fast_steps(made(longer), steps) == fast_steps(made(case), steps)
+
+
+@pytest.mark.parametrize("exhaustion", ["first_exhausted", "all_exhausted"])
+def test_a_dataset_is_exhausted_when_all_its_buckets_are(exhaustion):
+  schedule = bucket_schedule.BucketSchedule(
+    {"a": {"s": 20, "t": 40}, "b": {"s": 30, "t": 10}},
+    batch_sizes={"s": 2, "t": 2},
+    units={"s": 1, "t": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    exhaustion=exhaustion,
+    epochs=1,
+    bucket_stages=[(0, {"s": 1, "t": 1})],
+  )
+  whole = {"a": [20, 40], "b": [30, 10]}
+
+  def done(step):
+    given = schedule.consumed(step)
+    return [
+      all(n >= m for n, m in zip(given[i], counts, strict=True))
+      for i, counts in enumerate(whole.values())
+    ]
+
+  ended = any if exhaustion == "first_exhausted" else all
+  end = schedule.num_steps
+  assert ended(done(end))
+  assert not ended(done(end - 1))
+
+
+def test_seed_004_ninety_ten_by_samples():
+  # Dataset A of 80k rows at 0.9, dataset B of 1M rows at 0.1.
+  schedule = bucket_schedule.BucketSchedule(
+    {
+      "A": {"512": 60_000, "768": 20_000},
+      "B": {"512": 500_000, "768": 500_000},
+    },
+    batch_sizes={"512": 64, "768": 64},
+    units={"512": 1, "768": 1},
+    stages=[Stage(0, {"A": F("0.9"), "B": F("0.1")})],
+    key=hashing.fold_key(0),
+  )
+  end = schedule.ends("A")
+  assert end is not None
+  taken = schedule.consumed(end - 1).sum(axis=1)
+  assert abs(taken[0] / taken.sum() - 0.9) < 64 / taken.sum()
+  # A is exhausted at about 88.9k samples; B then gives what it has left.
+  assert 88_000 < taken.sum() < 89_500
+  end = schedule.consumed(schedule.num_steps)
+  assert end[0].tolist() == [60_000 // 64 * 64, 20_000 // 64 * 64]
+  assert end[1].tolist() == [500_000 // 64 * 64, 500_000 // 64 * 64]
+
+
+@hypothesis.given(case=CASES)
+def test_an_epoch_has_every_sample_at_most_once_and_with_pad_exactly_once(case):
+  schedule = made(case)
+  seen = {}
+  for dataset, bucket, epoch, samples in fast_steps(schedule):
+    assert len(samples) == case["batch_sizes"][bucket]
+    real = [sample for sample in samples if sample >= 0]
+    # Filler is at the end of a batch, and only where batches are padded.
+    assert samples == real + [-1] * (len(samples) - len(real))
+    assert real
+    assert case["remainder"] == "pad" or len(real) == len(samples)
+    seen.setdefault((dataset, bucket, epoch), []).extend(real)
+  expected = {}
+  for name, counts in case["groups"].items():
+    for bucket, count in counts.items():
+      size = case["batch_sizes"][bucket]
+      kept = count if case["remainder"] == "pad" else count // size * size
+      if kept:
+        for epoch in range(case["epochs"]):
+          expected[name, bucket, epoch] = kept, count
+  assert seen.keys() == expected.keys()
+  for key, (kept, count) in expected.items():
+    assert len(seen[key]) == len(set(seen[key])) == kept
+    assert set(seen[key]) <= set(range(count))
+
+
+@hypothesis.given(case=CASES)
+def test_shares_stay_within_one_global_batch_of_their_weights(case):
+  schedule = made(case)
+  weights = case["stages"][0].weights
+  numbers = {name: i for i, name in enumerate(schedule.datasets)}
+  lasting = {
+    name: schedule.batches_per_epoch[i].sum() * case["epochs"]
+    for name, i in numbers.items()
+  }
+  most = max(
+    F(case["batch_sizes"][b] * case["units"][b]) / weights[name]
+    for name, counts in case["groups"].items()
+    for b, count in counts.items()
+    if count
+  )
+  for step in range(schedule.num_steps + 1):
+    batches = batches_before(schedule, step).sum(axis=1)
+    levels = [
+      F(int(schedule.consumed_units(step)[i])) / weights[name]
+      for name, i in numbers.items()
+    ]
+    # A dataset that has ended is dropped; the others go on.
+    if all(batches[i] < lasting[name] for name, i in numbers.items()):
+      assert max(levels) - min(levels) <= most
+
+
+@hypothesis.given(case=CASES)
+def test_the_histogram_counts_the_samples_of_the_steps_before(case):
+  schedule = made(case)
+  samples = np.zeros((len(case["groups"]), len(case["batch_sizes"])), int)
+  batches = samples.copy()
+  units = np.asarray([case["units"][b] for b in schedule.buckets])
+  rows = fast_steps(schedule)
+  for step in range(schedule.num_steps + 1):
+    np.testing.assert_array_equal(schedule.consumed(step), samples)
+    np.testing.assert_array_equal(batches_before(schedule, step), batches)
+    np.testing.assert_array_equal(
+      schedule.consumed_units(step), (samples * units).sum(axis=1)
+    )
+    if step < schedule.num_steps:
+      dataset, bucket, _, own = rows[step]
+      place = (
+        schedule.datasets.index(dataset),
+        schedule.buckets.index(bucket),
+      )
+      samples[place] += sum(sample >= 0 for sample in own)
+      batches[place] += 1
+
+
+@laws.examples(30)
+@hypothesis.given(case=CASES, seed=st.integers(0, 2**32))
+def test_every_step_is_the_same_in_any_order_and_after_pickling(case, seed):
+  schedule = made(case)
+  expected = fast_steps(schedule)
+  steps = np.random.default_rng(seed).permutation(schedule.num_steps)
+  again = pickle.loads(pickle.dumps(schedule))
+  for step in steps.tolist():
+    assert fast_steps(again, np.asarray([step])) == [expected[step]]
+    np.testing.assert_array_equal(
+      made(case).consumed(step), schedule.consumed(step)
+    )
+
+
+@laws.examples(10)
+@hypothesis.given(case=CASES, processes=st.sampled_from([1, 2, 4]))
+def test_processes_share_a_batch_of_one_dataset_and_bucket(case, processes):
+  sizes = {b: n * processes for b, n in case["batch_sizes"].items()}
+  case = {**case, "batch_sizes": sizes, "remainder": "pad"}
+  whole = made(case)
+  for step in range(whole.num_steps):
+    parts = []
+    for process in range(processes):
+      own = made(case)
+      _, bucket, _, _ = own.locate(np.asarray([step]))
+      size = int(own.batch_sizes[bucket[0]])
+      rows = np.arange(size).reshape(processes, -1)[process]
+      parts.append(own.samples(step, rows))
+    np.testing.assert_array_equal(np.concatenate(parts), whole.samples(step))
+    assert len({len(part) for part in parts}) == 1
+
+
+@laws.examples(60)
+@hypothesis.given(case=CASES)
+def test_a_datasets_order_does_not_depend_on_other_datasets(case):
+  whole = fast_steps(made(case))
+  for name, counts in case["groups"].items():
+    used = [b for b in case["batch_sizes"] if counts.get(b, 0)]
+    # Nor on how buckets are numbered, or on those it does not have.
+    alone = bucket_schedule.BucketSchedule(
+      {name: {b: counts[b] for b in used}},
+      batch_sizes={b: case["batch_sizes"][b] for b in reversed(used)},
+      units=case["units"],
+      stages=[Stage(0, {name: 1})],
+      key=case["key"],
+      remainder=case["remainder"],
+      epochs=case["epochs"],
+    )
+    assert fast_steps(alone) == [step for step in whole if step[0] == name]
+
+
+@hypothesis.given(case=CASES)
+def test_a_datasets_list_counts_units_both_ways(case):
+  for counts in case["groups"].values():
+    own = bucket_lists.BatchList(
+      list(case["batch_sizes"]),
+      [counts.get(bucket, 0) for bucket in case["batch_sizes"]],
+      list(case["batch_sizes"].values()),
+      [case["units"][bucket] for bucket in case["batch_sizes"]],
+      case["key"],
+      keeps_partial=case["remainder"] == "pad",
+      epochs=case["epochs"],
+    )
+    units = np.asarray(list(case["units"].values()))
+    used = [
+      int((own.samples_before(place) * units).sum())
+      for place in range(own.num_rows + 1)
+    ]
+    assert own.before(np.arange(own.num_rows + 1)).tolist() == used
+    for needed in {0, 1, *used, *(n + 1 for n in used)}:
+      below = sum(n < needed for n in used[:-1])
+      assert own.rows_below(needed) == below, needed
+
+
+def test_a_step_far_into_a_run_is_what_walking_to_it_gives():
+  case = {
+    "groups": {"a": {"s": 900, "t": 55}, "b": {"s": 70, "t": 700}},
+    "batch_sizes": {"s": 3, "t": 2},
+    "units": {"s": 4, "t": 9},
+    "stages": [Stage(0, {"a": 2, "b": 3})],
+    "key": 9,
+    "remainder": "pad",
+    "epochs": None,
+  }
+  walked = made(case)
+  columns = walked.locate(np.arange(30_000))
+  for step in (29_999, 12_345, 4_096, 20_000):
+    for jumped, column in zip(
+      made(case).locate(np.asarray([step])), columns, strict=True
+    ):
+      assert jumped[0] == column[step]
+  batches = np.zeros((2, 2), np.int64)
+  np.add.at(batches, (columns[0], columns[1]), 1)
+  np.testing.assert_array_equal(batches_before(made(case), 30_000), batches)
+
+
+def test_a_dataset_has_another_order_with_a_seed_of_its_own():
+  case = {
+    "groups": {"a": {"s": 40}, "b": {"s": 40}},
+    "batch_sizes": {"s": 4},
+    "units": {"s": 1},
+    "stages": [Stage(0, {"a": 1, "b": 1})],
+    "key": 3,
+  }
+  plain, seeded = made(case), made(case, seeds={"b": 5})
+  other_run = made(case, seeds={"b": 5}, key=4)
+
+  def of(schedule, name):
+    return [step[3] for step in fast_steps(schedule) if step[0] == name]
+
+  assert of(plain, "a") == of(seeded, "a")
+  assert of(plain, "b") != of(seeded, "b")
+  assert of(seeded, "b") == of(other_run, "b")
+  assert of(seeded, "a") != of(other_run, "a")
+
+
+def test_epochs_and_datasets_and_buckets_have_orders_of_their_own():
+  schedule = bucket_schedule.BucketSchedule(
+    {"a": {1: 50, 2: 50}, "b": {1: 50, 2: 50}},
+    batch_sizes={1: 50, 2: 50},
+    units={1: 1, 2: 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    epochs=3,
+  )
+  batches = [tuple(samples) for *_, samples in fast_steps(schedule)]
+  assert len(set(batches)) == len(batches) == 12
+
+
+def test_stages_count_steps_and_go_on_where_each_dataset_was():
+  groups = {name: {"s": 400, "t": 400} for name in "ab"}
+  case = {
+    "groups": groups,
+    "batch_sizes": {"s": 4, "t": 2},
+    "units": {"s": 1, "t": 2},
+    "stages": [Stage(0, {"a": 1}), Stage(30, {"a": 1, "b": 3})],
+    "key": 1,
+  }
+  steps = fast_steps(made(case))
+  assert {name for name, *_ in steps[:30]} == {"a"}
+  late = [name for name, *_ in steps[30:110]]
+  assert abs(late.count("b") - 60) <= 1
+  # Every batch once, whatever the stages.
+  batches = [(name, bucket, tuple(own)) for name, bucket, _, own in steps]
+  assert len(set(batches)) == len(batches) == 600
+  unstaged = made(case, stages=[Stage(0, {"a": 1, "b": 3})])
+  for name in "ab":
+    own = [step for step in steps if step[0] == name]
+    assert own == [s for s in fast_steps(unstaged) if s[0] == name]
+
+
+@pytest.mark.parametrize(
+  ("exhaustion", "steps"),
+  [("drop", 7), ("first_exhausted", 4), ("all_exhausted", 10)],
+)
+def test_exhaustion_ends_a_run_by_its_name(exhaustion, steps):
+  schedule = bucket_schedule.BucketSchedule(
+    {"a": {"s": 4}, "b": {"s": 10}},
+    batch_sizes={"s": 2},
+    units={"s": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    exhaustion=exhaustion,
+  )
+  # Ties decide which of the two comes first, and so the last step.
+  assert abs(schedule.num_steps - steps) <= 1
+  epochs = {step[2] for step in fast_steps(schedule) if step[0] == "a"}
+  assert (epochs == {0}) == (exhaustion != "all_exhausted")
+
+
+def test_max_epochs_end_one_dataset_of_an_endless_run():
+  schedule = bucket_schedule.BucketSchedule(
+    {"a": {"s": 5}, "b": {"s": 7}},
+    batch_sizes={"s": 2},
+    units={"s": 1},
+    stages=[Stage(0, {"a": 1, "b": 1})],
+    key=0,
+    remainder="pad",
+    epochs=None,
+    max_epochs={"a": 3},
+  )
+  assert schedule.num_steps is None
+  far = 10**7
+  assert schedule.consumed(far)[0].tolist() == [15]
+  assert batches_before(schedule, far).sum() == far
+  dataset, _, epoch, _ = schedule.locate(np.asarray([far]))
+  assert (dataset[0], epoch[0]) == (1, (far - 9) // 4)
+
+
+def test_far_steps_cost_no_more_than_a_few_epochs():
+  schedule = bucket_schedule.BucketSchedule(
+    {name: dict.fromkeys(range(4), 3000) for name in "abc"},
+    batch_sizes=dict.fromkeys(range(4), 8),
+    units={b: 256 * (b + 1) for b in range(4)},
+    stages=[Stage(0, {"a": 1, "b": 2, "c": 3})],
+    key=2,
+    epochs=None,
+  )
+  counts = {"tables": 0}
+  for own in schedule._lists:
+    sums = own._numbers
+
+    def counted(place, epoch, sums=sums):
+      counts["tables"] += len(place) > 1_000
+      return sums(place, epoch)
+
+    own._numbers = counted
+  looked_at = []
+  for step in (10**3, 10**7, 10**9):
+    counts["tables"] = 0
+    schedule.samples(step)
+    schedule.consumed(step)
+    looked_at.append(counts["tables"])
+  assert max(looked_at) <= 60
+  before = batches_before(schedule, 10**9 - 1)
+  after = batches_before(schedule, 10**9 + 1)
+  assert (after - before).sum() == 2
+
+
+def test_no_step_and_no_row_beyond_the_end():
+  schedule = bucket_schedule.BucketSchedule(
+    {"a": {"s": 4}},
+    batch_sizes={"s": 2},
+    units={"s": 1},
+    stages=[Stage(0, {"a": 1})],
+    key=0,
+  )
+  assert schedule.num_steps == 2
+  for empty in schedule.locate(np.zeros(0, np.int64)):
+    assert len(empty) == 0
+  with pytest.raises(IndexError, match=r"0 \.\. 2, got 3"):
+    schedule.locate(np.asarray([2]))
+  with pytest.raises(IndexError, match="got -1"):
+    schedule.locate(np.asarray([-1]))
+  with pytest.raises(IndexError, match=r"`rows` must be in 0 \.\. 1 .*got 2"):
+    schedule.samples(0, np.asarray([0, 2]))
+  with pytest.raises(IndexError, match="got 3"):
+    schedule.consumed(3)
+
+
+GOOD = {
+  "groups": {"cats": {"32x32": 8}, "dogs": {"32x32": 8, "64x64": 8}},
+  "batch_sizes": {"32x32": 4, "64x64": 4},
+  "units": {"32x32": 1, "64x64": 1},
+  "stages": [Stage(0, {"cats": 1, "dogs": 1})],
+  "key": 0,
+}
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    (
+      {"groups": {"cats": {"32x32": 8, "64x64": 3}, "dogs": {"32x32": 4}}},
+      "bucket '64x64' of dataset 'cats' must fill a global batch of 4 samples,"
+      " got 3.*remainder='pad'",
+    ),
+    (
+      {"groups": {"cats": {"32x32": 8}, "dogs": {"32x32": 8}}},
+      "bucket '64x64' must have a sample in some dataset, got none",
+    ),
+    (
+      {"groups": {"cats": {}, "dogs": {"32x32": 8, "64x64": 8}}},
+      "dataset 'cats' must have samples in some bucket, got none",
+    ),
+    (
+      {"groups": {"cats": {"9x9": 8}, "dogs": {"32x32": 8, "64x64": 8}}},
+      r"`groups\['cats'\]` must have buckets of `batch_sizes`, got '9x9'",
+    ),
+    (
+      {"groups": {"cats": {"32x32": -1}, "dogs": {"32x32": 8, "64x64": 8}}},
+      "must be at least 0, got -1",
+    ),
+    ({"groups": {}}, "must hold a dataset and a bucket"),
+    ({"batch_sizes": {(32, 32): 4}}, r"by str or int, got \[\(32, 32\)\]"),
+    (
+      {"batch_sizes": {"32x32": 0, "64x64": 4}},
+      r"`batch_sizes\['32x32'\]` must be at least 1, got 0",
+    ),
+    ({"units": {"32x32": 1}}, "must name every bucket, got none for '64x64'"),
+    (
+      {"units": {"32x32": 1, "64x64": 0}},
+      r"`units\['64x64'\]` must be at least 1, got 0",
+    ),
+    ({"remainder": "cut"}, "must be one of drop, pad, got 'cut'"),
+    ({"epochs": 0}, "`epochs` must be at least 1, got 0"),
+    ({"max_epochs": {"cats": 0}}, r"`max_epochs\['cats'\]` .* got 0"),
+    ({"max_epochs": {"rats": 1}}, r"known datasets, got \['rats'\]"),
+    ({"seeds": {"rats": 1}}, r"`seeds` must name known .* got \['rats'\]"),
+    ({"stages": [Stage(0, {"rats": 1})]}, r"got \['rats'\]"),
+    ({"exhaustion": "never"}, "`exhaustion` must be one of .* got 'never'"),
+  ],
+)
+def test_bad_arguments_are_errors_that_say_what_to_do(changes, message):
+  made(GOOD)
+  with pytest.raises(ValueError, match=message):
+    made(GOOD, **changes)
+
+
+def test_all_that_is_wrong_with_groups_is_in_one_error():
+  with pytest.raises(ValueError, match="'64x64' of dataset 'cats'") as caught:
+    made(
+      GOOD,
+      groups={"cats": {"32x32": 1, "64x64": 1}, "dogs": {"32x32": 1}},
+    )
+  lines = str(caught.value).splitlines()
+  assert sum("must fill a global batch of 4" in own for own in lines) == 3

@@ -1,0 +1,734 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Interleave: the closed form takes the rows of a greedy loop with counters."""
+
+import collections
+import dataclasses
+import fractions
+import pickle
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.mix import interleave
+from chomp_data.mix import least_consumed
+from chomp_data.sources import unit_sums
+from tests.mix import greedy
+
+KEY = greedy.KEY
+F = fractions.Fraction
+Stage = interleave.Stage
+located = greedy.located
+
+
+def mix_of(lengths, stages, **kwargs):
+  """Returns a mix of listed lengths, or endless ones for a number."""
+  sequences = {
+    name: unit_sums.ConstantUnits(own)
+    if isinstance(own, int)
+    else unit_sums.ArrayUnits(np.asarray(own), kwargs.pop("cycles", 1))
+    for name, own in lengths.items()
+  }
+  if not isinstance(stages, list):
+    stages = [Stage(0, stages)]
+  return interleave.Interleave(sequences, stages, KEY, **kwargs)
+
+
+def one_stage(lengths, weights, exhaustion="first_exhausted"):
+  """Returns a case of rows that repeat, long before any is exhausted."""
+  sources = {
+    name: {"units": own, "exhausted_at": 10**6 * len(own)}
+    for name, own in lengths.items()
+  }
+  return {
+    "sources": sources,
+    "stages": [Stage(0, weights)],
+    "exhaustion": exhaustion,
+  }
+
+
+# The seeds' examples.
+
+
+def test_the_seeds_80k_and_1m_rows_at_90_to_10_give_88_9k_samples():
+  mix = interleave.Interleave(
+    {
+      "a": unit_sums.ConstantUnits(1, 80_000),
+      "b": unit_sums.ConstantUnits(1, 1_000_000),
+    },
+    [Stage(0, {"a": F("0.9"), "b": F("0.1")})],
+    KEY,
+    exhaustion="first_exhausted",
+  )
+  # 79,999 / 9 is the level of the last row of a; b has 8,889 rows below it.
+  assert mix.num_positions == 80_000 + 8_889
+  rows, _ = mix.consumed(mix.num_positions)
+  assert rows.tolist() == [80_000, 8_889]
+  assert located(mix, [mix.num_positions - 1]) == [("a", 79_999)]
+
+
+def test_the_seeds_rule_takes_the_source_with_the_fewest_tokens():
+  mix = mix_of(
+    {"a": [4, 4, 4], "b": [2, 2, 2, 2], "c": [1, 1, 1]},
+    dict.fromkeys("abc", F(1)),
+  )
+  taken = located(mix, range(10))
+  # One of each at first; then b and c share while a has 4 tokens.
+  assert {source for source, _ in taken[:3]} == {"a", "b", "c"}
+  assert taken[3] == ("c", 1)
+  assert sorted(taken[4:6]) == [("b", 1), ("c", 2)]
+  # All of c is taken: it leaves, and a and b are level at 4 tokens.
+  assert sorted(taken[6:8]) == [("a", 1), ("b", 2)]
+  assert taken[8:] == [("b", 3), ("a", 2)]
+  assert mix.num_positions == 10
+
+
+# The greedy rule.
+
+
+@hypothesis.given(greedy.cases())
+def test_the_closed_form_takes_the_rows_of_the_greedy_loop(case):
+  taken = greedy.Greedy(case).run(400)
+  mix = greedy.closed_form(case)
+  if len(taken) < 400:
+    assert mix.num_positions == len(taken)
+  else:
+    assert mix.num_positions is None or mix.num_positions >= 400
+  assert located(mix, range(len(taken))) == taken
+
+
+@hypothesis.given(
+  greedy.cases(most_stages=8),
+  st.sampled_from([1, 3, 20]),
+  st.sampled_from([1, 5, 64]),
+  st.randoms(use_true_random=False),
+)
+def test_it_does_so_however_little_is_walked_and_in_any_order(
+  case, walk, block, random
+):
+  taken = greedy.Greedy(case).run(250)
+  positions = list(range(len(taken)))
+  random.shuffle(positions)
+  with pytest.MonkeyPatch.context() as patch:
+    # Nearly every row is then found by a search for its level.
+    patch.setattr(least_consumed, "_WALK", walk)
+    patch.setattr(interleave, "BLOCK", block)
+    mix = greedy.closed_form(case)
+    assert located(mix, positions) == [taken[p] for p in positions]
+    for p in positions[:20]:
+      assert mix.position_of(*taken[p]) == p
+    mix = greedy.closed_form(case)
+    for p in [*positions[:5], len(taken)]:
+      check_consumed(mix, case, taken, p)
+
+
+def check_consumed(mix, case, taken, position):
+  rows, sums = mix.consumed(position)
+  for i, name in enumerate(mix.names):
+    own = case["sources"][name]["units"]
+    count = sum(source == name for source, _ in taken[:position])
+    assert rows[i] == count
+    assert sums[i] == sum(own[k % len(own)] for k in range(count))
+
+
+@hypothesis.given(greedy.cases())
+def test_rows_that_are_not_taken_have_no_position(case):
+  mix = greedy.closed_form(case)
+  end = mix.num_positions
+  hypothesis.assume(end is not None and end < 10**5)
+  taken = located(mix, range(end))
+  for name in mix.names:
+    count = sum(source == name for source, _ in taken)
+    assert mix.position_of(name, count) is None
+    assert mix.position_of(name, count + 10**6) is None
+    assert mix.first_position(name, count + 1) is None
+
+
+# Balance and order.
+
+
+@hypothesis.given(
+  st.dictionaries(
+    st.sampled_from(greedy.NAMES),
+    st.tuples(
+      st.lists(st.integers(0, 3_000), min_size=1, max_size=9).filter(any),
+      greedy.WEIGHTS,
+    ),
+    min_size=2,
+  )
+)
+def test_no_two_sources_ever_differ_by_more_than_the_longest_row(drawn):
+  lengths = {name: own for name, (own, _) in drawn.items()}
+  weights = {name: weight for name, (_, weight) in drawn.items()}
+  mix = greedy.closed_form(one_stage(lengths, weights))
+  bound = max(F(max(own)) / weights[name] for name, own in lengths.items())
+  levels = dict.fromkeys(lengths, F(0))
+  for name, row in located(mix, range(300)):
+    levels[name] += lengths[name][row % len(lengths[name])] / weights[name]
+    assert max(levels.values()) - min(levels.values()) <= bound
+
+
+@hypothesis.given(greedy.cases(most_stages=8))
+def test_each_source_gives_a_prefix_of_its_own_order_in_any_stages(case):
+  mix = greedy.closed_form(case)
+  end = mix.num_positions
+  taken = located(mix, range(400 if end is None else min(end, 400)))
+  for name in mix.names:
+    own = [row for source, row in taken if source == name]
+    assert own == list(range(len(own)))
+
+
+@hypothesis.given(greedy.cases(), st.integers(1, 300), greedy.WEIGHTS)
+def test_a_stage_appended_changes_nothing_before_it(case, position, weight):
+  before = greedy.closed_form(case)
+  end = before.num_positions
+  last = case["stages"][-1].from_position
+  position = last + (position if end is None else min(position, end - last))
+  hypothesis.assume(position > last)
+  name = next(iter(case["sources"]))
+  stages = [*case["stages"], Stage(position, {name: weight})]
+  after = greedy.closed_form(case, stages=stages)
+  assert located(after, range(position)) == located(before, range(position))
+
+
+@hypothesis.given(
+  greedy.cases(),
+  st.lists(st.integers(1, 200), min_size=1, max_size=20, unique=True),
+  st.fractions(F(1, 9), 9).filter(bool),
+)
+def test_equal_weights_in_any_scale_change_no_order(case, positions, scale):
+  before = greedy.closed_form(case)
+  stages = {stage.from_position: stage.weights for stage in case["stages"]}
+  for position in positions:
+    at = max(p for p in stages if p <= position)
+    own = {name: scale * weight for name, weight in stages[at].items()}
+    stages.setdefault(position, own)
+  stages = [Stage(p, stages[p]) for p in sorted(stages)]
+  after = greedy.closed_form(case, stages=stages)
+  end = before.num_positions
+  assert after.num_positions == end
+  most = 400 if end is None else min(end, 400)
+  assert located(after, range(most)) == located(before, range(most))
+
+
+@hypothesis.given(greedy.cases(), st.randoms(use_true_random=False))
+def test_the_order_in_which_sources_are_listed_decides_nothing(case, random):
+  names = list(case["sources"])
+  random.shuffle(names)
+  shuffled = {
+    **case,
+    "sources": {name: case["sources"][name] for name in names},
+    "stages": [
+      Stage(stage.from_position, dict(reversed(stage.weights.items())))
+      for stage in case["stages"]
+    ],
+  }
+  one, other = greedy.closed_form(case), greedy.closed_form(shuffled)
+  end = one.num_positions
+  positions = range(300 if end is None else min(end, 300))
+  assert located(one, positions) == located(other, positions)
+
+
+@hypothesis.given(greedy.cases(exhaustions=["drop"], most_stages=1))
+def test_a_source_more_leaves_the_others_in_their_order_among_themselves(case):
+  weights = case["stages"][0].weights
+  hypothesis.assume(len(weights) > 1)
+  mix = greedy.closed_form(case)
+  taken = located(mix, range(mix.num_positions))
+  gone = min(weights)
+  rest = {name: w for name, w in weights.items() if name != gone}
+  fewer = greedy.closed_form(case, stages=[Stage(0, rest)])
+  assert located(fewer, range(fewer.num_positions)) == [
+    (name, row) for name, row in taken if name != gone
+  ]
+
+
+# Stages.
+
+
+def test_a_source_that_joins_starts_at_the_level_of_the_others():
+  weights = {"a": F(1), "b": F(1)}
+  mix = mix_of(
+    {"a": 3, "b": 5, "c": 4},
+    [Stage(0, weights), Stage(10**6, {**weights, "c": F(1)})],
+  )
+  before, _ = mix.consumed(10**6)
+  rows, _ = mix.consumed(10**6 + 47_000)
+  # 20, 12 and 15 rows of each 47: no catching up of a million positions.
+  assert np.abs(rows - before - [20_000, 12_000, 15_000]).max() <= 2
+
+
+def test_a_source_that_returns_goes_on_with_its_next_row_at_the_level():
+  both, one = {"a": F(1), "b": F(1)}, {"a": F(1)}
+  stages = [Stage(0, both), Stage(100, one), Stage(10_100, both)]
+  mix = mix_of({"a": 1, "b": 1}, stages)
+  taken = located(mix, range(10_200))
+  assert [row for source, row in taken if source == "b"] == list(range(100))
+  assert {source for source, _ in taken[100:10_100]} == {"a"}
+  assert sum(source == "b" for source, _ in taken[10_100:]) == 50
+
+
+def test_overshoots_are_carried_to_new_weights():
+  # b is 10 tokens ahead when a has had 1, whatever it weighs after that.
+  stages = [
+    Stage(0, {"a": F(1), "b": F(1)}),
+    Stage(2, {"a": F(2), "b": F(1)}),
+  ]
+  mix = mix_of({"a": 1, "b": 11}, stages)
+  taken = located(mix, range(40))
+  assert sorted(taken[:2]) == [("a", 0), ("b", 0)]
+  second = taken.index(("b", 1))
+  # c_a / 2 reaches 10 after 20 rows; then the tie may go either way.
+  assert second - 2 in (20, 21)
+
+
+def test_a_hundred_stages_are_exact():
+  rng = np.random.default_rng(0)
+  names = greedy.NAMES
+  sources = {
+    name: {"units": rng.integers(0, 9, 50).tolist(), "exhausted_at": 50 * 10**6}
+    for name in names
+  }
+  stages = []
+  for i in range(100):
+    chosen = rng.choice(names, rng.integers(1, 5), replace=False).tolist()
+    weights = {n: F(int(rng.integers(1, 1_000)), 1_000) for n in chosen}
+    stages.append(Stage(13 * i, weights))
+  case = {"sources": sources, "stages": stages, "exhaustion": "all_exhausted"}
+  taken = greedy.Greedy(case).run(2_000)
+  mix = greedy.closed_form(case)
+  assert located(mix, [1_999]) == taken[-1:]
+  assert located(mix, range(2_000)) == taken
+
+
+# The end.
+
+
+@pytest.mark.parametrize(
+  ("exhaustion", "rows"),
+  [
+    ("drop", [10, 40]),
+    ("all_exhausted_without_replacement", [10, 40]),
+    # b has 0 .. 9 below the level of a's last row; at it the tie decides.
+    ("first_exhausted", [10, 10]),
+    ("all_exhausted", [40, 40]),
+  ],
+)
+def test_the_end_by_exhaustion(exhaustion, rows):
+  mix = interleave.Interleave(
+    {"a": unit_sums.ConstantUnits(3), "b": unit_sums.ConstantUnits(3)},
+    [Stage(0, {"a": 1, "b": 1})],
+    KEY,
+    exhaustion=exhaustion,
+    exhausted_at={"a": 10, "b": 40},
+  )
+  end = mix.num_positions
+  assert end is not None
+  given, _ = mix.consumed(end)
+  assert np.abs(given - rows).max() <= 1
+  assert given.max() == max(rows)
+  with pytest.raises(IndexError, match=f"0 .. {end}, got {end + 1}"):
+    mix.locate(np.asarray([end]))
+
+
+def changing(count):
+  """Returns stages of 40 rows that share no weights."""
+  return [
+    Stage(
+      40 * i,
+      {
+        n: F(100 + 7 * (i * k) % 83, 100)
+        for k, n in ((1, "a"), (2, "b"), (5, "c"))
+      },
+    )
+    for i in range(count)
+  ]
+
+
+@pytest.mark.parametrize("num_rows", [None, 10**9])
+def test_the_end_of_a_chain_of_stages_needs_no_sums(num_rows):
+  units = np.arange(1, 11)
+  cycles = num_rows and num_rows // 10
+  sequences = {n: Counted(units, cycles) for n in "abc"}
+  mix = interleave.Interleave(sequences, changing(5_000), KEY)
+  assert mix.num_positions == (num_rows and 3 * num_rows)
+  assert not any(own.calls for own in sequences.values())
+  mix.locate(np.asarray([50]))
+  # Of the stages that begin within the first block.
+  assert max(own.calls for own in sequences.values()) <= 4 * 4_096 // 40
+
+
+class Counted(unit_sums.ArrayUnits):
+  """Counts the sums that a merge asks for."""
+
+  calls = 0
+
+  def before(self, rows):
+    self.calls += 1
+    return super().before(rows)
+
+
+def test_a_stage_more_asks_each_source_a_few_times():
+  rng = np.random.default_rng(0)
+  sequences = {
+    name: Counted(rng.integers(1, 2_048, 5_000), None) for name in "abc"
+  }
+  mix = interleave.Interleave(sequences, changing(400), KEY)
+  mix.locate(np.asarray([50]))
+  before = {name: own.calls for name, own in sequences.items()}
+  mix.locate(np.asarray([40 * 399]))
+  for name, own in sequences.items():
+    assert own.calls - before[name] < 3 * 400
+
+
+def test_numbers_of_a_long_chain_have_few_digits_more_a_stage():
+  chain = interleave.Interleave(
+    {n: unit_sums.ConstantUnits(3 + i) for i, n in enumerate("abc")},
+    changing(400),
+    KEY,
+  )._chain
+  digits = [chain.stage(i).merge._parts.bit_length() for i in (199, 399)]
+  assert digits[1] < 2.2 * digits[0]
+  assert digits[1] < 400 * 9
+
+
+@hypothesis.given(greedy.cases())
+def test_an_end_that_is_known_at_once_is_that_of_the_stages(case):
+  chain = greedy.closed_form(case)._chain
+  known, end = chain._plain_end()
+  last = chain.stage(len(chain) - 1) or chain.at(2**62)
+  if known:
+    assert end == (last.until if last.ends else None)
+
+
+def test_a_mix_of_rows_without_end_has_none():
+  mix = mix_of({"a": 1, "b": 2}, {"a": F(1), "b": F(1)})
+  assert mix.num_positions is None
+
+
+def test_a_source_that_left_for_good_does_not_hold_up_the_end():
+  def end(*weights):
+    stages = [Stage(10 * i, dict.fromkeys(w, 1)) for i, w in enumerate(weights)]
+    mix = mix_of(
+      {"a": 1, "b": 1},
+      stages,
+      exhaustion="all_exhausted",
+      exhausted_at={"a": 1_000, "b": 20},
+    )
+    return mix.num_positions
+
+  assert end("ab", "b") == 10 + 15
+  # One that comes again does, and so does one that is yet to come.
+  assert end("ab", "b", "ab") in (1_999 + 5 + 5, 2_000 + 5 + 5)
+  assert end("b", "b", "b", "a") == 30 + 1_000
+
+
+def test_the_first_to_be_exhausted_counts_only_while_it_has_a_weight():
+  stages = [Stage(0, {"a": 1, "b": 1}), Stage(10, {"b": 1})]
+  mix = mix_of(
+    {"a": 1, "b": 1},
+    stages,
+    exhaustion="first_exhausted",
+    exhausted_at={"a": 6, "b": 100},
+  )
+  assert mix.num_positions == 5 + 100
+
+
+def test_a_row_that_exhausts_a_source_ends_the_mix_even_as_it_leaves():
+  stages = [Stage(0, {"a": 1}), Stage(6, {"b": 1})]
+  mix = mix_of(
+    {"a": 1, "b": 1},
+    stages,
+    exhaustion="first_exhausted",
+    exhausted_at={"a": 6, "b": 100},
+  )
+  assert mix.num_positions == 6
+
+
+def test_a_stage_after_the_last_row_never_comes():
+  stages = [Stage(0, {"a": 1}), Stage(5, {"b": 1})]
+  assert mix_of({"a": [1] * 4, "b": [1] * 9}, stages).num_positions == 4
+  assert mix_of({"a": [1] * 5, "b": [1] * 9}, stages).num_positions == 14
+  assert mix_of({"a": [1] * 6, "b": [1] * 9}, stages).num_positions == 14
+
+
+# Going on.
+
+
+@hypothesis.given(greedy.cases(), st.integers(0, 300))
+def test_a_new_object_goes_on_at_any_position(case, position):
+  mix = greedy.closed_form(case)
+  end = mix.num_positions
+  position = position if end is None else min(position, end)
+  stop = position + 100 if end is None else min(end, position + 100)
+  expected = located(mix, range(position, stop))
+  assert located(greedy.closed_form(case), range(position, stop)) == expected
+  assert located(pickle.loads(pickle.dumps(mix)), range(position, stop)) == (
+    expected
+  )
+
+
+@hypothesis.given(greedy.cases(most_stages=1), st.integers(1, 200))
+def test_offsets_of_one_run_start_another_where_it_stopped(case, position):
+  mix = greedy.closed_form(case)
+  end = mix.num_positions
+  position = position if end is None else min(position, end - 1)
+  weights = case["stages"][0].weights
+  rows, sums = mix.consumed(position)
+  start = {
+    name: (int(rows[i]), int(sums[i]))
+    for i, name in enumerate(mix.names)
+    if name in weights
+  }
+  rest = [Stage(0, weights)]
+  after = greedy.closed_form(case, stages=rest, start=start)
+  stop = position + 100 if end is None else min(end, position + 100)
+  assert located(after, range(stop - position)) == located(
+    mix, range(position, stop)
+  )
+
+
+def test_a_source_that_has_ended_is_at_no_level_of_the_start():
+  mix = mix_of(
+    {"a": [2] * 5, "b": 2, "c": 2},
+    dict.fromkeys("abc", F(1)),
+    start={"a": (5, 10), "b": (500, 1_000)},
+  )
+  # c is new: at the level of b, and not where a ended.
+  found = [name for name, _ in located(mix, range(10))]
+  assert sorted(found) == ["b"] * 5 + ["c"] * 5
+
+
+def test_a_source_that_is_new_at_the_start_begins_at_the_level():
+  mix = mix_of(
+    {"a": 2, "b": 2, "c": 2},
+    dict.fromkeys("abc", F(1)),
+    start={"a": (500, 1_000), "b": (501, 1_002)},
+  )
+  taken = located(mix, range(300))
+  assert {source for source, _ in taken[:2]} == {"a", "c"}
+  rows, sums = mix.consumed(300)
+  assert np.abs(rows - [600, 600, 100]).max() <= 1
+  assert sums.tolist() == (2 * rows).tolist()
+  assert mix.first_position("a") == taken.index(("a", 500))
+  assert mix.position_of("a", 499) is None
+
+
+def test_a_weight_however_small_is_served_once_and_then_after_its_share():
+  mix = mix_of({"a": 1, "b": 1}, {"a": F(1), "b": F(1, 10**9)})
+  assert mix.first_position("b") in (0, 1)
+  assert mix.first_position("b", 2) in (10**9 + 1, 10**9 + 2)
+
+
+def unserved(mix, end):
+  return [
+    (own.stage, own.source, own.given, own.following)
+    for own in mix.unserved(end)
+  ]
+
+
+@hypothesis.given(greedy.cases(), st.integers(1, 120))
+def test_weights_of_less_than_a_row_are_those_of_a_loop(case, most):
+  rows = greedy.Greedy(case).run(most)
+  end = len(rows)
+  hypothesis.assume(end)
+  loop = greedy.Greedy(case)
+  expected = []
+  begins = [stage.from_position for stage in case["stages"]]
+  for i, stage in enumerate(case["stages"]):
+    first, last = begins[i], min([end, *begins[i + 1 : i + 2]])
+    weights = stage.weights
+    if last - first < 2 * len(weights):
+      continue
+    before, given = (
+      collections.Counter(name for name, _ in own)
+      for own in (rows[:first], rows[first:last])
+    )
+
+    def left(name, before=before):
+      at = case["sources"][name]["exhausted_at"]
+      return at - before[name] if loop.is_finite else 10**9
+
+    total = sum(loop.used(*own) for own in rows[first:last])
+    whole = sum(own for name, own in weights.items() if left(name))
+    for name, own in weights.items():
+      each = max(loop.used(name, before[name]), 1)
+      meant = own / whole * total / each
+      if given[name] < 2 and left(name) >= 2 and meant < 1:
+        expected.append((i, name, given[name], float(meant)))
+  mix = greedy.closed_form(case)
+  found = [(u.stage, u.source, u.given, u.meant) for u in mix.unserved(end)]
+  assert sorted(found) == sorted(expected)
+
+
+def test_a_weight_is_judged_in_every_stage_that_begins():
+  tiny, even = {"a": F(1), "b": F(1, 1_000)}, {"a": F(1), "b": F(1)}
+  rows = {"a": 1, "b": 1}
+  mix = mix_of(rows, [Stage(0, even), Stage(100, tiny), Stage(300, even)])
+  # Level at 100, so b gives its row there, and its next where it is level
+  # again: with the weights of the third stage.
+  ((stage, source, given, following),) = unserved(mix, 400)
+  assert (stage, source, given) == (1, "b", 1)
+  assert following == mix.position_of("b", 51)
+  assert 300 <= following <= 302
+  # Of a run that ends before the stage it is not said, nor where it is long.
+  assert not unserved(mix, 100)
+  assert unserved(mix, 200)
+  long = mix_of(rows, [Stage(0, even), Stage(100, tiny), Stage(1_200, even)])
+  assert not unserved(long, 1_300)
+  assert unserved(long, 1_000)
+
+
+def test_weights_that_give_rows_are_judged_without_a_search(monkeypatch):
+  found = []
+  rank = least_consumed.Merge.rank
+  monkeypatch.setattr(
+    least_consumed.Merge,
+    "rank",
+    lambda self, *own: found.append(own) or rank(self, *own),
+  )
+  mix = interleave.Interleave(
+    {n: unit_sums.ConstantUnits(3 + i) for i, n in enumerate("abc")},
+    changing(100),
+    KEY,
+  )
+  assert not list(mix.unserved(4_000))
+  assert not found
+
+
+def test_a_source_that_is_ahead_may_give_no_row_of_a_stage():
+  stages = [Stage(0, {"a": F(1), "b": F(1)}), Stage(1, {"a": 1, "b": F(1, 99)})]
+  mix = mix_of({"a": 1, "b": 1}, stages)
+  first = located(mix, [0])[0][0]
+  mix = mix_of({first: 1, "z": 1}, [
+    Stage(0, {first: F(1)}),
+    Stage(1, {first: F(1, 99), "z": F(1)}),
+  ])  # fmt: skip
+  assert unserved(mix, 50) == [(1, first, 1, mix.position_of(first, 2))]
+  # Rows of 7 units: b is ahead by up to 7, which take 700 at a weight of .01.
+  mix = mix_of({"a": 1, "b": 7}, [
+    Stage(0, {"a": F(1), "b": F(1)}),
+    Stage(20, {"a": F(1), "b": F(1, 100)}),
+  ])  # fmt: skip
+  ((stage, source, given, following),) = unserved(mix, 120)
+  assert (stage, source, given) == (1, "b", 0)
+  assert located(mix, [following]) == [("b", mix.consumed(20)[0][1])]
+
+
+def test_sources_with_hardly_a_row_and_stages_of_hardly_one_are_not_judged():
+  tiny = {"a": F(1), "b": F(1, 1_000)}
+  assert unserved(mix_of({"a": [1] * 90, "b": [1] * 2}, tiny), 50)
+  assert not unserved(mix_of({"a": [1] * 90, "b": [1]}, tiny), 50)
+  mix = mix_of({"a": 1, "b": 1}, tiny)
+  assert not unserved(mix, 3)
+  assert unserved(mix, 4)
+
+
+# Errors.
+
+GOOD = {"a": unit_sums.ConstantUnits(1), "b": unit_sums.ConstantUnits(2, 10)}
+
+
+@pytest.mark.parametrize(
+  ("stages", "error", "message"),
+  [
+    ([], ValueError, r"start at position 0 and rise, got \[\]"),
+    ([(1, {"a": 1})], ValueError, r"start at position 0 .* got \[1\]"),
+    ([(0, {"a": 1}), (5, {"a": 1}), (5, {"b": 1})], ValueError, r"\[0, 5, 5\]"),
+    (
+      [(0, {"a": 1}), (7, {})],
+      ValueError,
+      r"stages\[1\].* at least one source",
+    ),
+    ([(0, {"a": 1, "x": 1})], ValueError, r"got \['x'\]. Known: a, b"),
+    ([(0, {"a": 0})], ValueError, r"\['a'\]` must be positive, got 0"),
+    ([(0, {"a": F(-1, 2)})], ValueError, "must be positive, got -1/2"),
+    ([(0, {"a": 0.5})], TypeError, "int or a Fraction, got 0.5. Take Fraction"),
+    ([(0, {"a": True})], TypeError, "int or a Fraction, got True"),
+    ([(0, {"a": 10**16, "b": 1})], ValueError, "within a factor of 1e.15"),
+    (
+      [(0, {"a": F(10**300), "b": F(1, 10**300)})],
+      ValueError,
+      r"got 1.0+e\+300 of 'a' and 1e-300 of 'b'. Leave 'b' out",
+    ),
+    (
+      [(0, {"a": F(1, 10**320), "b": 1})],
+      ValueError,
+      r"got 1 of 'b' and 1e-320 of 'a'. Leave 'a' out",
+    ),
+    ([(0, {"a": 1}), (2**62, {"b": 1})], ValueError, "before position 46116"),
+  ],
+)
+def test_bad_stages_are_refused(stages, error, message):
+  with pytest.raises(error, match=message):
+    interleave.Interleave(GOOD, [Stage(*stage) for stage in stages], KEY)
+
+
+@pytest.mark.parametrize(
+  ("changes", "message"),
+  [
+    ({"exhaustion": "never"}, "one of drop, first_.*, got 'never'"),
+    ({"exhausted_at": {"x": 1}}, r"got \['x'\]. Known: a, b"),
+    ({"exhausted_at": {"a": 0}}, r"\['a'\]` must be at least 1 row, got 0"),
+    ({"exhausted_at": {"b": 11}}, "at least 1 row and at most 10, got 11"),
+    ({"start": {"x": (0, 0)}}, r"got \['x'\]. Known: a, b"),
+    ({"start": {"a": (-1, 0)}}, r"at least 0 rows .*got \(-1, 0\)"),
+    ({"start": {"b": (11, 0)}}, r"at most 10 rows, got \(11, 0\)"),
+  ],
+)
+def test_bad_options_are_refused(changes, message):
+  with pytest.raises(ValueError, match=message):
+    interleave.Interleave(GOOD, [Stage(0, {"a": 1})], KEY, **changes)
+
+
+@pytest.mark.parametrize("positions", [[-1], [3, -1], [0, 10]])
+def test_positions_outside_are_refused(positions):
+  mix = mix_of({"a": [1] * 10}, {"a": F(1)})
+  with pytest.raises(IndexError, match=r"0 \.\. 10"):
+    mix.locate(np.asarray(positions))
+  assert mix.locate(np.zeros(0, np.int64))[0].size == 0
+
+
+def test_bad_rows_and_names_are_refused():
+  mix = mix_of({"a": [1] * 10}, {"a": F(1)})
+  with pytest.raises(IndexError, match=r"0 \.\. 10, got 11"):
+    mix.consumed(11)
+  with pytest.raises(ValueError, match=r"got \['x'\]. Known: a"):
+    mix.first_position("x")
+  with pytest.raises(ValueError, match="at least 0, got -1"):
+    mix.position_of("a", -1)
+
+
+@pytest.mark.parametrize("weight", [F(1), F(1, 10**9), F(10**9)])
+def test_a_place_beyond_what_units_count_is_refused(weight):
+  stages = [Stage(0, {"a": F(1), "b": weight}), Stage(2**61, {"a": F(1)})]
+  mix = mix_of({"a": 64, "b": 64}, stages)
+  with pytest.raises(ValueError, match=r"before 2\*\*62 units .* got a place"):
+    mix.locate(np.asarray([2**61]))
+  assert mix.locate(np.asarray([2**40]))[1][0] > 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Nothing:
+  """Rows without end that consume nothing, as a broken source would."""
+
+  num_rows: int | None = None
+
+  def before(self, rows):
+    return np.zeros_like(rows)
+
+  def rows_below(self, wanted):
+    raise AssertionError("there is no such row")
+
+
+def test_rows_that_repeat_and_consume_nothing_are_refused():
+  with pytest.raises(ValueError, match=r"\['b'\]` must consume .* in 40 rows"):
+    interleave.Interleave(
+      {"a": unit_sums.ConstantUnits(1), "b": Nothing()},
+      [Stage(0, {"a": 1, "b": 1})],
+      KEY,
+      exhaustion="all_exhausted",
+      exhausted_at={"a": 10, "b": 40},
+    )

@@ -1,0 +1,148 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Orders of documents: bijections of every epoch, in windows of blocks."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+
+from chomp_data.pack import document_order
+
+KINDS = ("none", "block", "full")
+EPOCHS = (0, 1, 2, 2**40)
+
+# Epoch 1 of 11 documents in blocks of 2 and windows of 4; 10 is the tail.
+GOLDEN = {
+  "none": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10],
+  "block": [5, 7, 4, 6, 9, 8, 1, 0, 3, 10, 2],
+  "full": [7, 3, 2, 9, 0, 8, 4, 5, 10, 1, 6],
+}
+
+
+def make(num_documents, blocks_per_window, block_docs, kind, key=5):
+  return document_order.DocumentOrder(
+    num_documents,
+    window_docs=blocks_per_window * block_docs,
+    block_docs=block_docs,
+    kind=kind,
+    key=key,
+  )
+
+
+def whole(order, epoch):
+  return order.documents(np.arange(order.num_windows), epoch)
+
+
+def small_orders(kinds=KINDS):
+  for kind, size, per_window, block in itertools.product(
+    kinds, (*range(1, 16), 37), (1, 2, 3), (1, 2, 5)
+  ):
+    yield make(size, per_window, block, kind)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_order_of_a_key_never_changes(kind):
+  assert whole(make(11, 2, 2, kind), 1).tolist() == GOLDEN[kind]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_epoch_of_every_small_corpus_is_a_bijection(kind):
+  for order in small_orders([kind]):
+    for epoch in EPOCHS:
+      documents = whole(order, epoch)
+      assert sorted(documents) == list(range(order.num_documents))
+
+
+def test_windows_partition_the_documents():
+  for order in small_orders():
+    windows = np.arange(order.num_windows)
+    sizes = order.window_sizes(windows)
+    assert sizes.sum() == order.num_documents
+    assert (sizes[:-1] == order.window_docs).all()
+    assert 1 <= sizes[-1] <= order.window_docs
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_windows_are_the_same_alone_and_together(kind):
+  order = make(53, 2, 5, kind)
+  parts = np.split(
+    whole(order, 3), np.cumsum(order.window_sizes(np.arange(6)))[:-1]
+  )
+  for window in range(order.num_windows):
+    alone = make(53, 2, 5, kind).documents(np.asarray([window]), 3)
+    assert alone.tolist() == parts[window].tolist()
+  some = np.asarray([1, 3, 5])
+  together = np.concatenate([parts[w] for w in some])
+  assert order.documents(some, 3).tolist() == together.tolist()
+  assert order.documents(some[:0], 3).tolist() == []
+
+
+def test_a_window_of_blocks_holds_whole_blocks_and_the_tail_stays_last():
+  for order in small_orders(["block"]):
+    block, size = order.block_docs, order.num_documents
+    for epoch in EPOCHS:
+      seen = []
+      for window in range(order.num_windows):
+        documents = order.documents(np.asarray([window]), epoch)
+        numbers, counts = np.unique(documents // block, return_counts=True)
+        assert (counts == np.minimum(block, size - numbers * block)).all()
+        seen += numbers.tolist()
+      assert sorted(seen) == list(range(order.num_blocks))
+      if size % block:
+        assert seen[-1] == order.num_blocks - 1
+
+
+@pytest.mark.parametrize("kind", ["none", "block"])
+def test_sums_over_windows_follow_from_sums_over_blocks(kind):
+  random = np.random.default_rng(0)
+  for order in small_orders([kind]):
+    lengths = random.integers(0, 100, order.num_documents)
+    block = order.block_docs
+    sums = np.add.reduceat(lengths, np.arange(0, len(lengths), block))
+    for epoch in EPOCHS:
+      expected = [
+        lengths[order.documents(np.asarray([w]), epoch)].sum()
+        for w in range(order.num_windows)
+      ]
+      assert order.window_sums(sums, epoch).tolist() == expected
+
+
+def test_the_order_of_the_store_is_the_same_in_every_epoch():
+  order = make(20, 2, 3, "none")
+  for epoch in EPOCHS:
+    assert whole(order, epoch).tolist() == list(range(20))
+
+
+@pytest.mark.parametrize("kind", ["block", "full"])
+def test_epochs_and_keys_have_orders_of_their_own(kind):
+  orders = {
+    tuple(whole(make(200, 4, 5, kind, key=key), epoch))
+    for key in range(5)
+    for epoch in range(5)
+  }
+  assert len(orders) == 25
+
+
+@pytest.mark.parametrize("kind", ["block", "full"])
+def test_shuffled_documents_are_everywhere_alike(kind):
+  # Where document 17 of 40 is, over 4,000 epochs; 100 at each place is even.
+  order = make(40, 2, 4, kind)
+  counts = np.zeros(40)
+  for epoch in range(4_000):
+    counts[np.flatnonzero(whole(order, epoch) == 17)] += 1
+  assert np.sum((counts - 100) ** 2 / 100) < 39 + 5 * np.sqrt(2 * 39)
+
+
+def test_an_order_in_another_process_is_the_same():
+  order = make(53, 2, 5, "block")
+  expected = whole(order, 2).tolist()
+  assert whole(pickle.loads(pickle.dumps(order)), 2).tolist() == expected
+
+
+def test_epochs_may_be_asked_for_in_any_order():
+  order = make(53, 2, 5, "block")
+  expected = {e: whole(make(53, 2, 5, "block"), e).tolist() for e in EPOCHS}
+  for epoch in (*EPOCHS, *reversed(EPOCHS)):
+    assert whole(order, epoch).tolist() == expected[epoch]

@@ -1,0 +1,152 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Placing spans: fields of rows with any number of spans and gaps."""
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
+
+
+def plan(rows):
+  """Builds spans from [[(column, length, segment), ...], ...]."""
+  flat = [
+    (r, column, length, segment)
+    for r, row in enumerate(rows)
+    for column, length, segment in row
+  ]
+  row, column, length, segment = (
+    np.asarray([f[i] for f in flat], np.int64) for i in range(4)
+  )
+  return spans_lib.Spans(
+    num_rows=len(rows),
+    row=row,
+    source=np.zeros(len(flat), np.int32),
+    document=np.arange(len(flat)) + 100,
+    start=row * 0,
+    offset=row * 0,
+    length=length,
+    column=column,
+    segment=segment.astype(np.int32),
+  )
+
+
+def slow_fields(rows, layout):
+  shape = (len(rows), layout.seq_len)
+  segment_ids = np.zeros(shape, np.int32)
+  positions = np.tile(np.arange(layout.seq_len, dtype=np.int32), (len(rows), 1))
+  loss_mask = np.zeros(shape, bool)
+  for r, row in enumerate(rows):
+    origin, previous = 0, None
+    for i, (column, length, segment) in enumerate(row):
+      end = column + length
+      last = i == len(row) - 1
+      stop = (
+        layout.seq_len if last and layout.trailing_filler_in_segment else end
+      )
+      segment_ids[r, column:stop] = segment
+      loss_mask[r, column : end - 1] = True
+      if layout.positions == "segment":
+        if segment != previous:
+          origin = column
+        positions[r, column:stop] = np.arange(column, stop) - origin
+      previous = segment
+  return segment_ids, positions, loss_mask
+
+
+@st.composite
+def rows_of_spans(draw):
+  seq_len = draw(st.integers(2, 12))
+  rows = []
+  for _ in range(draw(st.integers(1, 4))):
+    row, column, segment = [], draw(st.integers(0, 3)), 1
+    while column < seq_len and draw(st.booleans()):
+      length = draw(st.integers(1, seq_len - column))
+      row.append((column, length, segment))
+      column += length + draw(st.integers(0, 2))
+      segment += draw(st.integers(0, 1))
+    rows.append(row)
+  return seq_len, rows
+
+
+@hypothesis.given(
+  case=rows_of_spans(),
+  trailing=st.booleans(),
+  positions=st.sampled_from(["column", "segment"]),
+)
+def test_fields_equal_a_loop_over_spans(case, trailing, positions):
+  seq_len, rows = case
+  layout = row_layout.RowLayout(seq_len, 9, trailing, None, positions)
+  fields = row_layout.span_fields(plan(rows), layout)
+  segment_ids, wanted_positions, loss_mask = slow_fields(rows, layout)
+  np.testing.assert_array_equal(fields["segment_ids"], segment_ids)
+  np.testing.assert_array_equal(fields["positions"], wanted_positions)
+  np.testing.assert_array_equal(fields["loss_mask"], loss_mask)
+  assert fields["segment_ids"].dtype == fields["positions"].dtype == np.int32
+  assert fields["loss_mask"].dtype == np.bool_
+
+
+@hypothesis.given(case=rows_of_spans())
+def test_real_tokens_come_from_spans_and_not_from_segments(case):
+  seq_len, rows = case
+  wanted = np.zeros((len(rows), seq_len), bool)
+  for r, row in enumerate(rows):
+    for column, length, _ in row:
+      wanted[r, column : column + length] = True
+  np.testing.assert_array_equal(
+    row_layout.real_tokens(plan(rows), seq_len), wanted
+  )
+
+
+@pytest.mark.parametrize(
+  ("column", "tokens"),
+  [(0, [7] * 5), (1, [3, 7, 7, 7, 7]), (3, [7, 7, 3, 7, 7])],
+)
+def test_token_before_document_stands_left_of_a_shifted_document(
+  column, tokens
+):
+  layout = row_layout.RowLayout(5, 7, True, 3)
+  grid = row_layout.token_grid(plan([[(column, 2, 1)]]), layout)
+  assert grid.tolist() == [tokens]
+
+
+@hypothesis.given(case=rows_of_spans(), data=st.data())
+def test_rows_of_a_plan_can_be_cut(case, data):
+  _, rows = case
+  whole = plan(rows)
+  first = data.draw(st.integers(0, len(rows)))
+  last = data.draw(st.integers(first, len(rows)))
+  part = whole.rows(first, last)
+  assert part.num_rows == last - first
+  pick = (whole.row >= first) & (whole.row < last)
+  assert part.row.tolist() == (whole.row[pick] - first).tolist()
+  for name in ("column", "length", "document", "segment", "start", "offset"):
+    assert getattr(part, name).tolist() == getattr(whole, name)[pick].tolist()
+
+
+def test_documents_of_a_row_count_once_and_in_order():
+  spans = plan([[(0, 1, 1), (1, 1, 2)], [], [(0, 2, 1)]])
+  assert spans.row_documents(3).tolist() == [
+      [100, 101, -1], [-1, -1, -1], [102, -1, -1]
+  ]  # fmt: skip
+  assert spans.row_documents(1).tolist() == [[100], [-1], [102]]
+  assert spans.row_source().tolist() == [0, -1, 0]
+
+
+def test_copies_that_follow_each_other_are_joined():
+  start, length, position = row_layout.joined_copies(
+    np.asarray([5, 8, 20, 24, 30]),
+    np.asarray([3, 2, 4, 1, 2]),
+    np.asarray([0, 3, 5, 10, 11]),
+  )
+  # The fourth follows in the store but not in the row; the fifth the reverse.
+  assert start.tolist() == [5, 20, 24, 30]
+  assert length.tolist() == [5, 4, 1, 2]
+  assert position.tolist() == [0, 5, 10, 11]
+  empty = np.empty(0, np.int64)
+  assert [len(x) for x in row_layout.joined_copies(empty, empty, empty)] == [
+    0
+  ] * 3

@@ -1,0 +1,195 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Spans: slices, picks and joins of plans, with and without added tokens."""
+
+import dataclasses
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.rows import spans as spans_lib
+
+OPTIONAL = ("bos", "eos", "following")
+VALUES = tuple(
+  field.name
+  for field in dataclasses.fields(spans_lib.Spans)
+  if field.name not in ("num_rows", "row")
+)
+
+
+def plan(held, *, seed=0, optional=OPTIONAL):
+  """Returns spans of distinct values, `held[r]` of them in row r."""
+  random = np.random.default_rng(seed)
+  row = np.repeat(np.arange(len(held)), held)
+  values = {
+    name: random.permutation(1_000)[: len(row)].astype(dtype)
+    for name, dtype in (
+      ("source", np.int32),
+      ("document", np.int64),
+      ("start", np.int64),
+      ("offset", np.int64),
+      ("length", np.int64),
+      ("column", np.int64),
+      ("segment", np.int32),
+    )
+  }
+  values["length"] += 2
+  for name in optional:
+    values[name] = random.integers(0, 2, len(row)).astype(
+      np.int8 if name == "following" else np.bool_
+    )
+  return spans_lib.Spans(num_rows=len(held), row=row, **values)
+
+
+def as_rows(spans):
+  """Returns the spans of each row, as tuples of all their values."""
+  rows = [[] for _ in range(spans.num_rows)]
+  for i, row in enumerate(spans.row.tolist()):
+    rows[row].append(
+      tuple(
+        None if getattr(spans, name) is None else getattr(spans, name)[i].item()
+        for name in VALUES
+      )
+    )
+  return rows
+
+
+def same_types(one, other):
+  for name in ("row", *VALUES):
+    a, b = getattr(one, name), getattr(other, name)
+    if (a is None) != (b is None) or (a is not None and a.dtype != b.dtype):
+      return False
+  return True
+
+
+HELD = st.lists(st.integers(0, 3), max_size=6)
+OPTIONALS = st.sampled_from([(), ("following",), OPTIONAL])
+
+
+@hypothesis.given(held=HELD, optional=OPTIONALS, data=st.data())
+def test_a_slice_of_rows_keeps_their_spans(held, optional, data):
+  spans = plan(held, optional=optional)
+  first = data.draw(st.integers(0, len(held)))
+  last = data.draw(st.integers(first, len(held)))
+  part = spans.rows(first, last)
+  assert part.num_rows == last - first
+  assert as_rows(part) == as_rows(spans)[first:last]
+  assert same_types(part, spans)
+
+
+@hypothesis.given(held=HELD, optional=OPTIONALS, data=st.data())
+def test_taking_spans_moves_all_of_their_values(held, optional, data):
+  spans = plan(held, optional=optional)
+  indices = st.integers(0, max(len(spans) - 1, 0))
+  pick = data.draw(st.lists(indices, max_size=8 if len(spans) else 0))
+  row = sorted(data.draw(st.integers(0, 4)) for _ in pick)
+  taken = spans.take(
+    np.asarray(pick, np.int64), np.asarray(row, np.int64), num_rows=5
+  )
+  flat = [values for own in as_rows(spans) for values in own]
+  expected = [[] for _ in range(5)]
+  for i, r in zip(pick, row, strict=True):
+    expected[r].append(flat[i])
+  assert as_rows(taken) == expected
+  assert same_types(taken, spans)
+
+
+@hypothesis.given(
+  helds=st.lists(HELD, min_size=1, max_size=4), optional=OPTIONALS
+)
+def test_plans_one_after_the_other_are_their_rows_one_after_the_other(
+  helds, optional
+):
+  parts = [plan(h, seed=i, optional=optional) for i, h in enumerate(helds)]
+  joined = spans_lib.concatenated(parts)
+  assert as_rows(joined) == [row for part in parts for row in as_rows(part)]
+  assert same_types(joined, parts[0])
+
+
+@hypothesis.given(
+  held=HELD,
+  optional=OPTIONALS,
+  owner=st.lists(st.integers(0, 2), min_size=6, max_size=6),
+  seed=st.integers(0, 99),
+)
+def test_plans_of_parts_merge_into_the_plan_of_the_whole(
+  held, optional, owner, seed
+):
+  spans = plan(held, optional=optional)
+  # Each part holds its rows in an order of its own.
+  rows = np.random.default_rng(seed).permutation(len(held))
+  places = [
+    np.asarray([r for r in rows if owner[r] == part], np.int64)
+    for part in range(3)
+  ]
+  parts = []
+  for own in places:
+    pick = [np.flatnonzero(spans.row == r) for r in own]
+    counts = [len(p) for p in pick]
+    parts.append(
+      spans.take(
+        np.concatenate([np.empty(0, np.int64), *pick]),
+        np.repeat(np.arange(len(own)), counts).astype(np.int64),
+        len(own),
+      )
+    )
+  merged = spans_lib.merged(parts, places)
+  assert as_rows(merged) == as_rows(spans)
+  assert same_types(merged, spans)
+  assert (np.diff(merged.row) >= 0).all()
+
+
+@pytest.mark.parametrize(
+  ("optional", "lengths", "columns"),
+  [
+    ((), [5, 1, 2], [0, 5, 6]),
+    (("bos",), [4, 1, 1], [1, 5, 7]),
+    (("eos",), [5, 0, 1], [0, 5, 6]),
+    (("bos", "eos"), [4, 0, 0], [1, 5, 7]),
+  ],
+)
+def test_added_tokens_are_not_of_the_store(optional, lengths, columns):
+  given = {"bos": [True, False, True], "eos": [False, True, True]}
+  zero = np.zeros(3, np.int64)
+  spans = spans_lib.Spans(
+    num_rows=1,
+    row=zero,
+    source=zero.astype(np.int32),
+    document=np.arange(3),
+    start=zero,
+    offset=zero,
+    length=np.asarray([5, 1, 2]),
+    column=np.asarray([0, 5, 6]),
+    segment=np.arange(1, 4, dtype=np.int32),
+    **{name: np.asarray(given[name]) for name in optional},
+  )
+  length, column = spans.stored()
+  assert (length.tolist(), column.tolist()) == (lengths, columns)
+  assert length.dtype == column.dtype == np.int64
+  assert spans.ends().tolist() == [5, 6, 8]
+
+
+def test_documents_of_rows_are_named_once_and_cut_at_the_slots():
+  row = np.asarray([0, 0, 0, 2, 2, 2])
+  spans = dataclasses.replace(
+    plan([3, 0, 3]),
+    row=row,
+    document=np.asarray([4, 4, 9, 9, 8, 9]),
+    source=np.asarray([1, 1, 1, 0, 0, 0], np.int32),
+  )
+  assert spans.row_documents(4).tolist() == [
+    [4, 9, -1, -1],
+    [-1, -1, -1, -1],
+    [9, 8, 9, -1],
+  ]
+  assert spans.row_documents(1).tolist() == [[4], [-1], [9]]
+  assert spans.row_source().tolist() == [1, -1, 0]
+
+
+def test_plans_of_no_row_join():
+  none = plan([])
+  assert spans_lib.concatenated([none, none]).num_rows == 0
+  both = spans_lib.merged([none, plan([1, 2])], [none.row, np.asarray([1, 0])])
+  assert as_rows(both) == as_rows(plan([1, 2]))[::-1]

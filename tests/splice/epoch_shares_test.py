@@ -1,0 +1,103 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Shares: quotas by group and document, of any first documents."""
+
+from fractions import Fraction
+
+import hypothesis
+from hypothesis import strategies as st
+import numpy as np
+import pytest
+
+from chomp_data.splice import epoch_shares as shares_lib
+from chomp_data.splice import quotas
+
+
+def shares(lengths, tau=1.0, strides=None, **changes):
+  strides = [1] * len(lengths) if strides is None else strides
+  return shares_lib.Shares(
+    np.asarray(lengths), np.asarray(strides), tau, **changes
+  )
+
+
+def usable(count, out=()):
+  return np.asarray([i not in out for i in range(count)])
+
+
+@hypothesis.given(
+  lengths=st.lists(st.integers(1, 10**6), min_size=1, max_size=12),
+  tau=st.sampled_from([0.0, 0.5, 0.7, 1.0]),
+  total=st.integers(0, 10**6),
+  data=st.data(),
+)
+def test_without_groups_quotas_are_the_largest_remainder(
+  lengths, tau, total, data
+):
+  weights, member = quotas.temperature_weights(np.asarray(lengths), tau)
+  count = data.draw(st.integers(1, len(lengths)))
+  got = shares(lengths, tau).quotas(usable(count), total)
+  own = [weights[i] for i in member[:count].tolist()]
+  assert got.tolist() == quotas.largest_remainder(own, total).tolist()
+
+
+def test_documents_that_cannot_be_copied_get_nothing():
+  got = shares([10, 20, 30]).quotas(usable(3, out=[1]), 8)
+  assert got.tolist() == [2, 0, 6]
+
+
+def test_groups_come_first_and_then_their_documents():
+  grouped = shares(
+    [30, 10, 5, 5],
+    groups=np.asarray([0, 0, 1, 1]),
+    group_weights={1: Fraction(3)},
+  )
+  assert grouped.quotas(usable(4), 80).tolist() == [15, 5, 30, 30]
+  # The second group has not come yet, then one document of it has.
+  assert grouped.quotas(usable(2), 80).tolist() == [60, 20]
+  assert grouped.quotas(usable(3), 80).tolist() == [15, 5, 60]
+
+
+def test_group_weights_are_exact_fractions():
+  weights = {0: Fraction(1, 2), 1: Fraction(1, 3), 2: Fraction(1, 6)}
+  grouped = shares([5, 9, 7], groups=np.arange(3), group_weights=weights)
+  assert grouped.quotas(usable(3), 18).tolist() == [9, 6, 3]
+
+
+def test_remainders_go_to_the_first_group_and_document():
+  grouped = shares([5, 5, 5, 5], groups=np.asarray([1, 0, 1, 0]))
+  assert grouped.quotas(usable(4), 5).tolist() == [1, 2, 1, 1]
+
+
+def test_weights_of_0_serve_nobody():
+  zero = shares(
+    [5, 5, 5],
+    weights={0: Fraction(0)},
+    groups=np.asarray([0, 1, 1]),
+  )
+  assert zero.served(usable(3)).tolist() == [False, True, True]
+  assert zero.quotas(usable(3), 7).tolist() == [0, 4, 3]
+  heavy = shares(
+    [5, 5, 5], groups=np.asarray([0, 1, 1]), group_weights={1: Fraction(0)}
+  )
+  assert heavy.quotas(usable(3), 7).tolist() == [7, 0, 0]
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.7, 1.0])
+def test_strides_divide_lengths_exactly(tau):
+  lengths, strides = [600, 600, 600], [1, 2, 6]
+  got = shares(lengths, tau, strides).quotas(usable(3), 10_000)
+  same = shares([600, 300, 100], tau).quotas(usable(3), 10_000)
+  # Powers of other numbers are rounded elsewhere, far below one row.
+  assert np.abs(got - same).max() <= (tau == 0.7)
+
+
+def test_one_stride_for_all_changes_nothing():
+  one = shares([7, 11, 13], 0.7).quotas(usable(3), 99)
+  assert shares([7, 11, 13], 0.7, [5, 5, 5]).quotas(
+    usable(3), 99
+  ).tolist() == one.tolist()  # fmt: skip
+
+
+def test_strides_without_a_common_scale_are_refused():
+  with pytest.raises(ValueError, match=r"common.*of 3234846615\."):
+    shares([10**12] * 9, 1.0, [3, 5, 7, 11, 13, 17, 19, 23, 29 * 5])
