@@ -31,9 +31,9 @@ from chomp_data.mix import interleave
 from chomp_data.mix import mix_options
 from chomp_data.mix import mixture
 from chomp_data.order import shuffled as shuffled_lib
-from chomp_data.phased import earlier
-from chomp_data.phased import growing
-from chomp_data.phased import rest
+from chomp_data.phased import phased_source
+from chomp_data.phased import previous_run
+from chomp_data.phased import remainder
 from chomp_data.plans import batches_plan
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import rows_plan
@@ -51,7 +51,6 @@ PATH = options_lib.PATH
 _MAX_INT32 = 2**31 - 1
 
 Datasets = dict[str, dataset_lib.Dataset]
-Ordered = shuffled_lib.ShuffledSource | growing.GrowingSource
 
 
 def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
@@ -93,7 +92,7 @@ def _opened(source: options_lib.SourceOptions) -> list[stores.Store]:
 
 def row_sources(
   run: options_lib.RunOptions, joining: Sequence[str]
-) -> dict[str, Ordered]:
+) -> dict[str, phased_source.Ordered]:
   """Opens stores and orders their rows; reads no token.
 
   Args:
@@ -108,9 +107,9 @@ def row_sources(
     StoreError: If stores cannot be opened; one line names each.
   """
   options = run.data
-  begun = _Begun(run)
+  previous = _PreviousRun(run)
   opened = source_opening.Opening()
-  out: dict[str, Ordered] = {}
+  out: dict[str, phased_source.Ordered] = {}
   # Each takes room for one window, in the order in which they join: a source
   # that is added later never narrows the windows of those before it.
   room = options.shuffle_cache_bytes
@@ -123,7 +122,7 @@ def row_sources(
         options,
         max(room, 0),
         run.mix is not None,
-        begun,
+        previous,
       )
       if own.windows is not None:
         room -= own.windows.window_bytes
@@ -136,8 +135,8 @@ def row_sources(
   return out
 
 
-class _Begun:
-  """What an earlier run had taken of each source; see `start_after`."""
+class _PreviousRun:
+  """How far the run that `start_after` names had read each source."""
 
   def __init__(self, run: options_lib.RunOptions):
     """Reads its state.
@@ -194,7 +193,7 @@ class _Begun:
     name: str,
     source: options_lib.SourceOptions,
     opened: Sequence[stores.Store],
-  ) -> earlier.Earlier | None:
+  ) -> previous_run.PreviousRunSource | None:
     """Returns a source as the earlier run left it, None where it begins anew.
 
     Raises:
@@ -205,18 +204,20 @@ class _Begun:
       if self._sources:
         logging.info("%s: %r begins anew: that run had none.", self._path, name)
       return None
-    kinds = [row_kinds.ROW_KINDS[own].options for own in earlier.PACKED]
+    kinds = [row_kinds.ROW_KINDS[own].options for own in previous_run.PACKED]
     if type(source.rows) not in kinds:
       raise schema.ConfigError(
         [
           f"`{PATH}.sources.{name}.rows.kind` must be"
-          f" {' or '.join(map(repr, earlier.PACKED))} with start_after, which"
-          " counts every token once, got one that gives tokens several times."
-          " Give the source another name: it begins anew."
+          f" {' or '.join(map(repr, previous_run.PACKED))} with start_after,"
+          " which counts every token once, got one that gives tokens several"
+          " times. Give the source another name: it begins anew."
         ]
       )
-    found = earlier.Earlier(name, saved, self._rows[name], opened, self._path)
-    return None if found.rest is None else found
+    left = previous_run.PreviousRunSource(
+      name, saved, self._rows[name], opened, self._path
+    )
+    return None if left.remaining is None else left
 
 
 def _ordered(
@@ -225,8 +226,8 @@ def _ordered(
   options: Any,
   cache_bytes: int,
   mixed: bool,
-  begun: _Begun,
-) -> Ordered:
+  previous: _PreviousRun,
+) -> phased_source.Ordered:
   """Returns the rows of a source in their order, one phase or several."""
   path = f"{PATH}.sources.{name}"
   opened = _opened(source)
@@ -246,35 +247,30 @@ def _ordered(
     )
 
   present = [opened[: bisect.bisect_right(joined, epoch)] for epoch in epochs]
-  before = begun.of(name, source, present[0])
-  phases = [
-    shuffled(_row_source(name, source, stores.as_one(own), options))
-    for own in present
-  ]
-  whole = phases[0]
-  if len(phases) > 1:
-    whole = growing.GrowingSource(phases, epochs, path)
-  if before is None or before.rest is None:
+  left = previous.of(name, source, present[0])
+  whole = phased_source.of_joining_stores(
+    {
+      epoch: shuffled(
+        _row_source(name, source, stores.as_one(members), options)
+      )
+      for epoch, members in zip(epochs, present, strict=True)
+    },
+    path,
+  )
+  if left is None or left.remaining is None:
     return whole
-  packed = _row_source(name, source, before.rest, options)
-  if not len(packed):
+  pieces = _row_source(name, source, left.remaining, options)
+  if not len(pieces):
     logging.warning(
       "%s.start_after: the %d tokens of %r that remain of the epoch make no"
       " row: it begins anew.",
       PATH,
-      before.rest.num_tokens,
+      left.remaining.num_tokens,
       name,
     )
     return whole
-  starts = {1: phases[0], **dict(zip(epochs, phases, strict=True))}
-  starts[0] = shuffled(rest.RestSource(packed))
-  return rest.StartedSource(
-    [starts[epoch] for epoch in sorted(starts)],
-    sorted(starts),
-    path,
-    all_of=whole.fingerprint,
-    after=before.after,
-  )
+  first_epoch = shuffled(remainder.RemainderSource(pieces))
+  return phased_source.continued(whole, first_epoch, left.after)
 
 
 def _row_source(

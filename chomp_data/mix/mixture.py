@@ -29,8 +29,7 @@ from chomp_data.mix import mix_options
 from chomp_data.mix import placing
 from chomp_data.mix import resuming
 from chomp_data.mix.mix_options import MixOptions
-from chomp_data.order import shuffled
-from chomp_data.phased import growing
+from chomp_data.phased import phased_source
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
 from chomp_data.sources import row_labels
@@ -41,8 +40,6 @@ from chomp_data.sources import source_units
 
 # Rows of batches that are placed at once.
 _PLACED_ROWS = 2**17
-
-_Laned = shuffled.ShuffledSource | growing.GrowingSource
 
 # Where a run has no end, rows up to here have numbers.
 _ENDLESS = 2**62
@@ -486,12 +483,12 @@ class MixtureSource:
       [*lines, *(own.describe() for own in self._parts.values())]
     )
 
-  def _with_lanes(self) -> dict[int, tuple[_Laned, int]]:
+  def _with_lanes(self) -> dict[int, tuple[phased_source.Ordered, int]]:
     """Returns the sources that have lanes, and how many, by number."""
     found = {
       number: (own, own.lanes)
       for number, own in enumerate(self._parts.values())
-      if isinstance(own, _Laned) and own.lanes > 1
+      if isinstance(own, phased_source.Ordered) and own.lanes > 1
     }
     if len({lanes for _, lanes in found.values()}) > 1:
       shown = ", ".join(

@@ -107,6 +107,11 @@ class ShuffledSource(row_source.RowSource):
   def __len__(self) -> int:
     return len(self.rows)
 
+  @property
+  def phases(self) -> tuple[tuple[int, "ShuffledSource"], ...]:
+    """(First epoch, source from there on): itself from epoch 0."""
+    return ((0, self),)
+
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row; see `RowSource`."""
     return self.rows.first_row(epoch)

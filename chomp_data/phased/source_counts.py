@@ -7,8 +7,6 @@ Epochs that hold as many spans of every document as others are counted once.
 
 import numpy as np
 
-from chomp_data.order import shuffled
-from chomp_data.phased import growing
 from chomp_data.phased import source_trail
 
 # Rows planned at once.
@@ -46,16 +44,11 @@ def _add_epochs(
   out: np.ndarray, source: source_trail.Ordered, epoch: int, end: int
 ) -> int:
   """Adds a whole epoch, and those like it before `end`; returns how many."""
-  phase, until = source, None
-  if isinstance(source, growing.GrowingSource):
-    starts = source.starts()
-    at = max(i for i, (begin, _) in enumerate(starts) if begin <= epoch)
-    phase = starts[at][1]
-    until = starts[at + 1][0] if at + 1 < len(starts) else None
-  assert isinstance(phase, shuffled.ShuffledSource)
+  phase = [other for begins, other in source.phases if begins <= epoch][-1]
   alike = 1
   if phase.rows.tracing.repeats and epoch >= phase.ramp_epochs:
-    alike = (end if until is None else min(end, until)) - epoch
+    later = [begins for begins, _ in source.phases if begins > epoch]
+    alike = min([end, *later]) - epoch
   own = phase.rows.tracing.counts(epoch)
   if own is None:
     # In no order: what is packed or read together is planned together.

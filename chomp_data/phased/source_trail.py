@@ -16,7 +16,7 @@ import numpy as np
 
 from chomp_data.index import memo
 from chomp_data.order import shuffled
-from chomp_data.phased import growing
+from chomp_data.phased import phased_source
 from chomp_data.sources import row_tracing
 
 # Rows of an epoch whose positions are listed: 8 bytes and 0.1 us each.
@@ -31,7 +31,7 @@ _BLOCK = 2**16
 # Rows returned at once: few at first, since few may be wanted.
 _FIRST, _MOST = 16, 4_096
 
-Ordered = shuffled.ShuffledSource | growing.GrowingSource
+Ordered = phased_source.Ordered
 
 
 class SourceTrail:
@@ -46,14 +46,10 @@ class SourceTrail:
     """
     self._source = source
     self._document = document
-    if isinstance(source, growing.GrowingSource):
-      starts = source.starts()
-    else:
-      starts = [(0, source)]
     # From an epoch on: None while its store has not joined.
     self._phases = [
       (epoch, own if document < own.store.num_documents else None)
-      for epoch, own in starts
+      for epoch, own in source.phases
     ]
     self._lists = memo.Memo(_EPOCHS_KEPT)
 

@@ -20,7 +20,6 @@ import numpy as np
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mixture
 from chomp_data.order import shuffled
-from chomp_data.phased import growing
 from chomp_data.phased import source_counts
 from chomp_data.phased import source_trail
 from chomp_data.plans import mix as mix_lib
@@ -155,9 +154,7 @@ class RowsPlan(plan_lib.Plan):
   def expect_reading(self) -> None:
     """Lets sources prepare epochs before they come; see `Plan`."""
     for name, most in self._passes.items():
-      own = self.ordered[name]
-      phases = own.phases if isinstance(own, growing.GrowingSource) else [own]
-      for phase in phases:
+      for _, phase in self.ordered[name].phases:
         phase.rows.expected_passes = most
 
   @functools.cached_property

@@ -48,7 +48,7 @@ class TrainOptions:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Begun:
+class _PartialWork:
   """The tokenizer that a store was begun with.
 
   Attributes:
@@ -123,9 +123,9 @@ def check_unchanged(
   if not anew:
     with contextlib.suppress(OSError, ValueError):
       data = place.read(_BEGUN, check=json.loads)
-      begun = json_values.parse(_Begun, data, _BEGUN)
+      begun = json_values.parse(_PartialWork, data, _BEGUN)
   if begun is None:
-    place.write(_BEGUN, json_values.encode(_Begun(source, info)))
+    place.write(_BEGUN, json_values.encode(_PartialWork(source, info)))
     return
   if begun.info != info:
     raise errors.PrepareError(

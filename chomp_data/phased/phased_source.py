@@ -1,0 +1,293 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""A source whose epochs come from several sources in turn, its phases.
+
+    stores a, b; b joins at epoch 2         a run that starts after another
+    epoch   0    1    2      3              epoch   0               1    2
+    rows    a    a    a+b    a+b            rows    remainder of a  a    a
+
+Each phase gives the rows that its source has in these epochs: the same keys,
+the same windows. So no phase changes rows of the phases before it, whatever
+the kind of rows and the shuffle.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.order import shuffle_options
+from chomp_data.order import shuffled
+from chomp_data.phased import remainder
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import row_source
+from chomp_data.sources import row_sums
+
+# Options that count the rows of a source from its start.
+_BY_ROW = ("curriculum_every", "content_length_schedule")
+
+
+class PhasedSource(row_source.RowSource):
+  """Rows in their order, from another source from some epochs on.
+
+  Attributes:
+    phases: (first epoch, source of the epochs from there on), epochs rising
+      from 0.
+    rows: The source of the last phase, unordered.
+  """
+
+  def __init__(
+    self,
+    phases: Mapping[int, shuffled.ShuffledSource],
+    *,
+    fingerprint: Mapping[str, Any],
+    heading: str | None = None,
+  ):
+    """Binds phases.
+
+    Args:
+      phases: Sources by the first epoch of each, one of them from epoch 0.
+      fingerprint: What decides the rows, as JSON values.
+      heading: First line of the summary.
+    """
+    self.phases: tuple[tuple[int, shuffled.ShuffledSource], ...] = tuple(
+      sorted(phases.items())
+    )
+    self._sources = [source for _, source in self.phases]
+    self._first_epochs = np.asarray([epoch for epoch, _ in self.phases])
+    self._fingerprint = dict(fingerprint)
+    self._heading = heading
+    last = self._sources[-1]
+    self.rows: row_source.RowSource = last.rows
+    self.name: str = last.name
+    self.store: stores.Store = last.store
+    self.layout: row_layout.RowLayout = last.layout
+    self.options: Any = last.rows.options
+    self.documents_follow: bool = last.documents_follow
+    self.document_slots: int = max(
+      source.document_slots for source in self._sources
+    )
+    row_counts = [
+      source.first_row_of(int(end)) - source.first_row_of(epoch)
+      for (epoch, source), end in zip(
+        self.phases, self._first_epochs[1:], strict=False
+      )
+    ]
+    # Of each phase its first row, and how much its source's numbers are higher.
+    self._first_rows = np.cumsum([0, *row_counts])
+    self._shifts = (
+      np.asarray([source.first_row_of(epoch) for epoch, source in self.phases])
+      - self._first_rows
+    )
+
+  def __len__(self) -> int:
+    return len(self._sources[0])
+
+  @property
+  def windows(self) -> shuffle_options.Windows | None:
+    """The windows of the first phase: later ones narrow no other source's."""
+    return self._sources[0].windows
+
+  def keep_windows(self, cache_bytes: int) -> None:
+    """Keeps as many windows of each phase in memory as bytes allow.
+
+    Args:
+      cache_bytes: Bytes for this source.
+    """
+    for source in self._sources:
+      source.keep_windows(cache_bytes)
+
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row, int64[N]."""
+    first_rows = np.empty(len(epoch), np.int64)
+    for phase, pick in _by_phase(self._first_epochs, epoch):
+      first = self._sources[phase].first_row(epoch[pick])
+      first_rows[pick] = first - self._shifts[phase]
+    return first_rows
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, row of that epoch) of rows, int64[N] each."""
+    epoch, index = np.empty_like(rows), np.empty_like(rows)
+    for phase, pick in _by_phase(self._first_rows, rows):
+      epoch[pick], index[pick] = self._sources[phase].locate(
+        rows[pick] + self._shifts[phase]
+      )
+    return epoch, index
+
+  @property
+  def lanes(self) -> int:
+    """Lanes of the order; 1 is none."""
+    return self._sources[0].lanes
+
+  def lane_of(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the lanes of rows, int64[N]; they are the same in all phases.
+
+    Args:
+      rows: int64[N], positions through all epochs.
+    """
+    phase = np.searchsorted(self._first_rows, rows, "right") - 1
+    return self._sources[0].lane_of(rows + self._shifts[phase])
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows, those of each phase together.
+
+    Args:
+      rows: int64[N], of any epoch, in any order.
+    """
+    rows = row_source.checked_rows(rows)
+    plans, picks = [], []
+    for phase, pick in _by_phase(self._first_rows, rows):
+      source, shift = self._sources[phase], self._shifts[phase]
+      plans.append(source.plan(rows[pick] + shift))
+      picks.append(pick)
+    if not plans:
+      return self._sources[0].plan(rows)
+    return plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)
+
+  def read_group(self, row: int) -> tuple[int, int]:
+    """Returns rows of one phase that are best read together.
+
+    Args:
+      row: A row number through all epochs.
+    """
+    phase = int(np.searchsorted(self._first_rows, row, "right")) - 1
+    shift = int(self._shifts[phase])
+    low, high = self._sources[phase].read_group(row + shift)
+    low = max(low - shift, int(self._first_rows[phase]))
+    high -= shift
+    if phase + 1 < len(self.phases):
+      high = min(high, int(self._first_rows[phase + 1]))
+    return low, high
+
+  def validation(self) -> row_source.RowSource | None:
+    """Returns the fixed grid of documents of the last phase, or None."""
+    return self._sources[-1].validation()
+
+  @property
+  def sums(self) -> row_sums.Sums:
+    """What rows consume, by the phase of their epoch."""
+    return _PhaseSums(self._sources, self._first_epochs)
+
+  @property
+  def fingerprint(self) -> dict[str, Any]:
+    """What decides this source's rows, as JSON values."""
+    return self._fingerprint
+
+  def describe(self) -> str:
+    """Returns the summary of the phases."""
+    lines = [] if self._heading is None else [self._heading]
+    lines.append(self._sources[0].describe())
+    for epoch, source in self.phases[1:]:
+      lines.append(
+        f"  from epoch {epoch}: {source.epoch_rows(epoch)} rows of"
+        f" {source.store.num_documents} documents,"
+        f" {source.store.num_tokens} tokens"
+      )
+    return "\n".join(lines)
+
+
+# A source in its order, of one phase or of several.
+Ordered = shuffled.ShuffledSource | PhasedSource
+
+
+def of_joining_stores(
+  phases: Mapping[int, shuffled.ShuffledSource], path: str
+) -> Ordered:
+  """Returns a source of several stores, the later of which join at an epoch.
+
+  Args:
+    phases: By epoch, the source over the stores that are present from there
+      on, the first from epoch 0.
+    path: Dotted path of the source, for messages.
+
+  Raises:
+    ConfigError: If rows count from the start of the source.
+  """
+  (_, first), *others = sorted(phases.items())
+  if not others:
+    return first
+  options = first.rows.options
+  counted = [name for name in _BY_ROW if getattr(options, name, None)]
+  if counted:
+    raise schema.ConfigError(
+      [
+        f"`{path}.joined` must be 0 for every store with `rows.{counted[0]}`,"
+        " which counts rows from the start, got"
+        f" {tuple(sorted(phases))}. Begin a new run with all stores."
+      ]
+    )
+  fingerprint = first.fingerprint
+  joined = {
+    str(epoch): {
+      key: value
+      for key, value in source.fingerprint.items()
+      if fingerprint.get(key) != value
+    }
+    for epoch, source in others
+  }
+  return PhasedSource(phases, fingerprint={**fingerprint, "joined": joined})
+
+
+def continued(
+  source: Ordered,
+  first_epoch: shuffled.ShuffledSource,
+  after: Mapping[str, Any],
+) -> PhasedSource:
+  """Returns a source whose first epoch is what remains of another run's.
+
+  Args:
+    source: The rows of all other epochs.
+    first_epoch: Rows of a `RemainderSource`, in their order.
+    after: What decides what remains, as JSON values.
+  """
+  begins_at = dict(source.phases)
+  left = first_epoch.rows
+  assert isinstance(left, remainder.RemainderSource)
+  return PhasedSource(
+    {1: begins_at[0], **begins_at, 0: first_epoch},
+    fingerprint={**source.fingerprint, "after": dict(after)},
+    heading=(
+      f"[{source.name}] goes on after row {after['rows']} of an earlier run:"
+      f" {left.remaining.num_tokens} of {source.store.num_tokens} tokens remain"
+      " of its epoch"
+    ),
+  )
+
+
+class _PhaseSums(row_sums.Sums):
+  """What the phases know, each of its own epochs."""
+
+  def __init__(
+    self, sources: list[shuffled.ShuffledSource], first_epochs: np.ndarray
+  ):
+    self._sums = [source.sums for source in sources]
+    self._first_epochs = first_epochs
+
+  def _at(self, epoch: int) -> row_sums.Sums:
+    phase = int(np.searchsorted(self._first_epochs, epoch, "right")) - 1
+    return self._sums[phase]
+
+  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
+    """Returns what rows consume; see `Sums`."""
+    return self._at(epoch).uniform(epoch, unit)
+
+  def epoch_total(self, epoch: int, unit: str) -> int | None:
+    """Returns what an epoch consumes; see `Sums`."""
+    return self._at(epoch).epoch_total(epoch, unit)
+
+  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
+    """Returns where units are known; see `Sums`."""
+    return self._at(epoch).edges(epoch, unit)
+
+
+def _by_phase(
+  firsts: np.ndarray, values: np.ndarray
+) -> Iterator[tuple[int, np.ndarray]]:
+  """Yields (phase, int64[M]): which of the values are of each phase."""
+  phase = np.searchsorted(firsts, values, "right") - 1
+  for number in np.unique(phase).tolist():
+    yield number, np.flatnonzero(phase == number)

@@ -1,0 +1,268 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What a previous run has not read of the epoch in which it stopped.
+
+A state says how each source's rows were made and how many were read. Rows are
+planned from that again, without reading a token; the tokens of the epoch that
+are in none of them remain, whatever the packing and the order.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence
+import json
+from typing import Any
+
+from absl import logging
+import numpy as np
+
+from chomp_data import row_kinds
+from chomp_data import schema
+from chomp_data import stores
+from chomp_data.index import intervals
+from chomp_data.order import shuffle_options
+from chomp_data.order import shuffled
+from chomp_data.pack import packing_options
+from chomp_data.phased import phased_source
+from chomp_data.phased import remainder
+from chomp_data.sources import row_source
+from chomp_data.splice import selecting
+from chomp_data.stores import concatenated
+from chomp_data.stores import remaining as remaining_lib
+from chomp_data.stores import side_index
+
+# Kinds of rows that give every token once an epoch.
+PACKED = ("sequential", "bin")
+# Rows planned at once.
+_BLOCK = 65_536
+# From so many rows on, planning them shows its progress.
+_MANY_ROWS = 1 << 18
+# A fingerprint holds the width of windows that its run had: no narrower ones.
+_ANY_CACHE = 2**62
+_SAME_VERSION = "Use the version of chomp_data that wrote it."
+
+
+class PreviousRunSource:
+  """A source of a previous run, as far as that run came.
+
+  Attributes:
+    remaining: What remains of its epoch; None where the next one begins.
+    after: What decides that, as JSON values.
+  """
+
+  def __init__(
+    self,
+    name: str,
+    saved: Mapping[str, Any],
+    rows: int,
+    opened: Sequence[stores.Store],
+    path: str,
+  ):
+    """Plans what remains, or opens what was planned before.
+
+    Args:
+      name: The source's name.
+      saved: Its part of the previous run's fingerprint.
+      rows: Its rows that were read, counted through epochs.
+      opened: The stores of the source now, those of the previous run first.
+      path: Dotted path of the option that names the previous run.
+
+    Raises:
+      ConfigError: If the previous run's rows are of no kind that gives every
+        token once, or of other stores.
+    """
+    self._name, self._path = name, path
+    self._opened = list(opened)
+    saved = {key: v for key, v in saved.items() if key != "max_epochs"}
+    self._source = self._ordered(saved)
+    self._whole = stores.as_one(self._opened)
+    epochs, indices = self._source.locate(np.asarray([rows], np.int64))
+    epoch, self._num_read = int(epochs[0]), int(indices[0])
+    self._first_row = rows - self._num_read
+    self._phase = [
+      source for first, source in self._source.phases if first <= epoch
+    ][-1]
+    self.remaining: remaining_lib.Remaining | None = None
+    self.after: dict[str, Any] = {}
+    if not self._num_read:
+      logging.info(
+        "%s: %r begins anew: row %d ended an epoch of the earlier run.",
+        path,
+        name,
+        rows,
+      )
+      return
+    pieces = selecting.kept(
+      self._whole,
+      "remaining",
+      {"after": json.loads(json.dumps(saved)), "rows": rows},
+      self._remaining_pieces,
+      0 if self._is_in_order() else self._num_read,
+    )
+    remaining = remaining_lib.Remaining(self._whole, pieces)
+    # Its last rows may hold only tokens that were added.
+    if remaining.num_tokens:
+      self.remaining = remaining
+      self.after = {"rows": rows, "source": saved, "rest": remaining.digest}
+
+  def _ordered(self, saved: Mapping[str, Any]) -> phased_source.Ordered:
+    """Returns the source that has a fingerprint, in its order."""
+    first = {k: v for k, v in saved.items() if k not in ("joined", "after")}
+    fingerprints = {0: first} | {
+      int(epoch): {**first, **changes}
+      for epoch, changes in saved.get("joined", {}).items()
+    }
+    source = phased_source.of_joining_stores(
+      {epoch: self._checked(own) for epoch, own in fingerprints.items()},
+      self._path,
+    )
+    after = saved.get("after")
+    if after is None:
+      return source
+    members = getattr(source.phases[0][1].store, "members", None)
+    previous = PreviousRunSource(
+      self._name,
+      after["source"],
+      after["rows"],
+      members or self._opened[:1],
+      self._path,
+    )
+    remaining = previous.remaining
+    if remaining is None or remaining.digest != after["rest"]:
+      raise self._error(
+        "be of a run whose own start can be told again",
+        f"one after row {after['rows']} of another, of which something else"
+        " remains now",
+        _SAME_VERSION,
+      )
+    pieces = remainder.RemainderSource(self._rows(first, remaining))
+    return phased_source.continued(source, self._shuffled(first, pieces), after)
+
+  def _checked(self, saved: Mapping[str, Any]) -> shuffled.ShuffledSource:
+    """Returns the source of one phase, whose fingerprint must be the same."""
+    rows = self._rows(saved, self._store(saved))
+    source = self._shuffled(saved, rows)
+    fingerprint = json.loads(json.dumps(source.fingerprint))
+    differ = [
+      key for key in sorted(saved) if fingerprint.get(key) != saved[key]
+    ]
+    if differ:
+      raise self._error(
+        "be of a run that can be planned again",
+        f"one in which sources.{self._name}.{differ[0]} is"
+        f" {saved[differ[0]]!r}, here {fingerprint.get(differ[0])!r}",
+        _SAME_VERSION,
+      )
+    return source
+
+  def _store(self, saved: Mapping[str, Any]) -> stores.Store:
+    """Returns the store that a fingerprint names: the first of those of now."""
+    hashes = [store.hash for store in self._opened]
+    for count in range(1, len(hashes) + 1):
+      if concatenated.hash_of(hashes[:count]) == saved.get("store"):
+        return stores.as_one(self._opened[:count])
+    raise self._error(
+      "be of a run over the same stores, or the first of them",
+      f"one over the store of hash {saved.get('store')}, now"
+      f" {', '.join(f'{own.path} of {own.hash}' for own in self._opened)}",
+      "Give a source of other data another name: it begins anew.",
+    )
+
+  def _rows(
+    self, saved: Mapping[str, Any], store: stores.Store
+  ) -> row_source.RowSource:
+    """Returns the unordered rows that a fingerprint names, over a store."""
+    kind = saved.get("kind")
+    if kind not in PACKED:
+      raise self._error(
+        f"be of a run with rows of kind {' or '.join(map(repr, PACKED))}, which"
+        " give every token of an epoch once",
+        f"rows of kind {kind!r}",
+        "Give the source another name: it begins anew.",
+      )
+    options, problems = row_kinds.read(
+      "rows", {"kind": kind, **saved["rows"]}, saved["seq_len"]
+    )
+    self._check(problems)
+    return row_kinds.make(
+      options,
+      store,
+      seq_len=saved["seq_len"],
+      seed=saved["seed"],
+      name=self._name,
+      path=self._path,
+    )
+
+  def _shuffled(
+    self, saved: Mapping[str, Any], rows: row_source.RowSource
+  ) -> shuffled.ShuffledSource:
+    """Returns rows in the order that a fingerprint names."""
+    options, problems = schema.read(
+      shuffle_options.ShuffleOptions, saved["shuffle"], "shuffle"
+    )
+    self._check(problems)
+    assert options is not None
+    return shuffled.ShuffledSource(
+      rows, options, saved["seed"], cache_bytes=_ANY_CACHE
+    )
+
+  def _remaining_pieces(self) -> dict[str, np.ndarray]:
+    """Returns the pieces of the epoch that were not read, as columns."""
+    rows, end = self._phase.rows, self._phase.store.num_tokens
+    begins, ends = np.zeros(1, np.int64), np.asarray([end], np.int64)
+    if isinstance(rows, remainder.RemainderSource):
+      begins, ends = rows.remaining.intervals()
+    # Stores that joined since have not been begun either.
+    offered = intervals.merged(
+      np.append(begins, end), np.append(ends, self._whole.num_tokens)
+    )
+    left = intervals.difference(offered, self._read_tokens())
+    return remaining_lib.pieces(self._whole, *left)
+
+  def _is_in_order(self) -> bool:
+    """Returns whether the epoch's rows are the store's tokens in order."""
+    options = self._phase.rows.options
+    return (
+      self._phase.options.kind == "none"
+      and isinstance(options, packing_options.SequentialOptions)
+      and options.shuffle_documents == "none"
+    )
+
+  def _read_tokens(self) -> intervals.Intervals:
+    """Returns the tokens of the epoch that were read."""
+    end = self._first_row + self._num_read
+    if self._is_in_order():
+      # The rows before the last one hold all that comes before it.
+      spans = self._source.plan(np.asarray([end - 1]))
+      last_token = int((spans.offset + spans.stored()[0]).max())
+      return np.zeros(1, np.int64), np.asarray([last_token], np.int64)
+    parts = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    with side_index.progress(
+      self._num_read,
+      f"{self._name}: rows of the earlier run",
+      "rows",
+      self._num_read >= _MANY_ROWS,
+    ) as bar:
+      for low in range(self._first_row, end, _BLOCK):
+        high = min(low + _BLOCK, end)
+        spans = self._source.plan(np.arange(low, high))
+        parts.append(
+          intervals.merged(spans.offset, spans.offset + spans.stored()[0])
+        )
+        bar.update(high - low)
+    return intervals.merged(*map(np.concatenate, zip(*parts, strict=True)))
+
+  def _check(self, problems: Sequence[str]) -> None:
+    if problems:
+      raise self._error(
+        "be of a run that can be planned again",
+        f"options of {self._name!r} that are wrong here: {problems[0]}",
+        _SAME_VERSION,
+      )
+
+  def _error(self, rule: str, got: str, fix: str) -> schema.ConfigError:
+    return schema.ConfigError(
+      [
+        f"`{self._path}` must {rule}, got {got} for source {self._name!r}."
+        f" {fix}"
+      ]
+    )

@@ -1,0 +1,137 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of what remains of a store after another run has read a part of it.
+
+    previous run   epoch 2, rows of 512: documents 0 .. 7 and half of 8
+    this run       epoch 0, rows of 8192: the rest of 8, documents 9, 10, ...
+
+What remains is packed like a store of its own, whose documents are pieces of
+documents; plans name the documents themselves.
+"""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.index import intervals
+from chomp_data.rows import row_layout
+from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import row_source
+from chomp_data.sources import row_sums
+from chomp_data.sources import row_tracing
+from chomp_data.stores import remaining
+
+# Pieces counted at once.
+_BLOCK = 1 << 20
+
+
+class RemainderSource(row_source.RowSource):
+  """Rows of pieces of documents, as rows of these documents.
+
+  Attributes:
+    remaining: The pieces, as a store.
+  """
+
+  def __init__(self, pieces: row_source.RowSource):
+    """Wraps a source.
+
+    Args:
+      pieces: Rows over a `Remaining` store.
+    """
+    assert isinstance(pieces.store, remaining.Remaining)
+    self._pieces = pieces
+    self.remaining: remaining.Remaining = pieces.store
+    self.name: str = pieces.name
+    self.store: stores.Store = self.remaining.whole
+    self.layout: row_layout.RowLayout = pieces.layout
+    self.document_slots: int = pieces.document_slots
+    self.options: Any = pieces.options
+
+  def __len__(self) -> int:
+    return len(self._pieces)
+
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row, int64[N]."""
+    return self._pieces.first_row(epoch)
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, row of that epoch) of rows, int64[N] each."""
+    return self._pieces.locate(rows)
+
+  def block_starts(self, epoch: int) -> np.ndarray | None:
+    """Returns the first row of each block that is read together, or None."""
+    return self._pieces.block_starts(epoch)
+
+  def plan(self, rows: np.ndarray) -> spans_lib.Spans:
+    """Plans rows; spans name whole documents.
+
+    Args:
+      rows: int64[N], of any epoch, in any order.
+    """
+    spans = self._pieces.plan(rows)
+    document, start = self.remaining.documents_of(spans.document)
+    return dataclasses.replace(
+      spans, document=document, start=spans.start + start
+    )
+
+  @property
+  def sums(self) -> row_sums.Sums:
+    """What its rows consume."""
+    return self._pieces.sums
+
+  @property
+  def tracing(self) -> row_tracing.RowTracing:
+    """Which rows hold pieces of a document."""
+    return _RemainderTracing(self, self._pieces.tracing)
+
+  @property
+  def fingerprint(self) -> dict[str, Any]:
+    """What decides the rows over what remains, as JSON values."""
+    return self._pieces.fingerprint
+
+  def describe(self) -> str:
+    """Returns the summary of the rows of pieces."""
+    return self._pieces.describe()
+
+
+class _RemainderTracing(row_tracing.RowTracing):
+  """Rows by the pieces of a document; a row may hold several of them."""
+
+  def __init__(self, source: RemainderSource, pieces: row_tracing.RowTracing):
+    super().__init__(source)
+    self._remaining = source.remaining
+    self._pieces = pieces
+
+  def rows_of(self, document: int, epoch: int) -> np.ndarray:
+    """Returns ranges of the rows that hold a piece, int64[N, 2]."""
+    if document >= self._remaining.whole.num_documents:
+      return row_tracing.ranges([])
+    rows = np.concatenate(
+      [
+        row_tracing.ranges([]),
+        *(
+          self._pieces.rows_of(piece, epoch)
+          for piece in self._remaining.pieces_of(document).tolist()
+        ),
+      ]
+    )
+    return np.stack(intervals.merged(rows[:, 0], rows[:, 1]), axis=1)
+
+  def never(self, document: int) -> bool:
+    """Returns whether nothing remains of a document."""
+    return not len(self._remaining.pieces_of(document))
+
+  def counts(self, epoch: int) -> np.ndarray | None:
+    """Returns the spans of each document, int64[num_documents], or None."""
+    piece_counts = self._pieces.counts(epoch)
+    if piece_counts is None:
+      return None
+    counts = np.zeros(self._remaining.whole.num_documents, np.int64)
+    for low in range(0, len(piece_counts), _BLOCK):
+      block = piece_counts[low : low + _BLOCK]
+      pieces = np.arange(low, low + len(block))
+      document, _ = self._remaining.documents_of(pieces)
+      np.add.at(counts, document, block)
+    return counts
