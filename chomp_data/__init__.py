@@ -49,12 +49,10 @@ if TYPE_CHECKING:
   from chomp_data.rows.spans import Spans as Spans
   from chomp_data.sources.row_source import RowSource as RowSource
   from chomp_data.splice.grid import GridSource as GridSource
-  from chomp_data.splice.splice import SpliceSource as SpliceSource
-  from chomp_data.splice.splice_options import (
-    MultiSpliceOptions as MultiSpliceOptions,
-  )
-  from chomp_data.splice.splice_options import SpliceOptions as SpliceOptions
-  from chomp_data.splice.splice_options import WindowOptions as WindowOptions
+  from chomp_data.splice.options import MultiSpliceOptions as MultiSpliceOptions
+  from chomp_data.splice.options import SpliceOptions as SpliceOptions
+  from chomp_data.splice.options import WindowOptions as WindowOptions
+  from chomp_data.splice.source import SpliceSource as SpliceSource
   from chomp_data.stores import ArrayRecordOptions as ArrayRecordOptions
   from chomp_data.stores import open_array_records as open_array_records
   from chomp_data.stores import open_store as open_store
@@ -88,15 +86,15 @@ _LAZY = {
   "GridSource": "chomp_data.splice.grid",
   "MixOptions": "chomp_data.mix.mix_options",
   "MixtureSource": "chomp_data.mix.mixture",
-  "MultiSpliceOptions": "chomp_data.splice.splice_options",
+  "MultiSpliceOptions": "chomp_data.splice.options",
   "RowSource": "chomp_data.sources.row_source",
   "SequentialOptions": "chomp_data.pack.packing_options",
   "SequentialSource": "chomp_data.pack.sequential",
   "ShuffledSource": "chomp_data.order.shuffled",
   "ShuffleOptions": "chomp_data.order.shuffle_options",
-  "SpliceOptions": "chomp_data.splice.splice_options",
-  "SpliceSource": "chomp_data.splice.splice",
-  "WindowOptions": "chomp_data.splice.splice_options",
+  "SpliceOptions": "chomp_data.splice.options",
+  "SpliceSource": "chomp_data.splice.source",
+  "WindowOptions": "chomp_data.splice.options",
   "ArrayRecordOptions": "chomp_data.stores",
   "open_array_records": "chomp_data.stores",
   "open_store": "chomp_data.stores",

@@ -17,8 +17,8 @@ from chomp_data.pack import bins
 from chomp_data.pack import packing_options
 from chomp_data.pack import sequential
 from chomp_data.sources import row_source
-from chomp_data.splice import splice
-from chomp_data.splice import splice_options
+from chomp_data.splice import options as splice_options
+from chomp_data.splice import source as splice_source
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +38,11 @@ class RowKind:
 
 
 ROW_KINDS: dict[str, RowKind] = {
-  "splice": RowKind(splice_options.SpliceOptions, splice.SpliceSource),
+  "splice": RowKind(splice_options.SpliceOptions, splice_source.SpliceSource),
   "multi_splice": RowKind(
-    splice_options.MultiSpliceOptions, splice.SpliceSource
+    splice_options.MultiSpliceOptions, splice_source.SpliceSource
   ),
-  "windows": RowKind(splice_options.WindowOptions, splice.SpliceSource),
+  "windows": RowKind(splice_options.WindowOptions, splice_source.SpliceSource),
   "sequential": RowKind(
     packing_options.SequentialOptions, sequential.SequentialSource
   ),

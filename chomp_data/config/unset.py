@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from chomp_data.config import options as options_lib
 from chomp_data.pack import packing_options
 from chomp_data.sources import row_source
-from chomp_data.splice import splice
+from chomp_data.splice import source as splice_source
 
 # Sources that a line names.
 _SHOWN = 3
@@ -63,7 +63,7 @@ def lookahead_lines(
   names = [
     name
     for name, source in sources.items()
-    if lookahead and isinstance(source, splice.SpliceSource)
+    if lookahead and isinstance(source, splice_source.SpliceSource)
   ]
   if names:
     yield (

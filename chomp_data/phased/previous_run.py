@@ -24,8 +24,8 @@ from chomp_data.order import shuffled
 from chomp_data.pack import packing_options
 from chomp_data.phased import phased_source
 from chomp_data.phased import remainder
+from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
-from chomp_data.splice import selecting
 from chomp_data.stores import concatenated
 from chomp_data.stores import remaining as remaining_lib
 from chomp_data.stores import side_index
@@ -91,7 +91,7 @@ class PreviousRunSource:
         rows,
       )
       return
-    pieces = selecting.kept(
+    pieces = document_columns.load_or_build(
       self._whole,
       "remaining",
       {"after": json.loads(json.dumps(saved)), "rows": rows},

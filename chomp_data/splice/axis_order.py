@@ -14,7 +14,7 @@ import numpy as np
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index import permutation
-from chomp_data.splice import axes
+from chomp_data.splice import pair_space
 
 
 def permute_in_eras(
@@ -62,7 +62,7 @@ class AxisOrder:
     offset_key: Key of the offsets' permutations.
   """
 
-  space: axes.PairSpace
+  space: pair_space.PairSpace
   shuffle_content: bool | int
   shuffle_offsets: bool | int
   content_key: int

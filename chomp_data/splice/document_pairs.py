@@ -13,9 +13,9 @@ import dataclasses
 import numpy as np
 
 from chomp_data.index import columns
-from chomp_data.splice import axes
 from chomp_data.splice import axis_order
 from chomp_data.splice import edge_weights
+from chomp_data.splice import pair_space
 
 # Each of 16 consecutive passes of a ramp reads other starts, between those of
 # the passes before it. In bit-reversed order, so that any few are far apart.
@@ -29,7 +29,7 @@ class _Variant:
   """Documents of one stride and one edge weight.
 
   Attributes:
-    order: Their pairs and the order of their axes.
+    order: Their pairs and the order of their pair_space.
     edges: Their edge weights; None is uniform.
   """
 
@@ -82,7 +82,7 @@ class DocumentPairs:
     """
     self._lengths = lengths
     self._balance_mode = balance_mode
-    self.space: axes.PairSpace = order.space
+    self.space: pair_space.PairSpace = order.space
     defaults = (order.space.content_stride, alpha)
     numbers = {defaults: 0}
     self._special = np.asarray(sorted(special), np.int64)
@@ -192,7 +192,7 @@ class DocumentPairs:
 def _variant(
   order: axis_order.AxisOrder, stride: int, alpha: float
 ) -> _Variant:
-  space: axes.PairSpace = dataclasses.replace(
+  space: pair_space.PairSpace = dataclasses.replace(
     order.space, content_stride=stride
   )
   weights = (

@@ -1,19 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""From selection options and a store to documents, by seed 000's policies.
+"""Which documents of a store are read: options, policies and fallbacks.
 
-Only lengths are read; tokens of other documents never are. What is chosen of
-a large store is kept beside it, for other processes and runs.
+    num_docs 2, doc_select_mode 'longest', max_doc_length 40
+    lengths  30 50 20 50 10 40   ->   documents 5, 0
+
+Only lengths are read, and ids and metadata where options name them; tokens of
+other documents never are. What is selected of a large store is stored beside
+it, for other processes and runs.
 """
 
-from collections.abc import Callable
-from collections.abc import Collection
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import fnmatch
 import re
 from typing import Any
+from typing import NamedTuple
 
 from absl import logging
 import numpy as np
@@ -21,200 +23,128 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
-from chomp_data.index import document_selection
 from chomp_data.index import hashing
-from chomp_data.sources import shared_options as options_lib
+from chomp_data.sources import document_columns
+from chomp_data.splice import document_selection
 from chomp_data.stores import document_fields
-from chomp_data.stores import side_index
 
 # Documents whose lengths are read at once.
 _BATCH = 2**15
 
-# Below this a pass over all lengths takes a few milliseconds, and numbers of
-# so many documents few megabytes.
-_KEPT_ON_DISK = 1 << 18
-# Raise it where selection or quotas come out otherwise.
-_VERSION = 1
-_NARROW = np.iinfo(np.uint32).max
-
-# Those of a pattern of ids.
+# The characters of a pattern of ids.
 _WILDCARDS = frozenset("*?[")
 
-# Documents of a store, and their lengths.
-Documents = tuple[np.ndarray, np.ndarray]
-Selected = tuple[columns.Column, columns.Column]
+_COUNT = schema.optional(schema.integer(1))
 
 
-def kept(
-  store: stores.Store,
-  name: str,
-  key: Mapping[str, Any],
-  build: Callable[[], Mapping[str, np.ndarray]],
-  count: int,
-) -> dict[str, columns.Column]:
-  """Returns arrays of documents, kept beside the store where they are many.
-
-  Args:
-    store: Where the documents are.
-    name: What the arrays are.
-    key: What decides them, the store apart, as JSON values.
-    build: Makes them.
-    count: How many documents are looked at.
-
-  Raises:
-    StoreError: If they can be kept nowhere.
-  """
-  if count < _KEPT_ON_DISK:
-    return {n: columns.ArrayColumn(array) for n, array in build().items()}
-  arrays = side_index.load_or_build(
-    store.path,
-    name,
-    {"version": _VERSION, "store": store.hash, **key},
-    lambda: [{n: _narrowed(array) for n, array in build().items()}],
-  )
-  return {
-    n: columns.ArrayColumn(array.read().astype(np.int64))
-    if len(array) < _KEPT_ON_DISK
-    else array
-    for n, array in arrays.items()
-  }
+def _metadata_fields(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+  items = value.items() if isinstance(value, Mapping) else value
+  if isinstance(items, str):
+    raise TypeError
+  text, out = schema.text(), {}
+  for name, values in items:
+    values = (values,) if isinstance(values, str) else values
+    if text.convert(name) in out or not values:
+      raise ValueError
+    if not all(isinstance(one, str) for one in values):
+      raise TypeError
+    out[name] = tuple(sorted(set(values)))
+  if not out:
+    raise ValueError
+  return tuple(sorted(out.items()))
 
 
-@dataclasses.dataclass(frozen=True)
-class Match:
-  """Which documents are candidates by their ids and metadata.
+_METADATA = schema.Rule(
+  "a mapping (or a list of pairs) of names of metadata fields to a value or a"
+  " list of values",
+  _metadata_fields,
+)
+
+_OF_SUBSET = (
+  "Correct it, or leave it out where restrict_to_training_subset is False."
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SelectionOptions(schema.Options):
+  """Which documents of a store are read.
 
   Attributes:
-    doc_key: An id, or a pattern of ids; None is any id.
-    documents: The documents with that id; None where it is a pattern.
-    doc_meta: Fields, and the values of each that documents may have.
+    doc_select_mode: Which documents are taken first.
+    min_doc_length: Shorter documents are left out, in tokens.
+    max_doc_length: Longer documents are left out, in tokens.
+    restrict_to_training_subset: Whether only documents are taken that another,
+      unshuffled run over the same store reads: the first seq_len *
+      `initial_batch_size` * `max_train_batches` tokens.
+    initial_batch_size: Rows of a batch of that other run.
+    max_train_batches: Batches of that other run.
+    doc_key: Id of the document that is read, or a pattern of ids such as
+      'law/*', whose documents are the candidates: '*' is any text, '?' any
+      character, '[ab]' one of these. An id that is spelled so is that document.
+    doc_meta: Values of metadata fields that documents must have, such as
+      {'lang': 'en', 'source': ('wiki', 'books')}, of a store that was prepared
+      with --meta_keys.
   """
 
-  doc_key: str | None = None
-  documents: tuple[int, ...] | None = None
-  doc_meta: tuple[tuple[str, tuple[str, ...]], ...] = ()
-
-  @classmethod
-  def from_options(
-    cls, store: stores.Store, options: options_lib.SelectionOptions
-  ) -> "Match":
-    """Looks for `doc_key` among the ids first; else it may be a pattern."""
-    key, meta = options.doc_key, options.doc_meta or ()
-    if key is None:
-      return cls(doc_meta=meta)
-    documents = tuple(store.find_documents([key])[key])
-    if not documents and set(key) & _WILDCARDS:
-      return cls(key, doc_meta=meta)
-    return cls(key, documents, meta)
-
-  @property
-  def rule(self) -> dict[str, Any]:
-    """What is set of it, as JSON values."""
-    rule = {"doc_key": self.doc_key, "doc_meta": self.doc_meta}
-    return {name: value for name, value in rule.items() if value}
-
-  def of(self, store: stores.Store) -> document_selection.Matches | None:
-    """Returns what says which documents of a store match; None if all do."""
-    if not self.rule:
-      return None
-    fields = [name for name, _ in self.doc_meta]
-    accepted = [frozenset(values) for _, values in self.doc_meta]
-    pattern = re.compile(fnmatch.translate(self.doc_key or "*"))
-
-    def matches(documents: np.ndarray) -> np.ndarray:
-      if self.documents is not None:
-        out = np.isin(documents, self.documents)
-      elif self.doc_key is not None:
-        ids = store.document_ids(documents)
-        out = np.asarray([bool(pattern.match(own)) for own in ids], np.bool_)
-      else:
-        out = np.ones(len(documents), np.bool_)
-      index = np.flatnonzero(out)
-      if fields and len(index):
-        found = document_fields.values(store, documents[index], fields)
-        out[index] = [_accepted(own, accepted) for own in found]
-      return out
-
-    return matches
-
-
-def _accepted(
-  values: Sequence[str], accepted: Sequence[Collection[str]]
-) -> bool:
-  return all(v in known for v, known in zip(values, accepted, strict=True))
-
-
-def _select(
-  store: stores.Store,
-  mode: str,
-  limits: document_selection.Limits,
-  count: int | None,
-  key: int,
-  match: Match,
-  fill: bool = False,
-) -> tuple[Selected, int]:
-  """Selects documents; see `document_selection.select`.
-
-  Args:
-    store: Where the documents are.
-    mode: As there.
-    limits: As there.
-    count: As there.
-    key: As there.
-    match: Which documents are candidates at all.
-    fill: Whether the longest others follow where there are too few.
-
-  Returns:
-    (documents, lengths), and how many of them are candidates.
-  """
-
-  def build() -> dict[str, np.ndarray]:
-    documents, lengths = document_selection.select(
-      _batches(store), mode, limits, count, key, matches=match.of(store)
-    )
-    found = len(documents)
-    if fill and count is not None and found < count:
-      extra = document_selection.select(
-        _batches(store),
-        "longest",
-        _only_subset(limits),
-        count - found,
-        0,
-        exclude=documents,
-        matches=match.of(store),
-      )
-      documents = np.concatenate([documents, extra[0]])
-      lengths = np.concatenate([lengths, extra[1]])
-    found = np.asarray([found], np.int64)
-    return {"documents": documents, "lengths": lengths, "found": found}
-
-  rule = {
-    "mode": mode,
-    "limits": dataclasses.asdict(limits),
-    "count": count,
-    "key": key if mode == "random" else None,
-    "fill": fill,
-    **match.rule,
-  }
-  # A pass that ends with the first documents finds them again as quickly.
-  unlimited = limits == document_selection.Limits() and not match.rule
-  short = mode == "first" and count is not None and unlimited
-  arrays = kept(
-    store, "selection", rule, build, 0 if short else store.num_documents
+  doc_select_mode: str = schema.option(
+    "longest", schema.choice(document_selection.SELECT_MODES)
   )
-  chosen = arrays["documents"], arrays["lengths"]
-  return chosen, int(arrays["found"].read()[0])
+  min_doc_length: int | None = schema.option(None, _COUNT)
+  max_doc_length: int | None = schema.option(None, _COUNT)
+  restrict_to_training_subset: bool = schema.option(False, schema.boolean())
+  initial_batch_size: int | None = schema.option(None, _COUNT, fix=_OF_SUBSET)
+  max_train_batches: int | None = schema.option(None, _COUNT, fix=_OF_SUBSET)
+  doc_key: str | None = schema.option(None, schema.optional(schema.text()))
+  doc_meta: tuple[tuple[str, tuple[str, ...]], ...] | None = schema.option(
+    None, schema.optional(_METADATA)
+  )
+
+  def selection_problems(self, path: str) -> list[str]:
+    """Returns what is wrong between these fields."""
+    problems = []
+    low, high = self.min_doc_length, self.max_doc_length
+    if low is not None and high is not None and low > high:
+      problems.append(
+        f"`{path}.min_doc_length` must be at most `max_doc_length`, got"
+        f" {low} > {high}. Swap or widen them."
+      )
+    sizes = (self.initial_batch_size, self.max_train_batches)
+    if self.restrict_to_training_subset and None in sizes:
+      problems.append(
+        f"`{path}.restrict_to_training_subset` needs `initial_batch_size`"
+        f" and `max_train_batches`, got {sizes[0]} and {sizes[1]}. Set both"
+        " to the run whose tokens are meant."
+      )
+    return problems
+
+  def limits(self, seq_len: int) -> document_selection.Limits:
+    """Returns these fields as limits on documents."""
+    last_token = None
+    if self.restrict_to_training_subset:
+      batch, count = self.initial_batch_size, self.max_train_batches
+      last_token = seq_len * (batch or 0) * (count or 0)
+    return document_selection.Limits(
+      min_length=self.min_doc_length,
+      max_length=self.max_doc_length,
+      last_token=last_token,
+    )
 
 
-def _narrowed(values: np.ndarray) -> np.ndarray:
-  """Returns numbers from 0 on in 4 bytes each, where they fit."""
-  narrow = int(values.max(initial=0)) <= _NARROW
-  return values.astype(np.uint32) if narrow else values
+class Selected(NamedTuple):
+  """Selected documents, in the order of the policy.
+
+  Attributes:
+    documents: Their numbers in the store.
+    lengths: Their tokens.
+  """
+
+  documents: columns.Column
+  lengths: columns.Column
 
 
 def select_several(
   store: stores.Store,
-  options: options_lib.SelectionOptions,
+  options: SelectionOptions,
   count: int | None,
   strict: bool,
   seq_len: int,
@@ -231,54 +161,46 @@ def select_several(
     seq_len: Positions of a row, for the training subset.
     path: Dotted path of the options, for messages.
 
-  Returns:
-    (documents, lengths).
-
   Raises:
     ConfigError: If there are too few candidates.
   """
-  limits = options.limits(seq_len)
-  mode = options.doc_select_mode
-  key = _random_key(store, options, count)
-  match = Match.from_options(store, options)
-  chosen, found = _select(
-    store, mode, limits, count, key, match, fill=not strict
-  )
-  if not found and (strict or not store.num_documents):
+  candidates = _Candidates(store, options, seq_len)
+  selected, num_candidates = candidates.select(count, fill=not strict)
+  if not num_candidates and (strict or not store.num_documents):
     raise schema.ConfigError(
       [
         f"`{path}` must select a document, got 0 of {store.num_documents}"
         f" within {_limits_text(options)}. Widen the limits."
       ]
     )
-  if count is None or found >= count:
-    return chosen
+  if count is None or num_candidates >= count:
+    return selected
   if strict:
     raise schema.ConfigError(
       [
         f"`{path}.num_docs` must be at most the number of candidates, got"
-        f" {count} with {found} of {store.num_documents} documents within"
-        f" {_limits_text(options)}. Ask for fewer, widen the limits, or set"
-        " `strict_num_docs` to False to fill up with the longest others."
+        f" {count} with {num_candidates} of {store.num_documents} documents"
+        f" within {_limits_text(options)}. Ask for fewer, widen the limits, or"
+        " set `strict_num_docs` to False to fill up with the longest others."
       ]
     )
-  others = chosen[1].take(np.arange(found, len(chosen[1])))
+  others = selected.lengths.read()[num_candidates:]
   logging.warning(
     "%s: %d of num_docs=%d documents are within %s; filled up with the"
     " longest %d others (shortest of them: %s tokens).",
     path,
-    found,
+    num_candidates,
     count,
     _limits_text(options),
     len(others),
     int(others.min()) if len(others) else 0,
   )
-  return chosen
+  return selected
 
 
 def select_single(
   store: stores.Store,
-  options: options_lib.SelectionOptions,
+  options: SelectionOptions,
   doc_index: int | None,
   seq_len: int,
   path: str,
@@ -298,28 +220,29 @@ def select_single(
     path: Dotted path of the options, for messages.
 
   Returns:
-    (documents, lengths) of one.
+    One document.
 
   Raises:
     ConfigError: If there is no such document, or several with the id.
   """
-  match = Match.from_options(store, options)
-  limits = options.limits(seq_len)
-  if match.documents is not None:
-    return _held(_by_key(store, match, limits, path))
-  wanted = None
+  candidates = _Candidates(store, options, seq_len)
+  if candidates.named is not None:
+    return _one(store, _checked_key(candidates, path))
   if doc_index is not None:
-    wanted = _by_index(store, doc_index, path)
-    if _admits(store, limits, match, wanted):
-      return _held(wanted)
-  key = _random_key(store, options, 1)
-  mode = options.doc_select_mode
-  chosen, found = _select(store, mode, limits, 1, key, match)
-  if not found:
-    chosen, found = _select(
-      store, "longest", _only_subset(limits), 1, key, match
-    )
-    if not found:
+    if doc_index >= store.num_documents:
+      raise schema.ConfigError(
+        [
+          f"`{path}.doc_index` must be below the number of documents, got"
+          f" {doc_index} with {store.num_documents} in {store.path}. Choose one"
+          f" of 0 .. {store.num_documents - 1}."
+        ]
+      )
+    if candidates.admits(doc_index):
+      return _one(store, doc_index)
+  selected, num_candidates = candidates.select(1)
+  if not num_candidates:
+    selected, num_candidates = candidates.select(1, fallback=True)
+    if not num_candidates:
       raise schema.ConfigError(
         [
           f"`{path}` must select a document, got none within"
@@ -334,120 +257,196 @@ def select_single(
       _limits_text(options),
       doc_index,
       options.doc_select_mode,
-      *_first(chosen),
+      *(column.read()[0] for column in selected),
     )
-  elif wanted is not None:
+  elif doc_index is not None:
     logging.warning(
       "%s: doc_index=%d has %d tokens, outside %s; doc_select_mode=%r chose"
       " document %d of %d tokens instead.",
       path,
       doc_index,
-      wanted[1][0],
+      store.bounds(np.asarray([doc_index]))[1][0],
       _limits_text(options),
       options.doc_select_mode,
-      *_first(chosen),
+      *(column.read()[0] for column in selected),
     )
-  return chosen
+  return selected
 
 
-def _held(documents: Documents) -> Selected:
-  return columns.ArrayColumn(documents[0]), columns.ArrayColumn(documents[1])
+class _Candidates:
+  """The documents of a store that options leave a policy to choose from.
+
+  Attributes:
+    store: The store.
+    options: The options.
+    limits: On lengths, and the training subset.
+    named: The documents whose id is `doc_key`; None where it is unset, or a
+      pattern that is no document's id.
+  """
+
+  def __init__(
+    self, store: stores.Store, options: SelectionOptions, seq_len: int
+  ):
+    self.store, self.options = store, options
+    self.limits = options.limits(seq_len)
+    self.named: list[int] | None = None
+    key = options.doc_key
+    if key is not None:
+      documents = store.find_documents([key])[key]
+      if documents or not set(key) & _WILDCARDS:
+        self.named = documents
+
+  def matches(self, documents: np.ndarray) -> np.ndarray:
+    """Returns bool[N]: which have the id and the metadata of the options."""
+    fits = np.ones(len(documents), np.bool_)
+    key, metadata = self.options.doc_key, self.options.doc_meta
+    if self.named is not None:
+      fits = np.isin(documents, self.named)
+    elif key is not None:
+      pattern = re.compile(fnmatch.translate(key))
+      ids = self.store.document_ids(documents)
+      fits = np.asarray([bool(pattern.match(i)) for i in ids], np.bool_)
+    index = np.flatnonzero(fits)
+    if metadata and len(index):
+      fields = [field for field, _ in metadata]
+      rows = document_fields.values(self.store, documents[index], fields)
+      fits[index] = [
+        all(
+          value in accepted
+          for value, (_, accepted) in zip(row, metadata, strict=True)
+        )
+        for row in rows
+      ]
+    return fits
+
+  def admits(self, document: int) -> bool:
+    """Returns whether a document is a candidate."""
+    documents = np.asarray([document], np.int64)
+    first_token, lengths = self.store.bounds(documents)
+    within = self.limits.admit(lengths, int(first_token[0]))
+    return bool(within[0] and self.matches(documents)[0])
+
+  def select(
+    self, count: int | None, fill: bool = False, fallback: bool = False
+  ) -> tuple[Selected, int]:
+    """Selects documents by the policy; see `document_selection.select`.
+
+    Args:
+      count: How many, or None for all candidates.
+      fill: Whether the longest others follow where there are too few.
+      fallback: Whether to select the longest of the training subset, whatever
+        the limits on lengths.
+
+    Returns:
+      The documents, and how many of them are candidates.
+    """
+    store, options = self.store, self.options
+    subset = document_selection.Limits(last_token=self.limits.last_token)
+    limits = subset if fallback else self.limits
+    mode = "longest" if fallback else options.doc_select_mode
+    # Depends on the store and the selection, never on the run's seed.
+    key = hashing.fold_key(
+      store.hash,
+      "select",
+      options.min_doc_length or 0,
+      options.max_doc_length or 0,
+      count or 0,
+    )
+    rule = {"doc_key": options.doc_key, "doc_meta": options.doc_meta}
+    rule = {name: value for name, value in rule.items() if value}
+    matches = self.matches if rule else None
+
+    def build() -> dict[str, np.ndarray]:
+      # Batches small enough to leave no large hole in memory behind.
+      documents, lengths = document_selection.select(
+        store.iter_lengths(_BATCH), mode, limits, count, key, matches=matches
+      )
+      num_candidates = len(documents)
+      if fill and count is not None and num_candidates < count:
+        others, other_lengths = document_selection.select(
+          store.iter_lengths(_BATCH),
+          "longest",
+          subset,
+          count - num_candidates,
+          0,
+          exclude=documents,
+          matches=matches,
+        )
+        documents = np.concatenate([documents, others])
+        lengths = np.concatenate([lengths, other_lengths])
+      found = np.asarray([num_candidates], np.int64)
+      return {"documents": documents, "lengths": lengths, "found": found}
+
+    # A pass that ends with the first documents finds them again as quickly.
+    unlimited = limits == document_selection.Limits() and not rule
+    short = mode == "first" and count is not None and unlimited
+    arrays = document_columns.load_or_build(
+      store,
+      "selection",
+      {
+        "mode": mode,
+        "limits": dataclasses.asdict(limits),
+        "count": count,
+        "key": key if mode == "random" else None,
+        "fill": fill,
+        **rule,
+      },
+      build,
+      0 if short else store.num_documents,
+    )
+    selected = Selected(arrays["documents"], arrays["lengths"])
+    return selected, int(arrays["found"].read()[0])
 
 
-def _first(chosen: Selected) -> tuple[int, int]:
-  """Returns the first document and its length."""
-  first = np.zeros(1, np.int64)
-  return int(chosen[0].take(first)[0]), int(chosen[1].take(first)[0])
+def _one(store: stores.Store, document: int) -> Selected:
+  documents = np.asarray([document], np.int64)
+  lengths = store.bounds(documents)[1]
+  return Selected(columns.ArrayColumn(documents), columns.ArrayColumn(lengths))
 
 
-def _batches(store: stores.Store) -> document_selection.LengthBatches:
-  """Returns lengths in batches small enough to leave no large hole behind."""
-  return lambda: store.iter_lengths(_BATCH)
+def _checked_key(candidates: _Candidates, path: str) -> int:
+  """Returns the only document whose id is `doc_key`.
 
-
-def _only_subset(
-  limits: document_selection.Limits,
-) -> document_selection.Limits:
-  """Drops the length limits and keeps the training subset."""
-  return document_selection.Limits(last_token=limits.last_token)
-
-
-def _by_key(
-  store: stores.Store,
-  match: Match,
-  limits: document_selection.Limits,
-  path: str,
-) -> Documents:
-  documents = np.asarray(match.documents, np.int64)
+  Raises:
+    ConfigError: If there is none or several, or if it is not in the training
+      subset or without the metadata.
+  """
+  store, options = candidates.store, candidates.options
+  key, documents = options.doc_key or "", candidates.named or []
   if len(documents) != 1:
-    has = "no document" if not len(documents) else f"{len(documents)} documents"
+    has = "no document" if not documents else f"{len(documents)} documents"
     raise schema.ConfigError(
       [
         f"`{path}.doc_key` must be the id of one document, or a pattern such as"
-        f" 'law/*', got {match.doc_key!r}, which {has} of {store.path} has."
+        f" 'law/*', got {key!r}, which {has} of {store.path} has."
         " Correct it, or use `doc_index`."
-        + ("" if len(documents) else store.closest_id(match.doc_key or ""))
+        + ("" if documents else store.closest_id(key))
       ]
     )
-  found = documents, store.bounds(documents)[1]
-  if not _admits(store, _only_subset(limits), Match(), found):
+  first_token, lengths = store.bounds(np.asarray(documents))
+  last_token = candidates.limits.last_token
+  subset = document_selection.Limits(last_token=last_token)
+  if not subset.admit(lengths, int(first_token[0]))[0]:
     raise schema.ConfigError(
       [
         f"`{path}.doc_key` must name a document of the training subset (its"
-        f" first {limits.last_token} tokens), got {match.doc_key!r}. Enlarge"
-        " the subset, or choose another document."
+        f" first {last_token} tokens), got {key!r}. Enlarge the subset, or"
+        " choose another document."
       ]
     )
-  matches = match.of(store)
-  if matches is not None and not matches(documents)[0]:
+  if not candidates.matches(np.asarray(documents))[0]:
     raise schema.ConfigError(
       [
         f"`{path}.doc_key` must name a document with the values of"
-        f" `{path}.doc_meta`, got {match.doc_key!r} with"
-        f" {dict(match.doc_meta)!r}. Correct one of them, or unset doc_meta."
+        f" `{path}.doc_meta`, got {key!r} with"
+        f" {dict(options.doc_meta or ())!r}. Correct one of them, or unset"
+        " doc_meta."
       ]
     )
-  return found
+  return documents[0]
 
 
-def _by_index(store: stores.Store, doc_index: int, path: str) -> Documents:
-  if doc_index >= store.num_documents:
-    raise schema.ConfigError(
-      [
-        f"`{path}.doc_index` must be below the number of documents, got"
-        f" {doc_index} with {store.num_documents} in {store.path}. Choose one"
-        f" of 0 .. {store.num_documents - 1}."
-      ]
-    )
-  documents = np.asarray([doc_index], np.int64)
-  return documents, store.bounds(documents)[1]
-
-
-def _admits(
-  store: stores.Store,
-  limits: document_selection.Limits,
-  match: Match,
-  wanted: Documents,
-) -> bool:
-  first_token, lengths = store.bounds(wanted[0])
-  matches = match.of(store)
-  if matches is not None and not matches(wanted[0])[0]:
-    return False
-  return bool(limits.admit(lengths, int(first_token[0]))[0])
-
-
-def _random_key(store, options, count: int | None) -> int:
-  """Depends on the store and the selection, never on the run's seed."""
-  return hashing.fold_key(
-    store.hash,
-    "select",
-    options.min_doc_length or 0,
-    options.max_doc_length or 0,
-    count or 0,
-  )
-
-
-def _limits_text(options: options_lib.SelectionOptions) -> str:
+def _limits_text(options: SelectionOptions) -> str:
   parts = [
     f"{name}={getattr(options, name)}"
     for name in ("min_doc_length", "max_doc_length")

@@ -19,10 +19,10 @@ from chomp_data.splice import document_pairs
 from chomp_data.splice import document_shares
 from chomp_data.splice import epoch_shares as shares_lib
 from chomp_data.splice import phases as phases_lib
+from chomp_data.splice import schedule as schedule_lib
 from chomp_data.splice import share_options
-from chomp_data.splice import splice_rows as schedule_lib
-from chomp_data.splice.splice_options import MultiSpliceOptions
-from chomp_data.splice.splice_options import SpliceOptions
+from chomp_data.splice.options import MultiSpliceOptions
+from chomp_data.splice.options import SpliceOptions
 
 Options = SpliceOptions | MultiSpliceOptions
 

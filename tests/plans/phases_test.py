@@ -20,7 +20,7 @@ from chomp_data import schema
 from chomp_data.audit import visits
 from chomp_data.loading import state as state_lib
 from chomp_data.order import shuffled
-from chomp_data.splice import selecting
+from chomp_data.sources import document_columns
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -333,7 +333,7 @@ def test_what_remains_of_many_rows_is_kept_beside_the_store(
   place = saved(one, 4, tmp_path / "one")
   data = config({"a": source(path, "exact")}, 24, place)
   in_memory = pipeline.build(data)
-  monkeypatch.setattr(selecting, "_KEPT_ON_DISK", 2)
+  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 2)
   kept = pipeline.build(data)
   assert list((tmp_path / "a.index").glob("remaining-*"))
   assert kept.fingerprint == in_memory.fingerprint

@@ -12,8 +12,8 @@ import pytest
 import chomp_data
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.index import document_selection
-from chomp_data.splice import selecting
+from chomp_data.sources import document_columns
+from chomp_data.splice import document_selection
 from chomp_data.stores import document_fields
 from chomp_data.stores.zarr import store_writer
 from chomp_data.testing import stores as testing_stores
@@ -240,7 +240,7 @@ def test_a_large_store_s_selection_lies_beside_it_and_is_the_same(
 
   want = known(make())
   told = list(warnings)
-  monkeypatch.setattr(selecting, "_KEPT_ON_DISK", 1)
+  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
   warnings.clear()
   assert known(make()) == want
   assert warnings == told
@@ -256,7 +256,7 @@ def test_a_large_store_s_selection_lies_beside_it_and_is_the_same(
 def test_what_goes_to_a_reader_does_not_grow_with_documents(
   tmp_path, monkeypatch
 ):
-  monkeypatch.setattr(selecting, "_KEPT_ON_DISK", 1)
+  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
   sizes = []
   for count in (20, 4_000):
     made = testing_stores.make_store(
@@ -270,38 +270,43 @@ def test_what_goes_to_a_reader_does_not_grow_with_documents(
   assert sizes[1] - sizes[0] < 64
 
 
-@pytest.mark.parametrize("count", [None, 10, 3_000, 40_000])
-@pytest.mark.parametrize("mode", document_selection.SELECT_MODES)
-def test_candidates_are_sorted_a_few_times_whatever_their_number(
-  monkeypatch, mode, count
-):
-  monkeypatch.setattr(document_selection, "_FEW", 64)
-  total, batch = 50_000, 100
+@pytest.mark.parametrize("count", [None, 10, 3_000, 140_000])
+@pytest.mark.parametrize("mode", ["first", "longest", "shortest"])
+def test_documents_of_many_batches_are_those_of_one_sort(mode, count):
+  total, batch = 300_000, 7_000
   lengths = np.random.default_rng(0).integers(0, 300, total)
-  sorted_ = []
-  order = document_selection._stable_order
-  monkeypatch.setattr(
-    document_selection,
-    "_stable_order",
-    lambda rank: sorted_.append(len(rank)) or order(rank),
-  )
   excluded = np.arange(0, total, 3)
-  documents, found = document_selection.select(
-    lambda: ((i, lengths[i : i + batch]) for i in range(0, total, batch)),
+  documents, selected_lengths = document_selection.select(
+    ((i, lengths[i : i + batch]) for i in range(0, total, batch)),
     mode,
     document_selection.Limits(max_length=280),
     count,
     7,
     excluded,
   )
-  assert sum(sorted_) <= 3 * total
   fits = (lengths > 0) & (lengths <= 280)
   fits[excluded] = False
   some = np.flatnonzero(fits)
-  rank = document_selection._rank(mode, some, lengths[some], 7)
-  want = some[np.lexsort((some, rank))][:count]
+  rank = {"first": some, "longest": -lengths[some], "shortest": lengths[some]}
+  want = some[np.lexsort((some, rank[mode]))][:count]
   assert documents.tolist() == want.tolist()
-  assert found.tolist() == lengths[want].tolist()
+  assert selected_lengths.tolist() == lengths[want].tolist()
+
+
+@pytest.mark.parametrize("batch", [7_000, 90_000])
+def test_a_random_choice_is_the_same_in_batches_of_any_size(batch):
+  lengths = np.random.default_rng(0).integers(1, 300, 300_000)
+
+  def chosen(size, count):
+    batches = ((i, lengths[i : i + size]) for i in range(0, len(lengths), size))
+    return document_selection.select(
+      batches, "random", document_selection.Limits(), count, 7
+    )[0]
+
+  whole = chosen(len(lengths), None)
+  assert sorted(whole.tolist()) == list(range(len(lengths)))
+  assert chosen(batch, None).tolist() == whole.tolist()
+  assert chosen(batch, 40_000).tolist() == whole[:40_000].tolist()
 
 
 @pytest.fixture
@@ -419,7 +424,7 @@ def test_options_that_are_not_set_are_in_no_fingerprint(corpus):
 
 
 def test_a_large_store_keeps_each_selection_apart(corpus, monkeypatch):
-  monkeypatch.setattr(selecting, "_KEPT_ON_DISK", 1)
+  monkeypatch.setattr(document_columns, "MIN_ON_DISK", 1)
   everything = {"num_docs": None, "doc_select_mode": "first"}
   for _ in range(2):
     assert several(corpus, **everything) == [0, 1, 2, 3, 4]

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data.splice import axes
 from chomp_data.splice import axis_order
+from chomp_data.splice import pair_space
 
 
 def space(**changes):
@@ -25,7 +25,7 @@ def space(**changes):
     "adaptive_k": True,
     "offset_jitter": 0,
   }
-  return axes.PairSpace(**{**fields, **changes})
+  return pair_space.PairSpace(**{**fields, **changes})
 
 
 def listed(pairs, length):
@@ -100,7 +100,7 @@ def test_seed_000_whole_document_splice_lets_the_frame_cut():
   assert pairs == [(0, 0, 5), (0, 1, 4), (0, 2, 3), (0, 3, 2)]
 
 
-@pytest.mark.parametrize("domain", axes.OFFSET_DOMAINS)
+@pytest.mark.parametrize("domain", pair_space.OFFSET_DOMAINS)
 def test_seed_000_six_pair_list_is_in_every_domain(domain):
   wanted = {(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (2, 0)}
   pairs = {(t, s) for t, s, _ in listed(space(offset_domain=domain), 5)}
@@ -160,7 +160,7 @@ SPACES = st.builds(
   ),
   content_stride=st.integers(1, 4),
   offset_stride=st.integers(1, 4),
-  offset_domain=st.sampled_from(axes.OFFSET_DOMAINS),
+  offset_domain=st.sampled_from(pair_space.OFFSET_DOMAINS),
   min_copy_len=st.integers(2, 4),
   adaptive_k=st.booleans(),
 )

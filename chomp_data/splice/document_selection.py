@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Selects the documents that a source reads, from their lengths.
 
+    lengths    30 50 20 50 10 40
+    'first'    0, 1, 2, ...
+    'longest'  1, 3, 5, ...          ties go to the lower document
+    'shortest' 4, 2, 0, ...
+
 Lengths arrive in batches of consecutive documents and only the best
 candidates so far are retained, so a store of 10**9 documents is scanned in the
-memory of one batch.
-
-NumPy only.
+memory of one batch. NumPy only.
 """
 
 from collections.abc import Callable
@@ -18,11 +21,9 @@ import numpy as np
 from chomp_data.index import hashing
 
 # The fewest candidates to sort at once.
-_FEW = 2**15
+_MIN_SORTED = 2**15
 
 SELECT_MODES = ("first", "longest", "shortest", "random")
-
-LengthBatches = Callable[[], Iterable[tuple[int, np.ndarray]]]
 
 # Returns which of documents int64[N] match, bool[N].
 Matches = Callable[[np.ndarray], np.ndarray]
@@ -35,7 +36,7 @@ class Limits:
   Attributes:
     min_length: Fewest tokens, or None.
     max_length: Most tokens, or None.
-    last_token: A document's last token must lie before this token of the
+    last_token: A document's last token must come before this token of the
       store, or None for no limit.
   """
 
@@ -56,7 +57,7 @@ class Limits:
 
 
 def select(
-  batches: LengthBatches,
+  batches: Iterable[tuple[int, np.ndarray]],
   mode: str,
   limits: Limits,
   count: int | None,
@@ -69,7 +70,7 @@ def select(
       lengths [3, 9, 4, 9], 'longest', count 3 -> documents [1, 3, 2]
 
   Args:
-    batches: Returns an iterable of (first document, int64[n] lengths).
+    batches: Yields (first document, int64[n] lengths).
     mode: One of SELECT_MODES. Ties go to the lower document.
     limits: Which documents are candidates.
     count: How many to choose, or None for every candidate.
@@ -85,7 +86,7 @@ def select(
   best = _Best(count)
   first_token = 0
   exclude = None if exclude is None else np.sort(exclude)
-  for first, lengths in batches():
+  for first, lengths in batches:
     lengths = np.asarray(lengths, np.int64)
     fits = limits.admit(lengths, first_token)
     first_token += int(lengths.sum())
@@ -96,13 +97,17 @@ def select(
     if matches is not None:
       index = index[matches(first + index)]
     documents, lengths = first + index, lengths[index]
-    best.add(documents, lengths, _rank(mode, documents, lengths, key))
+    rank = _rank(mode, documents, lengths, key)
+    best.add(np.stack([documents, lengths, rank]))
     if mode == "first" and best.is_full:
       break
-  return best.sorted()
+  documents, lengths, _ = best.sorted()
+  return documents, lengths
 
 
-def _rank(mode, documents, lengths, key) -> np.ndarray:
+def _rank(
+  mode: str, documents: np.ndarray, lengths: np.ndarray, key: int
+) -> np.ndarray:
   """Returns int64[n]; lower is better."""
   match mode:
     case "first":
@@ -112,8 +117,8 @@ def _rank(mode, documents, lengths, key) -> np.ndarray:
     case "shortest":
       return lengths
     case _:
-      drawn = hashing.fold(key, documents) >> np.uint64(1)
-      return drawn.astype(np.int64)
+      hashes = hashing.fold(key, documents) >> np.uint64(1)
+      return hashes.astype(np.int64)
 
 
 class _Best:
@@ -125,61 +130,30 @@ class _Best:
 
   def __init__(self, count: int | None):
     self._count = count
-    # Parts of (documents, lengths, ranks); ties are in order of documents.
-    self._parts: list[tuple[np.ndarray, ...]] = []
+    # int64[3, n] each: documents, lengths, ranks; ties in order of documents.
+    self._parts = [np.empty((3, 0), np.int64)]
     self._pending = 0
-    # Later documents must have a rank below this one.
-    self._worst: int | None = None
+    # Later documents lose ties, so they must have a rank below this one.
+    self._worst_rank: int | None = None
 
   @property
   def is_full(self) -> bool:
     return self._count is not None and self._pending >= self._count
 
-  def add(self, documents, lengths, rank) -> None:
-    if self._worst is not None:
-      # Later documents lose ties, so only a better rank gets in.
-      better = np.flatnonzero(rank < self._worst)
-      documents, lengths, rank = (
-        documents[better],
-        lengths[better],
-        rank[better],
-      )
-    self._parts.append((documents, lengths, rank))
-    self._pending += len(documents)
-    if self._count is not None and self._pending > 2 * max(self._count, _FEW):
-      self._sort()
+  def add(self, candidates: np.ndarray) -> None:
+    """Adds int64[3, n]: documents, lengths and ranks."""
+    if self._worst_rank is not None:
+      candidates = candidates[:, candidates[2] < self._worst_rank]
+    self._parts.append(candidates)
+    self._pending += candidates.shape[1]
+    limit = self._count
+    if limit is not None and self._pending > 2 * max(limit, _MIN_SORTED):
+      self._worst_rank = int(self.sorted()[2, -1])
 
-  def sorted(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (documents, lengths), best first."""
-    self._sort()
-    if not self._parts:
-      return np.empty(0, np.int64), np.empty(0, np.int64)
-    documents, lengths, _ = self._parts[0]
-    return documents, lengths
-
-  def _sort(self) -> None:
-    if not self._parts:
-      return
-    merged = [np.concatenate(part) for part in zip(*self._parts, strict=True)]
-    self._parts = []
-    rank = merged[2]
-    best: slice | np.ndarray = slice(self._count)
-    if np.any(rank[1:] < rank[:-1]):
-      best = _stable_order(rank)[: self._count]
-    documents, lengths, rank = (part[best] for part in merged)
-    self._parts, self._pending = [(documents, lengths, rank)], len(rank)
-    if self.is_full and self._count:
-      self._worst = int(rank[-1])
-
-
-def _stable_order(rank: np.ndarray) -> np.ndarray:
-  """Returns int64[N], the stable order of ascending ranks.
-
-  Sorts by 16 bits at a time: NumPy uses a radix sort for these.
-  """
-  rank = (rank - rank.min()).view(np.uint64)
-  order = np.argsort(rank.astype(np.uint16), kind="stable")
-  for shift in range(16, int(rank.max()).bit_length(), 16):
-    digit = (rank >> np.uint64(shift)).astype(np.uint16)
-    order = order[np.argsort(digit[order], kind="stable")]
-  return order
+  def sorted(self) -> np.ndarray:
+    """Returns int64[3, n], best first, and drops all others."""
+    merged = np.concatenate(self._parts, axis=1)
+    best = np.argsort(merged[2], kind="stable")[: self._count]
+    self._parts = [merged[:, best]]
+    self._pending = len(best)
+    return self._parts[0]

@@ -13,17 +13,17 @@ from typing import Any
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.sources import shared_options as options_lib
-from chomp_data.splice import axes
+from chomp_data.splice import pair_space
+from chomp_data.splice import schedule as schedule_lib
 from chomp_data.splice import selecting
 from chomp_data.splice import share_options
-from chomp_data.splice import splice_rows as schedule_lib
 
 _ORDER = schema.either(schema.boolean(), schema.integer(1))
 _SEED = schema.optional(options_lib.SEED)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
+class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
   """Where in a document copying starts, and where in the row it lands.
 
   Attributes:
@@ -63,7 +63,7 @@ class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
 
   mode: str = schema.option("splice", schema.choice(("splice", "slide")))
   content_start_mode: str = schema.option(
-    "coverage_balanced", schema.choice(axes.CONTENT_START_MODES)
+    "coverage_balanced", schema.choice(pair_space.CONTENT_START_MODES)
   )
   content_length: int | None = schema.option(
     None, schema.optional(schema.integer(2))
@@ -71,7 +71,7 @@ class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
   content_stride: int = schema.option(1, schema.integer(1))
   offset_stride: int = schema.option(1, schema.integer(1))
   offset_domain: str | None = schema.option(
-    None, schema.optional(schema.choice(axes.OFFSET_DOMAINS))
+    None, schema.optional(schema.choice(pair_space.OFFSET_DOMAINS))
   )
   min_copy_len: int = schema.option(2, schema.integer(2))
   alpha: float = schema.option(0.0, schema.number(0, 8))
@@ -130,7 +130,9 @@ class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
     """Returns (first row, content_length), ascending from row 0."""
     return [(0, self.content_length)]
 
-  def pair_space(self, seq_len: int, length: int | None) -> axes.PairSpace:
+  def pair_space(
+    self, seq_len: int, length: int | None
+  ) -> pair_space.PairSpace:
     """Returns the (t, s) pairs that these options describe.
 
     Args:
@@ -141,7 +143,7 @@ class ScheduleOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
     if domain is None:
       whole = length is None or length >= seq_len
       domain = "frame" if whole else "tight"
-    return axes.PairSpace(
+    return pair_space.PairSpace(
       seq_len=seq_len,
       content_length=length,
       content_start_mode=(
@@ -271,7 +273,7 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class WindowOptions(options_lib.SelectionOptions, options_lib.FillerOptions):
+class WindowOptions(selecting.SelectionOptions, options_lib.FillerOptions):
   """Windows of seq_len tokens at column 0 over each document.
 
   Attributes:

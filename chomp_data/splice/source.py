@@ -21,21 +21,21 @@ from chomp_data.index import columns
 from chomp_data.index import integers
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import document_columns
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
-from chomp_data.splice import axes
 from chomp_data.splice import document_shares
 from chomp_data.splice import grid
-from chomp_data.splice import selecting
+from chomp_data.splice import pair_space
+from chomp_data.splice import schedule as schedule_lib
 from chomp_data.splice import share_options
-from chomp_data.splice import splice_rows
 from chomp_data.splice import splice_schedule
-from chomp_data.splice.splice_options import MultiSpliceOptions
-from chomp_data.splice.splice_options import SpliceOptions
-from chomp_data.splice.splice_options import WindowOptions
+from chomp_data.splice.options import MultiSpliceOptions
+from chomp_data.splice.options import SpliceOptions
+from chomp_data.splice.options import WindowOptions
 
 _KINDS = {
   SpliceOptions: "splice",
@@ -98,7 +98,7 @@ class SpliceSource(row_source.RowSource):
     self._first_token: np.ndarray | None = None
     if isinstance(self._documents, columns.ArrayColumn):
       self._first_token = store.bounds(self._documents.read())[0]
-    self.space: axes.PairSpace = options.pair_space(
+    self.space: pair_space.PairSpace = options.pair_space(
       seq_len, options.content_lengths()[-1][1]
     )
     self._shares = document_shares.resolve(
@@ -123,7 +123,7 @@ class SpliceSource(row_source.RowSource):
   ) -> Mapping[str, columns.Column]:
     # All that selection and quotas can depend on.
     key = {"seq_len": self.seq_len, "rows": self._options_in_use()}
-    return selecting.kept(
+    return document_columns.load_or_build(
       self.store, "quotas", key, build, len(self._documents)
     )
 
@@ -403,7 +403,7 @@ class _SpliceTracing(row_tracing.RowTracing):
   def __init__(
     self,
     source: SpliceSource,
-    schedule: splice_rows.SpliceSchedule,
+    schedule: schedule_lib.SpliceSchedule,
     *,
     exact: bool,
     repeats: bool,

@@ -1,0 +1,66 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays about documents: in memory, or of many documents in a side index.
+
+What a pass over all documents of a large store computes is stored beside the
+store, so that other processes and later runs need not repeat the pass.
+"""
+
+from collections.abc import Callable
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.index import columns
+from chomp_data.stores import side_index
+
+# Below this a pass over all lengths takes a few milliseconds, and the numbers
+# of so many documents take a few megabytes.
+MIN_ON_DISK = 1 << 18
+# Part of the key of every file; raise it where arrays are computed otherwise.
+_VERSION = 1
+_UINT32_MAX = np.iinfo(np.uint32).max
+
+
+def load_or_build(
+  store: stores.Store,
+  name: str,
+  key: Mapping[str, Any],
+  build: Callable[[], Mapping[str, np.ndarray]],
+  num_documents: int,
+) -> dict[str, columns.Column]:
+  """Returns arrays as columns, from a side index if documents are many.
+
+  Args:
+    store: Where the documents are.
+    name: Name of the side index.
+    key: What the arrays depend on, apart from the store, as JSON values.
+    build: Computes the arrays; their numbers are at least 0.
+    num_documents: How many documents `build` looks at. Fewer than MIN_ON_DISK
+      are computed each time.
+
+  Raises:
+    StoreError: If the side index can be written nowhere.
+  """
+  if num_documents < MIN_ON_DISK:
+    return {n: columns.ArrayColumn(array) for n, array in build().items()}
+  arrays = side_index.load_or_build(
+    store.path,
+    name,
+    {"version": _VERSION, "store": store.hash, **key},
+    lambda: [{n: _narrowed(array) for n, array in build().items()}],
+  )
+  return {
+    n: columns.ArrayColumn(array.read().astype(np.int64))
+    if len(array) < MIN_ON_DISK
+    else array
+    for n, array in arrays.items()
+  }
+
+
+def _narrowed(values: np.ndarray) -> np.ndarray:
+  """Returns values as uint32 where they fit."""
+  narrow = int(values.max(initial=0)) <= _UINT32_MAX
+  return values.astype(np.uint32) if narrow else values
