@@ -47,6 +47,7 @@ if TYPE_CHECKING:
   from chomp_data.pipeline import make_iterator as make_iterator
   from chomp_data.pipeline import Pipeline as Pipeline
   from chomp_data.rows.spans import Spans as Spans
+  from chomp_data.sources.epochs import Epochs as Epochs
   from chomp_data.sources.row_source import RowSource as RowSource
   from chomp_data.splice.grid import GridSource as GridSource
   from chomp_data.splice.options import MultiSpliceOptions as MultiSpliceOptions
@@ -87,6 +88,7 @@ _LAZY = {
   "MixOptions": "chomp_data.mix.mix_options",
   "MixtureSource": "chomp_data.mix.mixture",
   "MultiSpliceOptions": "chomp_data.splice.options",
+  "Epochs": "chomp_data.sources.epochs",
   "RowSource": "chomp_data.sources.row_source",
   "SequentialOptions": "chomp_data.pack.packing_options",
   "SequentialSource": "chomp_data.pack.sequential",
@@ -111,6 +113,7 @@ __all__ = [
   "BinSource",
   "BlockShuffleSampler",
   "ConfigError",
+  "Epochs",
   "EraShuffleSampler",
   "FullShuffleSampler",
   "GridSource",

@@ -125,7 +125,7 @@ def next_epoch(plan: rows_plan.RowsPlan, name: str, step: int) -> int:
   At least 1: what was there from the start is of epoch 0.
   """
   taken = sum(plan.taken(min(step, plan.step_limit))[name].values())
-  epoch, index = plan.ordered[name].locate(np.asarray([taken], np.int64))
+  epoch, index = plan.ordered[name].epochs.locate(np.asarray([taken], np.int64))
   return max(1, int(epoch[0]) + bool(index[0]))
 
 

@@ -43,6 +43,7 @@ WITH_METHODS = (
   "InputIterator",
   "Metrics",
   "Pipeline",
+  "Epochs",
   "RowSource",
   "SampleStore",
   "Spans",
@@ -53,7 +54,7 @@ WITH_METHODS = (
 SOME_METHODS = {"MixtureSource": ("__getitem__", "batch", "plan")}
 
 # Constructors that are called by classes of this package and of users alone.
-NOT_CALLED = ("RowSource", "Store", "SampleStore")
+NOT_CALLED = ("Epochs", "RowSource", "Store", "SampleStore")
 
 
 # Calls of the table that cannot succeed on what `made` makes.
@@ -303,16 +304,16 @@ def calls(made):
     "RowSource.__getitem__": {"index": 3},
     "RowSource.batch": {"rows": numbers},
     "RowSource.block_starts": {"epoch": 0},
-    "RowSource.epoch_rows": {"epoch": 0},
-    "RowSource.first_row": {"epoch": numbers},
-    "RowSource.first_row_of": {"epoch": 0},
-    "RowSource.locate": {"rows": numbers},
-    "RowSource.passes": {"row": 3},
+    "Epochs.size": {"epoch": 0},
+    "Epochs.first_row": {"epoch": numbers},
+    "Epochs.start": {"epoch": 0},
+    "Epochs.locate": {"rows": numbers},
+    "Epochs.passes": {"row": 3},
     "RowSource.plan": {"rows": numbers},
     "RowSource.prefetch": {"spans": spans},
     "RowSource.read": {"spans": spans},
     "RowSource.read_group": {"row": 3},
-    "RowSource.total_rows": {"epochs": 3},
+    "Epochs.total": {"epochs": 3},
     "SampleStore.metadata": {"indices": numbers},
     "SampleStore.read": {"indices": numbers},
     "SampleStore.specs": {"height": 4, "width": 4},
@@ -383,6 +384,7 @@ def owner(made, name):
     ),
     "Metrics": lambda: prometheus.Metrics(made.iterator),
     "Pipeline": lambda: made.pipe,
+    "Epochs": lambda: made.rows.epochs,
     "RowSource": lambda: made.rows,
     "Spans": lambda: made.spans,
     "SampleStore": lambda: made.samples,

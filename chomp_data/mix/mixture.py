@@ -177,7 +177,7 @@ class MixtureSource:
       if cost is not None:
         logging.warning("%s: %s: %s.", path, name, cost)
     exhausted_at = {
-      name: own.total_rows(limits[name] or 1) if repeats else None
+      name: own.epochs.total(limits[name] or 1) if repeats else None
       for name, own in self._parts.items()
     }
     self._start = self._starts()
@@ -270,9 +270,9 @@ class MixtureSource:
     """The names of the sources, in the order of their `source_id`."""
     return list(self._names)
 
-  def total_rows(self, epochs: int | None) -> int | None:
-    """Returns the rows of the run: as exhaustion ends it."""
-    del epochs
+  @property
+  def end(self) -> int | None:
+    """Rows of the mix until exhaustion ends the mix; None is without end."""
     return self._end
 
   @property
@@ -340,7 +340,7 @@ class MixtureSource:
     out = {}
     for i, (name, part) in enumerate(self._parts.items()):
       own = int(rows[i])
-      out[name] = Consumed(own, int(taken[i]), part.passes(own))
+      out[name] = Consumed(own, int(taken[i]), part.epochs.passes(own))
     return out
 
   def intended(self, step: int) -> dict[str, float]:

@@ -19,6 +19,7 @@ from chomp_data.order import unequal_blocks
 from chomp_data.order.shuffle_options import ShuffleOptions
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 from chomp_data.sources import shared_options as options_lib
@@ -95,7 +96,6 @@ class ShuffledSource(row_source.RowSource):
     self.layout: row_layout.RowLayout = rows.layout
     self.document_slots: int = rows.document_slots
     self.documents_follow: bool = rows.documents_follow
-    self.ramp_epochs: int = rows.ramp_epochs
     self.windows: shuffle_options.Windows | None = None
     self._block_size: int | None = None
     self._lanes: shuffle_options.Dealt | None = None
@@ -112,13 +112,10 @@ class ShuffledSource(row_source.RowSource):
     """(First epoch, source from there on): itself from epoch 0."""
     return ((0, self),)
 
-  def first_row(self, epoch: np.ndarray) -> np.ndarray:
-    """Returns the number of each epoch's first row; see `RowSource`."""
-    return self.rows.first_row(epoch)
-
-  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (epoch, position in that epoch); see `RowSource`."""
-    return self.rows.locate(rows)
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """Those of the wrapped rows."""
+    return self.rows.epochs
 
   def order(self, rows: np.ndarray) -> np.ndarray:
     """Returns which rows of the wrapped source stand at positions.
@@ -129,15 +126,15 @@ class ShuffledSource(row_source.RowSource):
     rows = row_source.checked_rows(rows)
     if self.options.kind == "none" or not len(rows):
       return rows
-    epoch, index = self.rows.locate(rows)
+    epoch, index = self.rows.epochs.locate(rows)
     if (epoch == epoch[0]).all():
       # One epoch, the common case, is passed on as a number.
       number = epoch[:1]
-      first = int(self.rows.first_row(number)[0])
-      size = int(self.rows.first_row(number + 1)[0]) - first
+      first = int(self.rows.epochs.first_row(number)[0])
+      size = int(self.rows.epochs.first_row(number + 1)[0]) - first
       return first + self._order.permute(index, int(number[0]), size)
-    first = self.rows.first_row(epoch)
-    size = self.rows.first_row(epoch + 1) - first
+    first = self.rows.epochs.first_row(epoch)
+    size = self.rows.epochs.first_row(epoch + 1) - first
     return first + self._order.permute(index, epoch, size)
 
   def positions(self, rows: np.ndarray, epoch: int) -> np.ndarray:
@@ -150,7 +147,7 @@ class ShuffledSource(row_source.RowSource):
     Returns:
       int64[N], counted from the epoch's first.
     """
-    return self._order.positions(rows, epoch, self.rows.epoch_rows(epoch))
+    return self._order.positions(rows, epoch, self.rows.epochs.size(epoch))
 
   def near(self, found: np.ndarray, epoch: int) -> np.ndarray:
     """Returns the positions among which rows of ranges stand, as ranges.
@@ -161,7 +158,7 @@ class ShuffledSource(row_source.RowSource):
     """
     if not len(found):
       return found
-    size = self.rows.epoch_rows(epoch)
+    size = self.rows.epochs.size(epoch)
     match self._order:
       case orders.NoneOrder():
         return found
@@ -214,9 +211,9 @@ class ShuffledSource(row_source.RowSource):
     if self.options.kind not in ("block", "era"):
       return super().read_group(row)
     number = np.asarray([integers.whole("row", row)], np.int64)
-    epoch, index = self.rows.locate(number)
-    start = self.rows.first_row(epoch)
-    size = self.rows.first_row(epoch + 1) - start
+    epoch, index = self.rows.epochs.locate(number)
+    start = self.rows.epochs.first_row(epoch)
+    size = self.rows.epochs.first_row(epoch + 1) - start
     first, last = self._order.window_bounds(index, epoch, size)
     return int((start + first)[0]), int((start + last)[0])
 
@@ -346,7 +343,7 @@ class ShuffledSource(row_source.RowSource):
       lanes=dealt.lanes,
       lane_rows=dealt.lane_rows,
       window_rows=block * width,
-      first_row=self.rows.first_row,
+      first_row=self.rows.epochs.first_row,
     )
 
 
@@ -367,7 +364,7 @@ class _OrderedSums(row_sums.Sums):
     uniform = self._sums.uniform(epoch, unit)
     if uniform is None:
       return None
-    size = self._rows.epoch_rows(epoch)
+    size = self._rows.epochs.size(epoch)
     rows = np.asarray(list(uniform.exceptions), np.int64)
     positions = self._order.positions(rows, epoch, size).tolist()
     units = uniform.exceptions.values()
@@ -390,7 +387,7 @@ class _OrderedSums(row_sums.Sums):
     self, epoch: int, unit: str, positions: np.ndarray
   ) -> np.ndarray | None:
     """Returns the units of rows at positions in the order; see `Sums`."""
-    size = self._rows.epoch_rows(epoch)
+    size = self._rows.epochs.size(epoch)
     rows = self._order.permute(positions, epoch, size)
     return self._sums.at(epoch, unit, rows)
 
@@ -421,7 +418,7 @@ class _OrderedSums(row_sums.Sums):
     return None
 
   def _every(self, epoch: int, rows: int) -> np.ndarray:
-    size = self._rows.epoch_rows(epoch)
+    size = self._rows.epochs.size(epoch)
     return np.append(np.arange(0, size, rows), size)
 
   def _as_unequal(

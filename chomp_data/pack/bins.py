@@ -40,6 +40,7 @@ from chomp_data.pack import packing_report
 from chomp_data.pack.packing_options import BinOptions
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
@@ -150,17 +151,10 @@ class BinSource(row_source.RowSource):
     # Maps of files are opened again where they are used.
     return {**self.__dict__, "_indexes": {}, "_summed": None}
 
-  def first_row(self, epoch: np.ndarray) -> np.ndarray:
-    """Returns the number of each epoch's first row; see `RowSource`."""
-    if not self.options.orders_differ:
-      return super().first_row(epoch)
-    return self._epochs.first_row(integers.array("epoch", epoch))
-
-  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (epoch, row of that epoch); see `RowSource`."""
-    if not self.options.orders_differ:
-      return super().locate(rows)
-    return self._epochs.locate(integers.array("rows", rows))
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """Epochs differ in rows where documents are packed anew in each."""
+    return self._epochs if self.options.orders_differ else super().epochs
 
   def row_starts(self, epoch: int) -> np.ndarray:
     """Returns int64[num_windows + 1], rows of an epoch before each window."""
@@ -399,7 +393,7 @@ class BinSource(row_source.RowSource):
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     rows = row_source.checked_rows(rows)
-    epoch, index = self.locate(rows)
+    epoch, index = self.epochs.locate(rows)
     epochs = np.unique(epoch) if self.options.orders_differ else epoch[:1]
     if len(epochs) <= 1:
       return self._plan(epoch, index)

@@ -7,9 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.index import integers
+from chomp_data.sources import epochs as epochs_lib
 
 
-class EpochStarts:
+class EpochStarts(epochs_lib.Epochs):
   """Row numbers at which epochs begin."""
 
   def __init__(self, rows_of: Callable[[int], int], most: int, path: str):
@@ -37,6 +39,7 @@ class EpochStarts:
     Raises:
       ConfigError: If there are too many epochs to count.
     """
+    epoch = integers.array("epoch", epoch)
     last = int(np.max(epoch, initial=0))
     self._check(last)
     known = self._known
@@ -46,6 +49,7 @@ class EpochStarts:
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch), int64[N] each; raises likewise."""
+    rows = integers.array("rows", rows)
     last = int(np.max(rows, initial=0))
     known = self._known
     # Epochs differ by a few rows: this many are needed at least.

@@ -234,7 +234,7 @@ class SequentialSource(row_source.RowSource):
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     rows = row_source.checked_rows(rows)
-    epoch, index = self.locate(rows)
+    epoch, index = self.epochs.locate(rows)
     if not self.options.orders_differ:
       return self._plan(index, 0)
     epochs, which = np.unique(epoch, return_inverse=True)

@@ -13,6 +13,7 @@ the kind of rows and the shuffle.
 
 from collections.abc import Iterator
 from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -24,11 +25,53 @@ from chomp_data.order import shuffled
 from chomp_data.phased import remainder
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 
 # Options that count the rows of a source from its start.
 _BY_ROW = ("curriculum_every", "content_length_schedule")
+
+
+class _PhaseEpochs(epochs_lib.Epochs):
+  """The epochs of several sources, those of each from a first epoch on."""
+
+  def __init__(
+    self,
+    epochs: Sequence[epochs_lib.Epochs],
+    first_epochs: np.ndarray,
+    first_rows: np.ndarray,
+    shifts: np.ndarray,
+  ):
+    """Binds phases.
+
+    Args:
+      epochs: The epochs of each phase's source.
+      first_epochs: int64[P], the first epoch of each phase, rising from 0.
+      first_rows: int64[P], the number of its first row.
+      shifts: int64[P], how much the numbers of its source's rows are higher.
+    """
+    self._epochs = epochs
+    self._first_epochs = first_epochs
+    self._first_rows = first_rows
+    self._shifts = shifts
+
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
+    """Returns the number of each epoch's first row, int64[N]."""
+    first_rows = np.empty(len(epoch), np.int64)
+    for phase, pick in _by_phase(self._first_epochs, epoch):
+      first = self._epochs[phase].first_row(epoch[pick])
+      first_rows[pick] = first - self._shifts[phase]
+    return first_rows
+
+  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns (epoch, row of that epoch) of rows, int64[N] each."""
+    epoch, index = np.empty_like(rows), np.empty_like(rows)
+    for phase, pick in _by_phase(self._first_rows, rows):
+      epoch[pick], index[pick] = self._epochs[phase].locate(
+        rows[pick] + self._shifts[phase]
+      )
+    return epoch, index
 
 
 class PhasedSource(row_source.RowSource):
@@ -72,7 +115,7 @@ class PhasedSource(row_source.RowSource):
       source.document_slots for source in self._sources
     )
     row_counts = [
-      source.first_row_of(int(end)) - source.first_row_of(epoch)
+      source.epochs.start(int(end)) - source.epochs.start(epoch)
       for (epoch, source), end in zip(
         self.phases, self._first_epochs[1:], strict=False
       )
@@ -80,8 +123,14 @@ class PhasedSource(row_source.RowSource):
     # Of each phase its first row, and how much its source's numbers are higher.
     self._first_rows = np.cumsum([0, *row_counts])
     self._shifts = (
-      np.asarray([source.first_row_of(epoch) for epoch, source in self.phases])
+      np.asarray([source.epochs.start(epoch) for epoch, source in self.phases])
       - self._first_rows
+    )
+    self._epochs = _PhaseEpochs(
+      [source.epochs for source in self._sources],
+      self._first_epochs,
+      self._first_rows,
+      self._shifts,
     )
 
   def __len__(self) -> int:
@@ -101,22 +150,10 @@ class PhasedSource(row_source.RowSource):
     for source in self._sources:
       source.keep_windows(cache_bytes)
 
-  def first_row(self, epoch: np.ndarray) -> np.ndarray:
-    """Returns the number of each epoch's first row, int64[N]."""
-    first_rows = np.empty(len(epoch), np.int64)
-    for phase, pick in _by_phase(self._first_epochs, epoch):
-      first = self._sources[phase].first_row(epoch[pick])
-      first_rows[pick] = first - self._shifts[phase]
-    return first_rows
-
-  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (epoch, row of that epoch) of rows, int64[N] each."""
-    epoch, index = np.empty_like(rows), np.empty_like(rows)
-    for phase, pick in _by_phase(self._first_rows, rows):
-      epoch[pick], index[pick] = self._sources[phase].locate(
-        rows[pick] + self._shifts[phase]
-      )
-    return epoch, index
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """Those of each phase from its first epoch on."""
+    return self._epochs
 
   @property
   def lanes(self) -> int:
@@ -183,7 +220,7 @@ class PhasedSource(row_source.RowSource):
     lines.append(self._sources[0].describe())
     for epoch, source in self.phases[1:]:
       lines.append(
-        f"  from epoch {epoch}: {source.epoch_rows(epoch)} rows of"
+        f"  from epoch {epoch}: {source.epochs.size(epoch)} rows of"
         f" {source.store.num_documents} documents,"
         f" {source.store.num_tokens} tokens"
       )

@@ -75,7 +75,7 @@ class PreviousRunSource:
     saved = {key: v for key, v in saved.items() if key != "max_epochs"}
     self._source = self._ordered(saved)
     self._whole = stores.as_one(self._opened)
-    epochs, indices = self._source.locate(np.asarray([rows], np.int64))
+    epochs, indices = self._source.epochs.locate(np.asarray([rows], np.int64))
     epoch, self._num_read = int(epochs[0]), int(indices[0])
     self._first_row = rows - self._num_read
     self._phase = [

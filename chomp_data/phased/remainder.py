@@ -18,6 +18,7 @@ from chomp_data import stores
 from chomp_data.index import intervals
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
@@ -52,13 +53,10 @@ class RemainderSource(row_source.RowSource):
   def __len__(self) -> int:
     return len(self._pieces)
 
-  def first_row(self, epoch: np.ndarray) -> np.ndarray:
-    """Returns the number of each epoch's first row, int64[N]."""
-    return self._pieces.first_row(epoch)
-
-  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (epoch, row of that epoch) of rows, int64[N] each."""
-    return self._pieces.locate(rows)
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """Those of the rows over the remaining pieces."""
+    return self._pieces.epochs
 
   def block_starts(self, epoch: int) -> np.ndarray | None:
     """Returns the first row of each block that is read together, or None."""

@@ -27,14 +27,14 @@ def counts(source: source_trail.Ordered, first: int, last: int) -> np.ndarray:
   out = np.zeros(source.store.num_documents, np.int64)
   if first >= last:
     return out
-  epochs, index = source.locate(np.asarray([first, last]))
+  epochs, index = source.epochs.locate(np.asarray([first, last]))
   low, high = epochs.tolist()
   if low == high:
     return _add(out, source, first, last)
   if index[0]:
-    _add(out, source, first, source.first_row_of(low + 1))
+    _add(out, source, first, source.epochs.start(low + 1))
     low += 1
-  _add(out, source, source.first_row_of(high), last)
+  _add(out, source, source.epochs.start(high), last)
   while low < high:
     low += _add_epochs(out, source, low, high)
   return out
@@ -46,15 +46,15 @@ def _add_epochs(
   """Adds a whole epoch, and those like it before `end`; returns how many."""
   phase = [other for begins, other in source.phases if begins <= epoch][-1]
   alike = 1
-  if phase.rows.tracing.repeats and epoch >= phase.ramp_epochs:
+  if phase.rows.tracing.repeats and epoch >= phase.epochs.ramp:
     later = [begins for begins, _ in source.phases if begins > epoch]
     alike = min([end, *later]) - epoch
   own = phase.rows.tracing.counts(epoch)
   if own is None:
     # In no order: what is packed or read together is planned together.
     own = np.zeros(phase.rows.store.num_documents, np.int64)
-    start = phase.rows.first_row_of(epoch)
-    _add(own, phase.rows, start, start + phase.rows.epoch_rows(epoch))
+    start = phase.rows.epochs.start(epoch)
+    _add(own, phase.rows, start, start + phase.rows.epochs.size(epoch))
   # A phase has no documents of stores that join after it.
   out[: len(own)] += alike * own
   return alike

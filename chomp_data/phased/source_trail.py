@@ -96,8 +96,8 @@ class SourceTrail:
     for number in itertools.count(epoch):
       if self._is_over(number, empty):
         return
-      size = self._source.epoch_rows(number)
-      first = self._source.first_row_of(number)
+      size = self._source.epochs.size(number)
+      first = self._source.epochs.start(number)
       low = index if number == epoch else 0
       empty += 1
       for positions in self._positions(number, low, size):
@@ -115,7 +115,7 @@ class SourceTrail:
     begins, phase = self._phases[-1]
     if phase is None:
       return True
-    if epoch < max(begins, phase.ramp_epochs):
+    if epoch < max(begins, phase.epochs.ramp):
       return False
     tracing = phase.rows.tracing
     if tracing.never(self._document):
@@ -136,13 +136,13 @@ class SourceTrail:
       return
     epoch, index = self._located(row)
     for number in range(epoch, -1, -1):
-      first = self._source.first_row_of(number)
-      high = index if number == epoch else self._source.epoch_rows(number)
+      first = self._source.epochs.start(number)
+      high = index if number == epoch else self._source.epochs.size(number)
       for positions in self._positions(number, 0, high, backwards=True):
         yield from _parts(first + positions)
 
   def _located(self, row: int) -> tuple[int, int]:
-    epoch, index = self._source.locate(np.asarray([row], np.int64))
+    epoch, index = self._source.epochs.locate(np.asarray([row], np.int64))
     return int(epoch[0]), int(index[0])
 
   def _phase(self, epoch: int) -> shuffled.ShuffledSource | None:
@@ -171,7 +171,7 @@ class SourceTrail:
   ) -> np.ndarray:
     """Returns those of an epoch's rows int64[N] that hold the document."""
     kept = [np.empty(0, np.int64)]
-    start = phase.rows.first_row_of(epoch)
+    start = phase.rows.epochs.start(epoch)
     for low in range(0, len(rows), _BLOCK):
       own = rows[low : low + _BLOCK]
       spans = phase.rows.plan(start + own)
@@ -211,8 +211,8 @@ class SourceTrail:
     last: int,
   ) -> np.ndarray:
     """Returns positions of first .. last - 1 that hold some, ascending."""
-    start = phase.rows.first_row_of(epoch)
-    own_start = phase.first_row_of(epoch)
+    start = phase.rows.epochs.start(epoch)
+    own_start = phase.epochs.start(epoch)
     positions = np.arange(first, last)
     rows = phase.order(own_start + positions) - start
     at = np.searchsorted(found[:, 0], rows, side="right") - 1
@@ -252,7 +252,7 @@ class SourceTrail:
     tracing = phase.rows.tracing
     if tracing.exact:
       return len(positions)
-    rows = phase.order(phase.first_row_of(epoch) + positions)
+    rows = phase.order(phase.epochs.start(epoch) + positions)
     return tracing.spans_in(self._document, rows)
 
   def _inverted(

@@ -53,10 +53,6 @@ class RunRows(Protocol):
     """Most documents a row can hold."""
     ...
 
-  def total_rows(self, epochs: int | None) -> int | None:
-    """Returns the rows of a run; see `RowSource`."""
-    ...
-
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; `source` is their source's number; see `RowSource`."""
     ...
@@ -160,7 +156,10 @@ class RowsPlan(plan_lib.Plan):
   @functools.cached_property
   def num_rows(self) -> int | None:
     """Rows of the whole run, filler excluded, or None."""
-    return self.rows.total_rows(self._epochs)
+    if self._mix is not None:
+      return self._mix.end
+    (source,) = self.ordered.values()
+    return source.epochs.total(self._epochs)
 
   @property
   def num_steps(self) -> int | None:
@@ -371,7 +370,7 @@ class RowsPlan(plan_lib.Plan):
   def epoch_begins(self, source: str, epoch: int) -> int | None:
     """Returns the step of an epoch's first row; see `Plan`."""
     own = self.ordered[source]
-    found = self._step_of(source, own.first_row_of(own.ramp_epochs + epoch))
+    found = self._step_of(source, own.epochs.start(own.epochs.ramp + epoch))
     return None if found is None else self.steps.before(found)
 
   def ends(self, source: str) -> int | None:
@@ -400,7 +399,7 @@ class RowsPlan(plan_lib.Plan):
 
   def passes(self, source: str, samples: int) -> float:
     """Returns how often a source was passed; see `Plan`."""
-    return self.ordered[source].passes(samples)
+    return self.ordered[source].epochs.passes(samples)
 
   def repeats(
     self, num_steps: int, max_epochs: Mapping[str, int | None]

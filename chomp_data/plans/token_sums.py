@@ -217,7 +217,7 @@ class _SourceSums:
     if total is None:
       return None
     source = self._source
-    far = rows - done > source.epoch_rows(source.ramp_epochs)
+    far = rows - done > source.epochs.size(source.epochs.ramp)
     if far and self._repeats and self._each_epoch is None:
       total = self._by_prefix(place)
     else:
@@ -239,7 +239,7 @@ class _SourceSums:
       return False
     source = self._source
     # Of epochs that consume the same one is passed over, and one in part.
-    alike = source.first_row_of(source.ramp_epochs + 2)
+    alike = source.epochs.start(source.epochs.ramp + 2)
     return not self._repeats or alike > _MOST_ROWS
 
   def _last_told(self, rows: int) -> tuple[int, int | None]:
@@ -273,13 +273,13 @@ class _SourceSums:
   def _between(self, first: int, last: int) -> int:
     """Returns the units of rows, of whole epochs from their totals."""
     source, total = self._source, 0
-    located = source.locate(np.asarray([first], np.int64))
+    located = source.epochs.locate(np.asarray([first], np.int64))
     epoch, index = (int(own[0]) for own in located)
     while first < last:
-      end, count = source.first_row_of(epoch + 1), 1
+      end, count = source.epochs.start(epoch + 1), 1
       whole = None
       if not index and end <= last:
-        if not self._repeats or epoch < source.ramp_epochs:
+        if not self._repeats or epoch < source.epochs.ramp:
           whole = source.sums.epoch_total(epoch, self._unit)
         else:
           whole = self._each_epoch
@@ -300,7 +300,7 @@ class _SourceSums:
   def _each_epoch(self) -> int | None:
     """What epochs after the ramp consume, where they repeat."""
     source = self._source
-    return source.sums.epoch_total(source.ramp_epochs, self._unit)
+    return source.sums.epoch_total(source.epochs.ramp, self._unit)
 
   def _planned(self, first: int, last: int) -> int:
     """Returns the units of rows, a block at a time."""
@@ -325,9 +325,9 @@ class _SourceSums:
     # A few are planned in one call.
     if not self._knows_rows or last - first <= _BLOCK:
       return None
-    located = self._source.locate(np.asarray([first], np.int64))
+    located = self._source.epochs.locate(np.asarray([first], np.int64))
     epoch, index = (int(own[0]) for own in located)
-    end = min(self._source.first_row_of(epoch + 1), last)
+    end = min(self._source.epochs.start(epoch + 1), last)
     count = min(end - first, _KNOWN_BLOCK)
     if count <= _BLOCK:
       return None

@@ -23,6 +23,7 @@ from chomp_data import stores
 from chomp_data.index import integers
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
@@ -33,7 +34,6 @@ FINGERPRINT_SCHEMA = 1
 # Rows read together where nothing says which.
 _GROUP_ROWS = 1_024
 
-_NUMBER = schema.integer(0, 2**62 - 1)
 _FIELDS = schema.sequence(
   schema.choice((*row_reading.OPTIONAL_FIELDS, *row_reading.LABEL_FIELDS))
 )
@@ -64,8 +64,6 @@ class RowSource(abc.ABC):
     documents_follow: Whether rows are the store's tokens one after the other,
       so that one copy takes several documents, and whole chunks of rows touch
       no other chunk.
-    ramp_epochs: Epochs before the first one that counts: those of a ramp, in
-      which a source does not yet read all it has.
     expected_passes: How often a reader passes it at most, the ramp apart, so
       that an epoch may be prepared before it comes; None has no end. 0 where
       nobody reads, but plans are asked about.
@@ -77,7 +75,6 @@ class RowSource(abc.ABC):
   document_slots: int
   options: Any = None
   documents_follow: bool = False
-  ramp_epochs: int = 0
   expected_passes: int | None = 0
 
   @abc.abstractmethod
@@ -111,22 +108,10 @@ class RowSource(abc.ABC):
     """
     return None
 
-  def first_row(self, epoch: np.ndarray) -> np.ndarray:
-    """Returns the number of each epoch's first row, int64[N].
-
-    Args:
-      epoch: int64[N], from 0.
-    """
-    return integers.array("epoch", epoch) * len(self)
-
-  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (epoch, row of that epoch) of rows, int64[N] each.
-
-    Args:
-      rows: int64[N], at least 0.
-    """
-    epoch, index = np.divmod(integers.array("rows", rows), len(self))
-    return epoch, index
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """Which rows belong to which epoch; by default all epochs have as many."""
+    return epochs_lib.EqualEpochs(len(self))
 
   def block_starts(self, epoch: int) -> np.ndarray | None:
     """Returns the first row of each block that is read together.
@@ -164,41 +149,6 @@ class RowSource(abc.ABC):
   def seq_len(self) -> int:
     """Positions of a row."""
     return self.layout.seq_len
-
-  @final
-  @schema.arguments(epoch=_NUMBER)
-  def first_row_of(self, epoch: int) -> int:
-    """Returns the number of an epoch's first row."""
-    return int(self.first_row(np.asarray([epoch]))[0])
-
-  @final
-  @schema.arguments(epoch=_NUMBER)
-  def epoch_rows(self, epoch: int) -> int:
-    """Returns the rows of an epoch."""
-    return self.first_row_of(epoch + 1) - self.first_row_of(epoch)
-
-  @final
-  @schema.arguments(epochs=schema.optional(_NUMBER))
-  def total_rows(self, epochs: int | None) -> int | None:
-    """Returns the rows of a run over so many epochs, after its ramp.
-
-    Args:
-      epochs: Passes over all that the source has; None has no end.
-    """
-    if epochs is None:
-      return None
-    return self.first_row_of(self.ramp_epochs + epochs)
-
-  @final
-  @schema.arguments(row=_NUMBER)
-  def passes(self, row: int) -> float:
-    """Returns how often a source was passed before a row, the ramp apart."""
-    epoch, index = self.locate(np.asarray([row], np.int64))
-    number = int(epoch[0])
-    if number < self.ramp_epochs:
-      return 0.0
-    size = max(self.epoch_rows(number), 1)
-    return number - self.ramp_epochs + int(index[0]) / size
 
   @final
   def prefetch(self, spans: spans_lib.Spans) -> bool:

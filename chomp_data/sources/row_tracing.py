@@ -12,6 +12,7 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import epochs as epochs_lib
 
 # Rows planned at once.
 _BLOCK = 65_536
@@ -20,18 +21,13 @@ _BLOCK = 65_536
 class Rows(Protocol):
   """What is asked of a source; see `RowSource`."""
 
-  ramp_epochs: int
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """Which rows belong to which epoch."""
+    ...
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows."""
-    ...
-
-  def first_row_of(self, epoch: int) -> int:
-    """Returns the number of an epoch's first row."""
-    ...
-
-  def epoch_rows(self, epoch: int) -> int:
-    """Returns the rows of an epoch."""
     ...
 
 
@@ -63,7 +59,7 @@ class RowTracing:
       int64[N, 2], first and last + 1 of ranges, ascending and apart.
     """
     del document
-    return ranges([(0, self._source.epoch_rows(epoch))])
+    return ranges([(0, self._source.epochs.size(epoch))])
 
   def documents(self) -> np.ndarray | None:
     """Returns int64[N], the documents that are ever read; None is all."""
@@ -84,7 +80,7 @@ class RowTracing:
     found = self.rows_of(document, epoch)
     if self.exact:
       return num_rows(found)
-    total, start = 0, self._source.first_row_of(epoch)
+    total, start = 0, self._source.epochs.start(epoch)
     for first, last in found.tolist():
       for low in range(first, last, _BLOCK):
         rows = np.arange(low, min(low + _BLOCK, last))
@@ -101,7 +97,7 @@ class RowTracing:
 
   def before(self, document: int, epoch: int) -> int:
     """Returns the spans of a document in the epochs before one."""
-    ramp = self._source.ramp_epochs
+    ramp = self._source.epochs.ramp
     if self.repeats and epoch > ramp:
       whole = epoch - ramp
       return self.before(document, ramp) + whole * self.count(document, ramp)

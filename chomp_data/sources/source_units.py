@@ -307,13 +307,13 @@ class SourceUnits(units_lib.UnitSequence):
     )
 
   def _epoch_rows(self) -> int:
-    ramp = self._source.ramp_epochs
+    ramp = self._source.epochs.ramp
     return self._first_row(ramp + 1) - self._first_row(ramp)
 
   @property
   def num_rows(self) -> int | None:
     """Rows offered, or None for ever."""
-    return self._source.total_rows(self._max_epochs)
+    return self._source.epochs.total(self._max_epochs)
 
   def most_tokens(self, rows: int, told: int) -> int:
     """Returns what so many rows can hold, of any order, at most.
@@ -329,7 +329,7 @@ class SourceUnits(units_lib.UnitSequence):
     if told == int(self.before(np.asarray([rows]))[0]):
       return most
     # Of another run's order, or of none. Rows of a ramp may be longer.
-    last = self._first_row(self._source.ramp_epochs + 1)
+    last = self._first_row(self._source.epochs.ramp + 1)
     if last > _LONG_PASS:
       return most
     longest = 0
@@ -344,7 +344,7 @@ class SourceUnits(units_lib.UnitSequence):
     rows = np.asarray(rows, np.int64)
     if self.unit == "rows" or not len(rows):
       return rows.copy()
-    epoch, index = self._source.locate(rows)
+    epoch, index = self._source.epochs.locate(rows)
     number = int(epoch[0])
     if number == epoch[-1] and (epoch == number).all():
       # The common case: `unique` costs more than all of this.
@@ -353,7 +353,7 @@ class SourceUnits(units_lib.UnitSequence):
         return np.full(len(rows), base, np.int64)
       return base + self._epoch(number).before(index)
     first = int(epoch.min())
-    if self._each is not None and first >= self._source.ramp_epochs:
+    if self._each is not None and first >= self._source.epochs.ramp:
       # Of short epochs a merge looks through hundreds.
       rows = rows - self._first_row(first)
       return self._units_before_epoch(first) + rows * self._each
@@ -394,7 +394,7 @@ class SourceUnits(units_lib.UnitSequence):
     alike = self._alike_from()
     last = None
     if self._max_epochs is not None:
-      last = self._source.ramp_epochs + self._max_epochs - 1
+      last = self._source.epochs.ramp + self._max_epochs - 1
     epoch = 0
     while epoch not in (last, alike):
       if self._units_before_epoch(epoch + 1) >= units:
@@ -421,7 +421,7 @@ class SourceUnits(units_lib.UnitSequence):
     """Returns the first epoch from which on all consume the same, if any."""
     if not self._known.epochs_repeat(self.unit):
       return None
-    return self._source.ramp_epochs
+    return self._source.epochs.ramp
 
   @functools.cached_property
   def _each(self) -> int | None:
@@ -433,7 +433,7 @@ class SourceUnits(units_lib.UnitSequence):
     return None if uniform is None or uniform.exceptions else uniform.each
 
   def _first_row(self, epoch: int) -> int:
-    return int(self._source.first_row(np.asarray([epoch]))[0])
+    return int(self._source.epochs.first_row(np.asarray([epoch]))[0])
 
   def _epoch(self, epoch: int) -> Alike | Summed:
     return self._epochs.get(epoch, lambda: self._make(epoch))

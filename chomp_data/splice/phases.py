@@ -8,18 +8,20 @@
 
 A phase has as many whole passes as fit, then one shorter pass for its remaining
 rows. The last phase has no end. Passes are numbered across all phases.
-NumPy only.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
+from chomp_data.index import integers
+from chomp_data.sources import epochs as epochs_lib
+
 # Row numbers must fit in int64.
 _MAX_ROW = 2**56
 
 
-class Phases:
+class Phases(epochs_lib.Epochs):
   """Maps rows to passes, and passes to phases, by binary search."""
 
   def __init__(self, first_row: np.ndarray, pass_rows: np.ndarray):
@@ -34,6 +36,7 @@ class Phases:
     rows = np.diff(first_row)
     self._first_pass = np.zeros(len(first_row), np.int64)
     np.cumsum(-(-rows // pass_rows[:-1]), out=self._first_pass[1:])
+    self.ramp: int = int(self._first_pass[-1])
 
   @property
   def first_rows(self) -> np.ndarray:
@@ -45,13 +48,9 @@ class Phases:
     """Rows of a pass of the last phase."""
     return int(self._pass_rows[-1])
 
-  @property
-  def ramp_passes(self) -> int:
-    """Passes before the last phase."""
-    return int(self._first_pass[-1])
-
-  def first_row(self, number: np.ndarray) -> np.ndarray:
+  def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the first row of passes, int64[N]."""
+    number = integers.array("epoch", epoch)
     if len(self._first_row) == 1:
       return number * self._pass_rows[0]
     phase = self.phase_of(number)
@@ -60,6 +59,7 @@ class Phases:
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (pass, row of that pass) of rows, int64[N] each."""
+    rows = integers.array("rows", rows)
     if len(self._first_row) == 1:
       number, index = np.divmod(rows, self._pass_rows[0])
       return number, index

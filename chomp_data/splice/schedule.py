@@ -200,7 +200,7 @@ class SpliceSchedule:
       slot: Index into the schedule's documents.
       number: The pass.
     """
-    ramp = np.arange(min(number, self.phases.ramp_passes))
+    ramp = np.arange(min(number, self.phases.ramp))
     # Passes of one phase and size share their quotas.
     kinds = np.stack([self.phases.phase_of(ramp), self.phases.sizes(ramp)])
     _, first, counts = np.unique(
@@ -210,7 +210,7 @@ class SpliceSchedule:
     for one, count in zip(first.tolist(), counts.tolist(), strict=True):
       low, high = self.rows_of(slot, one)
       total += count * (high - low)
-    low, high = self.rows_of(slot, self.phases.ramp_passes)
+    low, high = self.rows_of(slot, self.phases.ramp)
     return total + (number - len(ramp)) * (high - low)
 
   def splices(self, number: np.ndarray, index: np.ndarray) -> Splices:
@@ -224,7 +224,7 @@ class SpliceSchedule:
       One splice per row.
     """
     jitter = self._jitter(index, number)
-    if not len(number) or number.min() >= self.phases.ramp_passes:
+    if not len(number) or number.min() >= self.phases.ramp:
       samples = _samples(self._last_ends, number, index)
       pairs = self._pairs[int(self._table.length[-1])]
       return Splices(samples.slot, *pairs.place(samples, jitter, False))
@@ -233,7 +233,7 @@ class SpliceSchedule:
     phase = self.phases.phase_of(passes)
     last = len(self._table.first_row) - 1
     # Passes of the last phase share their quotas.
-    group = np.where(phase == last, self.phases.ramp_passes, passes)[member]
+    group = np.where(phase == last, self.phases.ramp, passes)[member]
     for one in np.unique(group).tolist():
       pick = np.flatnonzero(group == one)
       group_samples = _samples(self._ends(one), number[pick], index[pick])
@@ -251,7 +251,7 @@ class SpliceSchedule:
 
   def _ends(self, number: int) -> columns.Column:
     """Returns the prefix sums of a pass's quotas."""
-    if number >= self.phases.ramp_passes:
+    if number >= self.phases.ramp:
       return self._last_ends
     one = np.asarray([number])
     return self._ramp_ends(

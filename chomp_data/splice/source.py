@@ -18,10 +18,10 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
-from chomp_data.index import integers
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import document_columns
+from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
 from chomp_data.sources import row_tracing
@@ -116,7 +116,6 @@ class SpliceSource(row_source.RowSource):
       check=lambda found: self._check_usable(found, path),
     )
     self._report_unused(usable, path)
-    self.ramp_epochs: int = self._schedule.phases.ramp_passes
 
   def _keep(
     self, build: Callable[[], Mapping[str, np.ndarray]]
@@ -140,18 +139,15 @@ class SpliceSource(row_source.RowSource):
   def __len__(self) -> int:
     return int(self._schedule.phases.sizes(np.zeros(1, np.int64))[0])
 
-  def first_row(self, epoch: np.ndarray) -> np.ndarray:
-    """Returns the number of each epoch's first row; see `RowSource`."""
-    return self._schedule.phases.first_row(integers.array("epoch", epoch))
-
-  def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (epoch, row of that epoch); see `RowSource`."""
-    return self._schedule.phases.locate(integers.array("rows", rows))
+  @property
+  def epochs(self) -> epochs_lib.Epochs:
+    """The passes of the schedule; those before its last phase are the ramp."""
+    return self._schedule.phases
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
     rows = row_source.checked_rows(rows)
-    splices = self._schedule.splices(*self.locate(rows))
+    splices = self._schedule.splices(*self.epochs.locate(rows))
     count = len(rows)
     row = np.arange(count)
     start, column, length = splices.start, splices.column, splices.length
@@ -192,7 +188,7 @@ class SpliceSource(row_source.RowSource):
     """What copies consume; see `RowSource`."""
     return splice_schedule.SpliceSums(
       self._schedule,
-      self.ramp_epochs,
+      self.epochs.ramp,
       all_pairs=self._all_pairs,
       labelled=not self.store.trains_on_all,
     )
@@ -224,7 +220,9 @@ class SpliceSource(row_source.RowSource):
     """
     if row is None:
       return self._schedule.quotas()
-    return self._schedule.quotas(int(self.locate(np.asarray([row]))[0][0]))
+    return self._schedule.quotas(
+      int(self.epochs.locate(np.asarray([row]))[0][0])
+    )
 
   def validation(
     self, num_starts: int = 4, num_offsets: int = 4, num_docs: int = 10
@@ -427,12 +425,12 @@ class _SpliceTracing(row_tracing.RowTracing):
 
   def documents(self) -> np.ndarray:
     """Returns the selected documents that have rows; see `RowTracing`."""
-    last = self._source.ramp_epochs
+    last = self._source.epochs.ramp
     return np.sort(self._source.documents[self._schedule.quotas(last) > 0])
 
   def never(self, document: int) -> bool:
     """Returns whether a document has no quota; see `RowTracing`."""
-    return not len(self.rows_of(document, self._source.ramp_epochs))
+    return not len(self.rows_of(document, self._source.epochs.ramp))
 
   def before(self, document: int, epoch: int) -> int:
     """Returns the spans in the epochs before one; see `RowTracing`."""

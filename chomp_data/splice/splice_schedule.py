@@ -252,7 +252,7 @@ def describe(
       where there are no groups.
   """
   lines = []
-  ramp = schedule.phases.ramp_passes
+  ramp = schedule.phases.ramp
   if ramp:
     last = int(schedule.phases.first_rows[-1])
     lines.append(

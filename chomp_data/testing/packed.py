@@ -26,7 +26,7 @@ def documents_of(lengths: Sequence[int]) -> list[np.ndarray]:
 
 def rows_of(source: row_source.RowSource, epoch: int = 0) -> np.ndarray:
   """Returns the numbers of an epoch's rows, int64[N]."""
-  first, last = source.first_row(np.asarray([epoch, epoch + 1])).tolist()
+  first, last = source.epochs.first_row(np.asarray([epoch, epoch + 1])).tolist()
   return np.arange(first, last)
 
 

@@ -38,7 +38,8 @@ SECTIONS = (
     " ([stock_grain.md](stock_grain.md)). One of your"
     " own is a `RowSource` with the methods below.",
     (
-      "RowSource", "Spans", "BinSource", "SequentialSource", "SpliceSource",
+      "RowSource", "Epochs", "Spans", "BinSource", "SequentialSource",
+      "SpliceSource",
       "ShuffledSource", "GridSource", "MixtureSource",
     ),
   ),

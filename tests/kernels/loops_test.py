@@ -197,7 +197,7 @@ def run(program, **environment):
 WORK = """
   import sys
   import numpy as np
-  from chomp_data.index.pack import packing
+  from chomp_data.pack import packing
   from chomp_data.kernels import compiled
 
   def pack(size):

@@ -120,12 +120,12 @@ class Greedy:
         epochs = epochs or 1
       limit = own if self.repeats else epochs
       # Passes count after a ramp.
-      ramp = part.rows.ramp_epochs
+      ramp = part.rows.epochs.ramp
       assert ramp == (name == "splice")
       self.limits[name] = (
-        None if limit is None else part.first_row_of(ramp + limit)
+        None if limit is None else part.epochs.start(ramp + limit)
       )
-      self.ends[name] = part.first_row_of(ramp + (epochs or 1))
+      self.ends[name] = part.epochs.start(ramp + (epochs or 1))
     self.units = {name: [] for name in self.parts}
     self.next = dict.fromkeys(self.parts, 0)
     self.taken = []
@@ -214,10 +214,10 @@ def check_equals_greedy(data, most=160):
   taken = Greedy(pipe, data).run(most)
   size = data["global_batch_size"]
   if len(taken) < most:
-    assert pipe.mix.total_rows(None) == len(taken)
+    assert pipe.mix.end == len(taken)
     assert len(pipe.mix) == len(taken)
   else:
-    end = pipe.mix.total_rows(None)
+    end = pipe.mix.end
     assert end is None or end >= most
   expected = {}
   for name in pipe.source_names:
@@ -793,9 +793,9 @@ def test_a_run_ends_where_its_stage_has_no_row_left(paths, caplog):
 
   pipe = run(2)
   bins, stream = (len(pipe.sources[name]) for name in ("bins", "stream"))
-  assert pipe.mix.total_rows(None) == 2 * 4 + stream
+  assert pipe.mix.end == 2 * 4 + stream
   assert not [line for line in caplog.messages if "never comes" in line]
-  assert run(3).mix.total_rows(None) == bins < 3 * 4
+  assert run(3).mix.end == bins < 3 * 4
   (line,) = [line for line in caplog.messages if "never comes" in line]
   assert f"the stage from step 3 on never comes: the run ends after {bins}" in (
     line

@@ -54,7 +54,7 @@ def shuffled(rows, run_seed=3, **options):
 
 
 def epoch_of(source, epoch):
-  first, last = source.first_row(np.asarray([epoch, epoch + 1]))
+  first, last = source.epochs.first_row(np.asarray([epoch, epoch + 1]))
   return first, source.order(np.arange(first, last))
 
 

@@ -127,12 +127,14 @@ def test_each_epoch_of_shuffled_documents_has_an_index(
   make_store, windows_packed
 ):
   store = make_store(packed.documents_of(LENGTHS))
-  make(store, **FULL).first_row(np.asarray([3]))
+  make(store, **FULL).epochs.first_row(np.asarray([3]))
   assert len(windows_packed) == 12
-  make(store, **FULL).first_row(np.asarray([3]))
+  make(store, **FULL).epochs.first_row(np.asarray([3]))
   assert len(windows_packed) == 12
   # Without an order of its own for each there is one.
-  make(store, reshuffle_documents=False, **FULL).first_row(np.asarray([3]))
+  make(store, reshuffle_documents=False, **FULL).epochs.first_row(
+    np.asarray([3])
+  )
   assert len(windows_packed) == 12
 
 
@@ -208,7 +210,7 @@ def test_exact_rows_need_no_index(make_store, windows_packed):
     packing_algorithm="exact",
     shuffle_documents="block",
   )
-  source.first_row(np.asarray([50]))
+  source.epochs.first_row(np.asarray([50]))
   assert not windows_packed
   assert not os.path.exists(f"{store.path}.index")
   # And the first rows pack their own windows alone.
@@ -396,7 +398,7 @@ def test_orders_that_come_once_keep_no_sums_of_rows(make_store):
   store = make_store(packed.documents_of(LENGTHS))
   source = make(store, **FULL)
   found = source.units_at(1, "tokens", np.arange(3))
-  rows = source.first_row_of(1) + np.arange(3)
+  rows = source.epochs.start(1) + np.arange(3)
   assert (
     found.tolist()
     == source_units.row_units(source.plan(rows), "tokens").tolist()

@@ -239,7 +239,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
       assert max(map(len, documents_in(found))) <= bound
     packed.check_fields(batch, packed.fields_of(found, kept, source.layout))
     check_windows(source, epoch, found, kept)
-    epochs, index = source.locate(rows)
+    epochs, index = source.epochs.locate(rows)
     assert (epochs == epoch).all()
     assert index.tolist() == list(range(len(rows)))
     batches.append(batch)
@@ -365,15 +365,18 @@ def test_epochs_of_different_lengths_follow_each_other(make_store, algorithm):
   sizes = [len(packed.rows_of(source, epoch)) for epoch in range(6)]
   assert len(set(sizes)) > 1
   starts = np.cumsum([0, *sizes])
-  assert source.first_row(np.arange(7)).tolist() == starts.tolist()
+  assert source.epochs.first_row(np.arange(7)).tolist() == starts.tolist()
   assert len(source) == sizes[0]
   # Asked in another order, of a source that has seen no other epoch.
   other = reshuffled(make_store, packing_algorithm=algorithm)
   rows = np.asarray([starts[5], 0, starts[5] - 1, starts[3], starts[1]])
-  epoch, index = other.locate(rows)
+  epoch, index = other.epochs.locate(rows)
   assert epoch.tolist() == [5, 0, 4, 3, 1]
   assert index.tolist() == [0, 0, sizes[4] - 1, 0, 0]
-  assert other.first_row(np.asarray([4, 2])).tolist() == [starts[4], starts[2]]
+  assert other.epochs.first_row(np.asarray([4, 2])).tolist() == [
+    starts[4],
+    starts[2],
+  ]
   # A batch across the seam.
   seam = np.arange(starts[1] - 3, starts[1] + 3)
   packed.check_fields(
@@ -406,7 +409,7 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
   source.expected_passes = 6
   row, at_two = 0, None
   for epoch in range(6):
-    last = int(source.first_row(np.asarray([epoch + 1]))[0])
+    last = int(source.epochs.first_row(np.asarray([epoch + 1]))[0])
     for first in range(row, last, 3):
       spans = source.plan(np.arange(first, min(first + 3, last)))
       at_two = spans if (epoch, first) == (2, row) else at_two
@@ -420,11 +423,11 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
   again = make(
     source.store, 12, packing_buffer_docs=8, shuffle_documents="full"
   )
-  assert again.first_row(np.arange(6)).tolist() == (
-    source.first_row(np.arange(6)).tolist()
+  assert again.epochs.first_row(np.arange(6)).tolist() == (
+    source.epochs.first_row(np.arange(6)).tolist()
   )
   assert not packed_by
-  rows = np.arange(again.first_row_of(2), again.first_row_of(2) + 3)
+  rows = np.arange(again.epochs.start(2), again.epochs.start(2) + 3)
   np.testing.assert_array_equal(again.plan(rows).document, at_two.document)
 
 
@@ -439,7 +442,7 @@ def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
 def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
   monkeypatch.setattr(documents_lib, "_KEPT_ON_DISK", 1)
   source = reshuffled(make_store, packing_algorithm="exact")
-  starts = source.first_row(np.arange(6))
+  starts = source.epochs.first_row(np.arange(6))
   assert len(packings(source, "exact_rows")) == 4
   passed = []
   window_tokens = documents_lib.Documents.window_tokens
@@ -456,7 +459,7 @@ def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
     shuffle_documents="full",
     packing_algorithm="exact",
   )
-  assert again.first_row(np.arange(6)).tolist() == starts.tolist()
+  assert again.epochs.first_row(np.arange(6)).tolist() == starts.tolist()
   again.plan(starts[5:] - 1)
   # The first epoch says how long an epoch is, the last has the row.
   assert set(passed) == {0, 4}
@@ -530,7 +533,7 @@ def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
   )
   monkeypatch.setattr(chomp_data.BinSource, "_packed", None)
   units = source_units.SourceUnits(again, "loss_tokens", None)
-  start = again.first_row_of(4)
+  start = again.epochs.start(4)
   assert units.before(np.asarray([start])).tolist() == [sum(totals[:4])]
 
 
@@ -599,7 +602,7 @@ def test_a_packing_is_interrupted_where_its_thread_is_stopped(
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
 def test_threads_may_read_rows_of_different_epochs(make_store, algorithm):
   source = reshuffled(make_store, packing_algorithm=algorithm)
-  starts = source.first_row(np.arange(4))
+  starts = source.epochs.first_row(np.arange(4))
   expected = packed.read(source, np.arange(starts[-1]))["tokens"]
   shared, wrong = reshuffled(make_store, packing_algorithm=algorithm), []
 
@@ -823,6 +826,6 @@ def test_more_epochs_than_can_be_counted_are_refused_at_once(
     seq_len=16,
   )
   with pytest.raises(schema.ConfigError, match=r"reshuffle_documents.*10000"):
-    source.first_row(np.asarray([10**9]))
+    source.epochs.first_row(np.asarray([10**9]))
   with pytest.raises(schema.ConfigError, match="reshuffle_documents"):
     source.plan(np.asarray([2**62 - 1]))

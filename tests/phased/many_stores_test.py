@@ -240,8 +240,8 @@ def test_rows_before_a_store_joins_stay_and_those_after_hold_all(
   two = pipeline.build(config(paths[:2], rows, shuffle))
   all_three = pipeline.build(config(paths, rows, shuffle))
   grown = pipeline.build(config(paths, rows, shuffle, (0, 2, 3)))
-  first = [pipe._plan.rows.first_row_of for pipe in (one, two, all_three)]
-  at = grown._plan.rows.first_row_of
+  first = [pipe._plan.rows.epochs.start for pipe in (one, two, all_three)]
+  at = grown._plan.rows.epochs.start
   assert_equal(rows_of(grown, 0, at(2)), rows_of(one, 0, first[0](2)))
   assert_equal(
     rows_of(grown, at(2), at(3)), rows_of(two, first[1](2), first[1](3))
@@ -250,8 +250,8 @@ def test_rows_before_a_store_joins_stay_and_those_after_hold_all(
     rows_of(grown, at(3), at(5)), rows_of(all_three, first[2](3), first[2](5))
   )
   rows_at = np.arange(at(5))
-  epoch, index = grown._plan.rows.locate(rows_at)
-  starts = grown._plan.rows.first_row(np.arange(6))
+  epoch, index = grown._plan.rows.epochs.locate(rows_at)
+  starts = grown._plan.rows.epochs.first_row(np.arange(6))
   np.testing.assert_array_equal(starts[epoch] + index, rows_at)
   # Across phases as well, in any order.
   order = np.random.default_rng(0).permutation(at(5))
@@ -270,7 +270,7 @@ def test_sums_of_a_source_that_grows_are_those_of_its_plans(
   if rows == "bin" and shuffle == "era":
     pytest.skip("eras of bins are refused")
   source = pipeline.build(config(paths, rows, shuffle, (0, 1, 3)))._plan.rows
-  count = source.first_row_of(4) + 7
+  count = source.epochs.start(4) + 7
   spans = source.plan(np.arange(count))
   each = source_units.row_units(spans, unit)
   sums = np.concatenate([[0], np.cumsum(each)])
@@ -285,7 +285,7 @@ def test_a_run_of_epochs_ends_with_the_stores_it_then_has(paths, exhaustion):
   alone = config(paths[:2], joined=(0, 2))
   alone["epochs"] = 3
   pipe = pipeline.build(alone)
-  assert pipe._plan.num_rows == pipe._plan.rows.first_row_of(3)
+  assert pipe._plan.num_rows == pipe._plan.rows.epochs.start(3)
   assert pipe._plan.num_rows == (
     pipeline.build({**alone, "sources": config(paths[0])["sources"],
                     "epochs": 2})._plan.num_rows
@@ -338,13 +338,13 @@ def test_an_appended_store_joins_at_the_next_epoch(paths, mixed, workers):
   assert all(alone[step] == own for step, own in begun.items())
   own = plain._plan.ordered["web"]
   taken = plain._plan.taken(17)["web"]["32"]
-  epoch = int(own.locate(np.asarray([taken]))[0][0]) + 1
+  epoch = int(own.epochs.locate(np.asarray([taken]))[0][0]) + 1
   after, later, pipe = iterated(data(paths[:2]), 60, state)
   assert pipe._run.sources["web"].joined == (0, epoch)
   # Up to the epoch nothing moved.
   for step, found in after.items():
     if step < 40 and plain._plan.taken(step + 1)["web"]["32"] <= (
-      own.first_row_of(epoch)
+      own.epochs.start(epoch)
     ):
       assert alone[step] == found
   assert any(alone.get(step, found) != found for step, found in after.items())

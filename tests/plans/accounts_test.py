@@ -182,7 +182,7 @@ def test_what_is_passed_over_is_what_rows_of_plans_hold(
   monkeypatch.setattr(token_sums, "_KNOWN_BLOCK", 31)
   pipe = build(path, PASSED_OVER[rows], shuffle)
   source = pipe.accounts._sums._sources["text"]
-  steps = 3 * source.epoch_rows(source.ramp_epochs) // BATCH + 20
+  steps = 3 * source.epochs.size(source.epochs.ramp) // BATCH + 20
   spans = source.plan(np.arange(steps * BATCH))
   tokens = np.cumsum([0, *spans.row_sums(spans.length)])
   trained_on = np.cumsum([0, *spans.row_sums(spans.length - 1)])

@@ -117,7 +117,7 @@ def test_rows_train_on_what_the_store_says(corpora, number, rows, data):
   make, options = rows
   corpus = corpora[number]
   source = make(corpus.store, **options)
-  end = source.first_row_of(2)
+  end = source.epochs.start(2)
   picked = data.draw(st.lists(st.integers(0, end - 1), max_size=12))
   check(source, corpus, np.asarray(picked, np.int64))
 

@@ -148,7 +148,7 @@ def test_sums_equal_those_of_batches_in_every_order(
 ):
   make, options = rows
   source = shuffled(make(corpora[corpus], seq_len, **options), shuffle)
-  end = source.total_rows(EPOCHS)
+  end = source.epochs.total(EPOCHS)
   hypothesis.assume(0 < end < 2_000)
   own = slow_units(source, unit, range(end))
   expected = np.concatenate([[0], np.cumsum(own)])
@@ -164,8 +164,8 @@ def test_sums_equal_those_of_batches_in_every_order(
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
     for some in (np.asarray(asked, np.int64), np.arange(end + 1)):
       np.testing.assert_array_equal(sums.before(some), expected[some])
-    epochs = range(source.ramp_epochs + EPOCHS + 1)
-    ends = expected[[source.first_row_of(e) for e in epochs]]
+    epochs = range(source.epochs.ramp + EPOCHS + 1)
+    ends = expected[[source.epochs.start(e) for e in epochs]]
     drawn = data.draw(st.lists(st.integers(-2, int(ends[-1]) + 9), max_size=20))
     for most in (*drawn, *ends.tolist(), *(ends + 1).tolist()):
       assert sums.rows_below(most) == np.count_nonzero(expected[:-1] < most)
@@ -179,7 +179,7 @@ def test_searching_first_gives_what_summing_first_does(
 ):
   source = shuffled(make(corpora[corpus]), {"kind": "full"})
   one, other = (source_units.SourceUnits(source, unit, None) for _ in range(2))
-  end = source.first_row_of(2)
+  end = source.epochs.start(2)
   sums = one.before(np.arange(end + 1))
   for most in [*range(int(sums[-1]), 0, -37), 1]:
     assert other.rows_below(most) == np.count_nonzero(sums[:-1] < most)
@@ -191,7 +191,7 @@ def test_rows_without_an_end_go_on_through_all_epochs(corpora):
   assert sums.num_rows is None
   tokens = corpora[1].num_tokens
   far = 10**9
-  row = source.first_row_of(far)
+  row = source.epochs.start(far)
   assert sums.before(np.asarray([row])).tolist() == [far * tokens]
   assert sums.rows_below(far * tokens + 1) == row + 1
   assert sums.rows_below(far * tokens) == row
@@ -255,7 +255,7 @@ def test_where_sums_are_known_no_epoch_is_passed_over(
   source = Counted(shuffled(make(store, **options), shuffle))
   sums = source_units.SourceUnits(source, unit, None)
   assert sums.planned() is None
-  row = source.first_row_of(50) + 1_234
+  row = source.epochs.start(50) + 1_234
   below = int(sums.before(np.asarray([row]))[0])
   found = sums.rows_below(below + 1)
   # Rows that consume nothing may follow.
@@ -271,7 +271,7 @@ def test_what_is_not_known_is_summed_once_and_as_far_as_asked(make_store):
     [rng.integers(3, 250, n) for n in rng.integers(1, 30, 9_000)]
   )
   source = Counted(shuffled(bins(store), {"kind": "full"}))
-  size = source.first_row_of(1)
+  size = source.epochs.start(1)
   assert size > 5_000
   sums = source_units.SourceUnits(source, "tokens", None)
   sums.before(np.arange(100))
@@ -283,7 +283,7 @@ def test_what_is_not_known_is_summed_once_and_as_far_as_asked(make_store):
   assert source.planned <= 2 * size
   source.planned = 0
   # Epochs consume the same: a far one costs its own sums alone.
-  sums.before(np.asarray([source.first_row_of(1_000) + 10]))
+  sums.before(np.asarray([source.epochs.start(1_000) + 10]))
   assert source.planned <= size + 2 * 4_096
 
 
@@ -303,8 +303,8 @@ def test_rows_of_a_thousand_epochs_are_summed_together(
   for rows in (sequential(store, tail=tail), splices(store, num_docs=1)):
     source = shuffled(rows, {"kind": "full"})
     sums = source_units.SourceUnits(source, "tokens", None)
-    numbers = np.arange(3, source.first_row_of(1_000), 7)
-    own = slow_units(source, "tokens", range(source.first_row_of(5)))
+    numbers = np.arange(3, source.epochs.start(1_000), 7)
+    own = slow_units(source, "tokens", range(source.epochs.start(5)))
     made.clear()
     found = sums.before(numbers)
     assert tail == "pad" or len(made) <= 1
@@ -326,16 +326,16 @@ def test_rows_after_a_ramp_cost_no_passes_between(make_store):
     curriculum_every=10,
   )
   source = Counted(shuffled(rows, {"kind": "full"}))
-  ramp = source.first_row_of(source.ramp_epochs)
+  ramp = source.epochs.start(source.epochs.ramp)
   assert ramp == 30
   whole = int(source.rows.quotas().sum())
-  assert source.total_rows(1) == ramp + whole
+  assert source.epochs.total(1) == ramp + whole
   sums = source_units.SourceUnits(source, "tokens", None)
-  far = source.first_row_of(source.ramp_epochs + 10**6)
+  far = source.epochs.start(source.epochs.ramp + 10**6)
   total = int(sums.before(np.asarray([far]))[0])
   assert source.planned < 2_000
   assert sums.rows_below(total) == far
-  own = slow_units(source, "tokens", range(source.total_rows(1)))
+  own = slow_units(source, "tokens", range(source.epochs.total(1)))
   assert total == sum(own[:ramp]) + 10**6 * sum(own[ramp:])
 
 

@@ -16,7 +16,7 @@ def test_the_example_of_the_module():
   assert phases.sizes(numbers).tolist() == [10, 10, 5, 4, 3, 6, 6, 6]
   assert phases.first_row(numbers).tolist() == [0, 10, 20, 25, 29, 32, 38, 44]
   assert phases.phase_of(numbers).tolist() == [0, 0, 0, 1, 1, 2, 2, 2]
-  assert phases.ramp_passes == 5
+  assert phases.ramp == 5
   assert phases.last_pass_rows == 6
   assert [a.tolist() for a in phases.locate(np.asarray([24, 25, 31, 50]))] == [
     [2, 3, 4, 8], [4, 0, 2, 0],

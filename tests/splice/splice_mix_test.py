@@ -296,16 +296,16 @@ def test_every_row_is_that_of_a_slow_loop(make, data):
 def test_epochs_follow_each_other_and_stay_the_same_after_the_ramp(make, data):
   model, options = drawn_model(data)
   source = make(model["lengths"], **options)
-  epochs = np.arange(source.ramp_epochs + 3)
-  first = source.first_row(epochs)
+  epochs = np.arange(source.epochs.ramp + 3)
+  first = source.epochs.first_row(epochs)
   sizes = np.diff(first)
   assert first[0] == 0
   assert sizes.min() > 0
   assert len(source) == sizes[0]
-  epoch, index = source.locate(np.arange(first[-1]))
+  epoch, index = source.epochs.locate(np.arange(first[-1]))
   assert epoch.tolist() == np.repeat(epochs[:-1], sizes).tolist()
   assert (first[epoch] + index).tolist() == list(range(int(first[-1])))
-  assert first[source.ramp_epochs] >= model["last_change"]
+  assert first[source.epochs.ramp] >= model["last_change"]
   for number in epochs[:-1].tolist():
     rows = np.arange(first[number], first[number + 1])
     counts = np.bincount(
@@ -352,7 +352,7 @@ def test_phases_hold_exact_shares_of_the_documents_read_so_far(make):
   assert source.quotas(35).tolist() == [4, 4, 4, 0]
   assert source.quotas(36).tolist() == source.quotas().tolist()
   assert len(source) == 12
-  assert source.ramp_epochs == 3
+  assert source.epochs.ramp == 3
 
 
 def test_a_long_phase_covers_every_start_before_it_repeats_one(make):
@@ -380,7 +380,7 @@ def test_the_last_phase_goes_on_for_ever_by_random_access(make):
     curriculum_every=1_000,
     content_length_schedule=[(2_500, 4)],
   )
-  first = int(source.first_row(np.asarray([source.ramp_epochs]))[0])
+  first = int(source.epochs.first_row(np.asarray([source.epochs.ramp]))[0])
   assert first == 4_000
   size = int(source.quotas().sum())
   far = first + (10**12 - first) // size * size
@@ -429,13 +429,13 @@ def test_length_and_curriculum_cut_rows_together(make):
     counts = np.bincount(spans.document[low:high])
     assert counts.tolist() == [(high - low) // documents] * documents
   assert source.quotas(40).min() > 0
-  assert source.ramp_epochs == 3
+  assert source.epochs.ramp == 3
   # Passes are counted after the ramp, through which no epoch ends.
   whole = int(source.quotas().sum())
-  assert source.total_rows(1) == 40 + whole
-  assert source.total_rows(2) == 40 + 2 * whole
+  assert source.epochs.total(1) == 40 + whole
+  assert source.epochs.total(2) == 40 + 2 * whole
   at = [0, 39, 40, 40 + whole, 40 + 3 * whole]
-  assert [source.passes(row) for row in at] == [0, 0, 0, 1, 3]
+  assert [source.epochs.passes(row) for row in at] == [0, 0, 0, 1, 3]
 
 
 def test_validation_rows_have_the_last_content_length(make):
