@@ -28,6 +28,7 @@ import corpora
 import tables
 
 from chomp_data import pipeline
+from chomp_data.audit import overlap
 from chomp_data.audit import visits
 
 _SMALL = flags.DEFINE_bool("small", False, "Fewer documents: seconds.")
@@ -133,7 +134,7 @@ def measured(
   """Returns a line of the table."""
   pipe = pipeline.build(data)
   source = pipe.source_names[0]
-  known = pipe.sources[source].tracing.documents()
+  known = overlap.documents_read(pipe.sources[source])
   if known is not None:
     document = int(known[document % len(known)])
   began = time.process_time()

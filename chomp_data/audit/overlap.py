@@ -18,6 +18,8 @@ import numpy as np
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
+from chomp_data.sources import row_source
+from chomp_data.splice import source as splice_source
 
 WAYS = ("any", "id", "content")
 
@@ -81,9 +83,23 @@ def held_by(pipe: pipeline.Pipeline) -> dict[str, Held]:
       ]
     )
   return {
-    name: Held(own.store, own.tracing.documents())
+    name: Held(own.store, documents_read(own))
     for name, own in pipe.sources.items()
   }
+
+
+def documents_read(rows: row_source.RowSource) -> np.ndarray | None:
+  """Returns the numbers of the documents that rows are made of, ascending.
+
+  Args:
+    rows: Of one source.
+
+  Returns:
+    int64[N]; None where they are made of all documents of the store.
+  """
+  if not isinstance(rows, splice_source.SpliceSource):
+    return None
+  return np.sort(rows.documents[rows.quotas() > 0])
 
 
 def overlap(

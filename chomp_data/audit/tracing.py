@@ -95,7 +95,7 @@ def visit_records(
     from_step: The first step that is looked at.
     count: How many visits, at most.
   """
-  found = visits.Visits(pipe, source, document).ahead(from_step)
+  found = visits.Visits(pipe, source, document).next_visits(from_step)
   about = _sample(source, document)
   if source in pipe.sources:
     about["id"] = pipe.sources[source].store.document_id(document)

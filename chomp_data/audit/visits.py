@@ -65,7 +65,7 @@ class Visits:
     self._touched, self._gone = pipe.gone.times(number, document)
     self._counted: dict[int, int] = {}
 
-  def before(self, step: int) -> int:
+  def count_before(self, step: int) -> int:
     """Returns how many spans (samples) the steps before one hand out.
 
     What is gone is not handed out: of a document of which something is, visits
@@ -86,7 +86,7 @@ class Visits:
       if first < step:
         later = self._from(first, 0)
         after = itertools.takewhile(lambda own: own.step < step, later)
-        return self.before(first) + sum(1 for _ in after)
+        return self.count_before(first) + sum(1 for _ in after)
     end = steps.data_step(step)
     cost = self._trail.cost(end)
     if cost > _LONG_S:
@@ -99,12 +99,12 @@ class Visits:
         cost,
       )
       compiled.wait()
-    total = self._trail.below(end)
+    total = self._trail.count_before(end)
     for first, last in steps.skipped(step):
-      total -= self._trail.below(last) - self._trail.below(first)
+      total -= self._trail.count_before(last) - self._trail.count_before(first)
     return total
 
-  def ahead(self, step: int) -> Iterator[Visit]:
+  def next_visits(self, step: int) -> Iterator[Visit]:
     """Yields the visits from a step on, in order; maybe for ever.
 
     Args:
@@ -115,7 +115,7 @@ class Visits:
   def _from(self, step: int, exposure: int | None) -> Iterator[Visit]:
     """Yields visits from a step on, after so many; None counts them."""
     steps, end = self._pipe.steps, self._pipe.num_steps
-    found = self._trail.ahead(steps.data_step(step))
+    found = self._trail.next_visits(steps.data_step(step))
     for data_step, places in itertools.groupby(found, lambda place: place[0]):
       run_step = steps.run_step(data_step)
       if end is not None and steps.before(data_step) >= end:
@@ -125,25 +125,25 @@ class Visits:
       if run_step is None:
         continue
       if exposure is None:
-        exposure = self.before(step)
+        exposure = self.count_before(step)
       for visit in self._of_step(run_step, places, exposure):
         exposure = visit.exposure
         yield visit
 
-  def back(self, step: int) -> Iterator[Visit]:
+  def previous_visits(self, step: int) -> Iterator[Visit]:
     """Yields the visits before a step, the latest first.
 
     Args:
       step: At most the steps of the run.
     """
     steps = self._pipe.steps
-    exposure = self.before(step)
+    exposure = self.count_before(step)
     if not exposure:
       return
     end = steps.data_step(step)
     if self._gone is not None:
       end = min(end, self._gone)
-    found = self._trail.back(end)
+    found = self._trail.previous_visits(end)
     for data_step, places in itertools.groupby(found, lambda place: place[0]):
       run_step = steps.run_step(data_step)
       if run_step is not None:
@@ -208,5 +208,5 @@ def visits(
     from_step: The first step that is looked at, at most those of the run.
     count: How many visits, at most.
   """
-  found = Visits(pipe, source, document).ahead(from_step)
+  found = Visits(pipe, source, document).next_visits(from_step)
   return list(itertools.islice(found, count))

@@ -218,7 +218,7 @@ def _print_document(
   trail = visits.Visits(pipe, source, document)
   found: dict[int, list[int]] = {}
   following = None
-  for visit in trail.ahead(steps.start):
+  for visit in trail.next_visits(steps.start):
     if visit.step >= steps.stop:
       following = visit.step
       break
@@ -229,7 +229,7 @@ def _print_document(
   told: dict[str, Any] = {"source": source, "document": document}
   if pipe.holds_text:
     told["id"] = pipe.sources[source].store.document_id(document)
-  told["before"] = trail.before(steps.start)
+  told["before"] = trail.count_before(steps.start)
   told["next_step"] = following
   if _FORMAT.value == "json":
     print(json.dumps(told))

@@ -140,8 +140,8 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
   title = ""
   if _FORMAT.value != "json":
     own = visits_lib.Visits(pipe, source, document)
-    count = own.before(step)
-    last = next(own.back(step), None) if count else None
+    count = own.count_before(step)
+    last = next(own.previous_visits(step), None) if count else None
     title = f"{name}: document {document} of {source}"
     if source in pipe.sources:
       store = pipe.sources[source].store
@@ -150,7 +150,7 @@ def _show_document(pipe: pipeline.Pipeline, at: int) -> None:
     title += f"\n{count} spans before step {step}"
     if last is not None:
       title += f", the last in step {last.step}"
-    again = next(own.ahead(step), None) is not None
+    again = next(own.next_visits(step), None) is not None
     title += f"; from step {step} on{':' if again else ' never'}"
   _print(
     tracing.visit_records(pipe, source, document, step, _COUNT.value),

@@ -12,6 +12,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import integers
+from chomp_data.index import intervals
 from chomp_data.order import lanes as lanes_lib
 from chomp_data.order import orders
 from chomp_data.order import shuffle_options
@@ -149,22 +150,23 @@ class ShuffledSource(row_source.RowSource):
     """
     return self._order.positions(rows, epoch, self.rows.epochs.size(epoch))
 
-  def near(self, found: np.ndarray, epoch: int) -> np.ndarray:
-    """Returns the positions among which rows of ranges stand, as ranges.
+  def near(self, rows: intervals.Intervals, epoch: int) -> np.ndarray:
+    """Returns ranges of positions that hold the rows of ranges.
 
     Args:
-      found: int64[N, 2], first and last + 1 of rows of the epoch, ascending.
+      rows: The first and last + 1 of rows of the epoch, ascending, disjoint.
       epoch: The epoch.
+
+    Returns:
+      int64[N, 2], the first and last + 1 of each range, ascending.
     """
-    if not len(found):
-      return found
     size = self.rows.epochs.size(epoch)
     match self._order:
       case orders.NoneOrder():
-        return found
+        return np.stack(rows, axis=1)
       case orders.EraOrder():
-        first, _ = self._order.window_bounds(found[:, 0], epoch, size)
-        _, last = self._order.window_bounds(found[:, 1] - 1, epoch, size)
+        first, _ = self._order.window_bounds(rows[0], epoch, size)
+        _, last = self._order.window_bounds(rows[1] - 1, epoch, size)
         # Ranges in one era have one.
         opens = np.append(True, first[1:] >= np.maximum.accumulate(last)[:-1])
         begins = np.flatnonzero(opens)

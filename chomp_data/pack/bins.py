@@ -27,6 +27,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index import integers
+from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.index import permutation
 from chomp_data.kernels import compiled
@@ -43,7 +44,6 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
-from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.stores import background
 from chomp_data.stores import heartbeat
@@ -106,6 +106,11 @@ class BinSource(row_source.RowSource):
     self.options = options
     self._seed = seed
     self._path = path
+    self.one_span: bool = True
+    # First-Fit-Decreasing cuts a document every row, 'exact' where need be.
+    self.spans_repeat: bool = (
+      options.packing_algorithm == "ffd" or not options.orders_differ
+    )
     self.layout: row_layout.RowLayout = packed_layout.packed_layout(
       store, options, seq_len, path
     )
@@ -180,65 +185,19 @@ class BinSource(row_source.RowSource):
     """What windows consume; see `RowSource`."""
     return _BinSums(self)
 
-  @property
-  def tracing(self) -> row_tracing.RowTracing:
-    """Which rows hold a document's pieces; see `RowSource`."""
-    return _BinTracing(self)
-
-  def num_kept(self, document: int) -> int:
-    """Returns the tokens of a document that are packed."""
-    return self._documents.num_kept(document)
-
-  def rows_of(self, document: int, epoch: int) -> np.ndarray:
-    """Returns the rows of an epoch that hold pieces of a document, int64[N]."""
-    window, row, num_rows = self._pieces_of(document, self._order_epoch(epoch))
-    if self.options.shuffle_rows:
-      key = hashing.fold(self._row_key, np.asarray(epoch))
-      key = hashing.fold(key, np.asarray(window))
-      row = permutation.inverse(row, num_rows, key)
-    return int(self.row_starts(epoch)[window]) + row
-
-  def epoch_cost(self) -> float:
-    """Returns about how many seconds counting a document in an epoch takes."""
-    if not self.options.orders_differ:
-      return 0.0
-    if self.options.packing_algorithm == "ffd":
-      # All of it is packed, to know where the next epoch begins.
-      return self.store.num_documents / _PACKING_RATE
-    window = self._documents.order.window_docs / _PACKING_RATE / 2
-    full = self.options.shuffle_documents == "full"
-    rows = self.store.num_documents / 2e7 if full else 0.0
-    return self._documents.order_cost() * (not full) + window + rows
-
-  def num_pieces(self, document: int, epoch: int) -> int:
-    """Returns the pieces of a document in an epoch."""
-    whole = -(-self.num_kept(document) // self.seq_len)
-    if self.options.packing_algorithm == "ffd":
-      return whole
-    order = self._order_epoch(epoch)
-    _, contents, entry = self._documents.found(document, order)
-    pieces = packing.cut_pieces(contents.kept, self.seq_len)
-    # Only its last piece may be cut to fill gaps.
-    last = int(np.searchsorted(pieces.slot, entry, side="right")) - 1
-    if packing.fits_exactly(pieces, self.seq_len, last):
-      return whole
-    return len(self._pieces_of(document, self._order_epoch(epoch))[1])
-
-  def counts(self, epoch: int) -> np.ndarray | None:
-    """Returns int64[num_documents], the pieces of each in an epoch.
-
-    None of First-Fit-Decreasing: its epochs all have the same.
-    """
-    if self.options.packing_algorithm == "ffd":
-      return None
-    out = np.zeros(self.store.num_documents, np.int64)
-    order = self._order_epoch(epoch)
-    for window, (document, kept) in enumerate(self._documents.windows(order)):
-      pieces, bins, rows = self._bins(kept, window, order)
-      parts = packing.filled_parts(pieces, bins, rows, self.seq_len)
-      out[document] = np.bincount(pieces.slot, parts, len(kept))
-      heartbeat.beat()
-    return out
+  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
+    """Returns the rows that hold pieces of a document; see `RowSource`."""
+    rows = np.empty(0, np.int64)
+    if self._documents.num_kept(document):
+      window, row, num_rows = self._pieces_of(
+        document, self._order_epoch(epoch)
+      )
+      if self.options.shuffle_rows:
+        key = hashing.fold(self._row_key, np.asarray(epoch))
+        key = hashing.fold(key, np.asarray(window))
+        row = permutation.inverse(row, num_rows, key)
+      rows = int(self.row_starts(epoch)[window]) + row
+    return intervals.merged(rows, rows + 1)
 
   def _pieces_of(
     self, document: int, order: int
@@ -869,40 +828,3 @@ class _BinSums(row_sums.Sums):
     if before is None:
       return None
     return row_sums.Edges(self._source.row_starts(epoch), before)
-
-
-class _BinTracing(row_tracing.RowTracing):
-  """Rows by the packing of a document's window."""
-
-  exact = True
-
-  def __init__(self, source: BinSource):
-    super().__init__(source)
-    self._bins = source
-    # First-Fit-Decreasing cuts a document every row; 'exact' where need be.
-    ffd = source.options.packing_algorithm == "ffd"
-    self.repeats = ffd or not source.options.orders_differ
-
-  def rows_of(self, document: int, epoch: int) -> np.ndarray:
-    """Returns the rows of a document's pieces; see `RowTracing`."""
-    if self.never(document):
-      return row_tracing.ranges([])
-    return row_tracing.of_rows(self._bins.rows_of(document, epoch))
-
-  def count(self, document: int, epoch: int) -> int:
-    """Returns the pieces of a document; see `RowTracing`."""
-    if self.never(document):
-      return 0
-    return self._bins.num_pieces(document, epoch)
-
-  def counts(self, epoch: int) -> np.ndarray | None:
-    """Returns the pieces of each document; see `RowTracing`."""
-    return self._bins.counts(epoch)
-
-  def cost(self, epochs: int) -> float:
-    """Returns how long epochs take to count; see `RowTracing`."""
-    return epochs * self._bins.epoch_cost()
-
-  def never(self, document: int) -> bool:
-    """Returns whether a document has no token; see `RowTracing`."""
-    return not self._bins.num_kept(document)

@@ -245,29 +245,6 @@ def _sorting_keys(values: np.ndarray, end: int) -> np.ndarray:
   return values.astype(np.uint16) if end <= 2**16 else values
 
 
-def fits_exactly(pieces: Pieces, seq_len: int, which: int) -> bool:
-  """Returns whether `exact_rows` leaves a piece whole.
-
-  This depends only on the pieces that are placed before it, so the shorter
-  ones, most of them, are not placed.
-
-  Args:
-    pieces: The pieces of a window.
-    seq_len: Positions of a row.
-    which: The piece's index.
-  """
-  length = pieces.length
-  num_rows = -(-int(length.sum()) // seq_len)
-  size = int(length[which])
-  before = length > size
-  before[:which] |= length[:which] == size
-  if int(length[before].sum()) < num_rows * (seq_len - size + 1):
-    return True  # They leave room for it in some row.
-  first = np.append(length[before], size)
-  bins, _ = first_fit_decreasing(first, seq_len, max_bins=num_rows)
-  return bool(bins[-1] >= 0)
-
-
 def rows_of_bins(
   pieces: Pieces, bins: np.ndarray, num_rows: int, num_cut: int = 0
 ) -> Rows:

@@ -16,6 +16,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
+from chomp_data.index import intervals
 from chomp_data.pack import document_order
 from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import packed_layout
@@ -25,7 +26,6 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
-from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import source_units
 from chomp_data.stores import remaining
@@ -76,6 +76,8 @@ class SequentialSource(row_source.RowSource):
     self.store = store
     self.options = options
     self._seed = seed
+    self.one_span: bool = True
+    self.spans_repeat: bool = not options.orders_differ
     self.layout: row_layout.RowLayout = packed_layout.packed_layout(
       store, options, seq_len, path
     )
@@ -136,38 +138,16 @@ class SequentialSource(row_source.RowSource):
     """What rows of one stream consume; see `RowSource`."""
     return _StreamSums(self)
 
-  @property
-  def tracing(self) -> row_tracing.RowTracing:
-    """Which rows a document lies in; see `RowSource`."""
-    return _StreamTracing(self)
-
-  def rows_of(self, document: int, epoch: int) -> tuple[int, int]:
-    """Returns rows first .. last - 1 of an epoch, those of a document."""
-    kept = self._documents.num_kept(document)
-    if not kept:
-      return 0, 0
-    order = epoch if self.options.orders_differ else 0
-    begin = self._documents.tokens_before(document, order)
-    last = (begin + kept - 1) // self.seq_len + 1
-    return begin // self.seq_len, min(last, len(self))
-
-  def counts(self, epoch: int) -> np.ndarray:
-    """Returns int64[num_documents], the rows of an epoch that each lies in."""
-    out = np.zeros(self.store.num_documents, np.int64)
-    order = epoch if self.options.orders_differ else 0
-    for document, begin, kept in self._documents.stream(order):
+  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
+    """Returns the rows that hold some of a document; see `RowSource`."""
+    num_tokens = self._documents.num_kept(document)
+    first = last = 0
+    if num_tokens:
+      order = epoch if self.options.orders_differ else 0
+      begin = self._documents.tokens_before(document, order)
       first = begin // self.seq_len
-      last = np.minimum((begin + kept - 1) // self.seq_len, len(self) - 1)
-      out[document] = np.where(kept > 0, np.maximum(last - first + 1, 0), 0)
-    return out
-
-  def order_cost(self) -> float:
-    """Returns about how many seconds finding a document in an order takes."""
-    return self._documents.order_cost()
-
-  def never(self, document: int) -> bool:
-    """Returns whether a document has no token to pack."""
-    return not self._documents.num_kept(document)
+      last = min((begin + num_tokens - 1) // self.seq_len + 1, len(self))
+    return intervals.merged(np.asarray([first]), np.asarray([max(first, last)]))
 
   def loss_tokens_every(self, rows: int) -> np.ndarray | None:
     """Returns the trained tokens before every so many rows, if known.
@@ -361,30 +341,3 @@ class _StreamSums(row_sums.Sums):
     if unit != "loss_tokens":
       return None
     return self._source.loss_tokens_every(rows)
-
-
-class _StreamTracing(row_tracing.RowTracing):
-  """Rows by where documents begin and end in the stream."""
-
-  exact = True
-
-  def __init__(self, source: SequentialSource):
-    super().__init__(source)
-    self._stream = source
-    self.repeats = not source.options.orders_differ
-
-  def rows_of(self, document: int, epoch: int) -> np.ndarray:
-    """Returns the rows that a document lies in; see `RowTracing`."""
-    return row_tracing.ranges([self._stream.rows_of(document, epoch)])
-
-  def counts(self, epoch: int) -> np.ndarray:
-    """Returns the rows of each document; see `RowTracing`."""
-    return self._stream.counts(epoch)
-
-  def cost(self, epochs: int) -> float:
-    """Returns how long epochs take to count; see `RowTracing`."""
-    return 0.0 if self.repeats else epochs * self._stream.order_cost()
-
-  def never(self, document: int) -> bool:
-    """Returns whether a document has no token; see `RowTracing`."""
-    return self._stream.never(document)

@@ -21,11 +21,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
-from chomp_data.sources import row_tracing
 from chomp_data.stores import remaining
-
-# Pieces counted at once.
-_BLOCK = 1 << 20
 
 
 class RemainderSource(row_source.RowSource):
@@ -79,10 +75,16 @@ class RemainderSource(row_source.RowSource):
     """What its rows consume."""
     return self._pieces.sums
 
-  @property
-  def tracing(self) -> row_tracing.RowTracing:
-    """Which rows hold pieces of a document."""
-    return _RemainderTracing(self, self._pieces.tracing)
+  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
+    """Returns the rows that hold pieces of a document, as ranges."""
+    ranges = [(np.empty(0, np.int64), np.empty(0, np.int64))]
+    if document < self.remaining.whole.num_documents:
+      ranges += [
+        self._pieces.rows_of(piece, epoch)
+        for piece in self.remaining.pieces_of(document).tolist()
+      ]
+    first, last = zip(*ranges, strict=True)
+    return intervals.merged(np.concatenate(first), np.concatenate(last))
 
   @property
   def fingerprint(self) -> dict[str, Any]:
@@ -92,44 +94,3 @@ class RemainderSource(row_source.RowSource):
   def describe(self) -> str:
     """Returns the summary of the rows of pieces."""
     return self._pieces.describe()
-
-
-class _RemainderTracing(row_tracing.RowTracing):
-  """Rows by the pieces of a document; a row may hold several of them."""
-
-  def __init__(self, source: RemainderSource, pieces: row_tracing.RowTracing):
-    super().__init__(source)
-    self._remaining = source.remaining
-    self._pieces = pieces
-
-  def rows_of(self, document: int, epoch: int) -> np.ndarray:
-    """Returns ranges of the rows that hold a piece, int64[N, 2]."""
-    if document >= self._remaining.whole.num_documents:
-      return row_tracing.ranges([])
-    rows = np.concatenate(
-      [
-        row_tracing.ranges([]),
-        *(
-          self._pieces.rows_of(piece, epoch)
-          for piece in self._remaining.pieces_of(document).tolist()
-        ),
-      ]
-    )
-    return np.stack(intervals.merged(rows[:, 0], rows[:, 1]), axis=1)
-
-  def never(self, document: int) -> bool:
-    """Returns whether nothing remains of a document."""
-    return not len(self._remaining.pieces_of(document))
-
-  def counts(self, epoch: int) -> np.ndarray | None:
-    """Returns the spans of each document, int64[num_documents], or None."""
-    piece_counts = self._pieces.counts(epoch)
-    if piece_counts is None:
-      return None
-    counts = np.zeros(self._remaining.whole.num_documents, np.int64)
-    for low in range(0, len(piece_counts), _BLOCK):
-      block = piece_counts[low : low + _BLOCK]
-      pieces = np.arange(low, low + len(block))
-      document, _ = self._remaining.documents_of(pieces)
-      np.add.at(counts, document, block)
-    return counts

@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a document comes in a source's order, and how often it has come.
+"""Where documents come in the order of a source, and how often.
 
-Rows that hold it are asked of the source (`row_tracing`) and turned into
-positions by the inverse of the order: nothing before them is planned. Where an
-epoch has very many of them, positions are looked through instead, only as far
-as they are asked for.
+The rows that hold a document (`RowSource.rows_of`) become positions by the
+inverse of the order, so that no row before them is planned. Where an epoch has
+very many of them, positions are looked through instead, only as far as they are
+asked for. Epochs with as many spans of each document are counted once.
 """
 
 import bisect
@@ -14,278 +14,321 @@ import itertools
 
 import numpy as np
 
+from chomp_data.index import intervals
 from chomp_data.index import memo
 from chomp_data.order import shuffled
 from chomp_data.phased import phased_source
-from chomp_data.sources import row_tracing
+from chomp_data.sources import row_source
 
 # Rows of an epoch whose positions are listed: 8 bytes and 0.1 us each.
-_LISTED = 2**20
-_EPOCHS_KEPT = 4
+_MAX_LISTED = 2**20
+_CACHED_EPOCHS = 4
 # An inverse costs about as much as looking through so many positions.
-_INVERSE = 4
-# A document may miss some epochs, in a tail that is dropped; but not so many.
-_PATIENCE = 64
-# Positions looked through at once.
+_INVERSE_COST = 4
+# A document may be missing from some epochs, in a tail that is dropped, but
+# not from so many in a row.
+_MAX_EMPTY_EPOCHS = 64
+# Rows planned, and positions looked through, at once.
 _BLOCK = 2**16
-# Rows returned at once: few at first, since few may be wanted.
-_FIRST, _MOST = 16, 4_096
+# Rows yielded at once: few at first, since few may be wanted.
+_FIRST_ROWS, _MAX_ROWS = 16, 4_096
+# Seconds to find a document in an epoch with another order of documents, and
+# documents that are ordered per second.
+_EPOCH_S, _DOCUMENTS_PER_S = 1e-3, 2e8
 
 Ordered = phased_source.Ordered
 
 
 class SourceTrail:
-  """Rows of a source, in its order, that hold some of a document."""
+  """Rows of a source, in its order, that hold a span of one document."""
 
   def __init__(self, source: Ordered, document: int):
-    """Looks for nothing yet.
+    """Binds a document; computes nothing yet.
 
     Args:
-      source: In its order.
-      document: Its number in the store of all of them.
+      source: The source in its order.
+      document: The number of the document in the store of all its stores.
     """
     self._source = source
     self._document = document
-    # From an epoch on: None while its store has not joined.
+    # None while the document's store has not joined.
     self._phases = [
-      (epoch, own if document < own.store.num_documents else None)
-      for epoch, own in source.phases
+      (epoch, phase if document < phase.store.num_documents else None)
+      for epoch, phase in source.phases
     ]
-    self._lists = memo.Memo(_EPOCHS_KEPT)
+    self._epochs = memo.Memo(_CACHED_EPOCHS)
 
   def cost(self, row: int) -> float:
-    """Returns about how many seconds it takes to count the spans below a row.
+    """Returns about how many seconds `count_before` takes.
 
     Args:
-      row: Of the source, counted through epochs.
+      row: The row, numbered through epochs.
     """
     phase = self._phases[-1][1]
+    if phase is None or phase.rows.spans_repeat:
+      return 0.0
     epochs = row // max(len(self._source), 1) + 1
-    return 0.0 if phase is None else phase.rows.tracing.cost(epochs)
+    documents = phase.store.num_documents
+    return epochs * (_EPOCH_S + documents / _DOCUMENTS_PER_S)
 
-  def below(self, row: int) -> int:
-    """Returns the spans of the document in the rows before one.
+  def count_before(self, row: int) -> int:
+    """Returns the number of spans of the document in the rows before one.
 
     Args:
-      row: Of the source, counted through epochs.
+      row: The row, numbered through epochs.
     """
     if row <= 0:
       return 0
-    epoch, index = self._located(row)
-    total = 0
-    ends = [own for own, _ in self._phases[1:]]
-    for (first, phase), last in zip(self._phases, [*ends, epoch], strict=True):
+    epoch, index = _located(self._source, row)
+    ends = [*(first for first, _ in self._phases[1:]), epoch]
+    total = self._count_in_epoch(epoch, index)
+    for (first, phase), last in zip(self._phases, ends, strict=True):
       last = min(last, epoch)
-      if phase is not None and first < last:
-        tracing = phase.rows.tracing
-        total += tracing.before(self._document, last)
-        total -= tracing.before(self._document, first)
-    return total + self._in_epoch(epoch, index)
+      if phase is None or first >= last:
+        continue
+      if phase.rows.spans_repeat and last > phase.epochs.ramp:
+        # Each of these epochs has as many spans as the first of them.
+        one = max(first, phase.epochs.ramp)
+        total += (last - one) * self._count_epoch(phase, one)
+        last = one
+      total += sum(self._count_epoch(phase, own) for own in range(first, last))
+    return total
 
-  def ahead(self, row: int) -> Iterator[np.ndarray]:
-    """Yields rows that hold some of the document, from one on, ascending.
+  def next_rows(self, row: int) -> Iterator[np.ndarray]:
+    """Yields the rows that hold the document, from one on, ascending.
 
     Args:
-      row: The first that is looked at.
+      row: The first row, numbered through epochs.
 
     Yields:
-      int64[N] each; for ever where the source never ends.
+      int64[N] each; without end where the source has none.
     """
-    epoch, index = self._located(row)
-    empty = 0
+    epoch, index = _located(self._source, row)
+    empty_epochs = 0
     for number in itertools.count(epoch):
-      if self._is_over(number, empty):
+      if self._is_over(number, empty_epochs):
         return
-      size = self._source.epochs.size(number)
       first = self._source.epochs.start(number)
       low = index if number == epoch else 0
-      empty += 1
-      for positions in self._positions(number, low, size):
+      empty_epochs += 1
+      high = self._source.epochs.size(number)
+      for positions in self._positions(number, low, high):
         if len(positions):
-          empty = 0
+          empty_epochs = 0
         yield from _parts(first + positions)
 
-  def _is_over(self, epoch: int, empty: int) -> bool:
-    """Returns whether no epoch from one on holds any of the document.
+  def previous_rows(self, row: int) -> Iterator[np.ndarray]:
+    """Yields the rows before one that hold the document, descending.
 
     Args:
-      epoch: The epoch.
-      empty: How many before it held none.
-    """
-    begins, phase = self._phases[-1]
-    if phase is None:
-      return True
-    if epoch < max(begins, phase.epochs.ramp):
-      return False
-    tracing = phase.rows.tracing
-    if tracing.never(self._document):
-      return True
-    if not tracing.repeats:
-      return empty > _PATIENCE
-    return not self._lists.get(
-      "whole", lambda: tracing.count(self._document, epoch)
-    )
-
-  def back(self, row: int) -> Iterator[np.ndarray]:
-    """Yields rows that hold some of the document, before one, descending.
-
-    Args:
-      row: The row after the last that is looked at.
+      row: The row after the first that is yielded, numbered through epochs.
     """
     if row <= 0:
       return
-    epoch, index = self._located(row)
+    epoch, index = _located(self._source, row)
     for number in range(epoch, -1, -1):
       first = self._source.epochs.start(number)
       high = index if number == epoch else self._source.epochs.size(number)
       for positions in self._positions(number, 0, high, backwards=True):
         yield from _parts(first + positions)
 
-  def _located(self, row: int) -> tuple[int, int]:
-    epoch, index = self._source.epochs.locate(np.asarray([row], np.int64))
-    return int(epoch[0]), int(index[0])
+  def _is_over(self, epoch: int, empty_epochs: int) -> bool:
+    """Returns whether no epoch from one on holds the document.
+
+    Args:
+      epoch: The epoch.
+      empty_epochs: How many epochs right before it do not hold it.
+    """
+    first, phase = self._phases[-1]
+    if phase is None:
+      return True
+    if epoch < max(first, phase.epochs.ramp):
+      return False
+    if phase.rows.spans_repeat and empty_epochs:
+      return not len(self._rows_of(phase, epoch)[0])
+    return empty_epochs > _MAX_EMPTY_EPOCHS
 
   def _phase(self, epoch: int) -> shuffled.ShuffledSource | None:
-    at = bisect.bisect_right([first for first, _ in self._phases], epoch) - 1
-    return self._phases[at][1]
+    firsts = [first for first, _ in self._phases]
+    return self._phases[bisect.bisect_right(firsts, epoch) - 1][1]
 
-  def _rows_of(self, phase: shuffled.ShuffledSource, epoch: int) -> np.ndarray:
-    return self._lists.get(
-      ("rows", epoch),
-      lambda: phase.rows.tracing.rows_of(self._document, epoch),
+  def _rows_of(
+    self, phase: shuffled.ShuffledSource, epoch: int
+  ) -> intervals.Intervals:
+    """Returns `RowSource.rows_of`, remembered for a few epochs."""
+    return self._epochs.get(
+      ("rows", epoch), lambda: phase.rows.rows_of(self._document, epoch)
     )
 
   def _listed(self, phase: shuffled.ShuffledSource, epoch: int) -> np.ndarray:
     """Returns int64[N], all positions of an epoch, ascending."""
 
-    def listed() -> np.ndarray:
-      rows = _each(self._rows_of(phase, epoch))
-      if not phase.rows.tracing.exact:
-        rows = self._holding(phase, epoch, rows)
+    def positions() -> np.ndarray:
+      rows = np.concatenate(
+        [
+          np.empty(0, np.int64),
+          *itertools.starmap(
+            np.arange, zip(*self._rows_of(phase, epoch), strict=True)
+          ),
+        ]
+      )
       return np.sort(phase.positions(rows, epoch))
 
-    return self._lists.get(("positions", epoch), listed)
-
-  def _holding(
-    self, phase: shuffled.ShuffledSource, epoch: int, rows: np.ndarray
-  ) -> np.ndarray:
-    """Returns those of an epoch's rows int64[N] that hold the document."""
-    kept = [np.empty(0, np.int64)]
-    start = phase.rows.epochs.start(epoch)
-    for low in range(0, len(rows), _BLOCK):
-      own = rows[low : low + _BLOCK]
-      spans = phase.rows.plan(start + own)
-      kept.append(own[np.unique(spans.row[spans.document == self._document])])
-    return np.concatenate(kept)
+    return self._epochs.get(("positions", epoch), positions)
 
   def _positions(
     self, epoch: int, low: int, high: int, backwards: bool = False
   ) -> Iterator[np.ndarray]:
-    """Yields positions low .. high - 1 that hold some, in parts."""
+    """Yields the positions low to high - 1 that hold the document, in parts."""
     phase = self._phase(epoch)
     if phase is None:
       return
-    found = self._rows_of(phase, epoch)
-    if row_tracing.num_rows(found) <= _LISTED:
+    rows = self._rows_of(phase, epoch)
+    if _size(rows) <= _MAX_LISTED:
       listed = self._listed(phase, epoch)
       first, last = np.searchsorted(listed, (low, high))
-      own = listed[first:last]
-      yield own[::-1] if backwards else own
+      positions = listed[first:last]
+      yield positions[::-1] if backwards else positions
       return
-    near = phase.near(found, epoch)
+    near = phase.near(rows, epoch)
     for first, last in (near[::-1] if backwards else near).tolist():
-      first, last = max(first, low), min(last, high)
-      begins = range(first, last, _BLOCK)
+      last = min(last, high)
+      begins = range(max(first, low), last, _BLOCK)
       for begin in reversed(begins) if backwards else begins:
-        own = self._looked_through(
-          phase, epoch, found, begin, min(begin + _BLOCK, last)
-        )
-        yield own[::-1] if backwards else own
+        end = min(begin + _BLOCK, last)
+        positions = self._looked_through(phase, epoch, begin, end)
+        yield positions[::-1] if backwards else positions
 
   def _looked_through(
-    self,
-    phase: shuffled.ShuffledSource,
-    epoch: int,
-    found: np.ndarray,
-    first: int,
-    last: int,
+    self, phase: shuffled.ShuffledSource, epoch: int, first: int, last: int
   ) -> np.ndarray:
-    """Returns positions of first .. last - 1 that hold some, ascending."""
-    start = phase.rows.epochs.start(epoch)
-    own_start = phase.epochs.start(epoch)
+    """Returns positions first to last - 1 that hold the document, ascending."""
+    begin, end = self._rows_of(phase, epoch)
     positions = np.arange(first, last)
-    rows = phase.order(own_start + positions) - start
-    at = np.searchsorted(found[:, 0], rows, side="right") - 1
-    inside = (at >= 0) & (rows < found[np.maximum(at, 0), 1])
-    positions, rows = positions[inside], rows[inside]
-    if phase.rows.tracing.exact:
-      return positions
-    return positions[np.isin(rows, self._holding(phase, epoch, rows))]
+    start = phase.epochs.start(epoch)
+    rows = phase.order(start + positions) - start
+    at = np.searchsorted(begin, rows, side="right") - 1
+    return positions[(at >= 0) & (rows < end[np.maximum(at, 0)])]
 
-  def _in_epoch(self, epoch: int, index: int) -> int:
-    """Returns the spans of an epoch at positions below one."""
+  def _count_epoch(self, phase: shuffled.ShuffledSource, epoch: int) -> int:
+    """Returns the number of spans in an epoch."""
+    rows = self._rows_of(phase, epoch)
+    if phase.rows.one_span:
+      return _size(rows)
+    start = phase.rows.epochs.start(epoch)
+    return sum(
+      self._spans_in(phase.rows, np.arange(low, min(low + _BLOCK, last)))
+      for first, last in zip(*(np.add(rows, start)).tolist(), strict=True)
+      for low in range(first, last, _BLOCK)
+    )
+
+  def _count_in_epoch(self, epoch: int, index: int) -> int:
+    """Returns the number of spans of an epoch at positions below one."""
     phase = self._phase(epoch)
     if phase is None or not index:
       return 0
-    tracing, found = phase.rows.tracing, self._rows_of(phase, epoch)
-    total = row_tracing.num_rows(found)
-    if total <= _LISTED or not tracing.exact:
-      return sum(
-        self._spans_at(phase, epoch, own)
-        for own in self._positions(epoch, 0, index)
-      )
-    count = 0
-    for first, last in phase.near(found, epoch).tolist():
+    rows = self._rows_of(phase, epoch)
+    if phase.rows.one_span and _size(rows) > _MAX_LISTED:
+      return self._count_many(phase, epoch, index)
+    total = 0
+    for positions in self._positions(epoch, 0, index):
+      if phase.rows.one_span:
+        total += len(positions)
+      else:
+        total += self._spans_in(phase, phase.epochs.start(epoch) + positions)
+    return total
+
+  def _count_many(
+    self, phase: shuffled.ShuffledSource, epoch: int, index: int
+  ) -> int:
+    """Returns the number of rows of an epoch at positions below one."""
+    begin, end = self._rows_of(phase, epoch)
+    total = 0
+    for first, last in phase.near((begin, end), epoch).tolist():
       if last <= index:
-        count += _within(found, first, last)
-      elif first < index:
-        if _INVERSE * total < index - first:
-          return self._inverted(phase, epoch, found, index)
-        for begin in range(first, index, _BLOCK):
-          end = min(begin + _BLOCK, index)
-          count += len(self._looked_through(phase, epoch, found, begin, end))
-    return count
+        edges = np.clip((begin, end), first, last)
+        total += int((edges[1] - edges[0]).sum())
+      elif first >= index:
+        break
+      elif _INVERSE_COST * _size((begin, end)) < index - first:
+        return sum(
+          int(
+            np.sum(
+              phase.positions(np.arange(at, min(at + _BLOCK, stop)), epoch)
+              < index
+            )
+          )
+          for start, stop in zip(begin.tolist(), end.tolist(), strict=True)
+          for at in range(start, stop, _BLOCK)
+        )
+      else:
+        total += sum(
+          len(self._looked_through(phase, epoch, at, min(at + _BLOCK, index)))
+          for at in range(first, index, _BLOCK)
+        )
+    return total
 
-  def _spans_at(
-    self, phase: shuffled.ShuffledSource, epoch: int, positions: np.ndarray
-  ) -> int:
-    tracing = phase.rows.tracing
-    if tracing.exact:
-      return len(positions)
-    rows = phase.order(phase.epochs.start(epoch) + positions)
-    return tracing.spans_in(self._document, rows)
+  def _spans_in(self, rows: row_source.RowSource, numbers: np.ndarray) -> int:
+    """Returns the number of spans in rows int64[N], numbered through epochs."""
+    return int(np.sum(rows.plan(numbers).document == self._document))
 
-  def _inverted(
-    self,
-    phase: shuffled.ShuffledSource,
-    epoch: int,
-    found: np.ndarray,
-    index: int,
-  ) -> int:
-    count = 0
-    for first, last in found.tolist():
-      for low in range(first, last, _BLOCK):
-        rows = np.arange(low, min(low + _BLOCK, last))
-        count += int(np.sum(phase.positions(rows, epoch) < index))
-    return count
+
+def exposures(source: Ordered, first: int, last: int) -> np.ndarray:
+  """Returns the number of spans of each document in rows first to last - 1.
+
+  Args:
+    source: The source in its order.
+    first: The first row, numbered through epochs.
+    last: The row after the last one.
+
+  Returns:
+    int64[num_documents], by number in the store of all its stores.
+  """
+  out = np.zeros(source.store.num_documents, np.int64)
+  while first < last:
+    epoch, index = _located(source, first)
+    end = source.epochs.start(epoch + 1)
+    if index or end > last:
+      out += _spans_of(source, first, min(end, last), len(out))
+      first = end
+      continue
+    # Rows of a whole epoch are planned in no order: those that are packed or
+    # read together are planned together.
+    starts, count = source.phases, 1
+    later = [own for own, _ in starts if own > epoch]
+    phase = starts[len(starts) - len(later) - 1][1]
+    if phase.rows.spans_repeat and epoch >= phase.epochs.ramp:
+      count = min([_located(source, last)[0], *later]) - epoch
+    start = phase.rows.epochs.start(epoch)
+    stop = start + phase.rows.epochs.size(epoch)
+    out += count * _spans_of(phase.rows, start, stop, len(out))
+    first = source.epochs.start(epoch + count)
+  return out
+
+
+def _spans_of(
+  rows: row_source.RowSource, first: int, last: int, num_documents: int
+) -> np.ndarray:
+  """Returns int64[num_documents], the spans of each in rows."""
+  out = np.zeros(num_documents, np.int64)
+  for spans in row_source.planned_blocks(rows, first, last):
+    np.add.at(out, spans.document, 1)
+  return out
+
+
+def _located(source: Ordered, row: int) -> tuple[int, int]:
+  """Returns the epoch of a row, and its position in the epoch."""
+  epoch, index = source.epochs.locate(np.asarray([row], np.int64))
+  return int(epoch[0]), int(index[0])
+
+
+def _size(rows: intervals.Intervals) -> int:
+  return int((rows[1] - rows[0]).sum())
 
 
 def _parts(rows: np.ndarray) -> Iterator[np.ndarray]:
   """Yields rows in parts, short ones first."""
-  low, size = 0, _FIRST
+  low, size = 0, _FIRST_ROWS
   while low < len(rows):
     yield rows[low : low + size]
-    low, size = low + size, min(2 * size, _MOST)
-
-
-def _each(found: np.ndarray) -> np.ndarray:
-  """Returns the rows of ranges int64[N, 2]."""
-  parts = [np.arange(first, last) for first, last in found.tolist()]
-  return np.concatenate([np.empty(0, np.int64), *parts])
-
-
-def _within(found: np.ndarray, first: int, last: int) -> int:
-  """Returns how many rows of ranges lie in first .. last - 1."""
-  low = np.clip(found[:, 0], first, last)
-  high = np.clip(found[:, 1], first, last)
-  return int((high - low).sum())
+    low, size = low + size, min(2 * size, _MAX_ROWS)

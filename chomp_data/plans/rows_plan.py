@@ -20,7 +20,6 @@ import numpy as np
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mixture
 from chomp_data.order import shuffled
-from chomp_data.phased import source_counts
 from chomp_data.phased import source_trail
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
@@ -437,7 +436,7 @@ class RowsPlan(plan_lib.Plan):
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
     """Returns the spans of each document; see `Plan`."""
     rows = [self._rows_before(step)[source] for step in (first, last)]
-    return source_counts.counts(self.ordered[source], *rows)
+    return source_trail.exposures(self.ordered[source], *rows)
 
   def _handed_out(self, source: str, step: int) -> Iterator[spans_lib.Spans]:
     """Yields the live spans of a source in the steps before one."""

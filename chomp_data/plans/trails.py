@@ -25,18 +25,18 @@ class Trail(Protocol):
   """Places at which a run holds some of a document."""
 
   def cost(self, data_step: int) -> float:
-    """Returns about how many seconds `below` takes, where that is long."""
+    """Returns about how many seconds `count_before` takes."""
     ...
 
-  def below(self, data_step: int) -> int:
+  def count_before(self, data_step: int) -> int:
     """Returns the spans (samples of arrays) of the data steps before one."""
     ...
 
-  def ahead(self, data_step: int) -> Iterator[Place]:
+  def next_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places from a data step on, steps ascending; maybe for ever."""
     ...
 
-  def back(self, data_step: int) -> Iterator[Place]:
+  def previous_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places before a data step, steps descending."""
     ...
 
@@ -75,17 +75,17 @@ class RowsTrail:
     self._first = 0 if mix is None else mix.first_taken(name)
 
   def cost(self, data_step: int) -> float:
-    """Returns about how long `below` takes; see `Trail`."""
+    """Returns about how long `count_before` takes; see `Trail`."""
     return self._trail.cost(self._steps.first_row(data_step))
 
-  def below(self, data_step: int) -> int:
+  def count_before(self, data_step: int) -> int:
     """Returns the spans before a data step; see `Trail`."""
     row = self._row_at(data_step)
-    return self._trail.below(row) - self._trail.below(self._first)
+    return self._trail.count_before(row) - self._trail.count_before(self._first)
 
-  def ahead(self, data_step: int) -> Iterator[Place]:
+  def next_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places from a data step on; see `Trail`."""
-    for rows in self._trail.ahead(self._row_at(data_step)):
+    for rows in self._trail.next_rows(self._row_at(data_step)):
       found = self._run_rows(rows)
       for step, row in self._places(found):
         if self._end is not None and step >= self._end:
@@ -94,9 +94,9 @@ class RowsTrail:
       if len(found) < len(rows):
         return
 
-  def back(self, data_step: int) -> Iterator[Place]:
+  def previous_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places before a data step; see `Trail`."""
-    for rows in self._trail.back(self._row_at(data_step)):
+    for rows in self._trail.previous_rows(self._row_at(data_step)):
       own = rows[rows >= self._first]
       yield from self._places(self._run_rows(own[::-1])[::-1])
       if len(own) < len(rows):
@@ -147,7 +147,7 @@ class BatchesTrail:
     del data_step
     return 0.0
 
-  def below(self, data_step: int) -> int:
+  def count_before(self, data_step: int) -> int:
     """Returns the spans before a data step; see `Trail`."""
     place = self._schedule.place_at(self._dataset, data_step)
     total = 0
@@ -157,12 +157,12 @@ class BatchesTrail:
       total += own.count_below(bucket, samples, row)
     return total
 
-  def ahead(self, data_step: int) -> Iterator[Place]:
+  def next_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places from a data step on; see `Trail`."""
     place = self._schedule.place_at(self._dataset, data_step)
     return heapq.merge(*(self._in_bucket(b, place) for b in self._samples))
 
-  def back(self, data_step: int) -> Iterator[Place]:
+  def previous_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places before a data step; see `Trail`."""
     place = self._schedule.place_at(self._dataset, data_step)
     return heapq.merge(

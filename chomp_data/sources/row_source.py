@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of every row source: eleven methods, three of them required.
+"""The contract of every row source; three of its methods are required.
 
 A new way to choose rows writes `__len__`, `plan`, a pure function from row
 numbers to spans, and `fingerprint`; everything that touches tokens is written
@@ -11,6 +11,7 @@ once (`row_reading`). A row source is also a plain Grain
 
 import abc
 from collections.abc import Collection
+from collections.abc import Iterator
 import hashlib
 import json
 from typing import Any
@@ -21,15 +22,19 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import integers
+from chomp_data.index import intervals
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_reading
 from chomp_data.sources import row_sums
-from chomp_data.sources import row_tracing
+from chomp_data.stores import background
 
 # Raised where the same fingerprint comes to stand for other rows or units.
 FINGERPRINT_SCHEMA = 1
+
+# Rows that are planned at once where many are.
+_PLANNED_ROWS = 65_536
 
 # Rows read together where nothing says which.
 _GROUP_ROWS = 1_024
@@ -64,6 +69,9 @@ class RowSource(abc.ABC):
     documents_follow: Whether rows are the store's tokens one after the other,
       so that one copy takes several documents, and whole chunks of rows touch
       no other chunk.
+    spans_repeat: Whether every epoch after the ramp has as many spans of a
+      document as another.
+    one_span: Whether no row has two spans of one document.
     expected_passes: How often a reader passes it at most, the ramp apart, so
       that an epoch may be prepared before it comes; None has no end. 0 where
       nobody reads, but plans are asked about.
@@ -75,6 +83,8 @@ class RowSource(abc.ABC):
   document_slots: int
   options: Any = None
   documents_follow: bool = False
+  spans_repeat: bool = False
+  one_span: bool = False
   expected_passes: int | None = 0
 
   @abc.abstractmethod
@@ -139,10 +149,26 @@ class RowSource(abc.ABC):
     """What its rows consume, where that is known without planning them."""
     return row_sums.Sums()
 
-  @property
-  def tracing(self) -> row_tracing.RowTracing:
-    """Which of its rows hold a document."""
-    return row_tracing.RowTracing(self)
+  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
+    """Returns the rows of an epoch that hold a span of a document.
+
+    All rows of the epoch are planned, unless a source overrides this.
+
+    Args:
+      document: Its number in the source's store.
+      epoch: The epoch.
+
+    Returns:
+      The first row of each range and the row after its last, int64[N] each,
+      ascending and disjoint, counted from the first row of the epoch.
+    """
+    first, last = self.epochs.start(epoch), self.epochs.start(epoch + 1)
+    rows, begin = [np.empty(0, np.int64)], 0
+    for spans in planned_blocks(self, first, last):
+      rows.append(begin + spans.row[spans.document == document])
+      begin += spans.num_rows
+    row = np.concatenate(rows)
+    return intervals.merged(row, row + 1)
 
   @property
   @final
@@ -256,6 +282,21 @@ def checked_rows(rows: np.ndarray) -> np.ndarray:
   if len(rows) and int(rows.min()) < 0:
     raise IndexError(f"rows must be at least 0, got {int(rows.min())}.")
   return rows
+
+
+def planned_blocks(
+  source: RowSource, first: int, last: int
+) -> Iterator[spans_lib.Spans]:
+  """Yields the spans of rows first to last - 1, planned many rows at once.
+
+  Args:
+    source: The rows.
+    first: The first row, numbered through epochs.
+    last: The row after the last one.
+  """
+  for low in range(first, last, _PLANNED_ROWS):
+    background.check()
+    yield source.plan(np.arange(low, min(low + _PLANNED_ROWS, last)))
 
 
 def group_of(row: int) -> tuple[int, int]:

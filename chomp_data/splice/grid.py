@@ -13,7 +13,6 @@ from chomp_data import stores
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
 
@@ -138,11 +137,6 @@ class GridSource(row_source.RowSource):
     )
 
   @property
-  def tracing(self) -> row_tracing.RowTracing:
-    """Which rows hold a document; see `RowSource`."""
-    return _GridTracing(self, self._document)
-
-  @property
   def fingerprint(self) -> dict[str, Any]:
     """What decides this source's rows, as JSON values."""
     return {
@@ -153,25 +147,6 @@ class GridSource(row_source.RowSource):
         for values in (self._document, self._start, self._column, self._length)
       ],
     }
-
-
-class _GridTracing(row_tracing.RowTracing):
-  """Rows as they are listed, in every epoch."""
-
-  exact = repeats = True
-
-  def __init__(self, source: GridSource, documents: np.ndarray):
-    super().__init__(source)
-    self._documents = documents
-
-  def rows_of(self, document: int, epoch: int) -> np.ndarray:
-    """Returns the rows of a document; see `RowTracing`."""
-    del epoch
-    return row_tracing.of_rows(np.flatnonzero(self._documents == document))
-
-  def never(self, document: int) -> bool:
-    """Returns whether a document is not listed; see `RowTracing`."""
-    return document not in self._documents
 
 
 def validation_of(source: row_source.RowSource) -> row_source.RowSource:

@@ -193,26 +193,6 @@ class SpliceSchedule:
     first, last = ends.take(np.asarray([max(slot - 1, 0), slot])).tolist()
     return first if slot else 0, last
 
-  def rows_before(self, slot: int, number: int) -> int:
-    """Returns how many rows a document has in the passes before one.
-
-    Args:
-      slot: Index into the schedule's documents.
-      number: The pass.
-    """
-    ramp = np.arange(min(number, self.phases.ramp))
-    # Passes of one phase and size share their quotas.
-    kinds = np.stack([self.phases.phase_of(ramp), self.phases.sizes(ramp)])
-    _, first, counts = np.unique(
-      kinds, axis=1, return_index=True, return_counts=True
-    )
-    total = 0
-    for one, count in zip(first.tolist(), counts.tolist(), strict=True):
-      low, high = self.rows_of(slot, one)
-      total += count * (high - low)
-    low, high = self.rows_of(slot, self.phases.ramp)
-    return total + (number - len(ramp)) * (high - low)
-
   def splices(self, number: np.ndarray, index: np.ndarray) -> Splices:
     """Returns the splices of rows.
 

@@ -18,19 +18,18 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
+from chomp_data.index import intervals
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import document_columns
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_sums
-from chomp_data.sources import row_tracing
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
 from chomp_data.splice import document_shares
 from chomp_data.splice import grid
 from chomp_data.splice import pair_space
-from chomp_data.splice import schedule as schedule_lib
 from chomp_data.splice import share_options
 from chomp_data.splice import splice_schedule
 from chomp_data.splice.options import MultiSpliceOptions
@@ -116,6 +115,9 @@ class SpliceSource(row_source.RowSource):
       check=lambda found: self._check_usable(found, path),
     )
     self._report_unused(usable, path)
+    # A rolled copy that passes the end of its document is two spans.
+    self.one_span: bool = self.space.content_start_mode != "cyclic_roll"
+    self.spans_repeat: bool = self.one_span or self._all_pairs
 
   def _keep(
     self, build: Callable[[], Mapping[str, np.ndarray]]
@@ -200,14 +202,13 @@ class SpliceSource(row_source.RowSource):
     shuffled = bool(options.shuffle_content or options.shuffle_offsets)
     return not shuffled or options.balance()["balance_mode"] == "enumerate"
 
-  @property
-  def tracing(self) -> row_tracing.RowTracing:
-    """Which rows copy a document; see `RowSource`."""
-    # A rolled copy that passes its document's end is two spans.
-    one = self.space.content_start_mode != "cyclic_roll"
-    return _SpliceTracing(
-      self, self._schedule, exact=one, repeats=one or self._all_pairs
-    )
+  def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
+    """Returns the rows that copy a document; see `RowSource`."""
+    first = last = 0
+    for slot in np.flatnonzero(self.documents == document).tolist():
+      # Rows of a document follow each other.
+      first, last = self._schedule.rows_of(slot, epoch)
+    return intervals.merged(np.asarray([first]), np.asarray([last]))
 
   def quotas(self, row: int | None = None) -> np.ndarray:
     """Returns rows of an epoch by selected document.
@@ -393,50 +394,3 @@ class SpliceSource(row_source.RowSource):
         count,
         usable.longest_unused,
       )
-
-
-class _SpliceTracing(row_tracing.RowTracing):
-  """Rows by the quotas of documents, which lie end to end."""
-
-  def __init__(
-    self,
-    source: SpliceSource,
-    schedule: schedule_lib.SpliceSchedule,
-    *,
-    exact: bool,
-    repeats: bool,
-  ):
-    super().__init__(source)
-    self._source = source
-    self._schedule = schedule
-    self.exact = exact
-    self.repeats = repeats
-
-  def _slot(self, document: int) -> int | None:
-    found = np.flatnonzero(self._source.documents == document)
-    return int(found[0]) if len(found) else None
-
-  def rows_of(self, document: int, epoch: int) -> np.ndarray:
-    """Returns the rows of a document's quota; see `RowTracing`."""
-    slot = self._slot(document)
-    if slot is None:
-      return row_tracing.ranges([])
-    return row_tracing.ranges([self._schedule.rows_of(slot, epoch)])
-
-  def documents(self) -> np.ndarray:
-    """Returns the selected documents that have rows; see `RowTracing`."""
-    last = self._source.epochs.ramp
-    return np.sort(self._source.documents[self._schedule.quotas(last) > 0])
-
-  def never(self, document: int) -> bool:
-    """Returns whether a document has no quota; see `RowTracing`."""
-    return not len(self.rows_of(document, self._source.epochs.ramp))
-
-  def before(self, document: int, epoch: int) -> int:
-    """Returns the spans in the epochs before one; see `RowTracing`."""
-    slot = self._slot(document)
-    if slot is None:
-      return 0
-    if self.exact:
-      return self._schedule.rows_before(slot, epoch)
-    return super().before(document, epoch)

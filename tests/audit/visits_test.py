@@ -230,15 +230,15 @@ def check(pipe, middle):
       where = f"{name}/#{document}"
       found = [own[document] for own in counted]
       assert found == [len(wanted), len(coming)], where
-      assert own.before(middle) == len(past), where
-      assert own.before(steps) == len(wanted), where
+      assert own.count_before(middle) == len(past), where
+      assert own.count_before(steps) == len(wanted), where
       found = list(
-        itertools.takewhile(lambda v: v.step < steps, own.ahead(middle))
+        itertools.takewhile(lambda v: v.step < steps, own.next_visits(middle))
       )
       assert shown(found) == coming, where
       exposures = [v.exposure for v in found]
       assert exposures == list(range(len(past) + 1, len(wanted) + 1)), where
-      back = list(own.back(middle))
+      back = list(own.previous_visits(middle))
       assert shown(back) == past[::-1], where
       assert [v.exposure for v in back] == list(range(len(past), 0, -1)), where
 

@@ -224,14 +224,14 @@ def test_a_kept_packing_of_exact_rows_is_read(make_store, windows_packed):
   exact = {"packing_algorithm": "exact"}
   source = make(store, **exact)
   expected = packed.read(source, np.arange(len(source)))
-  report, counts = source.report(), source.counts(0)
+  report = source.report()
+  counts = np.bincount(source.plan(np.arange(len(source))).document)
   assert counts.max() > 1
   source.packed_on_disk(0)
   del windows_packed[:]
   again = make(stores.open_store(store.path), **exact)
   packed.check_fields(packed.read(again, np.arange(len(source))), expected)
   assert again.report() == report
-  assert again.counts(0).tolist() == counts.tolist()
   tokens, trained = (
     again.sums.before_blocks(0, unit) for unit in ("tokens", "loss_tokens")
   )

@@ -249,18 +249,3 @@ def test_rows_of_bins_hold_the_pieces_of_their_bins(window, max_items):
     for slot, start, length, at in row:
       assert (start, length, at) == (0, lengths[slot], column)
       column += length
-
-
-@hypothesis.given(
-  st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(2, 12)
-)
-def test_which_pieces_stay_whole_is_known_without_packing_all(kept, seq_len):
-  pieces = packing.cut_pieces(np.asarray(kept), seq_len)
-  rows = packing.exact_rows(pieces, seq_len)
-  held = set(zip(rows.slot.tolist(), rows.start.tolist(), rows.length.tolist(),
-                 strict=True))  # fmt: skip
-  for i, piece in enumerate(
-    zip(pieces.slot.tolist(), pieces.start.tolist(), pieces.length.tolist(),
-        strict=True)
-  ):  # fmt: skip
-    assert packing.fits_exactly(pieces, seq_len, i) == (piece in held), i

@@ -375,14 +375,14 @@ def check(reference, pipe, data):
       own = visits.Visits(pipe, name, document)
       at = data.draw(st.integers(0, len(steps)))
       before = sum(v[0] < at for v in mine)
-      assert own.before(at) == before, (name, document, at)
+      assert own.count_before(at) == before, (name, document, at)
       ahead = []
       # An endless run goes on.
       if reference.ended:
-        ahead = list(own.ahead(at))
+        ahead = list(own.next_visits(at))
         assert len(ahead) == len(mine) - before
       else:
-        for visit, _ in zip(own.ahead(at), mine[before:], strict=False):
+        for visit, _ in zip(own.next_visits(at), mine[before:], strict=False):
           ahead.append(visit)
         assert len(ahead) == len(mine) - before
       shown = [
@@ -394,7 +394,7 @@ def check(reference, pipe, data):
       )
       back = [
         (v.step, v.data_step, v.row, v.start, v.length, v.column)
-        for v in own.back(at)
+        for v in own.previous_visits(at)
       ]
       assert back == mine[:before][::-1]
 

@@ -614,12 +614,12 @@ def test_what_is_gone_is_no_visit(corpora, tmp_path, skip):
     own = visits.Visits(pipe, "b", document)
     for step in (0, 3, 5, 9, 14):
       before = sum(at < step for at, _, _ in found)
-      assert own.before(step) == before
-      ahead = [(v.step, v.row, v.start) for v in own.ahead(step)]
+      assert own.count_before(step) == before
+      ahead = [(v.step, v.row, v.start) for v in own.next_visits(step)]
       assert ahead == found[before:]
-      numbers = [v.exposure for v in own.ahead(step)]
+      numbers = [v.exposure for v in own.next_visits(step)]
       assert numbers == list(range(before + 1, len(found) + 1))
-      back = [(v.step, v.row, v.start) for v in own.back(step)]
+      back = [(v.step, v.row, v.start) for v in own.previous_visits(step)]
       assert back == found[:before][::-1]
   for first, last in ((0, 3), (0, steps), (6, steps - 1)):
     spans = pipe.plan(first, last - first).live()

@@ -261,8 +261,8 @@ def _visits(
     if own != lit and pipe.trail(*own).cost(end) > _MOST_TRACE_S:
       continue
     trail = visits.Visits(pipe, *own)
-    before = next(trail.back(steps.start), None)
-    after = next(trail.ahead(steps.stop), None)
+    before = next(trail.previous_visits(steps.start), None)
+    after = next(trail.next_visits(steps.stop), None)
     found[number] = {
       "before": before.exposure if before else 0,
       "last": before.step if before else None,
