@@ -21,11 +21,11 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import stores
+from chomp_data.phased import source_trail
 from chomp_data.plans import batches_plan
 from chomp_data.plans import rows_plan
 from chomp_data.plans import token_sums
 from chomp_data.rows import spans as spans_lib
-from chomp_data.sources import row_source
 from chomp_data.stores import concatenated
 from chomp_data.stores import span_reads
 
@@ -185,7 +185,7 @@ class _Reader:
 
 
 def _of_rows(
-  source: row_source.RowSource, first: int, place: token_sums.Place
+  source: source_trail.Ordered, first: int, place: token_sums.Place
 ) -> Fetched:
   """Returns what rows from `first` to a place in a source's order fetch."""
   reader = _Reader(source.store)
@@ -227,7 +227,7 @@ def _row_of(number: int, skipped: Sequence[tuple[int, int]]) -> int:
 
 
 def _stretch(
-  source: row_source.RowSource, row: int, last: int, room: int
+  source: source_trail.Ordered, row: int, last: int, room: int
 ) -> tuple[int, int, int]:
   """Returns the first row of a stretch, what is read before it, and its end."""
   begin, end = source.read_group(row)

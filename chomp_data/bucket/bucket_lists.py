@@ -25,7 +25,6 @@ from chomp_data.bucket import bucket_checks
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index import permutation
-from chomp_data.order import window_tables
 
 Bucket = bucket_checks.Bucket
 
@@ -147,7 +146,6 @@ class BatchList:
     max_weight = max(_CACHED_BATCHES, _CACHED_EPOCHS * self.num_batches)
     self._bucket_tables = memo.Memo(max_weight)
     self._sum_tables = memo.Memo(max_weight)
-    self._sample_tables = window_tables.WindowTables()
 
   @property
   def batches_by_bucket(self) -> np.ndarray:
@@ -203,7 +201,6 @@ class BatchList:
         for begin in range(0, len(batch), step):
           place = batch[begin : begin + step, None] * size + np.arange(size)
           place = place.reshape(-1)
-          # No two calls share places, so a table would not help.
           yield bucket, self._permuted(bucket, epoch, place[place < count])
       first += high - low
 
@@ -249,17 +246,8 @@ class BatchList:
     self, bucket: int, epoch: int, places: np.ndarray
   ) -> np.ndarray:
     """Returns int64[N], the samples at places int64[N] of a group's order."""
-    count = int(self._counts[bucket])
     key = hashing.fold(self._group_keys[bucket], np.asarray([epoch]))
-    table = self._sample_tables.table(
-      (bucket, epoch),
-      count,
-      len(places),
-      lambda: permutation.permute(np.arange(count), count, key),
-    )
-    if table is None:
-      return permutation.permute(places, count, key)
-    return table[places].astype(np.int64)
+    return permutation.permute(places, int(self._counts[bucket]), key)
 
   def of_bucket(self, bucket: int) -> "BatchList":
     """Returns the list whose epochs contain a bucket's samples."""

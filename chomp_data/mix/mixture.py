@@ -327,7 +327,7 @@ class MixtureSource:
     return any(more)
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows that are best read together; see `RowSource`."""
+    """Returns rows first .. last - 1 that are best read together."""
     return row_source.group_of(row)
 
   def consumed(self, step: int) -> dict[str, Consumed]:

@@ -25,9 +25,6 @@ import numpy as np
 
 from chomp_data.index import hashing
 from chomp_data.order import orders
-from chomp_data.order import unequal_blocks
-
-_Numbers = np.ndarray | int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,7 +40,7 @@ class LaneOrder(orders.KeyedOrder):
       all epochs have the same size.
   """
 
-  blocks: orders.BlockOrder | unequal_blocks.UnequalBlockOrder
+  blocks: orders.BlockShuffle
   lanes: int
   lane_rows: int
   window_rows: int
@@ -65,83 +62,97 @@ class LaneOrder(orders.KeyedOrder):
       orders.check_positive(name, getattr(self, name), fix)
 
   def window_bounds(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+    self, index: np.ndarray, epoch: int, size: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the positions of the turns that form a window of each lane."""
-    index, size = np.asarray(index, np.int64), np.asarray(size, np.int64)
-    begin = self._begin(epoch, size)
+    index = np.asarray(index, np.int64)
     turn = self.lanes * self.lane_rows
     window = turn * max(1, min(self.window_rows, 2**40) // self.lane_rows)
     # Turns are counted in the run: an epoch continues those of the last one.
-    head = begin % turn
+    head = self._begin(epoch, size) % turn
     first = (index + head) // window * window - head
-    last = np.minimum(first + window, size)
-    return np.maximum(first, 0), last
+    return np.maximum(first, 0), np.minimum(first + window, size)
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns the positions of rows of an epoch."""
-    begin = self._begin(epoch, np.asarray(size))
-    place = self.blocks.places(rows, epoch, size)
-    ends = np.arange(self.lanes + 1)
-    ends = self._in_lanes(ends, begin + size) - self._in_lanes(ends, begin)
-    lane = np.searchsorted(ends, place, side="right") - 1
-    number = np.where(lane % 2, ends[lane + 1] - 1 - place, place - ends[lane])
+    """Returns the positions of rows of an epoch; inverts `permute`."""
+    begin = self._begin(epoch, size)
+    place = self.blocks.places(np.asarray(rows, np.int64), epoch, size)
+    edges = self._lane_edges(np.arange(self.lanes + 1), begin, size)
+    lane = np.searchsorted(edges, place, side="right") - 1
+    number = np.where(
+      lane % 2, edges[lane + 1] - 1 - place, place - edges[lane]
+    )
     before = self._rows_of_lane(lane, begin)
 
     def position(number: np.ndarray) -> np.ndarray:
       turn, within = np.divmod(number + before, self.lane_rows)
       return (turn * self.lanes + lane) * self.lane_rows + within - begin
 
-    first, last = self.window_bounds(position(number), epoch, size)
-    low = self._rows_of_lane(lane, begin + first) - before
-    length = self._rows_of_lane(lane, begin + last) - before - low
-    key = self._window_key(np.asarray(epoch), lane, first)
-    return position(low + self._unpermuted(number - low, length, key))
+    first, length, key = self._lane_windows(
+      lane, position(number), epoch, size, begin
+    )
+    return position(first + self._unpermuted(number - first, length, key))
 
-  def _begin(self, epoch: _Numbers, size: np.ndarray) -> np.ndarray:
-    """Returns the first row of epochs in the run."""
-    epoch = np.asarray(epoch, np.int64)
+  def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    begin = self._begin(epoch, size)
+    lane = (begin + index) // self.lane_rows % self.lanes
+    before = self._rows_of_lane(lane, begin)
+    number = self._rows_of_lane(lane, begin + index) - before
+    first, length, key = self._lane_windows(lane, index, epoch, size, begin)
+    number = first + self._permuted(number - first, length, key)
+    backwards = lane % 2
+    edge = self._lane_edges(lane + backwards, begin, size)
+    place = edge + np.where(backwards, -1 - number, number)
+    return self.blocks.rows(place, epoch, size)
+
+  def _lane_windows(
+    self, lane: np.ndarray, index: np.ndarray, epoch: int, size: int, begin: int
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the windows of positions, counted in rows of their lanes.
+
+    Args:
+      lane: int64[N], the lanes of the positions.
+      index: int64[N], the positions.
+      epoch: The epoch.
+      size: Its rows.
+      begin: Its first row in the run.
+
+    Returns:
+      The first row of the lane in the epoch, how many there are, and the key.
+    """
+    first, last = self.window_bounds(index, epoch, size)
+    low = self._rows_of_lane(lane, begin + first)
+    length = self._rows_of_lane(lane, begin + last) - low
+    key = hashing.fold(self.epoch_key("lane", epoch), lane)
+    before = self._rows_of_lane(lane, begin)
+    return low - before, length, hashing.fold(key, first)
+
+  def _begin(self, epoch: int, size: int) -> int:
+    """Returns the first row of an epoch in the run."""
     if self.first_row is None:
       return epoch * size
-    return self.first_row(np.atleast_1d(epoch)).reshape(epoch.shape)
+    return int(self.first_row(np.asarray([epoch]))[0])
 
-  def _rows_of_lane(self, lane: np.ndarray, row: np.ndarray) -> np.ndarray:
+  def _rows_of_lane(
+    self, lane: np.ndarray, row: np.ndarray | int
+  ) -> np.ndarray:
     """Returns how many rows of a lane come before a row of the run."""
     turn, rest = np.divmod(row, self.lanes * self.lane_rows)
     rest = np.clip(rest - lane * self.lane_rows, 0, self.lane_rows)
     return turn * self.lane_rows + rest
 
-  def _in_lanes(self, lanes: np.ndarray, row: np.ndarray) -> np.ndarray:
-    """Returns how many rows of the first lanes come before a row of the run."""
-    turn, rest = np.divmod(row, self.lanes * self.lane_rows)
-    each = lanes * self.lane_rows
-    return turn * each + np.minimum(rest, each)
+  def _lane_edges(self, lanes: np.ndarray, begin: int, size: int) -> np.ndarray:
+    """Returns the rows of an epoch that the first lanes have, int64[N].
 
-  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
-    begin = self._begin(epoch, size)
-    lane = (begin + index) // self.lane_rows % self.lanes
-    # Sorted by lane: permutations draw values once per run of equal keys.
-    by_lane = np.argsort(lane, kind="stable")
-    index, lane = index[by_lane], lane[by_lane]
-    begin, epoch, size, first, last = (
-      values[by_lane] if values.size > 1 else values
-      for values in (begin, epoch, size, first, last)
-    )
-    before = self._rows_of_lane(lane, begin)
-    low = self._rows_of_lane(lane, begin + first) - before
-    length = self._rows_of_lane(lane, begin + last) - before - low
-    number = self._rows_of_lane(lane, begin + index) - before - low
-    key = self._window_key(epoch, lane, first)
-    number = low + self._permuted(number, length, key)
-    backwards = lane % 2
-    edge = lane + backwards
-    edge = self._in_lanes(edge, begin + size) - self._in_lanes(edge, begin)
-    place = edge + np.where(backwards, -1 - number, number)
-    rows = np.empty_like(index)
-    rows[by_lane] = self.blocks.rows(place, epoch, size)
-    return rows
+    Args:
+      lanes: int64[N], numbers of lanes.
+      begin: The epoch's first row in the run.
+      size: Its rows.
+    """
 
-  def _window_key(self, epoch, lane, first) -> np.ndarray:
-    return hashing.fold(
-      hashing.fold(self.epoch_key("lane", epoch), lane), first
-    )
+    def before(row: int) -> np.ndarray:
+      turn, rest = divmod(row, self.lanes * self.lane_rows)
+      each = lanes * self.lane_rows
+      return turn * each + np.minimum(rest, each)
+
+    return before(begin + size) - before(begin)

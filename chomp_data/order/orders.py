@@ -15,25 +15,18 @@ an order. Positions and rows are int64. NumPy only.
 """
 
 import abc
+from collections.abc import Iterator
 import dataclasses
-import itertools
 
 import numpy as np
 
 from chomp_data.index import hashing
 from chomp_data.index import permutation
-from chomp_data.order import window_tables
 
 PERM_TYPES = tuple(permutation.PERMUTATIONS)
 
-# A call that covers more windows reads some of them completely and does not
-# return to them, so tables would not help.
-_MAX_WINDOWS = 2
-
 # Positions evaluated together: temporaries fit in the second-level cache.
 _CHUNK = 2**15
-
-_Numbers = np.ndarray | int
 
 
 def order_key(seed: int, name: str = "", own_seed: int | None = None) -> int:
@@ -67,10 +60,11 @@ def check_positive(name: str, value: int, fix: str) -> None:
 class Order(abc.ABC):
   """Maps positions of an epoch to rows of that epoch."""
 
-  _tables: window_tables.WindowTables
-
   def permute(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+    self,
+    index: np.ndarray,
+    epoch: np.ndarray | int,
+    size: np.ndarray | int,
   ) -> np.ndarray:
     """Returns the rows at positions of epochs.
 
@@ -83,20 +77,14 @@ class Order(abc.ABC):
       int64[N], for each epoch a bijection of 0 .. size - 1.
     """
     index = np.asarray(index, np.int64)
-    epoch, size = np.asarray(epoch, np.int64), np.asarray(size, np.int64)
     rows = np.empty_like(index)
-    for low in range(0, len(index), _CHUNK):
-      chunk = slice(low, low + _CHUNK)
-      rows[chunk] = self._in_windows(
-        index[chunk],
-        epoch[chunk] if epoch.ndim else epoch,
-        size[chunk] if size.ndim else size,
-      )
+    for pick, number, num_rows in _by_epoch(len(index), epoch, size):
+      rows[pick] = self._permute(index[pick], number, num_rows)
     return rows
 
   @abc.abstractmethod
   def window_bounds(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+    self, index: np.ndarray, epoch: int, size: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the shuffle windows of positions.
 
@@ -105,8 +93,8 @@ class Order(abc.ABC):
 
     Args:
       index: int64[N], positions, 0 <= index < size.
-      epoch: Their epochs, int or int64[N].
-      size: Rows of those epochs, int or int64[N].
+      epoch: Their epoch.
+      size: Its rows.
 
     Returns:
       first and last, int64[N] each.
@@ -126,59 +114,41 @@ class Order(abc.ABC):
     """
 
   @abc.abstractmethod
-  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
-    """Returns rows at positions, int64[N], of windows [first, last).
+  def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the rows at positions int64[N] of one epoch, int64[N]."""
 
-    `epoch` and `size` are arrays of no dimension or [N]; `first` and `last`
-    are [N], or [1] if all positions are in one window.
-    """
 
-  def _in_windows(self, index, epoch, size) -> np.ndarray:
-    """Returns rows at positions, int64[N], from tables if windows are few."""
-    first, last = self.window_bounds(index, epoch, size)
-    change = first[1:] != first[:-1]
-    if epoch.ndim:
-      change |= epoch[1:] != epoch[:-1]
-    runs = [0, *(np.flatnonzero(change) + 1).tolist(), len(index)]
-    if len(runs) > _MAX_WINDOWS + 1:
-      return self._evaluate(index, epoch, size, first, last)
-    rows = np.empty_like(index)
-    for low, high in itertools.pairwise(runs):
-      rows[low:high] = self._in_window(
-        index[low:high],
-        epoch[low] if epoch.ndim else epoch,
-        size[low] if size.ndim else size,
-        first[low : low + 1],
-        last[low : low + 1],
-      )
-    return rows
+def _by_epoch(
+  count: int, epoch: np.ndarray | int, size: np.ndarray | int
+) -> Iterator[tuple[np.ndarray | slice, int, int]]:
+  """Yields the elements of each epoch, the epoch and its rows.
 
-  def _in_window(self, index, epoch, size, first, last) -> np.ndarray:
-    """Returns rows at positions, int64[N], of one window, from its table."""
-    low, high = int(first[0]), int(last[0])
-    table = self._tables.table(
-      (int(epoch), int(size), low),
-      high - low,
-      len(index),
-      lambda: self._evaluate(np.arange(low, high), epoch, size, first, last),
-    )
-    if table is None:
-      return self._evaluate(index, epoch, size, first, last)
-    return table[index - low]
+  Args:
+    count: The number of elements.
+    epoch: The epochs of the elements, int or int64[count].
+    size: Rows of those epochs, int or int64[count].
+  """
+  if not count:
+    return
+  epochs, sizes = np.atleast_1d(epoch), np.atleast_1d(size)
+  if (epochs == epochs[0]).all():
+    number, num_rows = int(epochs[0]), int(sizes[0])
+    for low in range(0, count, _CHUNK):
+      yield slice(low, low + _CHUNK), number, num_rows
+    return
+  by_epoch = np.argsort(epochs, kind="stable")
+  edges = np.flatnonzero(np.diff(epochs[by_epoch])) + 1
+  for pick in np.split(by_epoch, edges):
+    num_rows = sizes[pick[0] if len(sizes) > 1 else 0]
+    yield pick, int(epochs[pick[0]]), int(num_rows)
 
 
 @dataclasses.dataclass(frozen=True)
 class NoneOrder(Order):
   """Rows in stored order; every position is a separate window."""
 
-  def permute(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
-  ) -> np.ndarray:
-    """Returns the positions themselves."""
-    return np.array(index, np.int64)
-
   def window_bounds(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
+    self, index: np.ndarray, epoch: int, size: int
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns [index, index + 1): each row is a window."""
     index = np.asarray(index, np.int64)
@@ -188,7 +158,7 @@ class NoneOrder(Order):
     """Returns the rows themselves."""
     return np.array(rows, np.int64)
 
-  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
+  def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
     return index
 
 
@@ -209,8 +179,10 @@ class KeyedOrder(Order):
         f"`perm_type` must be one of {', '.join(PERM_TYPES)}, got"
         f" {self.perm_type!r}. Use 'feistel'."
       )
-    # Not a field, so that tables do not affect equality.
-    object.__setattr__(self, "_tables", window_tables.WindowTables())
+
+  def epoch_key(self, part: str, epoch: int) -> np.ndarray:
+    """Returns the key of an epoch for one named use, uint64[1]."""
+    return hashing.fold(hashing.fold_key(self.key, part), np.asarray(epoch))
 
   def _permuted(self, index, size, key) -> np.ndarray:
     return permutation.PERMUTATIONS[self.perm_type](index, size, key)
@@ -218,13 +190,54 @@ class KeyedOrder(Order):
   def _unpermuted(self, index, size, key) -> np.ndarray:
     return permutation.INVERSES[self.perm_type](index, size, key)
 
-  def epoch_key(self, part: str, epoch: _Numbers) -> np.ndarray:
-    """Returns the keys of epochs for one named use, uint64[...]."""
-    return hashing.fold(hashing.fold_key(self.key, part), np.asarray(epoch))
+
+class WindowOrder(KeyedOrder):
+  """An order that permutes the positions within each window.
+
+  That gives a *place*, and each place holds a row: the one of the same number,
+  unless a subclass overrides `rows` and `places`.
+  """
+
+  @abc.abstractmethod
+  def _windows(
+    self, index: np.ndarray, epoch: int, size: int
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns first, last and key of the windows of positions int64[N].
+
+    Arrays of [N], or of [1] where all positions are in one window.
+    """
+
+  def rows(self, place: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the rows at places of an epoch, int64[N]; inverts `places`."""
+    return place
+
+  def places(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the places of rows of an epoch, int64[N]; inverts `rows`."""
+    return rows
+
+  def window_bounds(
+    self, index: np.ndarray, epoch: int, size: int
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the shuffle windows of positions, first and last int64[N]."""
+    index = np.asarray(index, np.int64)
+    first, last, _ = self._windows(index, epoch, size)
+    first = np.broadcast_to(first, index.shape)
+    return first, np.broadcast_to(last, index.shape)
+
+  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the positions of rows of an epoch; inverts `permute`."""
+    place = self.places(np.asarray(rows, np.int64), epoch, size)
+    first, last, key = self._windows(place, epoch, size)
+    return first + self._unpermuted(place - first, last - first, key)
+
+  def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    first, last, key = self._windows(index, epoch, size)
+    place = first + self._permuted(index - first, last - first, key)
+    return self.rows(place, epoch, size)
 
 
 @dataclasses.dataclass(frozen=True)
-class FullOrder(KeyedOrder):
+class FullOrder(WindowOrder):
   """All rows permuted, differently in every epoch.
 
   Attributes:
@@ -235,26 +248,15 @@ class FullOrder(KeyedOrder):
   key: int
   perm_type: str = "feistel"
 
-  def window_bounds(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the whole epoch."""
-    index = np.asarray(index, np.int64)
-    return np.zeros_like(index), np.broadcast_to(
-      np.asarray(size, np.int64), index.shape
-    )
-
-  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns the positions of rows of an epoch."""
+  def _windows(
+    self, index: np.ndarray, epoch: int, size: int
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     key = hashing.fold(self.key, np.asarray(epoch))
-    return self._unpermuted(rows, size, key)
-
-  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
-    return self._permuted(index, size, hashing.fold(self.key, epoch))
+    return np.asarray([0]), np.asarray([size]), key
 
 
 @dataclasses.dataclass(frozen=True)
-class EraOrder(KeyedOrder):
+class EraOrder(WindowOrder):
   """Consecutive eras, each permuted; the last may be short.
 
   Attributes:
@@ -271,34 +273,49 @@ class EraOrder(KeyedOrder):
     super().__post_init__()
     check_positive("era_length", self.era_length, "Give the rows of an era.")
 
-  def window_bounds(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the eras of positions."""
-    first = np.asarray(index, np.int64) // self.era_length * self.era_length
-    return first, np.minimum(first + self.era_length, size)
+  def _windows(
+    self, index: np.ndarray, epoch: int, size: int
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    era = index // self.era_length
+    first = era * self.era_length
+    key = hashing.fold(self.epoch_key("era", epoch), era)
+    return first, np.minimum(first + self.era_length, size), key
 
-  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns the positions of rows of an epoch."""
-    first, last = self.window_bounds(rows, epoch, size)
-    key = self._era_key(first, epoch)
-    return first + self._unpermuted(rows - first, last - first, key)
 
-  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
-    key = self._era_key(first, epoch)
-    return first + self._permuted(index - first, last - first, key)
+class BlockShuffle(WindowOrder):
+  """Blocks permuted, then the rows of each window of permuted blocks.
 
-  def _era_key(self, first, epoch) -> np.ndarray:
-    era = first // self.era_length
-    return hashing.fold(self.epoch_key("era", epoch), era)
+  The last window may have fewer blocks. The tail, a short block at the end, is
+  last in every epoch and permuted separately.
+  """
+
+  window_blocks: int
+
+  def __post_init__(self) -> None:
+    super().__post_init__()
+    check_positive(
+      "window_blocks", self.window_blocks, "Give the blocks mixed together."
+    )
+
+  def _window_keys(
+    self, window: np.ndarray, in_tail: np.ndarray, epoch: int
+  ) -> np.ndarray:
+    """Returns the keys of windows, uint64[N].
+
+    Args:
+      window: int64[N], numbers of windows.
+      in_tail: bool[N], which of them are the tail.
+      epoch: The epoch.
+    """
+    keys = hashing.fold(self.epoch_key("window", epoch), window)
+    return np.where(in_tail, self.epoch_key("tail", epoch), keys)
 
 
 @dataclasses.dataclass(frozen=True)
-class BlockOrder(KeyedOrder):
-  """Blocks permuted, then the rows of each window of permuted blocks.
+class BlockOrder(BlockShuffle):
+  """A block shuffle whose blocks have equal numbers of rows.
 
-  The rows after the last full block are the tail: last in every epoch, and
-  permuted separately. The last window may have fewer blocks.
+  The rows after the last full block are the tail.
 
   Attributes:
     io_block_size: Rows of a block, which are read together.
@@ -317,100 +334,36 @@ class BlockOrder(KeyedOrder):
     check_positive(
       "io_block_size", self.io_block_size, "Give the rows read together."
     )
-    check_positive(
-      "window_blocks", self.window_blocks, "Give the blocks mixed together."
-    )
 
-  def window_bounds(
-    self, index: np.ndarray, epoch: _Numbers, size: _Numbers
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the windows of positions."""
-    index, size = np.asarray(index, np.int64), np.asarray(size, np.int64)
-    window = self._window_rows
-    full = size // self.io_block_size * self.io_block_size
-    first = index // window * window
-    last = np.minimum(first + window, full)
-    in_tail = index >= full
-    return np.where(in_tail, full, first), np.where(in_tail, size, last)
-
-  def rows(
-    self, place: np.ndarray, epoch: np.ndarray, size: np.ndarray
-  ) -> np.ndarray:
-    """Returns the rows at places in permuted blocks; inverts `places`.
-
-    Args:
-      place: int64[N]; those after the last block are the tail.
-      epoch: Of no dimension or [N].
-      size: The rows of the epoch, of no dimension or [N].
-    """
-    blocks = size // self.io_block_size
-    rows = np.array(place)
-    in_blocks = np.flatnonzero(place < blocks * self.io_block_size)
-    if len(in_blocks):
-      rows[in_blocks] = self._rows(
-        place[in_blocks],
-        epoch[in_blocks] if epoch.ndim else epoch,
-        blocks[in_blocks] if blocks.ndim else blocks,
-      )
-    return rows
+  def rows(self, place: np.ndarray, epoch: int, size: int) -> np.ndarray:
+    """Returns the rows at places in permuted blocks; inverts `places`."""
+    return self._with_blocks(self._permuted, place, epoch, size)
 
   def places(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the places of rows in an epoch's permuted blocks, int64[N]."""
+    return self._with_blocks(self._unpermuted, rows, epoch, size)
+
+  def _with_blocks(self, permuted, rows, epoch, size) -> np.ndarray:
+    """Returns rows int64[N] moved with their blocks; the tail stays."""
     block, offset = np.divmod(rows, self.io_block_size)
-    blocks = size // self.io_block_size
-    in_blocks = np.flatnonzero(block < blocks)
-    key = self.epoch_key("blocks", epoch)
-    block[in_blocks] = self._unpermuted(block[in_blocks], blocks, key)
-    return block * self.io_block_size + offset
-
-  def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    """Returns the positions of rows of an epoch."""
-    place = self.places(np.asarray(rows, np.int64), epoch, size)
-    first, last = self.window_bounds(place, epoch, size)
-    _, key = self._window_keys(first, epoch, np.asarray(size))
-    return first + self._unpermuted(place - first, last - first, key)
-
-  def _window_keys(self, first, epoch, size) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which windows are the tail, and the keys of all windows."""
-    in_tail = first >= size // self.io_block_size * self.io_block_size
-    window = first // self._window_rows
-    return in_tail, np.where(
-      in_tail,
-      self.epoch_key("tail", epoch),
-      hashing.fold(self.epoch_key("window", epoch), window),
-    )
-
-  def _evaluate(self, index, epoch, size, first, last) -> np.ndarray:
-    blocks = size // self.io_block_size
-    in_tail, key = self._window_keys(first, epoch, size)
-    place = first + self._permuted(index - first, last - first, key)
-    if not in_tail.any():
-      return self._rows(place, epoch, blocks)
-    if not in_tail.all():
-      inside = np.flatnonzero(~in_tail)
-      place[inside] = self._rows(
-        place[inside],
-        epoch[inside] if epoch.ndim else epoch,
-        blocks[inside] if blocks.ndim else blocks,
-      )
-    return place
-
-  @property
-  def _window_rows(self) -> int:
-    # Wide windows must not overflow int64.
-    return min(self.io_block_size * self.window_blocks, 2**62)
-
-  def _rows(self, place, epoch, blocks) -> np.ndarray:
-    """Returns the rows at places in the permuted blocks."""
-    number = place // self.io_block_size
-    offset = place - number * self.io_block_size
-    low, high = int(number.min()), int(number.max()) + 1
-    if epoch.ndim and (epoch == epoch[0]).all():
-      epoch, blocks = epoch[0], blocks[0] if blocks.ndim else blocks
-    if epoch.ndim or 2 * (high - low) > len(number):
-      block = self._permuted(number, blocks, self.epoch_key("blocks", epoch))
-    else:
-      # Many rows share few blocks: each block is looked up once.
+    num_blocks = size // self.io_block_size
+    if num_blocks:
       key = self.epoch_key("blocks", epoch)
-      block = self._permuted(np.arange(low, high), blocks, key)[number - low]
+      moved = permuted(np.minimum(block, num_blocks - 1), num_blocks, key)
+      block = np.where(block < num_blocks, moved, block)
     return block * self.io_block_size + offset
+
+  def _windows(
+    self, index: np.ndarray, epoch: int, size: int
+  ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    # Wide windows must not overflow int64.
+    window_rows = min(self.io_block_size * self.window_blocks, 2**62)
+    tail = size // self.io_block_size * self.io_block_size
+    in_tail = index >= tail
+    window = index // window_rows
+    first = window * window_rows
+    return (
+      np.where(in_tail, tail, first),
+      np.where(in_tail, size, np.minimum(first + window_rows, tail)),
+      self._window_keys(window, in_tail, epoch),
+    )

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A row source in another order, each epoch its own (`index/order/`)."""
+"""A row source in another order, a new one in every epoch."""
 
 import dataclasses
 import math
@@ -11,7 +11,6 @@ import numpy as np
 
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.index import integers
 from chomp_data.index import intervals
 from chomp_data.order import lanes as lanes_lib
 from chomp_data.order import orders
@@ -76,7 +75,7 @@ class ShuffledSource(row_source.RowSource):
       TypeError: If an argument is of a wrong type.
       ConfigError: If the options contradict each other or the source.
     """
-    own_blocks = rows.block_starts(0) is not None
+    own_blocks = rows.blocks(0) is not None
     problems = options.problems(path, own_blocks)
     if len(rows) >= _ENDLESS:
       problems.append(
@@ -209,15 +208,25 @@ class ShuffledSource(row_source.RowSource):
     return self.rows.validation()
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns the rows of the shuffle window that a row lies in."""
+    """Returns rows first .. last - 1 around a row that are best read together.
+
+    They are a shuffle window where the order has windows that are read at
+    once, else some consecutive rows.
+
+    Args:
+      row: A row number through all epochs.
+    """
     if self.options.kind not in ("block", "era"):
-      return super().read_group(row)
-    number = np.asarray([integers.whole("row", row)], np.int64)
-    epoch, index = self.rows.epochs.locate(number)
-    start = self.rows.epochs.first_row(epoch)
-    size = self.rows.epochs.first_row(epoch + 1) - start
-    first, last = self._order.window_bounds(index, epoch, size)
-    return int((start + first)[0]), int((start + last)[0])
+      return row_source.group_of(row)
+    epochs = self.rows.epochs
+    epoch, index = (
+      int(number[0]) for number in epochs.locate(np.asarray([row], np.int64))
+    )
+    first, last = self._order.window_bounds(
+      np.asarray([index]), epoch, epochs.size(epoch)
+    )
+    start = epochs.start(epoch)
+    return start + int(first[0]), start + int(last[0])
 
   @property
   def sums(self) -> row_sums.Sums:
@@ -249,8 +258,9 @@ class ShuffledSource(row_source.RowSource):
       else:
         how.append("blocks=packing windows")
       if self._lanes is not None:
-        own = self._lanes
-        how.append(f"lanes={own.lanes} lane_rows={own.lane_rows}")
+        how.append(
+          f"lanes={self._lanes.lanes} lane_rows={self._lanes.lane_rows}"
+        )
       how += [
         f"window_blocks={self.windows.window_blocks}",
         f"cache_windows={self.windows.cache_windows}",
@@ -263,11 +273,11 @@ class ShuffledSource(row_source.RowSource):
       f"\n  tokenizer {source_opening.tokenizer_text(self.store)}"
     )
 
-  def _block_starts(self, epoch: int) -> np.ndarray:
-    starts = self.rows.block_starts(epoch)
-    if starts is None:
+  def _blocks(self, epoch: int) -> np.ndarray:
+    blocks = self.rows.blocks(epoch)
+    if blocks is None:
       raise TypeError(f"{self.rows!r} has no blocks in epoch {epoch}.")
-    return starts
+    return blocks
 
   def _block_chunks(self, block_rows: float) -> int:
     """Returns how many chunks of the store a block of rows touches, at most.
@@ -301,7 +311,7 @@ class ShuffledSource(row_source.RowSource):
     options, dealt = self.options, self._lanes or _ONE_LANE
     default = dealt.window_blocks
     if own_blocks:
-      sizes = np.sort(np.diff(self._block_starts(0)))
+      sizes = np.sort(np.diff(self._blocks(0)))
       # Of the longest that may meet: a cache too small for one window
       # fetches its chunks again and again.
       most = (options.window_blocks or default) * dealt.lanes
@@ -325,7 +335,7 @@ class ShuffledSource(row_source.RowSource):
     width = self.windows.window_blocks
     if own_blocks:
       blocks = unequal_blocks.UnequalBlockOrder(
-        boundaries=self._block_starts,
+        boundaries=self._blocks,
         window_blocks=width,
         key=key,
         perm_type=options.perm_type,

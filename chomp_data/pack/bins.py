@@ -176,7 +176,7 @@ class BinSource(row_source.RowSource):
       self._row_starts = {**dict(kept), order: starts}
     return starts
 
-  def block_starts(self, epoch: int) -> np.ndarray:
+  def blocks(self, epoch: int) -> np.ndarray:
     """Returns the first row of each packing window; see `RowSource`."""
     return self.row_starts(integers.whole("epoch", epoch))
 

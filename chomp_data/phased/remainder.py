@@ -54,9 +54,9 @@ class RemainderSource(row_source.RowSource):
     """Those of the rows over the remaining pieces."""
     return self._pieces.epochs
 
-  def block_starts(self, epoch: int) -> np.ndarray | None:
+  def blocks(self, epoch: int) -> np.ndarray | None:
     """Returns the first row of each block that is read together, or None."""
-    return self._pieces.block_starts(epoch)
+    return self._pieces.blocks(epoch)
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; spans name whole documents.

@@ -57,7 +57,7 @@ class RunRows(Protocol):
     ...
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows that are best read together; see `RowSource`."""
+    """Returns rows first .. last - 1 that are best read together."""
     ...
 
   def prefetch(self, spans: spans_lib.Spans) -> bool:

@@ -123,7 +123,7 @@ class RowSource(abc.ABC):
     """Which rows belong to which epoch; by default all epochs have as many."""
     return epochs_lib.EqualEpochs(len(self))
 
-  def block_starts(self, epoch: int) -> np.ndarray | None:
+  def blocks(self, epoch: int) -> np.ndarray | None:
     """Returns the first row of each block that is read together.
 
     Args:
@@ -135,14 +135,6 @@ class RowSource(abc.ABC):
     """
     integers.whole("epoch", epoch)
     return None
-
-  def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows first .. last - 1 around a row that are best read together.
-
-    Args:
-      row: A row number through all epochs.
-    """
-    return group_of(integers.whole("row", row))
 
   @property
   def sums(self) -> row_sums.Sums:

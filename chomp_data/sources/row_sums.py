@@ -59,7 +59,7 @@ class Sums:
     return None
 
   def before_blocks(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the units before each of `RowSource.block_starts`, or None."""
+    """Returns the units before each of `RowSource.blocks`, or None."""
     del epoch, unit
     return None
 

@@ -94,7 +94,7 @@ def test_bins_are_permuted_where_epochs_differ_in_rows(store, rows, kind):
 
 def test_blocks_of_bins_are_whole_packing_windows(store):
   source = bins(store)
-  starts = source.block_starts(0)
+  starts = source.blocks(0)
   order = shuffled(source, kind="block", window_blocks=2)
   first, last = order.read_group(0)
   window = order.order(np.arange(first, last))

@@ -145,14 +145,14 @@ def test_windows_are_packed_by_themselves_and_the_last_is_flushed(make_store):
     shuffle_rows=False,
   )
   assert in_order(source) == [[0, 1], [2, 3], [4]]
-  assert source.block_starts(0).tolist() == [0, 1, 2, 3]
+  assert source.blocks(0).tolist() == [0, 1, 2, 3]
 
 
 def test_windows_of_nothing_have_no_row(make_store):
   store = make_store([[], [], *packed.documents_of([3, 2]), [], [], *[[7, 8]]])
   for algorithm in ("ffd", "exact"):
     source = make(store, 4, packing_buffer_docs=2, packing_algorithm=algorithm)
-    assert source.block_starts(0)[1] == 0
+    assert source.blocks(0)[1] == 0
     assert sorted(in_order(source)) == sorted(
       [[2], [3], [6]] if algorithm == "ffd" else in_order(source)
     )
@@ -259,7 +259,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
 
 def check_windows(source, epoch, found, kept):
   """Checks that windows hold what they should, in as many rows."""
-  starts = source.block_starts(epoch)
+  starts = source.blocks(epoch)
   options, size = source.options, source.options.packing_buffer_docs
   assert starts[0] == 0
   assert starts[-1] == len(found)
@@ -671,7 +671,7 @@ def test_windows_that_do_not_fit_in_memory_are_packed_again(
 def test_a_window_that_cannot_be_read_spoils_no_other(make_store, monkeypatch):
   store = make_store(packed.documents_of([3, 5, 2, 4] * 8))
   source = make(store, 8, packing_buffer_docs=8)
-  starts = source.block_starts(0)
+  starts = source.blocks(0)
   expected = packed.read(source, np.arange(len(source)))
   fresh = make(store, 8, packing_buffer_docs=8)
   fresh.plan(starts[3:4])
