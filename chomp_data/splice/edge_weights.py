@@ -19,7 +19,7 @@ import itertools
 import numpy as np
 
 from chomp_data.index import memo
-from chomp_data.splice import quotas
+from chomp_data.splice import powers
 
 # A float sum of n terms is off by at most n times this, relative to the whole.
 _EPSILON = 4 * float(np.finfo(np.float64).eps)
@@ -173,7 +173,7 @@ class EdgeWeights:
   @memo.remembered(64)
   def _scaled_sums(self, first: int) -> tuple[list[int], int]:
     """Returns n + 1 exact sums of the weights above 1, and their scale."""
-    weights, scale = quotas.scaled_powers(
+    weights, scale = powers.scaled_powers(
       self._content_length, self._distances(first), self._alpha
     )
     return list(itertools.accumulate(weights, initial=0)), scale

@@ -1,6 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A fixed grid of splices: every document x start x offset, for evaluation."""
+"""A fixed grid of splices: every document x start x offset, for evaluation.
+
+Every evaluation of a run reads the same rows, whatever the schedule of the
+training rows.
+"""
 
 from collections.abc import Sequence
 import os
@@ -15,13 +19,18 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
+from chomp_data.splice import document_selection
 
 
 class GridSource(row_source.RowSource):
   """Rows listed by document, start and offset; combinations that fit.
 
-  documents [7], starts [0, 5], offsets [0, 3] -> rows
-  (7, t=0, s=0), (7, t=0, s=3), (7, t=5, s=0), (7, t=5, s=3)
+  documents [7], starts [0, 5], offsets [0, 3]
+
+  row       0  1  2  3
+  document  7  7  7  7
+  start     0  0  5  5
+  column    0  3  0  3
   """
 
   document_slots = 1
@@ -138,7 +147,7 @@ class GridSource(row_source.RowSource):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
@@ -150,9 +159,9 @@ class GridSource(row_source.RowSource):
 
 
 def validation_of(source: row_source.RowSource) -> row_source.RowSource:
-  """Returns a source's own grid for evaluation, or one of first documents."""
-  own = source.validation()
-  return of_documents(source) if own is None else own
+  """Returns the grid that a source defines, or one of its first documents."""
+  grid = source.validation()
+  return of_documents(source) if grid is None else grid
 
 
 def of_documents(
@@ -165,17 +174,17 @@ def of_documents(
     num_starts: Starts of each document, evenly spaced.
     num_docs: Documents of at least two tokens.
   """
-  found, lengths = np.empty(0, np.int64), np.empty(0, np.int64)
-  for first, part in source.store.iter_lengths():
-    some = np.flatnonzero(part > 1)[: num_docs - len(found)]
-    found = np.concatenate([found, first + some])
-    lengths = np.concatenate([lengths, part[some]])
-    if len(found) == num_docs:
-      break
+  documents, lengths = document_selection.select(
+    source.store.iter_lengths(),
+    "first",
+    document_selection.Limits(min_length=2),
+    num_docs,
+    key=0,
+  )
   last = np.maximum(lengths - source.seq_len, 0)
   return GridSource(
     source.store,
-    found,
+    documents,
     evenly_spaced(last, num_starts),
     np.zeros(1, np.int64),
     seq_len=source.seq_len,

@@ -8,15 +8,16 @@ windows of every document (`'windows'`). Lengths are in tokens.
 """
 
 import dataclasses
-from typing import Any
 
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.splice import pair_space
-from chomp_data.splice import schedule as schedule_lib
 from chomp_data.splice import selecting
 from chomp_data.splice import share_options
+
+BALANCE_MODES = ("by_temperature", "by_coverage", "by_document", "enumerate")
+JITTER_MODES = ("uniform", "low_discrepancy")
 
 _ORDER = schema.either(schema.boolean(), schema.integer(1))
 _SEED = schema.optional(options_lib.SEED)
@@ -77,9 +78,7 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
   alpha: float = schema.option(0.0, schema.number(0, 8))
   adaptive_k: bool = schema.option(True, schema.boolean())
   offset_jitter: int = schema.option(0, schema.integer(0))
-  jitter_mode: str = schema.option(
-    "uniform", schema.choice(schedule_lib.JITTER_MODES)
-  )
+  jitter_mode: str = schema.option("uniform", schema.choice(JITTER_MODES))
   epoch_length: int | None = schema.option(
     None, schema.optional(schema.integer(1))
   )
@@ -91,20 +90,20 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields and with `seq_len`."""
-    found = self.selection_problems(path)
+    problems = self.selection_problems(path)
     if self.min_copy_len > seq_len:
-      found.append(
+      problems.append(
         f"`{path}.min_copy_len` must be at most seq_len, got"
         f" {self.min_copy_len} > {seq_len}. Lower it or use longer rows."
       )
     length = self.content_length
     if length is not None and length < self.min_copy_len:
-      found.append(
+      problems.append(
         f"`{path}.content_length` must be at least `min_copy_len`, got"
         f" {length} < {self.min_copy_len}. Raise it or lower min_copy_len."
       )
     if self.offset_jitter and seq_len - self.offset_jitter < self.min_copy_len:
-      found.append(
+      problems.append(
         f"`{path}.offset_jitter` must leave `min_copy_len` columns of"
         f" seq_len, got {self.offset_jitter} of {seq_len} with min_copy_len"
         f" {self.min_copy_len}. Lower it."
@@ -112,23 +111,19 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
     balanced = self.content_start_mode == "coverage_balanced"
     for name in ("alpha", "offset_jitter"):
       if getattr(self, name) and (self.mode == "slide" or not balanced):
-        found.append(
+        problems.append(
           f"`{path}.{name}` must be 0 unless mode is 'splice' and"
           " content_start_mode is 'coverage_balanced', got"
           f" {getattr(self, name)} with {self.mode!r},"
           f" {self.content_start_mode!r}. Unset one of them."
         )
     if self.mode == "slide" and length is not None and length < seq_len:
-      found.append(
+      problems.append(
         f"`{path}.content_length` must be None or at least seq_len where"
         f" mode is 'slide', got {length}. Unset it: a window holds seq_len"
         " tokens."
       )
-    return found
-
-  def content_lengths(self) -> list[tuple[int, int | None]]:
-    """Returns (first row, content_length), ascending from row 0."""
-    return [(0, self.content_length)]
+    return problems
 
   def pair_space(
     self, seq_len: int, length: int | None
@@ -137,7 +132,7 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
 
     Args:
       seq_len: Positions of a row.
-      length: One of `content_lengths`.
+      length: A content length.
     """
     domain = self.offset_domain
     if domain is None:
@@ -178,13 +173,13 @@ class SpliceOptions(ScheduleOptions):
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields and with `seq_len`."""
-    found = super().problems(path, seq_len)
+    problems = super().problems(path, seq_len)
     if self.doc_index is not None and self.doc_key is not None:
-      found.append(
+      problems.append(
         f"`{path}.doc_index` and `{path}.doc_key` must not both be set, got"
         f" {self.doc_index} and {self.doc_key!r}. Unset one."
       )
-    return found
+    return problems
 
   def select(
     self, store: stores.Store, seq_len: int, path: str
@@ -192,9 +187,13 @@ class SpliceOptions(ScheduleOptions):
     """Returns (documents, lengths) of one."""
     return selecting.select_single(store, self, self.doc_index, seq_len, path)
 
-  def balance(self) -> dict[str, Any]:
-    """Returns the schedule's balance: one document has it all."""
-    return {"balance_mode": "by_temperature", "balance_tau": 1.0}
+  def as_splices(self, seq_len: int) -> "MultiSpliceOptions":
+    """Returns options of the same rows, with what several documents need."""
+    del seq_len
+    fields = [field.name for field in dataclasses.fields(ScheduleOptions)]
+    return MultiSpliceOptions(
+      num_docs=1, **{name: getattr(self, name) for name in fields}
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -218,7 +217,7 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
   num_docs: int | None = schema.option(10, schema.optional(schema.integer(1)))
   strict_num_docs: bool = schema.option(True, schema.boolean())
   balance_mode: str = schema.option(
-    "by_temperature", schema.choice(schedule_lib.BALANCE_MODES)
+    "by_temperature", schema.choice(BALANCE_MODES)
   )
   balance_tau: float = schema.option(1.0, schema.number(0, 1))
   doc_weights: tuple[tuple[str, float], ...] | None = schema.option(
@@ -227,27 +226,27 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields and with `seq_len`."""
-    found = super().problems(path, seq_len)
-    found += share_options.problems(self, path)
+    problems = super().problems(path, seq_len)
+    problems += share_options.problems(self, path)
     mode = self.balance_mode
     if self.doc_weights and mode in ("by_document", "enumerate"):
-      found.append(
+      problems.append(
         f"`{path}.doc_weights` must be unset where balance_mode is {mode!r},"
         f" got {dict(self.doc_weights)!r}. Use 'by_temperature' with"
         " balance_tau 0 for weighted equal shares."
       )
     if mode == "enumerate" and self.epoch_length is not None:
-      found.append(
+      problems.append(
         f"`{path}.epoch_length` must be None where balance_mode is"
         f" 'enumerate', got {self.epoch_length}. Unset it: every pair comes"
         " once."
       )
     if mode == "enumerate" and self.alpha:
-      found.append(
+      problems.append(
         f"`{path}.alpha` must be 0 where balance_mode is 'enumerate', got"
         f" {self.alpha}. Unset it: every start comes once."
       )
-    return found
+    return problems
 
   def select(
     self, store: stores.Store, seq_len: int, path: str
@@ -264,12 +263,10 @@ class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
       return schedule
     return [(0, self.content_length), *schedule]
 
-  def balance(self) -> dict[str, Any]:
-    """Returns the schedule's balance."""
-    return {
-      "balance_mode": self.balance_mode,
-      "balance_tau": self.balance_tau,
-    }
+  def as_splices(self, seq_len: int) -> "MultiSpliceOptions":
+    """Returns these options."""
+    del seq_len
+    return self
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -296,11 +293,11 @@ class WindowOptions(selecting.SelectionOptions, options_lib.FillerOptions):
   min_copy_len: int = schema.option(2, schema.integer(2))
 
   def as_splices(self, seq_len: int) -> MultiSpliceOptions:
-    """Returns the same rows as a sliding splice schedule."""
+    """Returns options of the same rows as a sliding splice schedule."""
     shared = {
-      f.name: getattr(self, f.name)
-      for f in dataclasses.fields(self)
-      if f.name != "stride"
+      field.name: getattr(self, field.name)
+      for field in dataclasses.fields(self)
+      if field.name != "stride"
     }
     return MultiSpliceOptions(
       mode="slide",

@@ -5,10 +5,16 @@
 `t` is the first token copied, `s` the column it goes to, `c` how many tokens
 are copied: c = min(K, L - t, S - s), at least `min_copy_len`. A document of
 length L has its pairs numbered 0 .. num_pairs - 1, t outer, s inner, both
-ascending; all functions are vectorised over (L, pair). Everything is in
-tokens. docs/splice.md lists the domains of t and s.
+ascending. Everything is in tokens.
 
-NumPy only.
+    S = 5, K = 3, L = 5, 'slide_within', domain 'tight':  13 pairs
+    t = 0   [0 1 2 . .]  [. 0 1 2 .]  [. . 0 1 2]                pairs 0 to 2
+    t = 1   [1 2 3 . .]  [. 1 2 3 .]  [. . 1 2 3]                pairs 3 to 5
+    t = 2   [2 3 4 . .]  [. 2 3 4 .]  [. . 2 3 4]                pairs 6 to 8
+    t = 3   [3 4 . . .]  [. 3 4 . .]  [. . 3 4 .]  [. . . 3 4]   pairs 9 to 12
+
+All functions are vectorised over (L, pair). docs/splice.md lists the domains
+of t and s. NumPy only.
 """
 
 import dataclasses
@@ -23,6 +29,9 @@ CONTENT_START_MODES = (
   "cyclic_roll",
 )
 OFFSET_DOMAINS = ("tight", "grid", "frame")
+
+# Modes in which a start has one place: at the row's end, or at column 0.
+_ONE_PLACE = ("coverage_balanced", "slide")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +69,19 @@ class PairSpace:
       room if self.content_length is None else min(self.content_length, room)
     )
 
+  @property
+  def is_balanced(self) -> bool:
+    """Whether copies are right-aligned, so that only starts are numbered."""
+    return self.content_start_mode == "coverage_balanced"
+
+  @property
+  def is_ragged(self) -> bool:
+    """Whether later starts, with fewer tokens left, have more offsets."""
+    return (
+      self.content_start_mode == "slide_within"
+      and self.offset_domain == "tight"
+    )
+
   def copy_len(self, lengths: np.ndarray) -> np.ndarray:
     """Returns int64[D], K of each document; `adaptive_k` limits it to L."""
     limit = np.full(len(lengths), self.max_copy_len, np.int64)
@@ -85,17 +107,38 @@ class PairSpace:
         count = (lengths - copied) // stride + 1
     return np.where(usable, count, 0)
 
+  def num_offsets(self, available: np.ndarray) -> np.ndarray:
+    """Returns how many offsets s a start has, at least 1.
+
+    Args:
+      available: int64[N], tokens from the start to the document's end; of the
+        whole document where `is_ragged` is False.
+
+    Returns:
+      int64[N].
+    """
+    if self.content_start_mode in _ONE_PLACE:
+      return np.ones(len(available), np.int64)
+    match self.offset_domain:
+      case "frame":
+        copied = np.full(len(available), self.min_copy_len)
+      case "grid":
+        copied = self.copy_len(available)
+      case _:
+        copied = np.minimum(available, self.max_copy_len)
+    return (self.seq_len - copied) // self.offset_stride + 1
+
   def num_pairs(self, lengths: np.ndarray) -> np.ndarray:
     """Returns int64[D], how many pairs each document has.
 
     A document too short to be copied has none.
     """
     starts = self.num_starts(lengths)
-    if self.content_start_mode in ("coverage_balanced", "slide"):
-      return starts
-    if self.is_ragged:
-      return np.where(starts > 0, self._pairs_from(lengths), 0)
-    return starts * np.maximum(self._offsets_per_start(lengths), 0)
+    if not self.is_ragged:
+      return starts * self.num_offsets(lengths)
+    head = self.head_starts(lengths)
+    tail_pairs = self._tail_table[lengths - head * self.content_stride]
+    return np.where(starts > 0, head * self.head_offsets + tail_pairs, 0)
 
   def decode(
     self, lengths: np.ndarray, pair: np.ndarray
@@ -109,11 +152,17 @@ class PairSpace:
     Returns:
       (t_index, s_index), int64[N] each: which start and which of its offsets.
     """
-    if self.content_start_mode in ("coverage_balanced", "slide"):
-      return pair, np.zeros(len(pair), np.int64)
     if not self.is_ragged:
-      return np.divmod(pair, np.maximum(self._offsets_per_start(lengths), 1))
-    return self._decode_ragged(lengths, pair)
+      return np.divmod(pair, self.num_offsets(lengths))
+    head = self.head_starts(lengths)
+    t_index, s_index = np.divmod(pair, self.head_offsets)
+    tail = np.flatnonzero(pair >= head * self.head_offsets)
+    t_in_tail, s_index[tail] = self._decode_tail(
+      lengths[tail] - head[tail] * self.content_stride,
+      pair[tail] - head[tail] * self.head_offsets,
+    )
+    t_index[tail] = head[tail] + t_in_tail
+    return t_index, s_index
 
   def place(
     self, lengths: np.ndarray, t_index: np.ndarray, s_index: np.ndarray
@@ -128,9 +177,9 @@ class PairSpace:
         copied = self.copy_len(lengths)
         return start, self.seq_len - copied - s_index, copied
       case "slide":
-        last = np.maximum(lengths - self.seq_len, 0)
-        start = np.minimum(start, last)
-        return start, s_index, np.minimum(lengths, self.seq_len)
+        # The last window ends with the document.
+        start = np.minimum(start, np.maximum(lengths - self.seq_len, 0))
+        available = lengths - start
       case "cyclic_roll":
         available = lengths
       case _:
@@ -142,17 +191,12 @@ class PairSpace:
     return start, offset, copied
 
   # --- documents whose starts have different numbers of offsets -------------
-
-  @property
-  def is_ragged(self) -> bool:
-    """Whether later starts, with fewer tokens left, have more offsets."""
-    return (
-      self.content_start_mode == "slide_within"
-      and self.offset_domain == "tight"
-    )
+  #
+  # Starts with more than K tokens left, the head, all have `head_offsets`. The
+  # others, the tail, have at most K tokens left, whatever the document.
 
   def head_starts(self, lengths: np.ndarray) -> np.ndarray:
-    """Returns int64[N], starts that copy all K tokens, with equal offsets."""
+    """Returns int64[N], how many starts have more than K tokens left."""
     extra = lengths - self.max_copy_len
     return np.where(extra > 0, -(-extra // self.content_stride), 0)
 
@@ -160,29 +204,6 @@ class PairSpace:
   def head_offsets(self) -> int:
     """How many offsets a start has that copies the whole K."""
     return (self.seq_len - self.max_copy_len) // self.offset_stride + 1
-
-  def tail_offsets(self, remaining: np.ndarray) -> np.ndarray:
-    """Returns int64[N]: offsets of a start with `remaining` tokens left."""
-    copied = np.minimum(remaining, self.max_copy_len)
-    return (self.seq_len - copied) // self.offset_stride + 1
-
-  def num_offsets(self, lengths: np.ndarray, t_index: np.ndarray) -> np.ndarray:
-    """Returns int64[N]: how many offsets a document's start has."""
-    if self.content_start_mode == "slide":
-      return np.ones(len(lengths), np.int64)
-    if self.is_ragged:
-      return self.tail_offsets(lengths - t_index * self.content_stride)
-    return self._offsets_per_start(lengths)
-
-  def _offsets_per_start(self, lengths: np.ndarray) -> np.ndarray:
-    match self.offset_domain:
-      case "frame":
-        room = np.full(len(lengths), self.seq_len - self.min_copy_len)
-      case "grid":
-        room = self.seq_len - self.copy_len(lengths)
-      case _:
-        room = self.seq_len - np.minimum(lengths, self.max_copy_len)
-    return room // self.offset_stride + 1
 
   @functools.cached_property
   def _tail_table(self) -> np.ndarray:
@@ -194,34 +215,24 @@ class PairSpace:
     stride = self.content_stride
     remaining = np.arange(self.max_copy_len + 1)
     offsets = np.where(
-      remaining >= self.min_copy_len, self.tail_offsets(remaining), 0
+      remaining >= self.min_copy_len, self.num_offsets(remaining), 0
     )
     for residue in range(min(stride, len(table))):
       table[residue::stride] = np.cumsum(offsets[residue::stride])
     return table
 
-  def _pairs_from(self, lengths: np.ndarray) -> np.ndarray:
-    head = self.head_starts(lengths)
-    return (
-      head * self.head_offsets
-      + self._tail_table[lengths - head * self.content_stride]
-    )
+  def _decode_tail(
+    self, remaining: np.ndarray, pair: np.ndarray
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """Finds pairs among starts with at most K tokens left, by bisection.
 
-  def _decode_ragged(self, lengths, pair) -> tuple[np.ndarray, np.ndarray]:
-    head = self.head_starts(lengths)
-    t_index, s_index = np.divmod(pair, self.head_offsets)
-    tail = np.flatnonzero(pair >= head * self.head_offsets)
-    if tail.size:
-      slot, offset = self._decode_tail(
-        lengths[tail] - head[tail] * self.content_stride,
-        pair[tail] - head[tail] * self.head_offsets,
-      )
-      t_index[tail] = head[tail] + slot
-      s_index[tail] = offset
-    return t_index, s_index
+    Args:
+      remaining: int64[N], tokens left at the first start of the tail.
+      pair: int64[N], numbers of pairs, counted from that start.
 
-  def _decode_tail(self, remaining, pair) -> tuple[np.ndarray, np.ndarray]:
-    """Finds a pair among starts with at most K tokens left, by bisection."""
+    Returns:
+      (start, offset number), int64[N] each, starts counted from there too.
+    """
     table, stride = self._tail_table, self.content_stride
     whole = table[remaining]
     low = np.zeros(len(pair), np.int64)
@@ -230,7 +241,7 @@ class PairSpace:
     while np.any(low < high):
       middle = (low + high + 1) // 2
       before = whole - table[remaining - middle * stride]
-      keep = before <= pair
-      low = np.where(keep, middle, low)
-      high = np.where(keep, high, middle - 1)
+      reached = before <= pair
+      low = np.where(reached, middle, low)
+      high = np.where(reached, high, middle - 1)
     return low, pair - (whole - table[remaining - low * stride])

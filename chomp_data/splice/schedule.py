@@ -2,31 +2,52 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows of splices over documents: row number -> (document, t, s, c).
 
-Rows fall into phases and passes (`phases.py`). In a pass each document has a
-quota of rows (`epoch_shares.py`); the quotas are laid end to end, so a row
-finds its document by binary search in prefix sums and its pair in closed form
-(`document_pairs.py`). No row is enumerated, so an epoch of 10**12 rows costs as
-much as one of 10. docs/splice.md defines the options. NumPy only.
+Rows fall into periods and epochs (`periods.py`). In an epoch each document has
+a quota of rows (`shares.py`); the quotas are laid end to end, so a row finds
+its document by binary search in prefix sums and its pair in closed form
+(`pairs.py`).
+
+    quotas 4, 2, 1   ends 4, 6, 7
+    row       0  1  2  3  4  5  6
+    document  0  0  0  0  1  1  2
+    sample k  0  1  2  3  0  1  0
+
+No row is enumerated, so an epoch of 10**12 rows costs as much as one of 10.
+docs/splice.md defines the options. NumPy only.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
+import contextlib
 import dataclasses
 
 import numpy as np
 
+from chomp_data import schema
 from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index import memo
-from chomp_data.splice import document_pairs
-from chomp_data.splice import epoch_shares as shares_lib
-from chomp_data.splice import phases as phases_lib
-
-BALANCE_MODES = ("by_temperature", "by_coverage", "by_document", "enumerate")
-JITTER_MODES = ("uniform", "low_discrepancy")
+from chomp_data.splice import document_shares
+from chomp_data.splice import pairs as pairs_lib
+from chomp_data.splice import periods as periods_lib
+from chomp_data.splice import shares as shares_lib
+from chomp_data.splice.options import MultiSpliceOptions
 
 # Row numbers of several epochs must fit in int64.
 _MAX_ROWS = 2**56
+
+# The temperature that balances as these modes do; enumerate has no shares.
+_TAU = {"by_coverage": 1.0, "by_document": 0.0, "enumerate": 0.0}
+
+# Most groups, or entries of a schedule, in a line of the summary.
+_MAX_LISTED = 5
+
+# Stores arrays about all documents; as `document_columns.load_or_build`.
+LoadOrBuild = Callable[
+  [Callable[[], Mapping[str, np.ndarray]]], Mapping[str, columns.Column]
+]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +57,7 @@ class Splices:
   Attributes:
     slot: int64[N], index into the schedule's documents.
     start: int64[N], t, first token copied.
-    column: int64[N], s, where it goes.
+    column: int64[N], s, the column of that token.
     length: int64[N], c, tokens copied.
   """
 
@@ -47,245 +68,372 @@ class Splices:
 
 
 @dataclasses.dataclass(frozen=True)
-class PhaseTable:
-  """The documents and content length of each phase, as `phases.cut` returns.
+class Usable:
+  """Which of the selected documents can be copied.
 
   Attributes:
-    first_row: int64[P], the first row of each.
-    num_documents: int64[P], how many of the first documents it reads.
-    length: int64[P], the index of its content length.
+    count: How many.
+    longest: Tokens of the longest document.
+    longest_unused: Tokens of the longest that cannot be copied, or 0.
   """
 
-  first_row: np.ndarray
-  num_documents: np.ndarray
-  length: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class Counts:
-  """Row counts that need all documents, computed by `count`.
-
-  Attributes:
-    pass_rows: int64[P], the rows of a whole pass of each phase.
-    last_ends: Prefix sums of the quotas of a pass of the last phase.
-  """
-
-  pass_rows: np.ndarray
-  last_ends: columns.Column
-
-
-def count(
-  pairs: Sequence[document_pairs.DocumentPairs],
-  shares: shares_lib.Shares,
-  table: PhaseTable,
-  balance_mode: str,
-  epoch_length: int | None,
-) -> Counts:
-  """Counts the rows of every phase's passes, and the last phase's quotas.
-
-  Args:
-    pairs: The documents' pairs at each content length.
-    shares: How documents share the rows of a pass.
-    table: The phases.
-    balance_mode: One of BALANCE_MODES.
-    epoch_length: Rows of a pass, or None for as many as the mode needs.
-
-  Raises:
-    ValueError: If a pass has no row, or too many to number.
-  """
-  pass_rows = np.empty(len(table.first_row), np.int64)
-  last = len(table.first_row) - 1
-  last_pairs = np.empty(0, np.int64)
-  for number, documents in enumerate(pairs):
-    num_pairs = documents.num_pairs()
-    if number == table.length[last]:
-      last_pairs = num_pairs
-    pick = table.length == number
-    pass_rows[pick] = _pass_rows(
-      num_pairs, table.num_documents[pick], balance_mode, epoch_length
-    )
-    # Later phases of this content length only read more documents.
-    phase = int(np.argmax(pick))
-    if balance_mode != "enumerate" or not pass_rows[phase]:
-      usable = num_pairs[: int(table.num_documents[phase])] > 0
-      if not pass_rows[phase] or not shares.served(usable).any():
-        raise ValueError(
-          f"must read a document that can be copied and weighs more than 0"
-          f" from row {int(table.first_row[phase])} on, got none among"
-          f" the first {len(usable)} at content_length"
-          f" {documents.space.content_length}. Raise curriculum_start, lower"
-          " content_length, or raise a weight."
-        )
-  num_pairs = last_pairs[: int(table.num_documents[last])]
-  rows = int(pass_rows[last])
-  ends = _quota_ends(num_pairs, shares, rows, balance_mode)
-  return Counts(pass_rows, columns.ArrayColumn(ends))
+  count: int
+  longest: int
+  longest_unused: int
 
 
 class SpliceSchedule:
-  """Maps rows to the splices they hold.
+  """Maps rows of epochs to the splices they hold.
 
   Attributes:
-    phases: The passes.
+    epochs: Which rows belong to which epoch.
+    usable: Which documents can be copied.
   """
 
   def __init__(
     self,
-    pairs: Sequence[document_pairs.DocumentPairs],
-    shares: Callable[[], shares_lib.Shares],
-    table: PhaseTable,
-    counts: Counts,
+    options: MultiSpliceOptions,
+    lengths: columns.Column,
+    shares: document_shares.DocumentShares,
     *,
-    balance_mode: str,
-    jitter_mode: str,
-    jitter_key: int,
+    seq_len: int,
+    seed: int,
+    name: str,
+    path: str,
+    load_or_build: LoadOrBuild,
   ):
-    """Binds the documents and the row counts.
+    """Counts the rows of all periods, or loads their counts.
 
     Args:
-      pairs: The documents' pairs at each content length.
-      shares: Returns how documents share the rows of a pass; only called for
-        phases before the last one.
-      table: The phases.
-      counts: The row counts of the same arguments.
-      balance_mode: One of BALANCE_MODES.
-      jitter_mode: One of JITTER_MODES.
-      jitter_key: Key of the uniform jitter.
+      options: Balance, starts, offsets and what changes with rows.
+      lengths: Tokens of the selected documents.
+      shares: What the options say of single documents.
+      seq_len: Positions of a row.
+      seed: The run's seed.
+      name: The source's name.
+      path: Dotted path of the options, for messages.
+      load_or_build: Stores what a pass over all documents computes.
+
+    Raises:
+      ConfigError: If some rows would have no document, or too many numbers.
     """
-    self._pairs = list(pairs)
-    self._shares = shares
-    self._table = table
-    self._balance_mode = balance_mode
-    self._jitter_mode = jitter_mode
-    self._jitter_key = jitter_key
-    self.phases: phases_lib.Phases = phases_lib.Phases(
-      table.first_row, counts.pass_rows
+    self._options, self._lengths, self._shares = options, lengths, shares
+    self._jitter_key = hashing.fold_key(seed, name, "jitter")
+
+    def axis_key(axis: str, axis_seed: int | None) -> int:
+      if axis_seed is None:
+        return hashing.fold_key(seed, name, axis)
+      return hashing.fold_key("own", axis_seed, name, axis)
+
+    content_lengths = options.content_lengths()
+    self._pairs = [
+      pairs_lib.DocumentPairs(
+        lengths,
+        pairs_lib.PairOrder(
+          space=options.pair_space(seq_len, length),
+          shuffle_content=options.shuffle_content,
+          shuffle_offsets=options.shuffle_offsets,
+          content_key=axis_key("content", options.content_seed),
+          offset_key=axis_key("offsets", options.offset_seed),
+        ),
+        options.alpha,
+        options.balance_mode,
+        shares.overrides,
+      )
+      for _, length in content_lengths
+    ]
+    with _errors_at(path):
+      self._periods = periods_lib.make_periods(
+        len(lengths),
+        options.curriculum_start or 1,
+        options.curriculum_every,
+        [row for row, _ in content_lengths],
+      )
+    counts = load_or_build(lambda: self._count(path))
+    self.usable: Usable = Usable(*counts["usable"].read().tolist())
+    self.epochs: periods_lib.PeriodEpochs = periods_lib.PeriodEpochs(
+      self._periods.first_row, counts["pass_rows"].read()
     )
-    self._last_ends = counts.last_ends
+    # Prefix sums of the quotas of an epoch after the ramp.
+    self._last_ends = counts["ends"]
 
-  def pairs_at(self, number: int) -> document_pairs.DocumentPairs:
-    """Returns the documents' pairs at the content length of a pass."""
-    phase = int(self.phases.phase_of(np.asarray([number]))[0])
-    return self._pairs[int(self._table.length[phase])]
+  def pairs_at(self, epoch: int) -> pairs_lib.DocumentPairs:
+    """Returns the documents' pairs at the content length of an epoch."""
+    period = self.epochs.period_of(np.asarray([epoch]))[0]
+    return self._pairs[int(self._periods.length_index[period])]
 
-  def quotas(self, number: int | None = None) -> np.ndarray:
-    """Returns int64[D], rows by document; None: of a pass of the last phase."""
-    ends = self._last_ends if number is None else self._ends(number)
-    out = np.zeros(len(self._pairs[0]), np.int64)
+  def quotas(self, epoch: int | None = None) -> np.ndarray:
+    """Returns int64[D], rows by document; None: of an epoch after the ramp."""
+    ends = self._ends(self.epochs.ramp if epoch is None else epoch)
+    out = np.zeros(len(self._lengths), np.int64)
     out[: len(ends)] = np.diff(ends.read(), prepend=0)
     return out
 
   def first_quotas(self, count: int) -> np.ndarray:
-    """Returns int64[count], rows by document in a pass of the last phase."""
+    """Returns int64[count], rows by document in an epoch after the ramp."""
     ends = self._last_ends.take(np.arange(min(count, len(self._last_ends))))
     return np.diff(ends, prepend=0)
 
-  def rows_of(self, slot: int, number: int) -> tuple[int, int]:
-    """Returns (first, last): a document has rows first .. last - 1 of a pass.
+  def rows_of(self, slot: int, epoch: int) -> tuple[int, int]:
+    """Returns (first, last): a document has rows first .. last - 1 of an epoch.
 
     Args:
       slot: Index into the schedule's documents.
-      number: The pass.
+      epoch: The epoch.
     """
-    ends = self._ends(number)
+    ends = self._ends(epoch)
     if slot >= len(ends):
       return 0, 0
     first, last = ends.take(np.asarray([max(slot - 1, 0), slot])).tolist()
     return first if slot else 0, last
 
-  def splices(self, number: np.ndarray, index: np.ndarray) -> Splices:
+  def splices(self, epoch: np.ndarray, index: np.ndarray) -> Splices:
     """Returns the splices of rows.
 
     Args:
-      number: int64[N], the pass of each.
-      index: int64[N], the row of the pass.
+      epoch: int64[N], the epoch of each.
+      index: int64[N], the row of the epoch.
 
     Returns:
       One splice per row.
     """
-    jitter = self._jitter(index, number)
-    if not len(number) or number.min() >= self.phases.ramp:
-      samples = _samples(self._last_ends, number, index)
-      pairs = self._pairs[int(self._table.length[-1])]
-      return Splices(samples.slot, *pairs.place(samples, jitter, False))
-    values = np.empty((3, len(index)), np.int64)
-    passes, member = np.unique(number, return_inverse=True)
-    phase = self.phases.phase_of(passes)
-    last = len(self._table.first_row) - 1
-    # Passes of the last phase share their quotas.
-    group = np.where(phase == last, self.phases.ramp, passes)[member]
-    for one in np.unique(group).tolist():
-      pick = np.flatnonzero(group == one)
-      group_samples = _samples(self._ends(one), number[pick], index[pick])
-      values[:, pick] = group_samples.slot, group_samples.k, group_samples.quota
-    samples = document_pairs.Samples(values[0], values[1], values[2], number)
-    placed = np.empty((3, len(index)), np.int64)
-    ramp = (phase < last)[member]
-    length = self._table.length[phase][member]
-    for one in np.unique(length).tolist():
-      pick = np.flatnonzero(length == one)
-      placed[:, pick] = self._pairs[one].place(
-        samples.take(pick), jitter[pick], ramp[pick]
-      )
-    return Splices(samples.slot, placed[0], placed[1], placed[2])
+    # All epochs after the ramp share their quotas.
+    group = np.minimum(epoch, self.epochs.ramp)
+    groups = np.unique(group).tolist()
+    if len(groups) == 1:
+      return Splices(*self._splices(groups[0], epoch, index))
+    out = np.empty((4, len(index)), np.int64)
+    for number in groups:
+      rows = np.flatnonzero(group == number)
+      out[:, rows] = self._splices(number, epoch[rows], index[rows])
+    return Splices(*out)
 
-  def _ends(self, number: int) -> columns.Column:
-    """Returns the prefix sums of a pass's quotas."""
-    if number >= self.phases.ramp:
-      return self._last_ends
-    one = np.asarray([number])
-    return self._ramp_ends(
-      int(self.phases.phase_of(one)[0]), int(self.phases.sizes(one)[0])
+  def _splices(
+    self, group: int, epoch: np.ndarray, index: np.ndarray
+  ) -> tuple[np.ndarray, ...]:
+    """Returns the fields of `Splices` for rows of epochs with equal quotas.
+
+    Args:
+      group: One of these epochs.
+      epoch: int64[N], the epoch of each row.
+      index: int64[N], the row of the epoch.
+    """
+    ends = self._ends(group)
+    slot = ends.search(index)
+    first = np.where(slot > 0, ends.take(np.maximum(slot - 1, 0)), 0)
+    samples = pairs_lib.Samples(
+      slot=slot,
+      k=index - first,
+      quota=ends.take(slot) - first,
+      epoch=epoch,
+      jitter=self._jitter(epoch, index),
     )
+    pairs = self.pairs_at(group)
+    return slot, *pairs.place(samples, group < self.epochs.ramp)
 
-  @memo.remembered(64)
-  def _ramp_ends(self, phase: int, rows: int) -> columns.Column:
-    count = int(self._table.num_documents[phase])
-    pairs = self._pairs[int(self._table.length[phase])]
-    num_pairs = pairs.num_pairs()[:count]
-    return columns.ArrayColumn(
-      _quota_ends(num_pairs, self._shares(), rows, self._balance_mode)
-    )
-
-  def _jitter(self, index: np.ndarray, number: np.ndarray) -> np.ndarray:
-    choices = self._pairs[0].space.offset_jitter + 1
+  def _jitter(self, epoch: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Returns int64[N], columns that each copy is placed to the left."""
+    choices = self._options.offset_jitter + 1
     if choices == 1:
       return np.zeros(len(index), np.int64)
-    if self._jitter_mode == "low_discrepancy":
-      return (index + number) % choices
-    drawn = hashing.fold(hashing.fold(self._jitter_key, number), index)
-    return (drawn % np.uint64(choices)).astype(np.int64)
+    if self._options.jitter_mode == "low_discrepancy":
+      return (index + epoch) % choices
+    hashes = hashing.fold(hashing.fold(self._jitter_key, epoch), index)
+    return (hashes % np.uint64(choices)).astype(np.int64)
+
+  # --- quotas of documents --------------------------------------------------
+
+  def _ends(self, epoch: int) -> columns.Column:
+    """Returns the prefix sums of the documents' quotas in an epoch."""
+    if epoch >= self.epochs.ramp:
+      return self._last_ends
+    period = int(self.epochs.period_of(np.asarray([epoch]))[0])
+    return self._ramp_ends(period, self.epochs.size(epoch))
+
+  @memo.remembered(64)
+  def _ramp_ends(self, period: int, rows: int) -> columns.Column:
+    pairs = self._pairs[int(self._periods.length_index[period])]
+    num_pairs = pairs.num_pairs()[: int(self._periods.num_documents[period])]
+    quotas = self._ramp_shares().quotas(num_pairs > 0, rows)
+    return columns.ArrayColumn(np.cumsum(quotas))
+
+  @memo.remembered(1)
+  def _ramp_shares(self) -> shares_lib.Shares:
+    return self._make_shares()
+
+  def _make_shares(self) -> shares_lib.Shares:
+    """Returns how documents share the rows of an epoch."""
+    options, shares = self._options, self._shares
+    lengths = self._all_lengths()
+    strides = np.full(len(lengths), options.content_stride, np.int64)
+    for slot, (stride, _) in shares.overrides.items():
+      strides[slot] = stride
+    return shares_lib.Shares(
+      lengths,
+      strides,
+      _TAU.get(options.balance_mode, options.balance_tau),
+      shares.weights,
+      shares.groups,
+      shares.group_weights,
+    )
+
+  def _all_lengths(self) -> np.ndarray:
+    return self._lengths.read().astype(np.int64, copy=False)
+
+  def _count(self, path: str) -> dict[str, np.ndarray]:
+    """Counts what can be copied, and the rows of each period's epochs.
+
+    Args:
+      path: Dotted path of the options, for messages.
+
+    Returns:
+      `usable`, the fields of `Usable`; `pass_rows` int64[P], rows of a whole
+      epoch of each period; `ends`, prefix sums of the quotas of an epoch of the
+      last period.
+
+    Raises:
+      ConfigError: If no document can be copied, a weight or group is unused, or
+        an epoch has no row, or too many to number.
+    """
+    options = self._options
+    lengths = self._all_lengths()
+    is_usable = self._pairs[-1].space.num_pairs(lengths) > 0
+    usable = Usable(
+      int(np.count_nonzero(is_usable)),
+      int(lengths.max(initial=0)),
+      int(np.max(lengths, where=~is_usable, initial=0)),
+    )
+    if not usable.count:
+      raise schema.ConfigError(
+        [
+          f"`{path}.min_copy_len` and `content_length` must admit a document,"
+          f" got {options.min_copy_len} and {options.content_length}"
+          f" (adaptive_k={options.adaptive_k}) where the longest of"
+          f" {len(lengths)} selected documents has {usable.longest} tokens."
+          " Lower them, or select longer documents."
+        ]
+      )
+    document_shares.check(self._shares, options, is_usable, path)
+    with _errors_at(path):
+      epoch_rows, quotas = self._count_rows()
+    return {
+      "usable": np.asarray(dataclasses.astuple(usable), np.int64),
+      "pass_rows": epoch_rows,
+      "ends": np.cumsum(quotas),
+    }
+
+  def _count_rows(self) -> tuple[np.ndarray, np.ndarray]:
+    """Counts the rows of whole epochs.
+
+    Returns:
+      int64[P], the rows of each period's; int64[D], the rows of each document
+      in one of the last period.
+
+    Raises:
+      ValueError: If an epoch has no row, or too many to number.
+    """
+    options, periods = self._options, self._periods
+    shares = self._make_shares()
+    enumerated = options.balance_mode == "enumerate"
+    epoch_rows = np.empty(len(periods.first_row), np.int64)
+    num_pairs = np.empty(0, np.int64)
+    # The last period has the last content length.
+    for number, documents in enumerate(self._pairs):
+      num_pairs = documents.num_pairs()
+      index = np.flatnonzero(periods.length_index == number)
+      epoch_rows[index] = _epoch_rows(
+        num_pairs,
+        periods.num_documents[index],
+        options.balance_mode,
+        options.epoch_length,
+      )
+      # Later periods of this content length only read more documents.
+      first = index[0]
+      copied = num_pairs[: int(periods.num_documents[first])] > 0
+      served = copied if enumerated else shares.served(copied)
+      if not epoch_rows[first] or not served.any():
+        raise ValueError(
+          f"must read a document that can be copied and weighs more than 0"
+          f" from row {int(periods.first_row[first])} on, got none among"
+          f" the first {len(copied)} at content_length"
+          f" {documents.space.content_length}. Raise curriculum_start, lower"
+          " content_length, or raise a weight."
+        )
+    if enumerated:
+      return epoch_rows, num_pairs
+    return epoch_rows, shares.quotas(num_pairs > 0, int(epoch_rows[-1]))
+
+  # --- summary --------------------------------------------------------------
+
+  def describe(self) -> list[str]:
+    """Returns lines for the log on what changes with rows, and on groups."""
+    options, shares = self._options, self._shares
+    lines = []
+    epochs = self.epochs
+    if epochs.ramp:
+      lines.append(
+        f"  ramp={int(epochs.first_rows[-1])} rows in {epochs.ramp} passes,"
+        f" then epochs of {int(epochs.epoch_rows[-1])} rows"
+      )
+    if options.curriculum_every is not None:
+      lines.append(
+        f"  curriculum={options.curriculum_start or 1} documents, one more"
+        f" every {options.curriculum_every} rows"
+      )
+    if options.content_length_schedule:
+      entries = [f"{k} from row {row}" for row, k in options.content_lengths()]
+      lines.append(f"  content_length={_listed(entries)}")
+    if shares.overrides:
+      lines.append(
+        f"  documents with own stride or alpha: {len(shares.overrides)}"
+      )
+    if shares.groups is not None:
+      share = self.quotas() / epochs.epoch_rows[-1]
+      groups = [
+        f"{name} {group_share:.4f} ({count} documents)"
+        for name, group_share, count in zip(
+          shares.group_names,
+          np.bincount(shares.groups, share).tolist(),
+          np.bincount(shares.groups).tolist(),
+          strict=True,
+        )
+      ]
+      lines.append(f"  groups={_listed(groups)}")
+    return lines
 
 
-def _quota_ends(
-  num_pairs: np.ndarray,
-  shares: shares_lib.Shares,
-  rows: int,
-  balance_mode: str,
-) -> np.ndarray:
-  """Returns int64[M], prefix sums of the quotas of the first documents."""
-  if balance_mode == "enumerate":
-    return np.cumsum(num_pairs)
-  return np.cumsum(shares.quotas(num_pairs > 0, rows))
+@contextlib.contextmanager
+def _errors_at(path: str) -> Iterator[None]:
+  """Raises a ValueError as a ConfigError about the options at a path."""
+  try:
+    yield
+  except ValueError as error:
+    raise schema.ConfigError([f"`{path}` {error}"]) from error
 
 
-def _samples(
-  ends: columns.Column, number: np.ndarray, index: np.ndarray
-) -> document_pairs.Samples:
-  """Returns the documents and samples of rows of passes with equal quotas."""
-  slot = ends.search(index)
-  first = np.where(slot > 0, ends.take(np.maximum(slot - 1, 0)), 0)
-  quota = ends.take(slot) - first
-  return document_pairs.Samples(slot, index - first, quota, number)
+def _listed(texts: Sequence[str]) -> str:
+  more = len(texts) - _MAX_LISTED
+  text = ", ".join(texts[:_MAX_LISTED])
+  return text if more <= 0 else f"{text} ... {more} more"
 
 
-def _pass_rows(
+def _epoch_rows(
   num_pairs: np.ndarray,
   num_documents: np.ndarray,
   balance_mode: str,
   epoch_length: int | None,
 ) -> np.ndarray:
-  """Returns int64[P], the rows of a whole pass over the first documents."""
+  """Returns the rows of whole epochs over the first documents.
+
+  Args:
+    num_pairs: int64[D], pairs of each document.
+    num_documents: int64[P], how many documents are read in each period.
+    balance_mode: `MultiSpliceOptions.balance_mode`.
+    epoch_length: Rows of an epoch, or None for as many as the mode needs.
+
+  Returns:
+    int64[P].
+  """
   if epoch_length is not None:
     return np.full(len(num_documents), epoch_length, np.int64)
   usable = num_pairs > 0

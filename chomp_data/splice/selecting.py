@@ -374,8 +374,11 @@ class _Candidates:
         )
         documents = np.concatenate([documents, others])
         lengths = np.concatenate([lengths, other_lengths])
-      found = np.asarray([num_candidates], np.int64)
-      return {"documents": documents, "lengths": lengths, "found": found}
+      return {
+        "documents": documents,
+        "lengths": lengths,
+        "found": np.asarray([num_candidates], np.int64),
+      }
 
     # A pass that ends with the first documents finds them again as quickly.
     unlimited = limits == document_selection.Limits() and not rule

@@ -3,7 +3,7 @@
 """Options of splices in a mix: what is read when, and how often.
 
 A curriculum of documents, a schedule of content lengths, groups that are
-balanced first, and documents with a stride or an edge weight of their own.
+balanced first, and documents that override the stride or the edge weight.
 All are pure functions of a source's row. Lengths are in tokens.
 """
 
@@ -21,7 +21,17 @@ _STRIDE = schema.integer(1)
 _ALPHA = schema.number(0, 8)
 _ROW = schema.integer(0)
 _LENGTH = schema.optional(schema.integer(2))
-_OWN = {"alpha": _ALPHA, "content_stride": _STRIDE}
+# What single documents may override.
+_OVERRIDABLE = {"alpha": _ALPHA, "content_stride": _STRIDE}
+
+# What balance_mode 'enumerate' leaves no room for.
+_NOT_ENUMERATED = (
+  "curriculum_every",
+  "content_length_schedule",
+  "groups",
+  "group_by_meta",
+  "group_by_length",
+)
 
 _Fields = tuple[tuple[str, float], ...]
 
@@ -46,10 +56,10 @@ def _groups(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
   for name, ids in _items(value):
     if isinstance(ids, str):
       raise TypeError
-    own = tuple(sorted(_name(one) for one in ids))
-    if not own or len(set(own)) < len(own):
+    members = tuple(sorted(_name(one) for one in ids))
+    if not members or len(set(members)) < len(members):
       raise ValueError
-    out.append((_name(name), own))
+    out.append((_name(name), members))
   if not out:
     raise ValueError
   return tuple(sorted(out))
@@ -58,10 +68,10 @@ def _groups(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
 def _overrides(value: Any) -> tuple[tuple[str, _Fields], ...]:
   out = []
   for name, fields in _items(value):
-    own = dict(_items(fields))
-    if not own or not set(own) <= set(_OWN):
+    values = dict(_items(fields))
+    if not values or not set(values) <= set(_OVERRIDABLE):
       raise ValueError
-    converted = [(f, _OWN[f].convert(v)) for f, v in own.items()]
+    converted = [(f, _OVERRIDABLE[f].convert(v)) for f, v in values.items()]
     out.append((_name(name), tuple(sorted(converted))))
   return tuple(sorted(out))
 
@@ -158,35 +168,12 @@ class ShareOptions(schema.Options):
     None, schema.optional(_OVERRIDES)
   )
 
-  @property
-  def first_documents(self) -> int:
-    """Documents read from row 0 on, where there is a curriculum."""
-    return self.curriculum_start or 1
-
-  def own_steps(
-    self, stride: int, alpha: float
-  ) -> dict[str, tuple[int, float]]:
-    """Returns (content_stride, alpha) of documents that have their own.
-
-    Args:
-      stride: That of the others.
-      alpha: That of the others.
-    """
-    out = {}
-    for name, fields in self.doc_overrides or ():
-      own = dict(fields)
-      out[name] = (
-        int(own.get("content_stride", stride)),
-        float(own.get("alpha", alpha)),
-      )
-    return out
-
   def unset(self) -> list[str]:
     """Returns the fields of this class that are not in use."""
     return [
-      f.name
-      for f in dataclasses.fields(ShareOptions)
-      if not getattr(self, f.name)
+      field.name
+      for field in dataclasses.fields(ShareOptions)
+      if not getattr(self, field.name)
     ]
 
 
@@ -197,82 +184,73 @@ def problems(options: Any, path: str) -> list[str]:
     options: `MultiSpliceOptions`.
     path: Dotted path of the options.
   """
-  found = []
-  used = [f for f in _IN_SHARES if getattr(options, f)]
-  if options.balance_mode == "enumerate" and used:
-    found += [
+  out = []
+  if options.balance_mode == "enumerate":
+    out += [
       f"`{path}.{name}` must be unset where balance_mode is 'enumerate', got"
       f" {getattr(options, name)!r}. Unset it: every pair comes once."
-      for name in used
+      for name in _NOT_ENUMERATED
+      if getattr(options, name)
     ]
   start = options.curriculum_start
   if start is not None and options.curriculum_every is None:
-    found.append(
+    out.append(
       f"`{path}.curriculum_start` must be None where curriculum_every is, got"
       f" {start}. Set curriculum_every to the rows between documents."
     )
   if start is not None and start > (options.num_docs or start):
-    found.append(
+    out.append(
       f"`{path}.curriculum_start` must be at most `num_docs`, got {start} >"
       f" {options.num_docs}. Lower it."
     )
-  found += _group_problems(options, path)
-  found += _override_problems(options, path)
-  return found + _schedule_problems(options, path)
-
-
-_IN_SHARES = (
-  "curriculum_every",
-  "content_length_schedule",
-  "groups",
-  "group_by_meta",
-  "group_by_length",
-)
+  out += _group_problems(options, path)
+  out += _override_problems(options, path)
+  return out + _schedule_problems(options, path)
 
 
 def _group_problems(options: Any, path: str) -> list[str]:
-  found = []
+  out = []
   groups: Sequence[tuple[str, tuple[str, ...]]] = options.groups or ()
   if groups and options.group_by_meta:
-    found.append(
+    out.append(
       f"`{path}.group_by_meta` must be False where groups are listed, got"
       f" {options.group_by_meta!r} with {[name for name, _ in groups]}. Unset"
       " one of them."
     )
   bounds = options.group_by_length
   if bounds and (groups or options.group_by_meta):
-    found.append(
+    out.append(
       f"`{path}.group_by_length` must be None where groups are listed or kept"
       f" by the store, got {bounds}. Unset one of them."
     )
   group_of: dict[str, str] = {}
   for name, ids in groups:
     if name == REST:
-      found.append(
+      out.append(
         f"`{path}.groups` must not name a group {REST!r}, which holds the"
         " documents of no other, got one. Rename it, or leave it out."
       )
     for one in ids:
       if one in group_of:
-        found.append(
+        out.append(
           f"`{path}.groups` must hold a document once, got {one!r} in"
           f" {group_of[one]!r} and {name!r}. Take it out of one."
         )
       group_of[one] = name
   weights = options.group_weights
   if weights and not (groups or options.group_by_meta or bounds):
-    found.append(
+    out.append(
       f"`{path}.group_weights` must be unset without groups, got"
       f" {dict(weights)!r}. Set groups, group_by_meta or group_by_length."
     )
-  known = {*(name for name, _ in groups), REST}
+  names = {*(name for name, _ in groups), REST}
   for name, _ in weights or () if groups else ():
-    if name not in known:
-      found.append(
+    if name not in names:
+      out.append(
         f"`{path}.group_weights` must name groups, got {name!r}. Known groups:"
-        f" {', '.join(sorted(known))}.{schema.did_you_mean(name, known)}"
+        f" {', '.join(sorted(names))}.{schema.did_you_mean(name, names)}"
       )
-  return found
+  return out
 
 
 def _override_problems(options: Any, path: str) -> list[str]:
@@ -295,24 +273,24 @@ def _schedule_problems(options: Any, path: str) -> list[str]:
   schedule = options.content_length_schedule
   if not schedule:
     return []
-  found = []
+  out = []
   path = f"{path}.content_length_schedule"
   if options.mode == "slide":
-    found.append(
+    out.append(
       f"`{path}` must be None where mode is 'slide', got {schedule}. Unset it:"
       " a window holds seq_len tokens."
     )
   if schedule[0][0] == 0 and options.content_length is not None:
-    found.append(
+    out.append(
       f"`{path}` must begin after row 0 where content_length is set, got"
       f" {schedule[0]} with content_length {options.content_length}. Unset"
       " content_length, or leave that entry out."
     )
-  found += [
+  out += [
     f"`{path}` must have lengths of at least `min_copy_len`, got {length} <"
     f" {options.min_copy_len} from row {row} on. Raise it or lower"
     " min_copy_len."
     for row, length in schedule
     if length is not None and length < options.min_copy_len
   ]
-  return found
+  return out

@@ -1,12 +1,21 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Splices: documents placed at many columns of a row (seed 000).
+"""Splices: tokens of a document placed at a column of a row.
 
-One source over any schedule of (document, t, s). Positions are columns, never
-reset: the same text at two offsets reaches the model at two positions.
+    document  [a b c d e]     seq_len 8, K = 3, t = 1, s = 4
+
+    column       0  1  2  3  4  5  6  7
+    tokens       .  .  .  .  b  c  d  .      . is padding
+    segment_ids  0  0  0  0  1  1  1  1
+    loss_mask    0  0  0  0  1  1  0  0      b -> c and c -> d
+
+Copies start at many tokens t and are placed at many columns s, by a schedule.
+Positions are columns, never reset: the same text at two columns reaches the
+model at two positions.
 """
 
 from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
 import os
@@ -15,7 +24,6 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
 from chomp_data.index import intervals
@@ -30,8 +38,8 @@ from chomp_data.sources import special_tokens
 from chomp_data.splice import document_shares
 from chomp_data.splice import grid
 from chomp_data.splice import pair_space
-from chomp_data.splice import share_options
-from chomp_data.splice import splice_schedule
+from chomp_data.splice import schedule as schedule_lib
+from chomp_data.splice import units
 from chomp_data.splice.options import MultiSpliceOptions
 from chomp_data.splice.options import SpliceOptions
 from chomp_data.splice.options import WindowOptions
@@ -42,8 +50,12 @@ _KINDS = {
   WindowOptions: "windows",
 }
 
-# Documents whose ragged order of starts is kept; see AxisOrder.
+# Documents whose order of starts `PairOrder` remembers, where later starts have
+# more offsets.
 _MANY_RAGGED = 64
+
+# Documents that a summary lists.
+_MAX_SHOWN = 10
 
 
 class SpliceSource(row_source.RowSource):
@@ -93,35 +105,30 @@ class SpliceSource(row_source.RowSource):
       store, options, seq_len, options.eos_before_document, path
     )
     self._documents, self._lengths = options.select(store, seq_len, path)
-    # Of many documents it is asked for with each plan.
-    self._first_token: np.ndarray | None = None
-    if isinstance(self._documents, columns.ArrayColumn):
-      self._first_token = store.bounds(self._documents.read())[0]
+    schedule_options = options.as_splices(seq_len)
+    self._schedule_options = schedule_options
     self.space: pair_space.PairSpace = options.pair_space(
-      seq_len, options.content_lengths()[-1][1]
+      seq_len, schedule_options.content_lengths()[-1][1]
     )
-    self._shares = document_shares.resolve(
-      store, self._documents, options, path
-    )
-    self._schedule, usable = splice_schedule.make_schedule(
-      options,
+    self._schedule = schedule_lib.SpliceSchedule(
+      schedule_options,
       self._lengths,
-      self._shares,
+      document_shares.resolve(store, self._documents, schedule_options, path),
       seq_len=seq_len,
       seed=seed,
       name=name,
       path=path,
-      keep=self._keep,
-      check=lambda found: self._check_usable(found, path),
+      load_or_build=self._load_or_build,
     )
-    self._report_unused(usable, path)
+    self._warn_of_usage(path)
     # A rolled copy that passes the end of its document is two spans.
     self.one_span: bool = self.space.content_start_mode != "cyclic_roll"
     self.spans_repeat: bool = self.one_span or self._all_pairs
 
-  def _keep(
+  def _load_or_build(
     self, build: Callable[[], Mapping[str, np.ndarray]]
   ) -> Mapping[str, columns.Column]:
+    """Returns arrays about the selected documents; stored if these are many."""
     # All that selection and quotas can depend on.
     key = {"seq_len": self.seq_len, "rows": self._options_in_use()}
     return document_columns.load_or_build(
@@ -130,21 +137,21 @@ class SpliceSource(row_source.RowSource):
 
   @property
   def documents(self) -> np.ndarray:
-    """The selected documents, int64[D]; of many ones it is made anew."""
+    """The selected documents, int64[D]; of many ones read at each call."""
     return self._documents.read().astype(np.int64, copy=False)
 
   @property
   def lengths(self) -> np.ndarray:
-    """Tokens of the selected documents, int64[D]; see `documents`."""
+    """Tokens of the selected documents, int64[D], in the same order."""
     return self._lengths.read().astype(np.int64, copy=False)
 
   def __len__(self) -> int:
-    return int(self._schedule.phases.sizes(np.zeros(1, np.int64))[0])
+    return self.epochs.size(0)
 
   @property
   def epochs(self) -> epochs_lib.Epochs:
-    """The passes of the schedule; those before its last phase are the ramp."""
-    return self._schedule.phases
+    """Which rows belong to which epoch; those before the last period ramp."""
+    return self._schedule.epochs
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
@@ -154,15 +161,12 @@ class SpliceSource(row_source.RowSource):
     row = np.arange(count)
     start, column, length = splices.start, splices.column, splices.length
     document = self._documents.take(splices.slot)
-    if self._first_token is None:
-      token = self.store.bounds(document)[0]
-    else:
-      token = self._first_token[splices.slot]
+    token = self.store.bounds(document)[0]
     wrapped = 0
     if self.space.content_start_mode == "cyclic_roll":
       wrapped = start + length - self._lengths.take(splices.slot)
     if np.any(wrapped > 0):
-      # A copy that passes its document's end goes on from its start.
+      # A copy that passes its document's end continues from its start.
       over = np.maximum(wrapped, 0)
       pieces = np.repeat(row, 1 + (over > 0))
       second = np.zeros(len(pieces), np.bool_)
@@ -188,7 +192,7 @@ class SpliceSource(row_source.RowSource):
   @property
   def sums(self) -> row_sums.Sums:
     """What copies consume; see `RowSource`."""
-    return splice_schedule.SpliceSums(
+    return units.SpliceSums(
       self._schedule,
       self.epochs.ramp,
       all_pairs=self._all_pairs,
@@ -198,9 +202,9 @@ class SpliceSource(row_source.RowSource):
   @property
   def _all_pairs(self) -> bool:
     """Whether epochs after the ramp hold the same pairs."""
-    options = self.options
+    options = self._schedule_options
     shuffled = bool(options.shuffle_content or options.shuffle_offsets)
-    return not shuffled or options.balance()["balance_mode"] == "enumerate"
+    return not shuffled or options.balance_mode == "enumerate"
 
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
     """Returns the rows that copy a document; see `RowSource`."""
@@ -221,9 +225,8 @@ class SpliceSource(row_source.RowSource):
     """
     if row is None:
       return self._schedule.quotas()
-    return self._schedule.quotas(
-      int(self.epochs.locate(np.asarray([row]))[0][0])
-    )
+    epoch, _ = self.epochs.locate(np.asarray([row]))
+    return self._schedule.quotas(int(epoch[0]))
 
   def validation(
     self, num_starts: int = 4, num_offsets: int = 4, num_docs: int = 10
@@ -258,24 +261,20 @@ class SpliceSource(row_source.RowSource):
   def _options_in_use(self) -> dict[str, Any]:
     """Returns the options as JSON values.
 
-    Those that are newer than fingerprints and side indexes of running jobs are
-    there only where they are set.
+    Fingerprints and side indexes of running jobs are older than some options:
+    these are left out where they are unset.
     """
     rows = dataclasses.asdict(self.options)
     newer = ("doc_meta",) if self.kind == "splice" else ("doc_key", "doc_meta")
-    for name in newer:
-      if rows[name] is None:
-        del rows[name]
-    return rows
+    return {n: v for n, v in rows.items() if v is not None or n not in newer}
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
     rows = self._options_in_use()
-    if isinstance(self.options, share_options.ShareOptions):
-      # Runs that began before these options were there go on.
-      for name in self.options.unset():
-        del rows[name]
+    # Runs that began before these options existed continue.
+    for name in self._schedule_options.unset():
+      rows.pop(name, None)
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
@@ -288,24 +287,20 @@ class SpliceSource(row_source.RowSource):
     }
 
   def describe(self) -> str:
-    """Returns the seed's debug summary: documents, lengths, shares, pairs."""
-    shown = 10
+    """Returns a summary for the log: documents, lengths, shares, pairs."""
+    options, schedule = self._schedule_options, self._schedule
     count = len(self._documents)
-    more = "" if count <= shown else f" ... {count - shown} more"
+    shown = min(count, _MAX_SHOWN)
+    more = f" ... {count - shown} more" if count > shown else ""
 
-    def listed(values):
+    def listed(values: Iterable[object]) -> str:
       return "[" + ", ".join(str(v) for v in values) + more + "]"
 
-    first = np.arange(min(shown, count))
-    documents = self._documents.take(first)
-    lengths = self._lengths.take(first).tolist()
-    epoch_rows = self._schedule.phases.last_pass_rows
-    rows = self._schedule.first_quotas(shown)
+    documents = self._documents.take(np.arange(shown))
+    lengths = self._lengths.take(np.arange(shown)).tolist()
+    epoch_rows = int(schedule.epochs.epoch_rows[-1])
+    rows = schedule.first_quotas(shown)
     share = rows / epoch_rows
-    whole = None
-    if self._shares.groups is not None:
-      whole = self.quotas() / epoch_rows
-    ids = self.store.document_ids(documents)
     lines = [
       (
         f"[{self.name}] {self.kind}: num_docs={count}"
@@ -313,25 +308,24 @@ class SpliceSource(row_source.RowSource):
       ),
       (
         f"  seq_len={self.seq_len} K={self.space.max_copy_len}"
-        f"{self._whole_rows_text()} adaptive_k={self.options.adaptive_k}"
-        f" content_stride={self.options.content_stride}"
-        f" offset_stride={self.options.offset_stride}"
+        f"{self._whole_rows_text()} adaptive_k={options.adaptive_k}"
+        f" content_stride={options.content_stride}"
+        f" offset_stride={options.offset_stride}"
         f" mode={self.space.content_start_mode}"
         f" offsets={self._offsets_text()}"
-        f" alpha={self.options.alpha:g}"
-        f" offset_jitter={self.options.offset_jitter}"
+        f" alpha={options.alpha:g}"
+        f" offset_jitter={options.offset_jitter}"
         f" total_pairs={epoch_rows}"
       ),
       (
-        "  balance="
-        + ", ".join(f"{k}={v}" for k, v in self.options.balance().items())
+        f"  balance=balance_mode={options.balance_mode},"
+        f" balance_tau={options.balance_tau}"
       ),
-      f"  expected_doc_fraction={listed([f'{p:.4f}' for p in share])}",
+      f"  expected_doc_fraction={listed(f'{s:.4f}' for s in share)}",
       f"  pairs_per_doc={listed(rows.tolist())}",
-      *splice_schedule.describe(
-        self.options, self._schedule, self._shares, whole
-      ),
+      *schedule.describe(),
     ]
+    ids = self.store.document_ids(documents)
     lines += [
       f"  document {document} ({identity!r}): length={length}"
       for document, identity, length in zip(
@@ -344,7 +338,7 @@ class SpliceSource(row_source.RowSource):
     """Returns why K is what it is, where no `content_length` says so."""
     if self.space.content_length is not None:
       return ""
-    less = " - offset_jitter" * bool(self.options.offset_jitter)
+    less = " - offset_jitter" * bool(self.space.offset_jitter)
     return f" (content_length None: seq_len{less})"
 
   def _offsets_text(self) -> str:
@@ -356,25 +350,11 @@ class SpliceSource(row_source.RowSource):
       case _:
         return self.space.offset_domain
 
-  def _check_usable(self, usable: splice_schedule.Usable, path: str) -> None:
-    """Refuses an empty epoch."""
-    if not usable.count:
-      raise schema.ConfigError(
-        [
-          f"`{path}.min_copy_len` and `content_length` must admit a document,"
-          f" got {self.options.min_copy_len} and"
-          f" {self.options.content_length} (adaptive_k="
-          f"{self.options.adaptive_k}) where the longest of"
-          f" {len(self._documents)} selected documents has"
-          f" {usable.longest} tokens. Lower them, or select longer documents."
-        ]
-      )
-
-  def _report_unused(self, usable: splice_schedule.Usable, path: str) -> None:
-    """Warns of what the schedule leaves out, and of what it costs."""
-    count = len(self._documents)
+  def _warn_of_usage(self, path: str) -> None:
+    """Logs which documents get no row, and what a shuffle costs."""
+    count, usable = len(self._documents), self._schedule.usable
     if (
-      self.options.shuffle_content
+      self._schedule_options.shuffle_content
       and self.space.is_ragged
       and count > _MANY_RAGGED
     ):

@@ -8,7 +8,6 @@ import pickle
 import weakref
 
 from chomp_data.index import memo
-from chomp_data.splice import edge_weights
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,9 +39,9 @@ def test_objects_remember_their_own_and_forget_on_the_way():
 
 
 def test_a_dropped_object_is_not_kept_alive():
-  weights = edge_weights.EdgeWeights(9, 1, 0.5)
-  weights._ramp(1)
-  gone = weakref.ref(weights)
-  del weights
+  squares = Squares(3)
+  squares.square(2)
+  gone = weakref.ref(squares)
+  del squares
   gc.collect()
   assert gone() is None

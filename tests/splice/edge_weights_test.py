@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from chomp_data.splice import edge_weights
-from chomp_data.splice import quotas
+from chomp_data.splice import powers
 
 
 def slow_start(k, quota, span, content_length, stride, alpha):
@@ -20,7 +20,7 @@ def slow_start(k, quota, span, content_length, stride, alpha):
   weights = [
     Fraction(content_length, own)
     if alpha == 1
-    else Fraction(quotas.scaled_power(content_length, own, alpha), 2**32)
+    else Fraction(powers.scaled_power(content_length, own, alpha), 2**32)
     for own in distances
   ]
   target = Fraction(2 * k + 1, 2 * quota) * sum(weights)

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data.splice import axis_order
 from chomp_data.splice import pair_space
+from chomp_data.splice import pairs as pairs_lib
 
 
 def space(**changes):
@@ -184,7 +184,7 @@ def test_pairs_by_random_access_equal_the_slow_listing(pairs, length):
 def test_shuffled_axes_visit_every_pair_once_an_epoch(
   pairs, length, content, offsets, epoch
 ):
-  order = axis_order.AxisOrder(pairs, content, offsets, 11, 12)
+  order = pairs_lib.PairOrder(pairs, content, offsets, 11, 12)
   count = int(pairs.num_pairs(np.array([length]))[0])
   lengths, same = np.full(count, length), np.zeros(count, np.int64)
   got = order.decode(lengths, np.arange(count), same, same + epoch)
@@ -198,7 +198,7 @@ def test_shuffled_axes_visit_every_pair_once_an_epoch(
 
 
 def test_axes_are_permuted_anew_in_each_epoch_and_document():
-  order = axis_order.AxisOrder(space(seq_len=9), True, False, 1, 2)
+  order = pairs_lib.PairOrder(space(seq_len=9), True, False, 1, 2)
   lengths = np.full(40, 20)
   count = np.arange(40)
 

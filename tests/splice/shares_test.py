@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data.splice import epoch_shares as shares_lib
-from chomp_data.splice import quotas
+from chomp_data.splice import shares as shares_lib
 
 
 def shares(lengths, tau=1.0, strides=None, **changes):
@@ -33,11 +32,11 @@ def usable(count, out=()):
 def test_without_groups_quotas_are_the_largest_remainder(
   lengths, tau, total, data
 ):
-  weights, member = quotas.temperature_weights(np.asarray(lengths), tau)
+  weights, member = shares_lib.temperature_weights(np.asarray(lengths), tau)
   count = data.draw(st.integers(1, len(lengths)))
   got = shares(lengths, tau).quotas(usable(count), total)
   own = [weights[i] for i in member[:count].tolist()]
-  assert got.tolist() == quotas.largest_remainder(own, total).tolist()
+  assert got.tolist() == shares_lib.largest_remainder(own, total).tolist()
 
 
 def test_documents_that_cannot_be_copied_get_nothing():
@@ -101,3 +100,63 @@ def test_one_stride_for_all_changes_nothing():
 def test_strides_without_a_common_scale_are_refused():
   with pytest.raises(ValueError, match=r"common.*of 3234846615\."):
     shares([10**12] * 9, 1.0, [3, 5, 7, 11, 13, 17, 19, 23, 29 * 5])
+
+
+def test_seed_000_shares_59_29_12_percent_at_tau_1():
+  lengths = np.array([10_000, 5_000, 2_000])
+  weights, member = shares_lib.temperature_weights(lengths, 1.0)
+  shares = shares_lib.largest_remainder(weights, 17_000, member)
+  assert shares.tolist() == [10_000, 5_000, 2_000]
+  assert np.round(shares / shares.sum(), 2).tolist() == [0.59, 0.29, 0.12]
+
+
+def test_tau_0_is_equal_shares_with_ties_to_the_lower_index():
+  weights, member = shares_lib.temperature_weights(np.array([9, 5, 7]), 0.0)
+  shares = shares_lib.largest_remainder(weights, 11, member)
+  assert shares.tolist() == [4, 4, 3]
+
+
+@hypothesis.given(
+  weights=st.lists(st.integers(0, 10**12), min_size=1, max_size=20),
+  total=st.integers(0, 10**9),
+)
+def test_quotas_sum_to_the_total_and_are_within_one_of_their_share(
+  weights, total
+):
+  hypothesis.assume(sum(weights))
+  shares = shares_lib.largest_remainder(weights, total)
+  assert int(shares.sum()) == total
+  for share, weight in zip(shares.tolist(), weights, strict=True):
+    exact = Fraction(weight * total, sum(weights))
+    assert abs(share - exact) < 1
+  rest = [
+    Fraction(w * total, sum(weights)) - int(s)
+    for w, s in zip(weights, shares, strict=True)
+  ]
+  # Whoever was rounded down had no larger remainder than one rounded up.
+  up = [r + 1 for r in rest if r < 0]
+  down = [r for r in rest if r >= 0]
+  assert not up or not down or max(down) <= min(up)
+
+
+def test_document_weights_multiply_the_temperature():
+  weights, member = shares_lib.temperature_weights(
+    np.array([10, 10, 10]), 0.7, {1: Fraction(1, 2), 2: Fraction(2)}
+  )
+  assert shares_lib.largest_remainder(weights, 7, member).tolist() == [2, 1, 4]
+
+
+@hypothesis.given(
+  lengths=st.lists(st.integers(1, 6), min_size=1, max_size=12),
+  total=st.integers(0, 1000),
+)
+def test_sharing_weights_changes_no_quota(lengths, total):
+  weights, member = shares_lib.temperature_weights(np.asarray(lengths), 0.7)
+  together = shares_lib.largest_remainder(weights, total, member)
+  alone = shares_lib.largest_remainder([weights[m] for m in member], total)
+  assert together.tolist() == alone.tolist()
+
+
+def test_all_zero_weights_are_refused():
+  with pytest.raises(ValueError, match="positive"):
+    shares_lib.largest_remainder([0, 0], 4)
