@@ -19,9 +19,9 @@ from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.bucket import array_dataset
-from chomp_data.bucket import bucket_schedule as schedule_lib
 from chomp_data.bucket import dataset as dataset_lib
-from chomp_data.bucket import document_pieces
+from chomp_data.bucket import document_dataset
+from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.config import bucket_sections
 from chomp_data.config import options as options_lib
 from chomp_data.index import hashing
@@ -448,12 +448,12 @@ def _documents(
   run: options_lib.RunOptions, names: list[str]
 ) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
   buckets = run.buckets.buckets()
-  datasets: dict[str, document_pieces.DocumentDataset] = {}
+  datasets: dict[str, document_dataset.DocumentDataset] = {}
   opened = source_opening.Opening()
   for name in names:
     source, path = run.sources[name], f"{PATH}.sources.{name}"
     with opened.source(path):
-      datasets[name] = document_pieces.DocumentDataset(
+      datasets[name] = document_dataset.DocumentDataset(
         _open(source),
         source.rows,
         buckets,

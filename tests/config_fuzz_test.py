@@ -24,7 +24,7 @@ from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.bucket import array_dataset
-from chomp_data.bucket import document_pieces
+from chomp_data.bucket import document_dataset
 from chomp_data.config import bucket_sections as sections
 from chomp_data.config import options as options_lib
 from chomp_data.prepare import saving
@@ -99,7 +99,7 @@ def configs(tmp_path_factory):
     stores.ArrayRecordOptions, token_dtype="uint16", vocab_size=256, pad_id=0
   )
   order = filled(options_lib.OrderOptions)
-  in_bucket = filled(document_pieces.DocumentOptions)
+  in_bucket = filled(document_dataset.DocumentOptions)
   return {
     "text": {**data, "sources": {"a": source(zarr, rows("multi_splice"))}},
     "splice": {**data, "sources": {"a": source(zarr, rows("splice"))}},

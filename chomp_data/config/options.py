@@ -24,7 +24,7 @@ from chomp_data import row_kinds
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.bucket import array_dataset
-from chomp_data.bucket import document_pieces
+from chomp_data.bucket import document_dataset
 from chomp_data.config import bucket_sections
 from chomp_data.config import dataset_mix as mix_lines
 from chomp_data.config import edits
@@ -587,7 +587,7 @@ KINDS: dict[str, Kind] = {
   "length": Kind(
     TextFields,
     bucket_sections.LengthBuckets,
-    document_pieces.DocumentOptions,
+    document_dataset.DocumentOptions,
     OrderOptions,
     BucketMixOptions,
     "tokens",

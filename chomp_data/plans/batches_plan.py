@@ -12,9 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from chomp_data.bucket import bucket_lists
-from chomp_data.bucket import bucket_schedule as schedule_lib
 from chomp_data.bucket import dataset as dataset_lib
+from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
@@ -87,7 +86,7 @@ class BatchesPlan(plan_lib.Plan):
     self._fingerprints = fingerprints
     self._by_tokens = by_tokens
     # By number and unit.
-    self._totals: dict[tuple[int, str], bucket_lists.Totals] = {}
+    self._unit_sums: dict[tuple[int, str], Callable[[int], int]] = {}
     self._path = path
     self._samples = {n: sum(d.counts.values()) for n, d in datasets.items()}
     own = mix_lib.BatchMix(
@@ -314,17 +313,17 @@ class BatchesPlan(plan_lib.Plan):
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
     """Returns how often documents, or samples, come; see `Plan`."""
     number = self.source_names.index(source)
-    own, batches = self.datasets[source], self.schedule.list_of(number)
-    places = [
-      self.schedule.place_at(number, self._within(step))
+    own = self.datasets[source]
+    begins, ends = (
+      self.schedule.parts_at(number, self._within(step))
       for step in (first, last)
-    ]
+    )
     out = np.zeros(own.num_documents, np.int64)
-    for bucket, count in enumerate(own.counts.values()):
-      if count:
-        low, high = (batches.row_at(bucket, place) for place in places)
-        counts = batches.of_bucket(bucket).counts(bucket, low, high)
-        np.add.at(out, own.numbers_of(bucket, np.arange(count)), counts)
+    for (order, low), (_, high) in zip(begins, ends, strict=True):
+      for bucket in np.flatnonzero(order.counts).tolist():
+        samples = np.arange(order.counts[bucket])
+        counts = order.counts_between(bucket, samples, low, high)
+        np.add.at(out, own.numbers_of(bucket, samples), counts)
     return out
 
   def _handed_out(
@@ -332,9 +331,9 @@ class BatchesPlan(plan_lib.Plan):
   ) -> Iterator[tuple[int, np.ndarray, spans_lib.Spans | None]]:
     """Yields bucket, samples and live spans of a dataset before a step."""
     if not self.steps.skipped(step) and not self.is_gone_before(step):
-      given = self.schedule.given(number, self._within(step))
-      for bucket, samples in given:
-        yield bucket, samples, self._numbered[number].spans(bucket, samples)
+      for order, place in self.schedule.parts_at(number, self._within(step)):
+        for bucket, samples in order.samples_between(0, place):
+          yield bucket, samples, self._numbered[number].spans(bucket, samples)
       return
     for own in range(step):
       if self.at(own)[0] != number:
@@ -358,13 +357,12 @@ class BatchesPlan(plan_lib.Plan):
 
   def _by_epoch(self, step: int, number: int, unit: str) -> int:
     """Returns what a dataset consumed before a step, from its epochs."""
-    totals = self._totals.get((number, unit))
-    if totals is None:
+    before = self._unit_sums.get((number, unit))
+    if before is None:
       own = functools.partial(_sample_units, self._numbered[number], unit)
-      totals = self._totals[number, unit] = bucket_lists.Totals(own)
-    return self._given(
-      step, lambda at: self.schedule.units_before(number, at, totals)
-    )
+      before = self.schedule.unit_sums(number, own)
+      self._unit_sums[number, unit] = before
+    return self._given(step, before)
 
   def _units(self, step: int) -> np.ndarray:
     """Returns the units that were handed out before a step, by dataset."""

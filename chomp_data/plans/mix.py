@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import fractions
 from typing import Protocol
 
-from chomp_data.bucket import bucket_schedule as schedule_lib
+from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mix_options
 from chomp_data.mix import mixture

@@ -12,7 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from chomp_data.bucket import bucket_schedule as schedule_lib
+from chomp_data.bucket import batch_order
+from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mixture
 from chomp_data.phased import source_trail
@@ -139,7 +140,6 @@ class BatchesTrail:
     """
     self._schedule = schedule
     self._dataset = dataset
-    self._batches = schedule.list_of(dataset)
     self._samples = {i: own for i, own in enumerate(samples) if len(own)}
 
   def cost(self, data_step: int) -> float:
@@ -149,59 +149,50 @@ class BatchesTrail:
 
   def count_before(self, data_step: int) -> int:
     """Returns the spans before a data step; see `Trail`."""
-    place = self._schedule.place_at(self._dataset, data_step)
     total = 0
     for bucket, samples in self._samples.items():
-      row = self._batches.row_at(bucket, place)
-      own = self._batches.of_bucket(bucket)
-      total += own.count_below(bucket, samples, row)
+      order, place = self._schedule.part_at(self._dataset, bucket, data_step)
+      total += int(order.counts_between(bucket, samples, 0, place).sum())
     return total
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places from a data step on; see `Trail`."""
-    place = self._schedule.place_at(self._dataset, data_step)
-    return heapq.merge(*(self._in_bucket(b, place) for b in self._samples))
+    return heapq.merge(*(self._in_bucket(b, data_step) for b in self._samples))
 
   def previous_visits(self, data_step: int) -> Iterator[Place]:
     """Yields places before a data step; see `Trail`."""
-    place = self._schedule.place_at(self._dataset, data_step)
     return heapq.merge(
-      *(self._back_in_bucket(b, place) for b in self._samples), reverse=True
+      *(self._back_in_bucket(b, data_step) for b in self._samples), reverse=True
     )
 
-  def _in_bucket(self, bucket: int, place: int) -> Iterator[Place]:
-    first = self._batches.row_at(bucket, place)
-    epoch = first // self._batches.of_bucket(bucket).num_batches
-    for number in itertools.count(epoch):
-      places, rows = self._epoch(bucket, number)
+  def _in_bucket(self, bucket: int, data_step: int) -> Iterator[Place]:
+    order, first = self._schedule.part_at(self._dataset, bucket, data_step)
+    for number in itertools.count(first // order.num_batches):
+      places, rows = self._epoch(order, bucket, number)
       low = int(np.searchsorted(places, first))
-      found = self._steps_of(bucket, places[low:])
+      found = self._schedule.steps_of(self._dataset, bucket, places[low:])
       # Longer by what comes no more.
       yield from zip(found.tolist(), rows[low:].tolist(), strict=False)
       if len(found) < len(places) - low:
         return
 
-  def _back_in_bucket(self, bucket: int, place: int) -> Iterator[Place]:
-    last = self._batches.row_at(bucket, place)
-    epoch = last // self._batches.of_bucket(bucket).num_batches
-    for number in range(epoch, -1, -1):
-      places, rows = self._epoch(bucket, number)
+  def _back_in_bucket(self, bucket: int, data_step: int) -> Iterator[Place]:
+    order, last = self._schedule.part_at(self._dataset, bucket, data_step)
+    for number in range(last // order.num_batches, -1, -1):
+      places, rows = self._epoch(order, bucket, number)
       high = int(np.searchsorted(places, last))
-      found = self._steps_of(bucket, places[:high])
+      found = self._schedule.steps_of(self._dataset, bucket, places[:high])
       yield from zip(
         found[::-1].tolist(), rows[:high][::-1].tolist(), strict=True
       )
 
-  def _epoch(self, bucket: int, epoch: int) -> tuple[np.ndarray, np.ndarray]:
+  def _epoch(
+    self, order: batch_order.BatchOrder, bucket: int, epoch: int
+  ) -> tuple[np.ndarray, np.ndarray]:
     """Returns places and rows of an epoch, by (place, row)."""
     samples = self._samples[bucket]
-    own = self._batches.of_bucket(bucket)
-    places, rows = own.places_of(
+    _, places, rows = order.places_of(
       bucket, samples, np.full(len(samples), epoch, np.int64)
     )
-    order = np.lexsort((rows, places))
-    return places[order], rows[order]
-
-  def _steps_of(self, bucket: int, rows: np.ndarray) -> np.ndarray:
-    places = self._batches.places_at(bucket, rows)
-    return self._schedule.steps_of(self._dataset, places)
+    by_place = np.lexsort((rows, places))
+    return places[by_place], rows[by_place]

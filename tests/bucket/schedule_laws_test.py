@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data.bucket import bucket_schedule as schedule_lib
+from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import hashing
 from chomp_data.mix import interleave
 from tests import laws

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
-from chomp_data.bucket import bucket_lists
-from chomp_data.bucket import bucket_schedule
+from chomp_data.bucket import batch_list
+from chomp_data.bucket import batch_order
+from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import hashing
 from chomp_data.index import permutation
 from chomp_data.mix import interleave
@@ -22,22 +23,11 @@ F = fractions.Fraction
 Stage = interleave.Stage
 
 
-def batches_before(schedule, step):
-  """Returns int64[num_datasets, num_buckets], the batches before a step."""
-  places = schedule._merge.consumed(step)[0].tolist()
-  return np.stack(
-    [
-      own.batches_before(place)
-      for own, place in zip(schedule._lists, places, strict=True)
-    ]
-  )
-
-
 def random_case(rng, exhaustion="drop"):
   """Returns the arguments of a small schedule with an end."""
   names = [f"b{i}" for i in range(rng.randint(1, 4))]
   sizes = {name: rng.randint(1, 5) for name in names}
-  remainder = rng.choice(bucket_schedule.REMAINDERS)
+  remainder = rng.choice(schedule_lib.REMAINDERS)
   groups = {}
   for i in range(rng.randint(1, 4)):
     counts = {}
@@ -66,7 +56,7 @@ def random_case(rng, exhaustion="drop"):
 def made(case, **changes):
   arguments = {**case, **changes}
   groups = arguments.pop("groups")
-  return bucket_schedule.BucketSchedule(groups, **arguments)
+  return schedule_lib.BucketSchedule(groups, **arguments)
 
 
 CASES = st.integers(0, 2**32).map(lambda seed: random_case(random.Random(seed)))
@@ -230,7 +220,7 @@ def fast_steps(schedule, steps=None):
 
 
 def test_the_example_of_the_module():
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {"a": {"32x32": 5, "48x32": 2}, "b": {"32x32": 3}},
     batch_sizes={"32x32": 2, "48x32": 2},
     units={"32x32": 1, "48x32": 1},
@@ -388,7 +378,7 @@ def test_a_step_far_into_a_curriculum_is_what_walking_to_it_gives(steps):
 
 
 def test_a_bucket_that_is_spent_leaves_its_share_to_its_dataset():
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {"a": {"s": 20, "t": 4_000}, "b": {"s": 2_000, "t": 2_000}},
     batch_sizes={"s": 2, "t": 2},
     units={"s": 1, "t": 1},
@@ -413,11 +403,11 @@ def test_a_stage_without_buckets_of_a_dataset_is_refused():
   with pytest.raises(
     ValueError, match=r"from step 0 .* dataset 'b' has, got s"
   ):
-    bucket_schedule.BucketSchedule(
+    schedule_lib.BucketSchedule(
       groups, **arguments, bucket_stages=[(0, {"s": 1}), (60, {"t": 1})]
     )
   # Where it has no weight it needs no bucket.
-  bucket_schedule.BucketSchedule(
+  schedule_lib.BucketSchedule(
     groups, **arguments, bucket_stages=[(0, {"t": 1}), (50, {"s": 1})]
   )
 
@@ -431,13 +421,13 @@ def test_a_stage_may_begin_where_the_one_before_has_given_all():
     "epochs": 1,
   }
   groups = {"a": {"s": 20, "t": 40}}
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     groups, **arguments, bucket_stages=[(0, {"s": 1}), (10, {"t": 1})]
   )
   assert schedule.locate(np.arange(30))[1].tolist() == [0] * 10 + [1] * 20
   assert schedule.num_steps == 30
   with pytest.raises(ValueError, match="t are still to come"):
-    bucket_schedule.BucketSchedule(
+    schedule_lib.BucketSchedule(
       groups, **arguments, bucket_stages=[(0, {"s": 1}), (11, {"t": 1})]
     )
 
@@ -478,7 +468,7 @@ def test_a_stage_appended_to_a_curriculum_changes_nothing_before_it():
 
 @pytest.mark.parametrize("exhaustion", ["first_exhausted", "all_exhausted"])
 def test_a_dataset_is_exhausted_when_all_its_buckets_are(exhaustion):
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {"a": {"s": 20, "t": 40}, "b": {"s": 30, "t": 10}},
     batch_sizes={"s": 2, "t": 2},
     units={"s": 1, "t": 1},
@@ -505,7 +495,7 @@ def test_a_dataset_is_exhausted_when_all_its_buckets_are(exhaustion):
 
 def test_seed_004_ninety_ten_by_samples():
   # Dataset A of 80k rows at 0.9, dataset B of 1M rows at 0.1.
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {
       "A": {"512": 60_000, "768": 20_000},
       "B": {"512": 500_000, "768": 500_000},
@@ -568,7 +558,7 @@ def test_shares_stay_within_one_global_batch_of_their_weights(case):
     if count
   )
   for step in range(schedule.num_steps + 1):
-    batches = batches_before(schedule, step).sum(axis=1)
+    batches = schedule.batches(step).sum(axis=1)
     levels = [
       F(int(schedule.consumed_units(step)[i])) / weights[name]
       for name, i in numbers.items()
@@ -587,7 +577,7 @@ def test_the_histogram_counts_the_samples_of_the_steps_before(case):
   rows = fast_steps(schedule)
   for step in range(schedule.num_steps + 1):
     np.testing.assert_array_equal(schedule.consumed(step), samples)
-    np.testing.assert_array_equal(batches_before(schedule, step), batches)
+    np.testing.assert_array_equal(schedule.batches(step), batches)
     np.testing.assert_array_equal(
       schedule.consumed_units(step), (samples * units).sum(axis=1)
     )
@@ -640,7 +630,7 @@ def test_a_datasets_order_does_not_depend_on_other_datasets(case):
   for name, counts in case["groups"].items():
     used = [b for b in case["batch_sizes"] if counts.get(b, 0)]
     # Nor on how buckets are numbered, or on those it does not have.
-    alone = bucket_schedule.BucketSchedule(
+    alone = schedule_lib.BucketSchedule(
       {name: {b: counts[b] for b in used}},
       batch_sizes={b: case["batch_sizes"][b] for b in reversed(used)},
       units=case["units"],
@@ -655,18 +645,18 @@ def test_a_datasets_order_does_not_depend_on_other_datasets(case):
 @hypothesis.given(case=CASES)
 def test_a_datasets_list_counts_units_both_ways(case):
   for counts in case["groups"].values():
-    own = bucket_lists.BatchList(
+    order = batch_order.BatchOrder(
       list(case["batch_sizes"]),
       [counts.get(bucket, 0) for bucket in case["batch_sizes"]],
       list(case["batch_sizes"].values()),
-      [case["units"][bucket] for bucket in case["batch_sizes"]],
       case["key"],
       keeps_partial=case["remainder"] == "pad",
       epochs=case["epochs"],
     )
     units = np.asarray(list(case["units"].values()))
+    own = batch_list.BatchList(order, units)
     used = [
-      int((own.samples_before(place) * units).sum())
+      int((order.samples_before(place) * units).sum())
       for place in range(own.num_rows + 1)
     ]
     assert own.before(np.arange(own.num_rows + 1)).tolist() == used
@@ -694,7 +684,7 @@ def test_a_step_far_into_a_run_is_what_walking_to_it_gives():
       assert jumped[0] == column[step]
   batches = np.zeros((2, 2), np.int64)
   np.add.at(batches, (columns[0], columns[1]), 1)
-  np.testing.assert_array_equal(batches_before(made(case), 30_000), batches)
+  np.testing.assert_array_equal(made(case).batches(30_000), batches)
 
 
 def test_a_dataset_has_another_order_with_a_seed_of_its_own():
@@ -718,7 +708,7 @@ def test_a_dataset_has_another_order_with_a_seed_of_its_own():
 
 
 def test_epochs_and_datasets_and_buckets_have_orders_of_their_own():
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {"a": {1: 50, 2: 50}, "b": {1: 50, 2: 50}},
     batch_sizes={1: 50, 2: 50},
     units={1: 1, 2: 1},
@@ -757,7 +747,7 @@ def test_stages_count_steps_and_go_on_where_each_dataset_was():
   [("drop", 7), ("first_exhausted", 4), ("all_exhausted", 10)],
 )
 def test_exhaustion_ends_a_run_by_its_name(exhaustion, steps):
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {"a": {"s": 4}, "b": {"s": 10}},
     batch_sizes={"s": 2},
     units={"s": 1},
@@ -772,7 +762,7 @@ def test_exhaustion_ends_a_run_by_its_name(exhaustion, steps):
 
 
 def test_max_epochs_end_one_dataset_of_an_endless_run():
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {"a": {"s": 5}, "b": {"s": 7}},
     batch_sizes={"s": 2},
     units={"s": 1},
@@ -785,13 +775,13 @@ def test_max_epochs_end_one_dataset_of_an_endless_run():
   assert schedule.num_steps is None
   far = 10**7
   assert schedule.consumed(far)[0].tolist() == [15]
-  assert batches_before(schedule, far).sum() == far
+  assert schedule.batches(far).sum() == far
   dataset, _, epoch, _ = schedule.locate(np.asarray([far]))
   assert (dataset[0], epoch[0]) == (1, (far - 9) // 4)
 
 
-def test_far_steps_cost_no_more_than_a_few_epochs():
-  schedule = bucket_schedule.BucketSchedule(
+def test_far_steps_cost_no_more_than_a_few_epochs(monkeypatch):
+  schedule = schedule_lib.BucketSchedule(
     {name: dict.fromkeys(range(4), 3000) for name in "abc"},
     batch_sizes=dict.fromkeys(range(4), 8),
     units={b: 256 * (b + 1) for b in range(4)},
@@ -799,29 +789,26 @@ def test_far_steps_cost_no_more_than_a_few_epochs():
     key=2,
     epochs=None,
   )
-  counts = {"tables": 0}
-  for own in schedule._lists:
-    sums = own._numbers
+  tables = []
+  locate = batch_order.BatchOrder.locate
 
-    def counted(place, epoch, sums=sums):
-      counts["tables"] += len(place) > 1_000
-      return sums(place, epoch)
+  def counted(order, places):
+    tables.append(len(places) > 1_000)
+    return locate(order, places)
 
-    own._numbers = counted
-  looked_at = []
+  monkeypatch.setattr(batch_order.BatchOrder, "locate", counted)
   for step in (10**3, 10**7, 10**9):
-    counts["tables"] = 0
+    tables.clear()
     schedule.samples(step)
     schedule.consumed(step)
-    looked_at.append(counts["tables"])
-  assert max(looked_at) <= 60
-  before = batches_before(schedule, 10**9 - 1)
-  after = batches_before(schedule, 10**9 + 1)
+    assert sum(tables) <= 60
+  before = schedule.batches(10**9 - 1)
+  after = schedule.batches(10**9 + 1)
   assert (after - before).sum() == 2
 
 
 def test_no_step_and_no_row_beyond_the_end():
-  schedule = bucket_schedule.BucketSchedule(
+  schedule = schedule_lib.BucketSchedule(
     {"a": {"s": 4}},
     batch_sizes={"s": 2},
     units={"s": 1},

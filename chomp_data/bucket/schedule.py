@@ -14,7 +14,7 @@ In every epoch of a dataset each of its groups is permuted and cut into global
 batches, and the list of all these batches is permuted. The lists are merged by
 least consumed (`interleave`), in samples, pixels or tokens. A dataset's list
 depends on its own name, groups and seed, never on other datasets. Where stages
-give buckets weights (a curriculum, `bucket_stages`), a dataset's list is a
+give buckets weights (a curriculum, `curriculum`), a dataset's list is a
 merge of its buckets by least consumed instead; only where a stage begins in it
 depends on the others.
 
@@ -24,29 +24,28 @@ epoch of a dataset has the same batches every time, in another order, so a
 distant step costs one search and the lists of a few epochs. NumPy only.
 """
 
+from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 from collections.abc import Sequence
 
 import numpy as np
 
-from chomp_data.bucket import bucket_checks
-from chomp_data.bucket import bucket_curriculum
-from chomp_data.bucket import bucket_lists
+from chomp_data.bucket import batch_list
+from chomp_data.bucket import batch_order
+from chomp_data.bucket import checks
+from chomp_data.bucket import curriculum
 from chomp_data.index import hashing
 from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import interleave
 
-REMAINDERS = bucket_checks.REMAINDERS
+REMAINDERS = checks.REMAINDERS
 
 # Steps located per search: one step costs as much as many.
 _LOCATED = 1_024
 
 # The name of a bucket.
-Bucket = bucket_checks.Bucket
-
-
-BucketStage = bucket_curriculum.Stage
+Bucket = checks.Bucket
 
 
 class BucketSchedule:
@@ -65,8 +64,8 @@ class BucketSchedule:
     epochs: int | None = 1,
     max_epochs: Mapping[str, int] | None = None,
     seeds: Mapping[str, int] | None = None,
-    bucket_stages: Sequence[BucketStage] | None = None,
-    sample_units: Mapping[str, bucket_lists.SampleUnits] | None = None,
+    bucket_stages: Sequence[curriculum.Stage] | None = None,
+    sample_units: Mapping[str, batch_list.SampleUnits] | None = None,
   ):
     """Checks and keeps the arguments.
 
@@ -96,32 +95,35 @@ class BucketSchedule:
         that is wrong with groups in one message.
       TypeError: If a weight is not exact.
     """
-    bucket_checks.check_policies(remainder, epochs)
+    checks.check_policies(remainder, epochs)
     max_epochs, seeds = dict(max_epochs or {}), dict(seeds or {})
-    bucket_checks.check_names(groups, max_epochs=max_epochs, seeds=seeds)
-    bucket_checks.check_groups(groups, batch_sizes, units, remainder)
+    checks.check_names(groups, max_epochs=max_epochs, seeds=seeds)
+    checks.check_groups(groups, batch_sizes, units, remainder)
     self._names = tuple(groups)
     self._buckets = tuple(batch_sizes)
     self._batch_sizes = np.asarray(list(batch_sizes.values()), np.int64)
-    self._lists: list[bucket_curriculum.List] = []
+    self._lists: list[curriculum.List] = []
     repeats = policies.named(exhaustion).repeats
     num_epochs = {name: max_epochs.get(name, epochs) for name in groups}
-    makers = {
-      name: bucket_curriculum.ListMaker(
-        self._buckets,
-        [counts.get(bucket, 0) for bucket in batch_sizes],
-        self._batch_sizes.tolist(),
-        [units[bucket] for bucket in batch_sizes],
-        _dataset_key(key, name, seeds.get(name)),
-        remainder == "pad",
-        max_epochs.get(name) if repeats else num_epochs[name],
-        (sample_units or {}).get(name),
+    whole_lists = {
+      name: batch_list.BatchList(
+        batch_order.BatchOrder(
+          self._buckets,
+          [counts.get(bucket, 0) for bucket in batch_sizes],
+          self._batch_sizes.tolist(),
+          _dataset_key(key, name, seeds.get(name)),
+          keeps_partial=remainder == "pad",
+          epochs=max_epochs.get(name) if repeats else num_epochs[name],
+        ),
+        (sample_units or {}).get(
+          name, np.asarray([units[bucket] for bucket in batch_sizes], np.int64)
+        ),
       )
       for name, counts in groups.items()
     }
 
     def merged(
-      lists: Mapping[str, bucket_curriculum.List],
+      lists: Mapping[str, curriculum.List],
     ) -> interleave.Interleave:
       self._lists = list(lists.values())
       return interleave.Interleave(
@@ -139,12 +141,10 @@ class BucketSchedule:
     # each of its steps.
     self._block: tuple[int, list[list[int]]] | None = None
     if bucket_stages is None:
-      self._merge = merged(
-        {name: maker.whole() for name, maker in makers.items()}
-      )
+      self._merge = merged(whole_lists)
     else:
-      self._merge = bucket_curriculum.in_stages(
-        makers, stages, bucket_stages, merged
+      self._merge = curriculum.in_stages(
+        whole_lists, stages, bucket_stages, merged
       )
 
   @property
@@ -170,7 +170,7 @@ class BucketSchedule:
   @property
   def batches_per_epoch(self) -> np.ndarray:
     """Batches of an epoch, int64[num_datasets, num_buckets]."""
-    return np.stack([batches.batches_by_bucket for batches in self._lists])
+    return self._by_dataset(0, lambda order, _: order.batches)
 
   def locate(
     self, steps: np.ndarray
@@ -244,32 +244,50 @@ class BucketSchedule:
           f" {self._buckets[bucket]!r}, got {outside[0]}. Take the rows of"
           " this step's batch."
         )
-    return self._lists[dataset].samples(bucket, epoch, batch, rows)
+    order = self._lists[dataset].part_of(bucket)
+    return order.samples(bucket, epoch, batch, rows)
 
-  def list_of(self, dataset: int) -> bucket_curriculum.List:
-    """Returns the list of the batches of a dataset, given by number."""
-    return self._lists[dataset]
+  def steps_of(
+    self, dataset: int, bucket: int, places: np.ndarray
+  ) -> np.ndarray:
+    """Returns the steps that have batches of a bucket; inverts `locate`.
 
-  def place_at(self, dataset: int, step: int) -> int:
-    """Returns how many batches of a dataset come before a step.
+    Args:
+      dataset: Its number.
+      bucket: Its number.
+      places: int64[N], places in the order of `part_at`, ascending.
+
+    Returns:
+      int64[M], ascending; M < N where places from one on never come.
+    """
+    return self._merge.positions_of(
+      self._names[dataset], self._lists[dataset].places_at(bucket, places)
+    )
+
+  def parts_at(
+    self, dataset: int, step: int
+  ) -> list[tuple[batch_order.BatchOrder, int]]:
+    """Returns the orders of a dataset's batches, and the place in each.
 
     Args:
       dataset: Its number.
       step: At most `num_steps`.
     """
-    return int(self._merge.rows_at(step)[dataset])
+    place = int(self._merge.rows_at(step)[dataset])
+    return self._lists[dataset].parts_at(place)
 
-  def steps_of(self, dataset: int, places: np.ndarray) -> np.ndarray:
-    """Returns the steps that have batches of a dataset: `locate` back.
+  def part_at(
+    self, dataset: int, bucket: int, step: int
+  ) -> tuple[batch_order.BatchOrder, int]:
+    """Returns that of `parts_at` which has the samples of a bucket.
 
     Args:
       dataset: Its number.
-      places: int64[N], of its list, ascending.
-
-    Returns:
-      int64[M], ascending; M < N where places from one on never come.
+      bucket: Its number.
+      step: At most `num_steps`.
     """
-    return self._merge.positions_of(self._names[dataset], places)
+    parts = self.parts_at(dataset, step)
+    return next(part for part in parts if part[0].counts[bucket])
 
   def consumed(self, step: int) -> np.ndarray:
     """Returns the histogram of samples before a step, without padding.
@@ -283,13 +301,7 @@ class BucketSchedule:
     Raises:
       IndexError: If the step is negative or beyond the end.
     """
-    places = self._merge.rows_at(step).tolist()
-    return np.stack(
-      [
-        batches.samples_before(place)
-        for batches, place in zip(self._lists, places, strict=True)
-      ]
-    )
+    return self._by_dataset(step, batch_order.BatchOrder.samples_before)
 
   def batches(self, step: int) -> np.ndarray:
     """Returns how many batches the steps before one hold.
@@ -300,40 +312,41 @@ class BucketSchedule:
     Returns:
       int64[num_datasets, num_buckets].
     """
+    return self._by_dataset(step, batch_order.BatchOrder.batches_before)
+
+  def _by_dataset(
+    self, step: int, count: Callable[[batch_order.BatchOrder, int], np.ndarray]
+  ) -> np.ndarray:
+    """Returns int64[num_datasets, num_buckets], counts of orders at a step."""
     places = self._merge.rows_at(step).tolist()
-    return np.stack(
-      [
-        batches.batches_before(place)
-        for batches, place in zip(self._lists, places, strict=True)
-      ]
-    )
+    counts = [
+      [count(order, place) for order, place in batches.parts_at(row)]
+      for batches, row in zip(self._lists, places, strict=True)
+    ]
+    return np.stack([np.sum(parts, axis=0) for parts in counts])
 
-  def given(self, dataset: int, step: int) -> Iterator[tuple[int, np.ndarray]]:
-    """Yields (bucket, samples int64[M]) before a step, in no order.
-
-    A sample is yielded once per time it was read.
-
-    Args:
-      dataset: Its number.
-      step: At most `num_steps`.
-    """
-    place = int(self._merge.consumed(step)[0][dataset])
-    yield from self._lists[dataset].given(0, place)
-
-  def units_before(
-    self, dataset: int, step: int, totals: bucket_lists.Totals
-  ) -> int:
-    """Returns the units of a dataset's samples before a step.
-
-    Looks up every sample of the current epoch.
+  def unit_sums(
+    self, dataset: int, sample_units: batch_list.SampleUnits
+  ) -> Callable[[int], int]:
+    """Returns a function of a step: units of a dataset's samples before it.
 
     Args:
       dataset: Its number.
-      step: At most `num_steps`.
-      totals: The units to sum.
+      sample_units: The units to sum.
     """
-    place = int(self._merge.consumed(step)[0][dataset])
-    return self._lists[dataset].units_before(place, totals)
+    sums = [
+      batch_list.BatchList(order, sample_units)
+      for order, _ in self.parts_at(dataset, 0)
+    ]
+
+    def before(step: int) -> int:
+      rows = [row for _, row in self.parts_at(dataset, step)]
+      return sum(
+        int(batches.before(np.asarray([row]))[0])
+        for batches, row in zip(sums, rows, strict=True)
+      )
+
+    return before
 
   def epoch_begins(self, dataset: str, epoch: int) -> int | None:
     """Returns the first step after a dataset's `epoch` epochs that holds it.
