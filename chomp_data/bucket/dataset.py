@@ -3,6 +3,8 @@
 """The contract of a dataset in buckets."""
 
 import abc
+from collections.abc import Sequence
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -17,40 +19,52 @@ class Dataset(abc.ABC):
   Attributes:
     name: Its name in a pipeline; seeds and logs go by it.
     counts: Samples by bucket, in the order of the buckets.
-    text: The rows of its longest bucket, or None for arrays.
+    rows: Of text the rows of each bucket, shortest first; empty for arrays.
     extra: Of text, optional fields of batches, of `row_source.OPTIONAL_FIELDS`
       and `LABEL_FIELDS`.
+    document_slots: Documents of a row that batches name; 0 is none.
   """
 
   name: str
   counts: dict[str, int]
-  text: row_source.RowSource | None = None
+  rows: Sequence[row_source.RowSource] = ()
   extra: tuple[str, ...] = ()
+  document_slots: int = 0
 
   @property
-  def document_slots(self) -> int:
-    """Documents of a row that batches name; 0 is none."""
-    return 0
+  def text(self) -> row_source.RowSource | None:
+    """The rows of the longest bucket, or None for arrays."""
+    return self.rows[-1] if self.rows else None
 
-  def in_bucket(self, bucket: int) -> row_source.RowSource | None:
-    """Returns the rows of a bucket, by its number; None of arrays."""
-    del bucket
+  def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans | None:
+    """Returns samples as spans of rows, without reading; None for arrays.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[R], samples of it; -1 at the end is padding.
+    """
+    if not self.rows:
+      return None
+    planned = self.rows[bucket].plan(samples[samples >= 0])
+    return dataclasses.replace(planned, num_rows=len(samples))
+
+  def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
+    """Returns int64[N], the tokens of samples of text; reads none of them.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[N], samples of it.
+    """
+    raise TypeError(f"{self.name!r} must hold text to have tokens.")
+
+  def tokens_by_bucket(self) -> dict[str, int] | None:
+    """Returns tokens by bucket, padding apart, or None for arrays."""
     return None
 
   @property
   @abc.abstractmethod
   def num_documents(self) -> int:
     """Documents of its store, or samples: those in no bucket count too."""
-
-  def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans | None:
-    """Returns samples as spans of rows, without reading; None of arrays.
-
-    Args:
-      bucket: The bucket's number.
-      samples: int64[R], samples of it; -1 at the end is filler.
-    """
-    del bucket, samples
-    return None
 
   @abc.abstractmethod
   def samples_of(self, document: int) -> list[np.ndarray]:
@@ -72,23 +86,6 @@ class Dataset(abc.ABC):
       samples: int64[N], samples of it.
     """
 
-  def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
-    """Returns int64[N], the tokens of samples of text; reads none of them.
-
-    Args:
-      bucket: The bucket's number.
-      samples: int64[N], samples of it.
-    """
-    raise TypeError(f"{self.name!r} must hold text to have tokens.")
-
-  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> bool:
-    """Fetches what reading spans of a bucket will need, at once.
-
-    Returns whether it helps to plan further ahead; see `Store.prefetch`.
-    """
-    del bucket, spans
-    return False
-
   @abc.abstractmethod
   def read(
     self,
@@ -102,15 +99,12 @@ class Dataset(abc.ABC):
 
     Args:
       bucket: The bucket's number.
-      samples: int64[R], samples of it; -1 at the end is filler.
-      number: The dataset's number in the run; filler has -1.
+      samples: int64[R], samples of it; -1 at the end is padding.
+      number: The dataset's number in the run; padding has -1.
       spans: Of `spans`, with that number as their source.
-      columns: Of text, those whose tokens are read; see `Planned`.
+      columns: Of text, (first, last + 1) of those whose tokens are read, or
+        None for all.
     """
-
-  def tokens_by_bucket(self) -> dict[str, int] | None:
-    """Returns tokens by bucket, padding apart, or None for arrays."""
-    return None
 
   @property
   @abc.abstractmethod

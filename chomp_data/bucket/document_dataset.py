@@ -168,7 +168,8 @@ class DocumentDataset(dataset.Dataset):
       StoreError: If an index can be kept nowhere.
     """
     self.name = name
-    self._document_id = document_id
+    self._store = store
+    self.document_slots = int(document_id)
     lengths = [bucket.shape[0] for bucket in buckets]
     self._index = piece_index.PieceIndex(
       store,
@@ -177,35 +178,22 @@ class DocumentDataset(dataset.Dataset):
       added=options.add_bos + options.add_eos,
       name=name,
     )
-    self.rows: list[PieceRows] = [
+    self._pieces = [
       PieceRows(
         store, options, self._index, i, seq_len=length, name=name, path=path
       )
       for i, length in enumerate(lengths)
     ]
+    self.rows: Sequence[row_source.RowSource] = self._pieces
     self.counts: dict[str, int] = {
       bucket.name: count
       for bucket, count in zip(buckets, self._index.counts, strict=True)
     }
 
   @property
-  def text(self) -> PieceRows:  # pyright: ignore[reportIncompatibleVariableOverride]
-    """The rows of the longest bucket."""
-    return self.rows[-1]
-
-  @property
-  def document_slots(self) -> int:
-    """Documents of a row that batches name; see `Dataset`."""
-    return int(self._document_id)
-
-  def in_bucket(self, bucket: int) -> PieceRows:
-    """Returns the rows of a bucket; see `Dataset`."""
-    return self.rows[bucket]
-
-  @property
   def num_documents(self) -> int:
-    """Documents of the store; see `Dataset`."""
-    return self.text.store.num_documents
+    """Documents of the store."""
+    return self._store.num_documents
 
   def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
     """Returns the documents of pieces; see `Dataset`."""
@@ -222,17 +210,7 @@ class DocumentDataset(dataset.Dataset):
       bucket: The bucket's number.
       samples: int64[N], pieces of it.
     """
-    return self.rows[bucket].tokens(samples)
-
-  def spans(self, bucket: int, samples: np.ndarray) -> spans_lib.Spans:
-    """Plans pieces as rows, without reading a token; see `Dataset`."""
-    real = samples[samples >= 0]
-    planned = self.rows[bucket].plan(real)
-    return dataclasses.replace(planned, num_rows=len(samples))
-
-  def prefetch(self, bucket: int, spans: spans_lib.Spans) -> bool:
-    """Fetches what reading spans will need; see `Dataset`."""
-    return self.rows[bucket].prefetch(spans)
+    return self._pieces[bucket].tokens(samples)
 
   def read(
     self,
@@ -247,7 +225,7 @@ class DocumentDataset(dataset.Dataset):
     assert spans is not None
     batch = self.rows[bucket].read(spans, self.extra, columns)
     batch["source_id"] = spans.row_source()
-    if self._document_id:
+    if self.document_slots:
       batch["document_id"] = spans.row_documents(1)
     return batch
 
@@ -258,14 +236,14 @@ class DocumentDataset(dataset.Dataset):
   @property
   def fingerprint(self) -> dict[str, Any]:
     """What decides the samples; see `Dataset`."""
-    return self.text.fingerprint
+    return self.rows[-1].fingerprint
 
   def describe(self) -> str:
     """Returns the summary for the log; see `Dataset`."""
     empty = self._index.num_empty
     return (
-      f"[{self.name}] {self.text.store.num_documents} documents"
+      f"[{self.name}] {self._store.num_documents} documents"
       + f" ({empty} of them empty: in no bucket)" * bool(empty)
       + f", {sum(self.counts.values())} pieces, tokenizer"
-      + f" {source_opening.tokenizer_text(self.text.store)}"
+      + f" {source_opening.tokenizer_text(self._store)}"
     )

@@ -7,13 +7,14 @@ there through memory maps: 8 to 16 bytes a piece, none of them in memory.
 """
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from chomp_data import stores
 from chomp_data.bucket import pieces
+from chomp_data.index import columns
 from chomp_data.stores import side_index
 
 # Below this a pass over all lengths takes a few milliseconds.
@@ -21,12 +22,16 @@ _KEPT_ON_DISK = 1 << 18
 _PASS_DOCUMENTS = 1 << 20
 # Part of the index's name: raise it when pieces change.
 _VERSION = 2
-# Values of a side array looked at together, within one checked page.
-_BLOCK_BITS = 16
 
 
 class PieceIndex:
-  """Pieces by bucket, in the order of documents."""
+  """Pieces by bucket, in the order of documents.
+
+  Attributes:
+    counts: Pieces of each bucket.
+    tokens: Tokens of each bucket, added ones included.
+    num_empty: Documents without a token, which are in no bucket.
+  """
 
   def __init__(
     self,
@@ -54,30 +59,37 @@ class PieceIndex:
     self._assign = assign
     self._added = added
     self._name = name
-    self._on_disk = store.num_documents >= _KEPT_ON_DISK
-    self._arrays: dict[str, Any] | None = None
-    self._open()
-
-  def __getstate__(self) -> dict[str, Any]:
-    # Maps of files are opened again where they are used.
-    kept = None if self._on_disk else self._arrays
-    return {**self.__dict__, "_arrays": kept}
-
-  @property
-  def counts(self) -> list[int]:
-    """Pieces of each bucket."""
-    arrays = self._open()
-    return [len(arrays[_document(n)]) for n in self._lengths]
-
-  @property
-  def tokens(self) -> list[int]:
-    """Tokens of each bucket, added ones included."""
-    return self._open()["totals"][1:].tolist()
-
-  @property
-  def num_empty(self) -> int:
-    """Documents without a token, which are in no bucket."""
-    return int(self._open()["totals"][0])
+    arrays: Mapping[str, columns.Column]
+    if store.num_documents >= _KEPT_ON_DISK:
+      arrays = side_index.load_or_build(
+        store.path,
+        "pieces",
+        {
+          "version": _VERSION,
+          "store": store.hash,
+          "lengths": list(self._lengths),
+          "assign": assign,
+          "added": added,
+        },
+        lambda: self._pass(shown=True),
+      )
+    else:
+      parts = list(self._pass(shown=False))
+      arrays = {
+        key: columns.ArrayColumn(
+          np.concatenate([part[key] for part in parts if key in part]).astype(
+            np.int64
+          )
+        )
+        for key in dict.fromkeys(key for part in parts for key in part)
+      }
+    # Of each bucket, the documents of its pieces and where these begin.
+    self._documents = [arrays[_document(n)] for n in self._lengths]
+    self._begins = [arrays[_begin(n)] for n in self._lengths]
+    self.counts: list[int] = [len(documents) for documents in self._documents]
+    self.num_empty: int
+    self.tokens: list[int]
+    self.num_empty, *self.tokens = arrays["totals"].read().tolist()
 
   def get(
     self, bucket: int, index: np.ndarray
@@ -92,14 +104,10 @@ class PieceIndex:
       Documents int64[N], and the first token of each piece int64[N], an added
       BOS being token 0.
     """
-    arrays, length = self._open(), self._lengths[bucket]
-    return (
-      _gathered(arrays[_document(length)], index),
-      _gathered(arrays[_begin(length)], index),
-    )
+    return self._documents[bucket].take(index), self._begins[bucket].take(index)
 
   def of_document(self, document: int) -> list[np.ndarray]:
-    """Returns the pieces of a document in each bucket: `get` back.
+    """Returns the pieces of a document in each bucket; inverts `get`.
 
     Args:
       document: Its number.
@@ -107,40 +115,24 @@ class PieceIndex:
     Returns:
       int64[N] for each bucket, ascending.
     """
-    arrays, found = self._open(), []
-    for length in self._lengths:
-      own = arrays[_document(length)]
-      values = own if isinstance(own, np.ndarray) else own.read()
-      low = int(np.searchsorted(values, document, side="left"))
-      high = int(np.searchsorted(values, document, side="right"))
-      found.append(np.arange(low, high))
-    return found
+    # How many pieces are of documents up to this one, and up to the one before.
+    last, first = (
+      [
+        int(column.search(np.asarray([number]))[0])
+        if number >= 0 and len(column)
+        else 0
+        for column in self._documents
+      ]
+      for number in (document, document - 1)
+    )
+    return list(map(np.arange, first, last))
 
-  def _open(self) -> dict[str, Any]:
-    if self._arrays is None and self._on_disk:
-      arrays = side_index.load_or_build(
-        self._store.path,
-        "pieces",
-        {
-          "version": _VERSION,
-          "store": self._store.hash,
-          "lengths": list(self._lengths),
-          "assign": self._assign,
-          "added": self._added,
-        },
-        self._pass,
-      )
-      self._arrays = {**arrays, "totals": arrays["totals"].read()}
-    elif self._arrays is None:
-      parts = list(self._pass())
-      self._arrays = {
-        name: np.concatenate([part[name] for part in parts if name in part])
-        for name in dict.fromkeys(key for part in parts for key in part)
-      }
-    return self._arrays
+  def _pass(self, shown: bool) -> Iterator[dict[str, np.ndarray]]:
+    """Yields the pieces of parts of the store, and at last the totals.
 
-  def _pass(self) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the pieces of parts of the store, and at last the totals."""
+    Args:
+      shown: Whether the pass shows its progress.
+    """
     total = self._store.num_documents
     document_type = np.min_scalar_type(max(total - 1, 0))
     # So that every array is there, whatever comes.
@@ -151,13 +143,13 @@ class PieceIndex:
     }
     totals = np.zeros(1 + len(self._lengths), np.int64)
     with side_index.progress(
-      total, f"{self._name}: lengths", "docs", self._on_disk
+      total, f"{self._name}: lengths", "docs", shown
     ) as bar:
       for first, stored in self._store.iter_lengths(_PASS_DOCUMENTS):
         lengths = np.where(stored > 0, stored + self._added, 0)
-        found = pieces.cut(lengths, self._lengths, self._assign)
+        by_bucket = pieces.cut(lengths, self._lengths, self._assign)
         for i, length in enumerate(self._lengths):
-          document, begin = found[i]
+          document, begin = by_bucket[i]
           ends = np.minimum(begin + length, lengths[document])
           totals[i + 1] += int((ends - begin).sum())
           yield {
@@ -175,20 +167,3 @@ def _document(length: int) -> str:
 
 def _begin(length: int) -> str:
   return f"begin-{length}"
-
-
-def _gathered(
-  array: np.ndarray | side_index.SideArray, index: np.ndarray
-) -> np.ndarray:
-  """Returns int64[N], values of an array in memory or on disk."""
-  if isinstance(array, np.ndarray):
-    return array[index].astype(np.int64)
-  out = np.empty(len(index), np.int64)
-  block = index >> _BLOCK_BITS
-  order = np.argsort(block, kind="stable")
-  cuts = np.flatnonzero(np.diff(block[order])) + 1
-  for own in np.split(order, cuts) if len(index) else ():
-    first = int(block[own[0]]) << _BLOCK_BITS
-    values = array.read(first, min(first + (1 << _BLOCK_BITS), len(array)))
-    out[own] = values[index[own] - first]
-  return out

@@ -184,7 +184,8 @@ class BatchesPlan(plan_lib.Plan):
     fetched = planned.fetched
     if fetched is None:
       return False
-    return self._numbered[planned.dataset].prefetch(planned.bucket, fetched)
+    rows = self._numbered[planned.dataset].rows
+    return rows[planned.bucket].prefetch(fetched)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
     """Returns a step's fields; see `Plan`."""
@@ -199,23 +200,22 @@ class BatchesPlan(plan_lib.Plan):
 
   def wire(self, bucket: int) -> transfer_format.Wire | None:
     """Returns how rows of text travel to devices; see `Plan`."""
-    sources = [own.in_bucket(bucket) for own in self._numbered]
-    rows = [own for own in sources if own is not None]
-    if len(rows) < len(sources):
+    if not all(own.rows for own in self._numbered):
       return None
+    rows = [own.rows[bucket] for own in self._numbered]
     first = self._numbered[0]
     gone = self.gone.first_step is not None
     return row_transfer.wire_of(rows, first.extra, first.document_slots, gone)
 
   def on_wire(self, planned: plan_lib.Planned) -> np.ndarray:
     """Returns a step of text as it travels to devices; see `Plan`."""
-    source = self._numbered[planned.dataset].in_bucket(planned.bucket)
     wire = self._wires[planned.bucket]
-    if source is None or wire is None:
+    if wire is None:
       return super().on_wire(planned)
     assert planned.spans is not None
+    rows = self._numbered[planned.dataset].rows[planned.bucket]
     return row_transfer.read(
-      {planned.dataset: source}, planned.spans, wire, planned.columns
+      {planned.dataset: rows}, planned.spans, wire, planned.columns
     )
 
   @functools.cached_property

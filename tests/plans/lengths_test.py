@@ -381,7 +381,6 @@ def test_a_pipeline_reads_the_same_when_its_index_is_on_disk(
   wanted = pipeline.build(text)
   monkeypatch.setattr(piece_index, "_KEPT_ON_DISK", 1)
   monkeypatch.setattr(piece_index, "_PASS_DOCUMENTS", 7)
-  monkeypatch.setattr(piece_index, "_BLOCK_BITS", 3)
   monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
   for _ in range(2):
     pipe = pipeline.build(text)
