@@ -33,28 +33,26 @@ from chomp_data.sources import row_sums
 _BY_ROW = ("curriculum_every", "content_length_schedule")
 
 
-class _PhaseEpochs(epochs_lib.Epochs):
+class PhaseEpochs(epochs_lib.Epochs):
   """The epochs of several sources, those of each from a first epoch on."""
 
-  def __init__(
-    self,
-    epochs: Sequence[epochs_lib.Epochs],
-    first_epochs: np.ndarray,
-    first_rows: np.ndarray,
-    shifts: np.ndarray,
-  ):
-    """Binds phases.
+  def __init__(self, phases: Sequence[tuple[int, epochs_lib.Epochs]]):
+    """Numbers the rows of all phases.
 
     Args:
-      epochs: The epochs of each phase's source.
-      first_epochs: int64[P], the first epoch of each phase, rising from 0.
-      first_rows: int64[P], the number of its first row.
-      shifts: int64[P], how much the numbers of its source's rows are higher.
+      phases: (first epoch, epochs of the source), rising from epoch 0.
     """
-    self._epochs = epochs
-    self._first_epochs = first_epochs
-    self._first_rows = first_rows
-    self._shifts = shifts
+    self._epochs = [epochs for _, epochs in phases]
+    self._first_epochs = np.asarray([first for first, _ in phases])
+    starts = [epochs.start(first) for first, epochs in phases]
+    ends = self._first_epochs[1:].tolist()
+    row_counts = [
+      epochs.start(end) - start
+      for epochs, start, end in zip(self._epochs, starts, ends, strict=False)
+    ]
+    # Of each phase its first row, and how much its source's numbers are higher.
+    self._first_rows = np.cumsum([0, *row_counts])
+    self._shifts = np.asarray(starts) - self._first_rows
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:
     """Returns the number of each epoch's first row, int64[N]."""
@@ -67,11 +65,34 @@ class _PhaseEpochs(epochs_lib.Epochs):
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns (epoch, row of that epoch) of rows, int64[N] each."""
     epoch, index = np.empty_like(rows), np.empty_like(rows)
-    for phase, pick in _by_phase(self._first_rows, rows):
-      epoch[pick], index[pick] = self._epochs[phase].locate(
-        rows[pick] + self._shifts[phase]
-      )
+    for phase, pick, source_rows in self.source_rows(rows):
+      epoch[pick], index[pick] = self._epochs[phase].locate(source_rows)
     return epoch, index
+
+  def source_rows(
+    self, rows: np.ndarray
+  ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+    """Yields rows by phase, as its source numbers them.
+
+    Args:
+      rows: int64[N].
+
+    Yields:
+      The number of a phase, which of the rows are of it int64[M], and their
+      numbers in its source int64[M].
+    """
+    for phase, pick in _by_phase(self._first_rows, rows):
+      yield phase, pick, rows[pick] + self._shifts[phase]
+
+  def bounds(self, row: int) -> tuple[int, int, int | None]:
+    """Returns the phase of a row, its first row, and the next phase's or None.
+
+    Args:
+      row: A row number through all epochs.
+    """
+    phase = int(np.searchsorted(self._first_rows, row, "right")) - 1
+    firsts = [*self._first_rows.tolist(), None]
+    return phase, firsts[phase], firsts[phase + 1]
 
 
 class PhasedSource(row_source.RowSource):
@@ -101,7 +122,6 @@ class PhasedSource(row_source.RowSource):
       sorted(phases.items())
     )
     self._sources = [source for _, source in self.phases]
-    self._first_epochs = np.asarray([epoch for epoch, _ in self.phases])
     self._fingerprint = dict(fingerprint)
     self._heading = heading
     last = self._sources[-1]
@@ -114,23 +134,8 @@ class PhasedSource(row_source.RowSource):
     self.document_slots: int = max(
       source.document_slots for source in self._sources
     )
-    row_counts = [
-      source.epochs.start(int(end)) - source.epochs.start(epoch)
-      for (epoch, source), end in zip(
-        self.phases, self._first_epochs[1:], strict=False
-      )
-    ]
-    # Of each phase its first row, and how much its source's numbers are higher.
-    self._first_rows = np.cumsum([0, *row_counts])
-    self._shifts = (
-      np.asarray([source.epochs.start(epoch) for epoch, source in self.phases])
-      - self._first_rows
-    )
-    self._epochs = _PhaseEpochs(
-      [source.epochs for source in self._sources],
-      self._first_epochs,
-      self._first_rows,
-      self._shifts,
+    self._epochs = PhaseEpochs(
+      [(epoch, source.epochs) for epoch, source in self.phases]
     )
 
   def __len__(self) -> int:
@@ -161,13 +166,15 @@ class PhasedSource(row_source.RowSource):
     return self._sources[0].lanes
 
   def lane_of(self, rows: np.ndarray) -> np.ndarray:
-    """Returns the lanes of rows, int64[N]; they are the same in all phases.
+    """Returns the lanes of rows, int64[N].
 
     Args:
       rows: int64[N], positions through all epochs.
     """
-    phase = np.searchsorted(self._first_rows, rows, "right") - 1
-    return self._sources[0].lane_of(rows + self._shifts[phase])
+    lanes = np.empty(len(rows), np.int64)
+    for phase, pick, source_rows in self._epochs.source_rows(rows):
+      lanes[pick] = self._sources[phase].lane_of(source_rows)
+    return lanes
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows, those of each phase together.
@@ -177,9 +184,8 @@ class PhasedSource(row_source.RowSource):
     """
     rows = row_source.checked_rows(rows)
     plans, picks = [], []
-    for phase, pick in _by_phase(self._first_rows, rows):
-      source, shift = self._sources[phase], self._shifts[phase]
-      plans.append(source.plan(rows[pick] + shift))
+    for phase, pick, source_rows in self._epochs.source_rows(rows):
+      plans.append(self._sources[phase].plan(source_rows))
       picks.append(pick)
     if not plans:
       return self._sources[0].plan(rows)
@@ -191,14 +197,12 @@ class PhasedSource(row_source.RowSource):
     Args:
       row: A row number through all epochs.
     """
-    phase = int(np.searchsorted(self._first_rows, row, "right")) - 1
-    shift = int(self._shifts[phase])
+    phase, first, end = self._epochs.bounds(row)
+    (_, _, source_row), *_ = self._epochs.source_rows(np.asarray([row]))
+    shift = int(source_row[0]) - row
     low, high = self._sources[phase].read_group(row + shift)
-    low = max(low - shift, int(self._first_rows[phase]))
-    high -= shift
-    if phase + 1 < len(self.phases):
-      high = min(high, int(self._first_rows[phase + 1]))
-    return low, high
+    last = high - shift if end is None else min(high - shift, end)
+    return max(low - shift, first), last
 
   def validation(self) -> row_source.RowSource | None:
     """Returns the fixed grid of documents of the last phase, or None."""
@@ -207,7 +211,7 @@ class PhasedSource(row_source.RowSource):
   @property
   def sums(self) -> row_sums.Sums:
     """What rows consume, by the phase of their epoch."""
-    return _PhaseSums(self._sources, self._first_epochs)
+    return _PhaseSums(self.phases)
 
   @property
   def fingerprint(self) -> dict[str, Any]:
@@ -298,15 +302,11 @@ def continued(
 class _PhaseSums(row_sums.Sums):
   """What the phases know, each of its own epochs."""
 
-  def __init__(
-    self, sources: list[shuffled.ShuffledSource], first_epochs: np.ndarray
-  ):
-    self._sums = [source.sums for source in sources]
-    self._first_epochs = first_epochs
+  def __init__(self, phases: Sequence[tuple[int, shuffled.ShuffledSource]]):
+    self._sums = [(first, source.sums) for first, source in phases]
 
   def _at(self, epoch: int) -> row_sums.Sums:
-    phase = int(np.searchsorted(self._first_epochs, epoch, "right")) - 1
-    return self._sums[phase]
+    return [sums for first, sums in self._sums if first <= epoch][-1]
 
   def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
     """Returns what rows consume; see `Sums`."""
