@@ -84,16 +84,6 @@ class PhaseEpochs(epochs_lib.Epochs):
     for phase, pick in _by_phase(self._first_rows, rows):
       yield phase, pick, rows[pick] + self._shifts[phase]
 
-  def bounds(self, row: int) -> tuple[int, int, int | None]:
-    """Returns the phase of a row, its first row, and the next phase's or None.
-
-    Args:
-      row: A row number through all epochs.
-    """
-    phase = int(np.searchsorted(self._first_rows, row, "right")) - 1
-    firsts = [*self._first_rows.tolist(), None]
-    return phase, firsts[phase], firsts[phase + 1]
-
 
 class PhasedSource(row_source.RowSource):
   """Rows in their order, from another source from some epochs on.
@@ -192,17 +182,17 @@ class PhasedSource(row_source.RowSource):
     return plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows of one phase that are best read together.
+    """Returns rows of one epoch that are best read together.
 
     Args:
       row: A row number through all epochs.
     """
-    phase, first, end = self._epochs.bounds(row)
-    (_, _, source_row), *_ = self._epochs.source_rows(np.asarray([row]))
-    shift = int(source_row[0]) - row
-    low, high = self._sources[phase].read_group(row + shift)
-    last = high - shift if end is None else min(high - shift, end)
-    return max(low - shift, first), last
+    epoch = int(self._epochs.locate(np.asarray([row]))[0][0])
+    first, last = self._epochs.start(epoch), self._epochs.start(epoch + 1)
+    source = self._source_of(epoch)
+    shift = source.epochs.start(epoch) - first
+    low, high = source.read_group(row + shift)
+    return max(low - shift, first), min(high - shift, last)
 
   def validation(self) -> row_source.RowSource | None:
     """Returns the fixed grid of documents of the last phase, or None."""
@@ -229,6 +219,10 @@ class PhasedSource(row_source.RowSource):
         f" {source.store.num_tokens} tokens"
       )
     return "\n".join(lines)
+
+  def _source_of(self, epoch: int) -> shuffled.ShuffledSource:
+    """Returns the source that gives the rows of an epoch."""
+    return [source for first, source in self.phases if first <= epoch][-1]
 
 
 # A source in its order, of one phase or of several.
