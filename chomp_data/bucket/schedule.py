@@ -14,7 +14,7 @@ In every epoch of a dataset each of its groups is permuted and cut into global
 batches, and the list of all these batches is permuted. The lists are merged by
 least consumed (`interleave`), in samples, pixels or tokens. A dataset's list
 depends on its own name, groups and seed, never on other datasets. Where stages
-give buckets weights (a curriculum, `curriculum`), a dataset's list is a
+give buckets weights (`curriculum`), a dataset's list is a
 merge of its buckets by least consumed instead; only where a stage begins in it
 depends on the others.
 
@@ -80,7 +80,7 @@ class BucketSchedule:
       remainder: 'drop' leaves out the samples of an epoch that fill no whole
         batch, 'pad' fills the last batch of a group with padding.
       exhaustion: What happens when a dataset ends, one of the policies of
-        `index.mix.exhaustion`.
+        `mix.exhaustion`.
       epochs: Epochs of each dataset without `max_epochs`; None is without end.
       max_epochs: Epochs of single datasets. Where a policy repeats datasets,
         those left out have no end.
