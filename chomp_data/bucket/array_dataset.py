@@ -19,7 +19,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.stores import samples as samples_lib
 
 _MAX_INT32 = 2**31 - 1
-# Sizes are told by name up to so many.
+# Most sizes that a message names.
 _NAMED_SIZES = 8
 
 
@@ -87,7 +87,7 @@ class ArrayDataset(dataset.Dataset):
     )
     sizes = np.diff(self._starts).tolist()
     self.counts: dict[str, int] = dict(
-      zip([own.name for own in buckets], sizes, strict=True)
+      zip([bucket.name for bucket in buckets], sizes, strict=True)
     )
     self._dropped = int(np.sum(number == len(buckets)))
     if types is None:
@@ -95,28 +95,31 @@ class ArrayDataset(dataset.Dataset):
     self._types = {field: types[field] for field in self._metadata}
     self._check_arrays()
     if self._types:
-      # What holds of all samples, out of range most often, is told at once.
+      # Values that are out of range are mostly so in all samples: fail early.
       first = np.zeros(1, np.int64)
       for field, value in store.metadata(first, self._metadata).items():
         self._cast(field, np.asarray(value), first)
 
   @property
   def num_documents(self) -> int:
-    """Samples of the store; see `Dataset`."""
+    """Samples of the store."""
     return self.store.num_samples
 
   def samples_of(self, document: int) -> list[np.ndarray]:
-    """Returns where a sample of the store is, by bucket; see `Dataset`."""
-    found = []
-    for first, last in itertools.pairwise(self._starts.tolist()):
-      own = self._order[first:last]
-      at = int(np.searchsorted(own, document))
-      here = at < len(own) and int(own[at]) == document
-      found.append(np.arange(at, at + here))
-    return found
+    """Returns the place of a sample in its bucket, int64[0 or 1] by bucket."""
+    return [
+      # The samples of a bucket ascend.
+      np.arange(
+        *(
+          np.searchsorted(self._order[first:last], document, side)
+          for side in ("left", "right")
+        )
+      )
+      for first, last in itertools.pairwise(self._starts.tolist())
+    ]
 
   def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
-    """Returns the numbers in the store of samples; see `Dataset`."""
+    """Returns the numbers in the store of samples int64[N] of a bucket."""
     return self._order[self._starts[bucket] + samples].astype(np.int64)
 
   def read(
@@ -127,12 +130,19 @@ class ArrayDataset(dataset.Dataset):
     spans: spans_lib.Spans | None = None,
     columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
-    """Returns arrays, metadata, sizes and identities; see `Dataset`.
+    """Returns arrays, metadata, sizes and identities of samples of a bucket.
+
+    Args:
+      bucket: The bucket's number.
+      samples: int64[R], samples of it; -1 is padding.
+      number: The dataset's number in the run.
+      spans: None.
+      columns: None.
 
     Returns:
       The arrays [R, ...] and metadata [R] (int32 or float32), `height` and
       `width` int32[R], `dataset_id` int32[R] and `sample_id` int32[R], both -1
-      where a row is filler; filler arrays are 0.
+      where a row is padding; its arrays are 0.
 
     Raises:
       StoreError: If a sample does not fit its size, or metadata is out of
@@ -141,23 +151,23 @@ class ArrayDataset(dataset.Dataset):
     del spans, columns
     height, width = self._shapes[bucket]
     real = np.flatnonzero(samples >= 0)
-    own = self.numbers_of(bucket, samples[real])
+    numbers = self.numbers_of(bucket, samples[real])
     if len(real):
-      found = self.store.read(own, self._metadata)
+      values = self.store.read(numbers, self._metadata)
     else:
-      found = {
+      values = {
         name: np.empty((0, *spec.shape), spec.dtype)
         for name, spec in self.store.specs(height, width).items()
       }
     batch = {}
-    for name, value in found.items():
+    for name, value in values.items():
       if name not in self._types:
         batch[name] = _spread(value, real, len(samples))
     for name, dtype in self._types.items():
-      value = found.get(name, np.empty(0, dtype))
-      batch[name] = _spread(self._cast(name, value, own), real, len(samples))
+      value = self._cast(name, values.get(name, np.empty(0, dtype)), numbers)
+      batch[name] = _spread(value, real, len(samples))
     sample_id = np.full(len(samples), -1, np.int32)
-    sample_id[real] = own
+    sample_id[real] = numbers
     dataset_id = np.full(len(samples), -1, np.int32)
     dataset_id[real] = number
     return {
@@ -170,7 +180,7 @@ class ArrayDataset(dataset.Dataset):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What what decides the samples; see `Dataset`."""
+    """What determines the samples, as JSON values."""
     height_field, width_field = self.store.size_fields
     sizes = hashlib.sha256()
     for side in self.store.sizes():
@@ -181,11 +191,11 @@ class ArrayDataset(dataset.Dataset):
       "height_field": height_field,
       "width_field": width_field,
       "sizes": sizes.hexdigest(),
-      "fields": {name: repr(own) for name, own in self.store.fields.items()},
+      "fields": {name: repr(spec) for name, spec in self.store.fields.items()},
     }
 
   def describe(self) -> str:
-    """Returns the summary for the log; see `Dataset`."""
+    """Returns a summary for the log."""
     dropped = f", {self._dropped} in no bucket, dropped" * bool(self._dropped)
     return f"[{self.name}] {self.store.num_samples} samples{dropped}"
 
@@ -261,7 +271,7 @@ def metadata_types(
   names: Sequence[str],
   path: str = "config.data.buckets",
 ) -> dict[str, np.dtype]:
-  """Returns what metadata is in the batches of every dataset of a run.
+  """Returns the dtypes of metadata in the batches of all datasets of a run.
 
   Args:
     stores: The samples, by dataset.
@@ -275,17 +285,19 @@ def metadata_types(
   Raises:
     ConfigError: If a dataset does not have a name, or has texts of it.
   """
-  problems, out = [], {}
-  found = {name: store.value_dtypes for name, store in stores.items()}
-  for name, own in found.items():
-    unknown = [field for field in names if field not in own]
+  problems, types = [], {}
+  by_dataset = {name: store.value_dtypes for name, store in stores.items()}
+  for name, dtypes in by_dataset.items():
+    unknown = [field for field in names if field not in dtypes]
     if unknown:
       problems.append(
         f"`{path}.metadata` must name numbers of every sample, got"
         f" {', '.join(map(repr, unknown))}; dataset {name!r} has"
-        f" {', '.join(own)}. Correct it."
+        f" {', '.join(dtypes)}. Correct it."
       )
-    texts = [field for field in names if field in own and own[field] is None]
+    texts = [
+      field for field in names if field in dtypes and dtypes[field] is None
+    ]
     if texts:
       problems.append(
         f"`{path}.metadata` must name numbers, got"
@@ -295,24 +307,24 @@ def metadata_types(
   if problems:
     raise schema.ConfigError(problems)
   for field in names:
-    dtypes = [own[field] for own in found.values()]
+    field_dtypes = [dtypes[field] for dtypes in by_dataset.values()]
     is_whole = all(
-      dtype is not None and dtype.kind in "iub" for dtype in dtypes
+      dtype is not None and dtype.kind in "iub" for dtype in field_dtypes
     )
-    out[field] = np.dtype(np.int32 if is_whole else np.float32)
-  return out
+    types[field] = np.dtype(np.int32 if is_whole else np.float32)
+  return types
 
 
 def sizes_of(
   stores: Sequence[samples_lib.SampleStore],
 ) -> list[tuple[int, int]]:
   """Returns the (height, width) pairs that occur, in order."""
-  found: set[tuple[int, int]] = set()
+  sizes: set[tuple[int, int]] = set()
   for store in stores:
     heights, widths = store.sizes()
     pairs = np.unique(np.stack([heights, widths]), axis=1)
-    found |= set(zip(*pairs.tolist(), strict=True))
-  return sorted(found)
+    sizes |= set(zip(*pairs.tolist(), strict=True))
+  return sorted(sizes)
 
 
 def _spread(value: np.ndarray, real: np.ndarray, count: int) -> np.ndarray:

@@ -6,9 +6,6 @@ from collections.abc import Mapping
 
 REMAINDERS = ("drop", "pad")
 
-# The name of a bucket.
-Bucket = str
-
 
 def check_policies(remainder: str, epochs: int | None) -> None:
   """Raises ValueError if a policy is unknown or `epochs` is below 1."""
@@ -43,9 +40,9 @@ def check_names(
 
 
 def check_groups(
-  groups: Mapping[str, Mapping[Bucket, int]],
-  batch_sizes: Mapping[Bucket, int],
-  units: Mapping[Bucket, int],
+  groups: Mapping[str, Mapping[str, int]],
+  batch_sizes: Mapping[str, int],
+  units: Mapping[str, int],
   remainder: str,
 ) -> None:
   """Raises one ValueError that lists every problem of groups, one per line."""
@@ -87,8 +84,8 @@ def check_groups(
 
 def _group_problems(
   name: str,
-  counts: Mapping[Bucket, int],
-  batch_sizes: Mapping[Bucket, int],
+  counts: Mapping[str, int],
+  batch_sizes: Mapping[str, int],
   remainder: str,
 ) -> list[str]:
   problems = []

@@ -68,7 +68,7 @@ class PieceRows(row_source.RowSource):
 
     Args:
       store: Where the documents are.
-      options: Added tokens and filler.
+      options: Added tokens and padding.
       index: The pieces of all buckets.
       bucket: The number of this one.
       seq_len: Its positions.
@@ -94,7 +94,11 @@ class PieceRows(row_source.RowSource):
     return self._index.counts[self._bucket]
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; see `RowSource.plan`."""
+    """Plans rows, one span each.
+
+    Args:
+      rows: int64[N], at least 0; every epoch has the same.
+    """
     document, begin = self._index.get(
       self._bucket, np.asarray(rows, np.int64) % max(len(self), 1)
     )
@@ -152,11 +156,11 @@ class DocumentDataset(dataset.Dataset):
     name: str = "documents",
     path: str = "rows",
   ):
-    """Finds out which documents are in which bucket; reads no token.
+    """Finds which documents are in which bucket; reads no token.
 
     Args:
       store: Where the documents are.
-      options: Added tokens and filler.
+      options: Added tokens and padding.
       buckets: The buckets, shortest first.
       assign: As in `pieces.cut`.
       document_id: Whether batches carry `document_id`.
@@ -196,11 +200,11 @@ class DocumentDataset(dataset.Dataset):
     return self._store.num_documents
 
   def numbers_of(self, bucket: int, samples: np.ndarray) -> np.ndarray:
-    """Returns the documents of pieces; see `Dataset`."""
+    """Returns the documents of pieces int64[N] of a bucket."""
     return self._index.get(bucket, samples)[0]
 
   def samples_of(self, document: int) -> list[np.ndarray]:
-    """Returns the pieces of a document by bucket; see `Dataset`."""
+    """Returns the pieces of a document by bucket, int64[N] each, ascending."""
     return self._index.of_document(document)
 
   def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
@@ -230,16 +234,16 @@ class DocumentDataset(dataset.Dataset):
     return batch
 
   def tokens_by_bucket(self) -> dict[str, int]:
-    """Returns the tokens of each bucket; see `Dataset`."""
+    """Returns the tokens of each bucket, added ones included."""
     return dict(zip(self.counts, self._index.tokens, strict=True))
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides the samples; see `Dataset`."""
+    """What determines the samples, as JSON values."""
     return self.rows[-1].fingerprint
 
   def describe(self) -> str:
-    """Returns the summary for the log; see `Dataset`."""
+    """Returns a summary for the log."""
     empty = self._index.num_empty
     return (
       f"[{self.name}] {self._store.num_documents} documents"

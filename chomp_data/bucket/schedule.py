@@ -44,19 +44,16 @@ REMAINDERS = checks.REMAINDERS
 # Steps located per search: one step costs as much as many.
 _LOCATED = 1_024
 
-# The name of a bucket.
-Bucket = checks.Bucket
-
 
 class BucketSchedule:
   """Steps to batches of one (dataset, bucket), by random access."""
 
   def __init__(
     self,
-    groups: Mapping[str, Mapping[Bucket, int]],
+    groups: Mapping[str, Mapping[str, int]],
     *,
-    batch_sizes: Mapping[Bucket, int],
-    units: Mapping[Bucket, int],
+    batch_sizes: Mapping[str, int],
+    units: Mapping[str, int],
     stages: Sequence[interleave.Stage],
     key: int,
     remainder: str = "drop",
@@ -153,7 +150,7 @@ class BucketSchedule:
     return self._names
 
   @property
-  def buckets(self) -> tuple[Bucket, ...]:
+  def buckets(self) -> tuple[str, ...]:
     """The buckets, by number."""
     return self._buckets
 
