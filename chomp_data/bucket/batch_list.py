@@ -130,8 +130,9 @@ class BatchList:
         units[pick] += self._table(number)[inside[pick]]
     return units
 
-  def rows_below(self, units: int) -> int:
+  def rows_below(self, units: int, near: bool = False) -> int:
     """Returns how many places have fewer than `units` before them."""
+    del near
     if units <= 0:
       return 0
     if self._each is not None:

@@ -141,11 +141,12 @@ class StagedList:
       units[members] = self._block_sums(number)[inside[members]]
     return units
 
-  def rows_below(self, units: int) -> int:
+  def rows_below(self, units: int, near: bool = False) -> int:
     """Returns how many places have fewer than `units` before them.
 
     Beyond `_MOST_SEARCHED` units, which no run consumes, an estimate.
     """
+    del near
     if units <= 0:
       return 0
     if self.num_rows is None and units > _MOST_SEARCHED:
