@@ -373,10 +373,10 @@ def shares(directory: pathlib.Path) -> Lines:
     by_name = dict(zip(names, (apart / batch).tolist(), strict=True))
     times = []
     for first in (0, 10**7):
-      pipe.samples(first)
+      pipe.planned(first)
       began = time.perf_counter()
       for step in range(first, first + 500):
-        pipe.samples(step)
+        pipe.planned(step)
       times.append((time.perf_counter() - began) / 500 * 1e6)
     lines.append(
       [

@@ -35,6 +35,7 @@ from absl import logging
 import corpora
 import tables
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.kernels import compiled
 
@@ -133,7 +134,9 @@ class _batches:
 
   def __init__(self, name: str, data: dict[str, Any], workers: int):
     if name == _ITERATOR:
-      self._own: Any = pipeline.make_iterator({**data, "worker_count": workers})
+      self._own: Any = iterators.make_iterator(
+        {**data, "worker_count": workers}
+      )
     else:
       pipe = pipeline.build(data)
       self._own = iter(pipe.data_loader(worker_count=workers))

@@ -158,7 +158,7 @@ def measured(
       ]
       rows = pipe.accounts.rows(steps)
       epochs = max(
-        pipe._plan.passes(source, count) for source, count in rows.items()
+        pipe.run_plan.passes(source, count) for source, count in rows.items()
       )
       lines.append([name, f"{epochs:.0f}", *cells])
       print(*lines[-1], sep=" | ", flush=True)

@@ -29,7 +29,7 @@ from absl import flags
 import numpy as np
 import tables
 
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.stores import places
 from chomp_data.stores import vocabulary
 from chomp_data.stores.zarr import store_writer
@@ -118,7 +118,7 @@ def _waits(server: str, url: str, seconds: float) -> list[list[str]]:
   for cache_mib in (32, 64, 128):
     for speed in (_SPEED, None):
       _set(server, _LATENCY)
-      with pipeline.make_iterator(_config(url, cache_mib * 2**20)) as batches:
+      with iterators.make_iterator(_config(url, cache_mib * 2**20)) as batches:
         waits = []
         for _ in range(_WARM_UP):
           next(batches)

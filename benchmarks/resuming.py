@@ -7,7 +7,7 @@ import json
 import time
 from typing import Any
 
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.loading import state
 
 
@@ -26,7 +26,7 @@ def first_visits(
   """
   times = []
   for _ in range(repeats + 1):
-    with pipeline.make_iterator(data) as it:
+    with iterators.make_iterator(data) as it:
       fingerprint = json.loads(it.get_state())["fingerprint"]
       saved = state.encode(step, fingerprint, {})
       began = time.perf_counter()

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
   from chomp_data.errors import PrepareError as PrepareError
   from chomp_data.errors import StateError as StateError
   from chomp_data.errors import StoreError as StoreError
+  from chomp_data.iterators import make_iterator as make_iterator
   from chomp_data.loading.checkpoint import InputRestore as InputRestore
   from chomp_data.loading.checkpoint import InputSave as InputSave
   from chomp_data.loading.feed import InputIterator as InputIterator
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
   )
   from chomp_data.pack.sequential import SequentialSource as SequentialSource
   from chomp_data.pipeline import build as build
-  from chomp_data.pipeline import make_iterator as make_iterator
   from chomp_data.pipeline import Pipeline as Pipeline
   from chomp_data.rows.spans import Spans as Spans
   from chomp_data.sources.epochs import Epochs as Epochs
@@ -81,7 +81,7 @@ _LAZY = {
   "Spans": "chomp_data.rows.spans",
   "Pipeline": "chomp_data.pipeline",
   "build": "chomp_data.pipeline",
-  "make_iterator": "chomp_data.pipeline",
+  "make_iterator": "chomp_data.iterators",
   "BinOptions": "chomp_data.pack.packing_options",
   "BinSource": "chomp_data.pack.bins",
   "GridSource": "chomp_data.splice.grid",

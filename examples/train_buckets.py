@@ -143,7 +143,7 @@ def read(config: Any) -> RunOptions:
     for name in sections
     if name not in known
   ]
-  if pipe is not None and pipe.holds_text:
+  if pipe is not None and pipe.sources:
     raise schema.ConfigError(
       [
         "`config.data.buckets.kind` must be 'resolution' for this trainer,"

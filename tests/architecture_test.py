@@ -32,6 +32,7 @@ LEVELS = [
   {"planning"},
   {"joining"},
   {"pipeline"},
+  {"iterators"},
   {"audit"},
   {"reference"},
   {"testing"},

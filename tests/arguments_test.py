@@ -210,8 +210,7 @@ def calls(made):
   numbers = np.arange(3)
   row_source = {"store": made.store, "seq_len": 16}
   iterator = {
-    "local": made.iterator._local,
-    "fingerprint": made.pipe.fingerprint,
+    "process_input": made.iterator._input,
     "seed": 0,
   }
   step, spans = {"step": 1}, made.spans
@@ -288,19 +287,11 @@ def calls(made):
     "Pipeline.continued": {"fingerprint": made.pipe.fingerprint, **step},
     "Pipeline.examples": {"bucket": 0},
     "Pipeline.exposures": {"source": "web", "first": 0, "last": 2},
-    "Pipeline.fingerprint_with": {"operations": ()},
-    "Pipeline.num_documents": {"source": "web"},
-    "Pipeline.passes": step,
     "Pipeline.plan": step,
     "Pipeline.planned": step,
-    "Pipeline.repeats": {"num_steps": 3},
     "Pipeline.resume_state": step,
-    "Pipeline.row_length": step,
     "Pipeline.row_order": step,
-    "Pipeline.sample_numbers": step,
-    "Pipeline.samples": step,
     "Pipeline.trail": {"source": "web", "document": 0},
-    "Pipeline.wire": {"bucket": 0},
     "RowSource.__getitem__": {"index": 3},
     "RowSource.batch": {"rows": numbers},
     "RowSource.blocks": {"epoch": 0},

@@ -45,10 +45,10 @@ os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 def workers_read():
   """A test that asks for workers gets them where they cannot help, too."""
   # Not above: what is set there is for JAX, which reads it as it is imported.
-  from chomp_data import pipeline
+  from chomp_data.loading import workers
 
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(pipeline, "_workers_help", lambda *_: True)
+    patch.setattr(workers, "may_help", lambda *_: True)
     yield
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import chomp_data
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
@@ -278,4 +279,4 @@ def test_a_whole_config_in_place_of_its_section_is_told(config):
 def test_what_is_no_sharding_is_told(config):
   mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
   with pytest.raises(schema.ConfigError, match=r"Sharding .*, got a Mesh\."):
-    pipeline.make_iterator(config, mesh)  # pyright: ignore
+    iterators.make_iterator(config, mesh)  # pyright: ignore

@@ -140,7 +140,7 @@ def as_saved(
   Raises:
     StateError: If they differ in more.
   """
-  run = _edited(joining.continued(pipe._run, saved, step), pipe, saved)
+  run = _edited(joining.continued(pipe.run_options, saved, step), pipe, saved)
   mix, buckets = saved.get("mix", {}), saved.get("buckets", {})
   # Beside a mix, one source alone is a mix of it.
   stages = mix.get("stages") or {"0": dict.fromkeys(saved["sources"], "1")}
@@ -240,8 +240,8 @@ def changes(
   """Returns path and values of fields that matter before a step; None: all."""
   old, new = a.fingerprint, b.fingerprint
   if step is not None:
-    old = joining.begun(a._plan, old, step)
-    new = joining.begun(b._plan, new, step)
+    old = joining.begun(a.run_plan, old, step)
+    new = joining.begun(b.run_plan, new, step)
   return state_lib.changes(old, new, step)
 
 
@@ -262,7 +262,7 @@ def _first_step(
     low, high = (low, middle - 1) if changes(a, b, middle) else (middle, high)
   ends = [steps if own.num_steps is None else own.num_steps for own in (a, b)]
   end = min(*ends, steps)
-  compared = _Spans(a, b) if a.holds_text and b.holds_text else _Samples(a, b)
+  compared = _Spans(a, b) if a.sources and b.sources else _Samples(a, b)
   first, count = low, 1
   while first < end:
     count = min(count, end - first)
@@ -295,11 +295,16 @@ class _Samples:
     """Returns the first of some steps that is other."""
     a, b = self._runs
     for step in range(first, first + count):
-      if a.holds_text != b.holds_text or a.bucket_of(step) != b.bucket_of(step):
+      if bool(a.sources) != bool(b.sources):
+        return step
+      if a.bucket_of(step) != b.bucket_of(step):
         return step
       if a.bucket_of(step)[0] not in self._same_stores:
         return step
-      if not np.array_equal(a.samples(step), b.samples(step)):
+      of_a, of_b = a.planned(step).samples, b.planned(step).samples
+      assert of_a is not None
+      assert of_b is not None
+      if not np.array_equal(of_a, of_b):
         return step
     return None
 
@@ -320,7 +325,7 @@ class _Spans:
     }
     rows = max(bucket.batch_size for own in (a, b) for bucket in own.buckets)
     self.most_steps: int = max(1, _BLOCK_ROWS // rows)
-    if a.in_buckets or b.in_buckets:
+    if a.kind != "rows" or b.kind != "rows":
       self.most_steps = min(self.most_steps, _BLOCK_STEPS)
 
   def first_step(self, first: int, count: int) -> int | None:
@@ -381,7 +386,7 @@ class _Spans:
 def _sizes(pipe: pipeline.Pipeline, first: int, count: int) -> np.ndarray:
   """Returns int64[count], the rows of steps."""
   steps = np.arange(first, first + count)
-  if not pipe.in_buckets:
+  if pipe.kind == "rows":
     return pipe.steps.sizes_of(pipe.steps.data_steps(steps))
   sizes = {bucket.name: bucket.batch_size for bucket in pipe.buckets}
   return np.asarray([sizes[pipe.bucket_of(s)[1]] for s in steps.tolist()])
@@ -449,7 +454,7 @@ def _alike(a: pipeline.Pipeline, b: pipeline.Pipeline, name: str) -> bool:
     return False
   old, new = a.fingerprint, b.fingerprint
   ours = ["seed", "seq_len", "skip", "tombstones"]
-  if a.in_buckets or b.in_buckets:
+  if a.kind != "rows" or b.kind != "rows":
     ours += ["buckets", "remainder"]
   return old["sources"][name] == new["sources"][name] and all(
     old.get(key) == new.get(key) for key in ours

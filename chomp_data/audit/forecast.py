@@ -171,7 +171,7 @@ def forecast(pipe: pipeline.Pipeline, steps: int) -> Forecast:
   held = accounts.rows_held(steps)
   rows = sum(last[n].rows - own.rows for n, own in first.items())
   positions = tokens = loss_tokens = None
-  if pipe.holds_text:
+  if pipe.sources:
     shapes = {own.name: own.shape[0] for own in pipe.buckets}
     positions = sum(shapes[name] * own for name, own in held.items())
     tokens = _taken(first, last, "tokens")
@@ -238,7 +238,7 @@ def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
     whole = sum(weights.values())
     shares = [f"{n} {float(own / whole):.4g}" for n, own in weights.items()]
     found.append((step, "stage", ", ".join(shares)))
-  for step, text in pipe.stages():
+  for step, text in pipe.run_plan.stages():
     _, _, shares = text.partition(": ")
     found.append((step, "buckets", shares))
   if len(pipe.steps.sizes) > 1:

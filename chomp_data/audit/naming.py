@@ -52,7 +52,7 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
         + schema.did_you_mean(source, pipe.source_names)
       ]
     )
-  count = pipe.num_documents(source)
+  count = pipe.run_plan.num_documents(source)
   if name[0] == "#" and name[1:].isdecimal():
     number = int(name[1:])
     if number >= count:

@@ -75,7 +75,7 @@ def held_by(pipe: pipeline.Pipeline) -> dict[str, Held]:
   Raises:
     ConfigError: If its samples are arrays.
   """
-  if not pipe.holds_text:
+  if not pipe.sources:
     raise schema.ConfigError(
       [
         "`--overlap` must compare runs of text, got samples of arrays. Compare"

@@ -78,14 +78,14 @@ def fetched(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
     pipe: The run.
     steps: How many, at most its own.
   """
-  plan = pipe._plan
+  plan = pipe.run_plan
   if isinstance(plan, rows_plan.RowsPlan):
     first, last = (plan.places(own) for own in (0, steps))
     return {
       name: _of_rows(source, first[name].samples, last[name])
       for name, source in plan.ordered.items()
     }
-  if isinstance(plan, batches_plan.BatchesPlan) and pipe.holds_text:
+  if isinstance(plan, batches_plan.BatchesPlan) and pipe.sources:
     return _of_steps(pipe, steps)
   return {}
 

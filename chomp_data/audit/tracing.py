@@ -43,10 +43,10 @@ def step_records(
   """
   for step in range(first, last):
     about = {"step": step, "data_step": pipe.steps.data_step(step)}
-    if not pipe.holds_text:
+    if not pipe.sources:
       name, _ = pipe.bucket_of(step)
       assert name is not None
-      numbers = pipe.sample_numbers(step)
+      numbers = pipe.run_plan.sample_numbers(step)
       for row, sample in enumerate(numbers.tolist()):
         if sample >= 0:
           yield {**about, "row": row, **_sample(name, sample)}

@@ -156,8 +156,8 @@ def verified(
   run = pipe.continued(fingerprint, step, resize=True)
   saved = {k: v for k, v in fingerprint.items() if k != "operations"}
   fields = state_lib.differences(
-    joining.begun(run._plan, saved, step),
-    joining.begun(run._plan, run.fingerprint, step),
+    joining.begun(run.run_plan, saved, step),
+    joining.begun(run.run_plan, run.fingerprint, step),
     step,
   )
   asked = range(step) if steps is None else steps
@@ -226,7 +226,7 @@ def sums(
   Raises:
     IndexError: If a step is not of the run.
   """
-  plan = pipe._plan
+  plan = pipe.run_plan
   if steps:
     plan.check_steps(steps.start, len(steps))
   certifier = certifying.Certifier(plan)
@@ -323,7 +323,7 @@ def _planned(
   run: pipeline.Pipeline, saved: certificate.Segment, done: Done
 ) -> certificate.Segment | None:
   """Returns what the plan says of the steps of a segment."""
-  if saved.last > run._plan.step_limit:
+  if saved.last > run.run_plan.step_limit:
     return None
   steps, tokens = range(saved.first, saved.last), saved.tokens is not None
   found = sums(run, steps, tokens, done)

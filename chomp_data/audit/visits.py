@@ -62,7 +62,7 @@ class Visits:
     self._document = document
     self._trail = pipe.trail(source, document)
     number = pipe.source_names.index(source)
-    self._touched, self._gone = pipe.gone.times(number, document)
+    self._touched, self._gone = pipe.run_plan.gone.times(number, document)
     self._counted: dict[int, int] = {}
 
   def count_before(self, step: int) -> int:

@@ -146,7 +146,7 @@ def _show(pipe: pipeline.Pipeline, steps: range) -> None:
     _write_page(pipe, steps, html)
     return
   if output is not None:
-    if not pipe.in_buckets:
+    if pipe.kind == "rows":
       raise schema.ConfigError(
         [
           "`--output` must not be set for runs without `config.data.buckets`,"
@@ -184,9 +184,7 @@ def _print_steps(
   """Prints steps, as the flags say; of those in `found` these rows alone."""
   as_json = _FORMAT.value == "json"
   for step in steps:
-    num_rows = len(pipe.samples(step)) if pipe.in_buckets else None
-    if num_rows is None:
-      num_rows = pipe.plan(step).num_rows
+    num_rows = pipe.buckets[pipe.planned(step).bucket].batch_size
     most = _ROWS.value or (num_rows if as_json else 4)
     rows: Sequence[int] = range(min(most, num_rows))
     if found is not None:
@@ -194,11 +192,11 @@ def _print_steps(
       if not rows:
         continue
     if as_json:
-      rows_of = records.json_rows if pipe.holds_text else records.json_samples
+      rows_of = records.json_rows if pipe.sources else records.json_samples
       for record in rows_of(pipe, step, _PLAN_ONLY.value):
         if record["row"] in rows:
           print(json.dumps(record), flush=_FOLLOW.value is not None)
-    elif pipe.holds_text:
+    elif pipe.sources:
       terminal.print_step(console, pipe, step, rows, _PLAN_ONLY.value)
     elif _PLAN_ONLY.value:
       source, bucket = pipe.bucket_of(step)
@@ -227,7 +225,7 @@ def _print_document(
       rows.append(visit.row)
   _print_steps(console, pipe, steps, found)
   told: dict[str, Any] = {"source": source, "document": document}
-  if pipe.holds_text:
+  if pipe.sources:
     told["id"] = pipe.sources[source].store.document_id(document)
   told["before"] = trail.count_before(steps.start)
   told["next_step"] = following

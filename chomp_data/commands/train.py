@@ -168,7 +168,7 @@ class Run:
     self.pipe: chomp_data.Pipeline = pipe
     self.by_source: by_source.SourceLog = by_source.SourceLog(pipe)
     self.by_bucket: by_bucket.BucketLog | None = None
-    if pipe.in_buckets:
+    if pipe.kind != "rows":
       self.by_bucket = by_bucket.BucketLog(pipe)
     self.span_losses: span_losses.Writer = span_losses.Writer(
       pipe,

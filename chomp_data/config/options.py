@@ -533,6 +533,14 @@ class RunOptions:
     return {name: own.weight for name, own in self.sources.items()}
 
   @property
+  def max_epochs(self) -> dict[str, int | None]:
+    """Passes over every source that are asked for; None is for ever."""
+    return {
+      name: source.max_epochs or self.data.epochs
+      for name, source in self.sources.items()
+    }
+
+  @property
   def unit(self) -> str:
     """What a mix of buckets balances."""
     if self.mix.unit is None and self.mix.kind == "weighted":

@@ -20,6 +20,7 @@ import jax
 import orbax.checkpoint as ocp
 
 from chomp_data import errors
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.config import files
@@ -156,7 +157,7 @@ def make_iterators(
     logging.info("%s", line)
   return (
     MaxTextIterator(
-      pipeline.padded_iterator(
+      iterators.padded_iterator(
         train,
         sharding.get_input_data_sharding(config, mesh),
         device_rows=config.global_batch_size_to_load,
@@ -164,7 +165,7 @@ def make_iterators(
     ),
     held_out
     and MaxTextIterator(
-      pipeline.padded_iterator(
+      iterators.padded_iterator(
         held_out,
         sharding.get_input_data_sharding(
           config, mesh, rules=config.logical_axis_rules_for_eval

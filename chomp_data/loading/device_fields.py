@@ -27,6 +27,7 @@ import numpy as np
 
 from chomp_data.loading import operations as operations_lib
 from chomp_data.loading import placement
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import transfer_format
 from chomp_data.transforms import applying
@@ -42,12 +43,9 @@ class Run(Protocol):
 
   options: Any
   buckets: tuple[buckets_lib.Bucket, ...]
+  run_plan: plan_lib.Plan
 
   def operations(self) -> list[grain.transforms.Map]: ...
-
-  def wire(self, bucket: int) -> transfer_format.Wire | None:
-    """Returns how rows of a bucket travel; None: they are arrays."""
-    ...
 
 
 class _Unsuited(Exception):
@@ -121,7 +119,7 @@ class Placer:
     for number, bucket in enumerate(pipe.buckets):
       if bucket.name not in held:
         continue
-      wire = pipe.wire(number)
+      wire = pipe.run_plan.wire(number)
       if wire is None:
         raise _Unsuited(f"bucket {bucket.name}, which holds arrays")
       rows = held[bucket.name]

@@ -36,6 +36,7 @@ from chomp_data.loading import agreement
 from chomp_data.loading import batches
 from chomp_data.loading import certificate as certificate_lib
 from chomp_data.loading import handover
+from chomp_data.loading import placement
 from chomp_data.loading import reader as reader_lib
 from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import state as state_lib
@@ -106,52 +107,6 @@ class Batches(step_records.Steps, Protocol):
     ...
 
 
-@dataclasses.dataclass(frozen=True)
-class Local:
-  """What a process reads, and where it goes.
-
-  Attributes:
-    source: This process's batches.
-    placer: Puts them on devices.
-    workers_help: Whether processes that read can be faster than this one.
-    shards: By bucket, over how many shards its rows are dealt by their cost;
-      None: they stand as they are planned.
-    part: Which one of how many processes this is that share batches; None
-      where it is alone.
-    on_devices: Whether the placer makes fields, transforms and all.
-  """
-
-  source: Batches
-  placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
-  workers_help: bool = True
-  shards: Mapping[str, int] | None = None
-  part: tuple[int, int] | None = None
-  on_devices: bool = False
-
-
-@dataclasses.dataclass(frozen=True)
-class Resumed:
-  """A run as a state continues it.
-
-  Attributes:
-    local: What this process reads; None is as it was.
-    fingerprint: What decides its rows.
-    accounts: What it consumes.
-    saved: The state's fingerprint up to its step.
-    current: The run's fingerprint up to that step.
-    pipeline: The pipeline of that run.
-    commit: Called once it is taken.
-  """
-
-  local: Local | None
-  fingerprint: Mapping[str, Any]
-  accounts: "Accounting | None"
-  saved: Mapping[str, Any]
-  current: Mapping[str, Any]
-  pipeline: Any
-  commit: Callable[[], None]
-
-
 class Follower(Protocol):
   """A thread that counts what nobody else does."""
 
@@ -166,21 +121,6 @@ class Follower(Protocol):
   def close(self, wait: bool = True) -> None:
     """Ends the thread, and waits for it."""
     ...
-
-
-@dataclasses.dataclass(frozen=True)
-class Reassigned:
-  """What a process reads from a step on.
-
-  Attributes:
-    local: What it reads.
-    peers: The processes that share its batches, None where it is alone.
-    commit: Called once it is taken.
-  """
-
-  local: Local
-  peers: agreement.Peers | None
-  commit: Callable[[], None]
 
 
 class Accounting(Protocol):
@@ -216,6 +156,77 @@ class Accounting(Protocol):
   def forget(self) -> None:
     """Hears that a run goes to a step of which no checkpoint tells."""
     ...
+
+
+@dataclasses.dataclass(frozen=True)
+class ProcessInput:
+  """What one process reads of a run, and where it goes.
+
+  Never changed in place: restoring and reassigning make another one.
+
+  Attributes:
+    source: This process's batches.
+    placer: Puts them on devices.
+    workers_help: Whether processes that read can be faster than this one.
+    shards: By bucket, over how many shards its rows are dealt by their cost;
+      None: they stand as they are planned.
+    part: Which one of how many processes this is that share batches; None
+      where it is alone.
+    on_devices: Whether the placer makes fields, transforms and all.
+    fingerprint: What decides the run's rows, kept in every state.
+    accounts: What the run consumes, kept in every state.
+    pipeline: The `Pipeline` of the run, or None.
+  """
+
+  source: Batches
+  placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
+  workers_help: bool = True
+  shards: Mapping[str, int] | None = None
+  part: tuple[int, int] | None = None
+  on_devices: bool = False
+  fingerprint: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  accounts: Accounting | None = None
+  pipeline: Any = None
+
+  def continued(
+    self, fingerprint: Mapping[str, Any], step: int, resize: bool
+  ) -> "ProcessInput":
+    """Returns the input of the run as a state continues it.
+
+    Args:
+      fingerprint: Of the state.
+      step: The next step of the state.
+      resize: Whether steps may get another number of rows from there on.
+    """
+    del fingerprint, step, resize
+    return self
+
+  def until(
+    self, fingerprint: Mapping[str, Any], step: int
+  ) -> Mapping[str, Any]:
+    """Returns a fingerprint without what it says of later steps alone.
+
+    Args:
+      fingerprint: Of this run, or of a state that it continues.
+      step: The step.
+    """
+    del step
+    return fingerprint
+
+  def reassigned(
+    self, alive: Any
+  ) -> "tuple[ProcessInput, agreement.Peers | None]":
+    """Returns the input where others are alive, and who shares it.
+
+    Args:
+      alive: As in `InputIterator.reassign`.
+
+    Raises:
+      ConfigError: As `InputIterator.reassign` raises it.
+      TypeError: If it is the input of no pipeline.
+    """
+    del alive
+    raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
 
 
 def data_loader(
@@ -310,16 +321,11 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   """
 
   @schema.arguments(
-    local=schema.instance("a `Local`, as `make_iterator` makes it", Local),
-    fingerprint=schema.mapping(),
-    accounts=schema.optional(
-      schema.having("accounts of a run", "recording", "restore")
+    process_input=schema.instance(
+      "a `ProcessInput`, as `make_iterator` makes it", ProcessInput
     ),
-    pipeline=schema.optional(schema.having("a `Pipeline`", "plan", "batch")),
     operations=applying.TRANSFORMS,
     allow_input_change=state_lib.CHANGES,
-    resumed=schema.optional(schema.function()),
-    reassigned=schema.optional(schema.function()),
     **{
       name: options.RULES[name]
       for name in (
@@ -335,37 +341,28 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   )
   def __init__(
     self,
-    local: Local,
+    process_input: ProcessInput,
     *,
-    fingerprint: Mapping[str, Any],
     seed: int,
     operations: Sequence[grain.transforms.Map] = (),
     worker_count: int = 0,
     prefetch: int = 2,
     timeout_s: float = 600.0,
-    accounts: Accounting | None = None,
-    pipeline: Any = None,
     on_peer_failure: str = "exit",
     peer_failure_grace_s: float = watching.GRACE_S,
     certificate: str = certifying.PLAN,
     step: int = 0,
     allow_input_change: bool | Collection[str] = (),
-    resumed: Callable[[Any, Mapping[str, Any], int, bool], Resumed | None]
-    | None = None,
-    reassigned: Callable[[Any, Batches, Any], Reassigned] | None = None,
   ):
     """Prepares to read; the first `next` or `start_prefetch` begins.
 
     Args:
-      local: What this process reads.
-      fingerprint: What decides the run's rows, kept in every state.
+      process_input: What this process reads.
       seed: Seeds random transforms.
       operations: Transforms over whole batches.
       worker_count: Child processes that read.
       prefetch: Batches kept ready on devices.
       timeout_s: Longest wait for one batch before the input has failed.
-      accounts: What the run consumes, kept in every state.
-      pipeline: The run that it reads, or None.
       on_peer_failure: Whether this process should 'exit' where another one
         fails that shares its batches, or the next `next` should 'raise'.
       peer_failure_grace_s: With 'raise', after how many seconds without a call
@@ -374,26 +371,17 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       step: The step of the first batch.
       allow_input_change: What may differ in a state, as `set_state` takes it,
         where that is not told.
-      resumed: Returns the run as a state continues it, or None as it is; of
-        the pipeline, the state's fingerprint and step, and whether steps may
-        get another number of rows from there on.
-      reassigned: Returns what this process reads from now on, of the pipeline,
-        what it has read and who is alive; see `reassign`.
 
     Raises:
       IndexError: If the step is not of the run, nor its end.
     """
-    self._accounts = accounts
-    self._pipeline = pipeline
-    self._resumed = resumed
     self._allowed = allow_input_change
-    self._reassigned = reassigned
     self._on_peer_failure = on_peer_failure
     self._peer_grace_s = peer_failure_grace_s
     self._peers: agreement.Peers | None = None
-    self._local = local
+    self._input = process_input
     step = self._checked(step)
-    self._fingerprint = state_lib.Fingerprint(fingerprint)
+    self._fingerprint = state_lib.Fingerprint(process_input.fingerprint)
     self._seed = seed
     self._operations = operations
     self._worker_count = worker_count
@@ -407,7 +395,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     self._waits = Waits()
     self._first = True
     self._certificate = certificate_lib.Certificate(
-      step, local.part, certificate == certifying.TOKENS
+      step, process_input.part, certificate == certifying.TOKENS
     )
     self._certified: list[certificate_lib.Segment] = []
     # How often a checkpoint was saved, and another step gone to.
@@ -427,12 +415,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     After `set_state` it may be another one: a state says when appended stores
     joined and how many rows steps had.
     """
-    return self._pipeline
+    return self._input.pipeline
 
   @property
   def reads(self) -> dict[str, reads_lib.SourceReads]:
     """What this process and its workers have read so far, by source."""
-    own = self._local.source.reads.by_source()
+    own = self._input.source.reads.by_source()
     counts, told = reads_lib.counts(own), self._told_counts()
     return reads_lib.from_counts(
       own, [sum(both) for both in zip(counts, told, strict=True)]
@@ -441,7 +429,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def _told_counts(self) -> list[int]:
     """Returns what all workers so far have read, one number a count."""
     board, before = self._told
-    own = self._local.source.reads.by_source()
+    own = self._input.source.reads.by_source()
     before = before or [0] * len(reads_lib.counts(own))
     if board is None:
       return before
@@ -460,7 +448,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   @property
   def shards(self) -> Mapping[str, int] | None:
     """Over how many shards rows are dealt; see `Pipeline.row_order`."""
-    return self._local.shards
+    return self._input.shards
 
   @property
   def fingerprint(self) -> Mapping[str, Any]:
@@ -469,10 +457,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def __repr__(self) -> str:
     # A run without an end has more steps than can be counted.
-    steps = len(self._local.source)
+    steps = len(self._input.source)
     of = f"of {steps}" if steps <= schema.MAX_COUNT else "of an endless run"
     return (
-      f"InputIterator(step {self._step} {of}, {self._local.placer},"
+      f"InputIterator(step {self._step} {of}, {self._input.placer},"
       f" {self._worker_count} workers,"
       f" fingerprint {self._fingerprint.digest[:16]})"
     )
@@ -481,10 +469,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     """Returns what must be equal on all processes, as JSON values."""
     return {
       **self._fingerprint.fields,
-      "num_steps": len(self._local.source),
+      "num_steps": len(self._input.source),
       "step": self._step,
       # No part of a state, but processes that differ would lose rows.
-      "balance_shards": self._local.shards and dict(self._local.shards),
+      "balance_shards": self._input.shards and dict(self._input.shards),
     }
 
   def _join(self, peers: agreement.Peers) -> None:
@@ -560,25 +548,25 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         board = handover.Board(count, len(told))
         self._told = board, told
       loader = data_loader(
-        self._local.source,
+        self._input.source,
         first_step=self._step,
         seed=self._seed,
-        operations=() if self._local.on_devices else self._operations,
+        operations=() if self._input.on_devices else self._operations,
         worker_count=count,
         board=board,
       )
-      if self._accounts is not None:
-        count_into = self._local.source.count_into
+      if self._input.accounts is not None:
+        count_into = self._input.source.count_into
         if count:
           # Their processes know nothing of this one's accounts.
           count_into = _counts_nothing
-        self._follower = self._accounts.follow(self._step, count_into)
+        self._follower = self._input.accounts.follow(self._step, count_into)
       self._reader = reader_lib.Reader(
         loader,
-        self._local.placer,
+        self._input.placer,
         self._prefetch,
         board,
-        sums=self._local.source.handed_out,
+        sums=self._input.source.handed_out,
         first_step=self._step,
       )
       # An iterator that is dropped takes its threads and workers with it.
@@ -601,7 +589,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     count, more = self._worker_count, ""
     if not count:
       return 0
-    if not self._local.workers_help:
+    if not self._input.workers_help:
       more = (
         "all stores are files that are mapped into memory, and handing a batch"
         " over costs more than reading it. Unset it."
@@ -635,8 +623,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     step, certified = self._certificate.now(self._input_digest())
     fingerprint = self._fingerprint
     recorded: Callable[[], dict[str, Any]] = dict
-    if self._accounts is not None:
-      recorded = self._accounts.recording(step)
+    if self._input.accounts is not None:
+      recorded = self._input.accounts.recording(step)
     topology = {
       "process_count": jax.process_count(),
       "worker_count": self._worker_count,
@@ -678,7 +666,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       # What it is asked for it does even where the iterator is closed.
       compared = self._follower.ask(_nothing)
     checked = functools.partial(self._checked_state, compared, state)
-    if self._peers is None or self._local.part is None:
+    if self._peers is None or self._input.part is None:
       certificate_lib.log(step, own)
       return checked
     number, self._saves = self._saves, self._saves + 1
@@ -704,14 +692,14 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
 
   def _check_told(self) -> None:
     """Raises StateError where a state tells otherwise than the plan."""
-    if self._accounts is not None:
-      _refuse(self._accounts.problems())
+    if self._input.accounts is not None:
+      _refuse(self._input.accounts.problems())
 
   def _rows_held(self, first: int, last: int) -> int | None:
     """Returns the rows of some steps over all processes, filler included."""
-    if self._accounts is None:
+    if self._input.accounts is None:
       return None
-    before, after = (self._accounts.rows_held(at) for at in (first, last))
+    before, after = (self._input.accounts.rows_held(at) for at in (first, last))
     return sum(after.values()) - sum(before.values())
 
   def _joined(
@@ -774,12 +762,12 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       InputError: If one of them has gone to another, or in another run.
     """
     peers = self._peers
-    if peers is None or self._local.part is None:
+    if peers is None or self._input.part is None:
       return
     number, self._moves = self._moves, self._moves + 1
     own = {"step": self._step, "input": self._input_digest()}
     peers.share(_MOVED, number, own)
-    if number >= _KEPT and self._local.part[0] == 0:
+    if number >= _KEPT and self._input.part[0] == 0:
       peers.forget(_MOVED, number - _KEPT)
     differ = {
       process: other
@@ -835,18 +823,10 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     def allows(path: str) -> bool:
       return own(path) or told(path)
 
-    again = None
-    if self._resumed is not None:
-      resize = allows("global_batch_size")
-      again = self._resumed(self._pipeline, saved, step, resize)
-    local = (again and again.local) or self._local
-    accounts = self._accounts if again is None else again.accounts
-    old, new = (
-      (saved, self._fingerprint.fields)
-      if again is None
-      else (again.saved, again.current)
-    )
-    found = state_lib.located(old, new, step)
+    resize = allows("global_batch_size")
+    again = self._input.continued(saved, step, resize)
+    old = again.until(saved, step)
+    found = state_lib.located(old, again.until(again.fingerprint, step), step)
     refused = [(path, line) for path, line in found if not allows(path)]
     if refused:
       allowed = [*_names(self._allowed), *_names(allow_changes)]
@@ -859,23 +839,20 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
         listed,
         state_lib.consequence([path for path, _ in found], step),
       )
-    if step > len(local.source):
+    if step > len(again.source):
       raise state_lib.StateError(
-        f"input state's step must be at most {len(local.source)}, the run's"
+        f"input state's step must be at most {len(again.source)}, the run's"
         f" steps, got {step}. Use the config it was saved with."
       )
-    if accounts is not None:
+    if again.accounts is not None:
       if state_lib.of_rows(path for path, _ in found):
-        accounts.forget()
+        again.accounts.forget()
       else:
-        places = local.source.places(step)
-        _refuse(accounts.restore(record, step, places))
-    if again is not None:
-      again.commit()
-      self._pipeline = again.pipeline
-      self._local, self._accounts = local, accounts
-      if again.fingerprint != self._fingerprint.fields:
-        self._fingerprint = state_lib.Fingerprint(again.fingerprint)
+        places = again.source.places(step)
+        _refuse(again.accounts.restore(record, step, places))
+    self._input = again
+    if again.fingerprint != self._fingerprint.fields:
+      self._fingerprint = state_lib.Fingerprint(again.fingerprint)
     self._go_to(step)
     self._certificate.go_on(segments, step)
     # The last checkpoint is this one.
@@ -900,8 +877,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
     if step != self._step:
       self._certificate.begin(step)
     self._go_to(step)
-    if self._accounts is not None:
-      self._accounts.forget()
+    if self._input.accounts is not None:
+      self._input.accounts.forget()
     self._agree()
 
   def reset(self) -> None:
@@ -928,23 +905,19 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       ConfigError: If this process has no device there, or fields do not
         divide; nothing has changed then.
     """
-    if self._reassigned is None:
-      raise TypeError("`reassign` must be asked of an iterator of a pipeline.")
     self._check_open()
-    again = self._reassigned(self._pipeline, self._local.source, alive)
-    before, self._peers = self._peers, again.peers
+    again, peers = self._input.reassigned(alive)
+    before, self._peers = self._peers, peers
     self._stop()
     self._failure = None
-    part, digest = again.local.part, self._input_digest()
-    self._certificate.regroup(self._step, part, digest)
+    self._certificate.regroup(self._step, again.part, self._input_digest())
     self._saves = self._moves = 0
-    self._local = again.local
-    if again.peers is not None:
-      self._join(again.peers)
+    self._input = again
+    if peers is not None:
+      self._join(peers)
     if before is not None:
       before.recover()
       before.close()
-    again.commit()
 
   @schema.arguments(directory=_AWAITED)
   async def save(self, directory: AwaitedPath) -> Awaitable[None]:
@@ -990,7 +963,7 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
   def _checked(self, step: int) -> int:
     # One of NumPy could not be saved.
     step = integers.whole("step", step)
-    steps = len(self._local.source)
+    steps = len(self._input.source)
     if not 0 <= step <= steps:
       # A run without an end has more steps than can be counted.
       bound = "at least 0" if steps > schema.MAX_COUNT else f"in 0 .. {steps}"
@@ -1036,6 +1009,30 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       self._dropped.detach()
       _stop(self._reader, self._follower, at_once)
       self._reader = self._follower = None
+
+
+def start_together(
+  make: Callable[[], InputIterator], sharding: placement.ShardingTree
+) -> InputIterator:
+  """Returns an iterator that the processes of a sharding make together.
+
+  Args:
+    make: Returns this process's iterator, whatever the others do.
+    sharding: Of its batches.
+
+  Raises:
+    ConfigError: If processes differ in what must be the same.
+    InputError: If it fails on another process.
+  """
+  peers = agreement.peers_of(sharding)
+  if peers is None:
+    return make()
+  devices = agreement.told(sharding)
+  iterator = peers.start(
+    make, lambda made: {**made._described(), "sharding": devices}
+  )
+  iterator._join(peers)
+  return iterator
 
 
 def _refuse(wrong: Sequence[str]) -> None:

@@ -53,6 +53,19 @@ _GUARD = (
 )
 
 
+def may_help(is_mapped: bool, operations: Sequence[Any]) -> bool:
+  """Returns whether processes that read may be faster than this one.
+
+  Files that are mapped are read ahead by the system, and then a batch costs
+  less than handing it over. Transforms of a user may take any time.
+
+  Args:
+    is_mapped: Whether all stores are files that are mapped into memory.
+    operations: A user's transforms over batches.
+  """
+  return bool(operations) or not is_mapped
+
+
 class EndedError(InputError):
   """A worker has ended before its batches did."""
 

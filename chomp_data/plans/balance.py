@@ -8,16 +8,60 @@ decides only where in the global batch each of them stands.
 """
 
 from collections.abc import Mapping
+from collections.abc import Sequence
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from chomp_data import schema
 from chomp_data.index import balance
 from chomp_data.plans import plan as plan_lib
+from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import row_costs
 
 # Of the batches of each bucket, by its name.
 Shards = Mapping[str, int]
+
+
+def is_asked(options: Any) -> bool:
+  """Returns whether options of a run ask for rows dealt by their cost."""
+  return getattr(options, "balance", None) is not None
+
+
+def dealt_shards(
+  options: Any,
+  buckets: Sequence[buckets_lib.Bucket],
+  shards: Shards | None = None,
+) -> Shards | None:
+  """Returns over how many shards rows are dealt, by bucket.
+
+  Args:
+    options: Of the run.
+    buckets: The run's.
+    shards: Those of an iterator; None is `balance_shards`.
+
+  Returns:
+    None where rows stand as they are planned.
+
+  Raises:
+    ConfigError: If `balance_shards` does not divide the rows of a step.
+  """
+  if not is_asked(options):
+    return None
+  count = options.balance_shards
+  if shards or count is None:
+    return shards or None
+  problems = [
+    f"`config.data.balance_shards` must divide the rows of every step, got"
+    f" {count} for {bucket.batch_size} rows of {bucket}. Use a divisor, or"
+    " unset it for the shards that there are."
+    for bucket in buckets
+    if bucket.batch_size % count
+  ]
+  if problems:
+    raise schema.ConfigError(problems)
+  return {bucket.name: count for bucket in buckets}
 
 
 def shards_of(plan: plan_lib.Plan, step: int, shards: Shards | None) -> int:

@@ -124,7 +124,7 @@ def read(config: Any) -> RunOptions:
   pipe: pipeline.Pipeline | None = None
   try:
     found = pipeline.build(config.get("data"))
-    if found.holds_text:
+    if found.sources:
       pipe = found
     else:
       problems.append(
@@ -173,7 +173,7 @@ def _input_problems(
       f" trainer, got {pipe.options.batch_format!r}. Unset it."
     )
   longest = "`config.data.seq_len`"
-  if pipe.in_buckets:
+  if pipe.kind != "rows":
     longest = "the longest of `config.data.buckets.lengths`"
   for name, least, what in (
     ("vocab_size", pipe.vocab_size, "the stores' vocabulary"),
@@ -204,6 +204,8 @@ def _input_problems(
     if pipe.mix is not None:
       for line in pipe.mix.unserved(train.num_steps):
         logging.warning("%s", line)
-    for line in pipe.repeats(train.num_steps):
+    for line in pipe.run_plan.repeats(
+      train.num_steps, pipe.run_options.max_epochs
+    ):
       logging.warning("%s", line)
   return found

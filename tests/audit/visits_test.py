@@ -222,7 +222,7 @@ def check(pipe, middle):
   middle = min(middle, steps)
   for name in pipe.source_names:
     counted = [pipe.exposures(name, low, steps) for low in (0, middle)]
-    for document in range(middle % 4, pipe.num_documents(name), 4):
+    for document in range(middle % 4, pipe.run_plan.num_documents(name), 4):
       wanted = expected.get((name, document), [])
       own = visits_lib.Visits(pipe, name, document)
       past = [v for v in wanted if v[0] < middle]

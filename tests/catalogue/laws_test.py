@@ -25,6 +25,7 @@ import chomp_data
 from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import verifying
+from chomp_data.plans import balance
 from tests.audit import visits_test
 from tests.catalogue import reads
 from tests.catalogue import runs
@@ -73,7 +74,7 @@ text_only = pytest.mark.parametrize("name", TEXT)
 def on_devices(pipe, step):
   """Returns the batch of a step as devices have it, dealt by cost or not."""
   batch = pipe.batch(step)
-  if not pipe.balances:
+  if not balance.is_asked(pipe.options):
     return batch
   order = pipe.row_order(step)
   return {field: value[order] for field, value in batch.items()}
@@ -167,13 +168,13 @@ def test_planning_reads_no_token(pipe):
   for step in runs.steps_of(pipe):
     pipe.planned(step)
   pipe.accounts.record(runs.last_of(pipe))
-  if pipe.holds_text:
+  if pipe.sources:
     assert all(own.examples == 0 for own in pipe.reads.values())
 
 
 @text_only
 def test_steps_planned_together_are_those_planned_alone(name, pipe):
-  if pipe.in_buckets:
+  if pipe.kind != "rows":
     pytest.skip("steps of buckets are of several shapes")
   count = runs.last_of(pipe, 7)
   alone = [pipe.plan(step) for step in range(count)]
@@ -529,7 +530,7 @@ def test_a_histogram_of_buckets_equals_a_count(name, pipe):
     said = {own: known for own, known in histogram.items() if known}
     assert said == counts
     source, bucket = pipe.bucket_of(step)
-    counts[source][bucket] += int((pipe.samples(step) >= 0).sum())
+    counts[source][bucket] += int((pipe.planned(step).samples >= 0).sum())
 
 
 @text_only

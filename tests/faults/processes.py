@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from chomp_data import errors
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import agreement
 from chomp_data.loading import certificate
@@ -93,7 +94,7 @@ def worker_deaths(
   pipe = pipeline.build(data)
 
   def case(number: signal.Signals) -> str:
-    with pipeline.make_iterator(pipe) as iterator:
+    with iterators.make_iterator(pipe) as iterator:
       for step in range(rng.randrange(1, 6)):
         if not _same(next(iterator), pipe.batch(step)):
           return f"{harness.SILENT}: before {number.name}"
@@ -150,7 +151,7 @@ def read(directory: pathlib.Path) -> None:
   with contextlib.ExitStack() as stack:
     if os.environ.get(_OFF):
       stack.enter_context(_ahead())
-    iterator = stack.enter_context(pipeline.make_iterator(job))
+    iterator = stack.enter_context(iterators.make_iterator(job))
     if state.exists():
       iterator.set_state(state.read_bytes())
     file = stack.enter_context(open(directory / "hashes", "a"))
@@ -257,7 +258,7 @@ def compare(index: int, data: dict[str, Any], guarded: bool) -> tuple[str, str]:
     mesh = jax.sharding.Mesh(np.asarray(jax.devices()), ("data",))
     spec = jax.sharding.PartitionSpec("data")
     try:
-      iterator = pipeline.make_iterator(
+      iterator = iterators.make_iterator(
         {**data, "on_peer_failure": "raise"},
         jax.sharding.NamedSharding(mesh, spec),
       )

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 
 from chomp_data import errors
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import accounts
 from tests.faults import harness
@@ -38,7 +38,7 @@ CHECKS = harness.Guard("checks of states", _unchecked)
 def _restored(data: dict[str, Any], state: bytes, expected: Any) -> str:
   """Returns what comes of a state that must be refused, or do no harm."""
   try:
-    with pipeline.make_iterator(data) as iterator:
+    with iterators.make_iterator(data) as iterator:
       iterator.set_state(state)
       batch = next(iterator)
   except errors.StateError:
@@ -56,7 +56,7 @@ def flips(
 ) -> Iterator[harness.Case]:
   """Yields cases that flip a bit of a state."""
   data = conftest.config(conftest.write_store(directory / "store"))
-  with pipeline.make_iterator(data) as iterator:
+  with iterators.make_iterator(data) as iterator:
     for _ in range(11):
       next(iterator)
     state = iterator.get_state()
@@ -80,7 +80,7 @@ def others(
 ) -> Iterator[harness.Case]:
   """Yields cases that restore a state in another run than its own."""
   data = conftest.config(conftest.write_store(directory / "store"))
-  with pipeline.make_iterator(data) as iterator:
+  with iterators.make_iterator(data) as iterator:
     for _ in range(5):
       next(iterator)
     state = iterator.get_state()

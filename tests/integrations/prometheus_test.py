@@ -14,7 +14,7 @@ from prometheus_client import parser
 import pytest
 
 from chomp_data import errors
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.integrations import prometheus
 from chomp_data.testing import stores as testing_stores
 
@@ -57,7 +57,7 @@ def store(tmp_path):
 
 
 def test_what_is_scraped_is_what_the_iterator_did(store):
-  with pipeline.make_iterator(config(store)) as iterator:
+  with iterators.make_iterator(config(store)) as iterator:
     metrics = prometheus.Metrics(iterator)
     port = metrics.serve(0, "127.0.0.1")
     before = scraped(port)
@@ -87,7 +87,7 @@ def test_what_is_scraped_is_what_the_iterator_did(store):
 
 def test_batches_that_come_late_are_stalls_and_the_first_is_none(store):
   data = config(store, prefetch=1)
-  with pipeline.make_iterator(data, operations=[Late()]) as iterator:
+  with iterators.make_iterator(data, operations=[Late()]) as iterator:
     next(iterator)
     # That the first batch is waited for is no stall.
     assert iterator.waits.stalls == 0
@@ -98,7 +98,7 @@ def test_batches_that_come_late_are_stalls_and_the_first_is_none(store):
 
 
 def test_what_cannot_be_read_counts_as_a_failure(store):
-  with pipeline.make_iterator(config(store)) as iterator:
+  with iterators.make_iterator(config(store)) as iterator:
     next(iterator)
     for file in (store / "tokens" / "c").iterdir():
       # In place: a mapped file that is cut under its reader is a signal.
@@ -112,6 +112,6 @@ def test_what_cannot_be_read_counts_as_a_failure(store):
 def test_a_port_that_is_taken_is_one_clear_error(store):
   with socket.create_server(("127.0.0.1", 0)) as taken:
     port = taken.getsockname()[1]
-    metrics = prometheus.Metrics(pipeline.make_iterator(config(store)))
+    metrics = prometheus.Metrics(iterators.make_iterator(config(store)))
     with pytest.raises(errors.InputError, match=f"must be free .*{port}"):
       metrics.serve(port, "127.0.0.1")

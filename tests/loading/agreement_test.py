@@ -18,6 +18,7 @@ import time
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import agreement
 from chomp_data.loading import reader
@@ -430,7 +431,7 @@ def test_who_calls_within_the_grace_period_is_not_ended(
 
 
 def test_one_process_has_no_watch(data):
-  it = pipeline.make_iterator(data)
+  it = iterators.make_iterator(data)
   assert it._peers is None
   assert watching.this_process() is None
   assert "chomp_data-watch" not in [t.name for t in threading.enumerate()]

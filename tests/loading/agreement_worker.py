@@ -26,6 +26,7 @@ import grain
 import jax
 import numpy as np
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import watching
@@ -99,7 +100,7 @@ def main() -> None:
   for other in args.get("tries", ()):
     own = jax.sharding.PartitionSpec(*other.pop("spec", ("data",)))
     try:
-      pipeline.make_iterator(
+      iterators.make_iterator(
         other,
         jax.sharding.NamedSharding(mesh, own),
         operations=[Scale(by) for by in [other.pop("by", None)] if by],
@@ -108,11 +109,11 @@ def main() -> None:
       print(f"{type(error).__name__}: {error}", flush=True)
   if args["process_id"] == 0 and not args.get("built"):
     # One process alone may have others.
-    with pipeline.make_iterator({**args["data"], "seed": 7}) as it:
+    with iterators.make_iterator({**args["data"], "seed": 7}) as it:
       next(it)
   with (
-    pipeline.make_iterator(data, sharding) as other,
-    pipeline.make_iterator(data, sharding) as it,
+    iterators.make_iterator(data, sharding) as other,
+    iterators.make_iterator(data, sharding) as it,
   ):
     next(other)
     for _ in range(2):

@@ -130,8 +130,7 @@ def source_of(run, process, count, workers):
 
 def iterator(pipe, source):
   return feed.InputIterator(
-    feed.Local(source, dict),
-    fingerprint=pipe.fingerprint,
+    feed.ProcessInput(source, dict, fingerprint=pipe.fingerprint),
     seed=pipe.options.seed,
     operations=pipe.operations(),
     prefetch=1,

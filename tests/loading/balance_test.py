@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import chomp_data
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.plans import balance
@@ -186,10 +187,14 @@ def test_text_in_buckets_is_balanced_by_the_lengths_of_its_rows(stores):
   for step in range(pipe.num_steps):
     order = pipe.row_order(step, shards)
     moved += int((np.diff(order) < 0).any())
-    found = balance.planned(pipe._plan, range(step, step + 1), places, shards)
+    found = balance.planned(
+      pipe.run_plan, range(step, step + 1), places, shards
+    )
     assert found.samples is not None
     half_order = order[: len(order) // 2]
-    assert found.samples.tolist() == pipe.samples(step)[half_order].tolist()
+    assert (
+      found.samples.tolist() == pipe.planned(step).samples[half_order].tolist()
+    )
     for name, value in pipe.canonical(step).items():
       np.testing.assert_array_equal(whole[step][name], value[order])
       np.testing.assert_array_equal(half[step][name], value[half_order])
@@ -211,10 +216,10 @@ def test_a_state_knows_nothing_of_balance(stores):
   runs = pipe, *others = [pipeline.build(own) for own in (plain, dealt, two)]
   assert others[0].fingerprint == pipe.fingerprint
   for step in range(0, pipe.num_steps, 3):
-    with pipeline.make_iterator(others[0], step=step) as it:
+    with iterators.make_iterator(others[0], step=step) as it:
       state = it.get_state()
     for run in runs:
-      with pipeline.make_iterator(run) as it:
+      with iterators.make_iterator(run) as it:
         assert it.get_state() != state or not step
         it.set_state(state)
         order = run.row_order(step)
@@ -224,9 +229,9 @@ def test_a_state_knows_nothing_of_balance(stores):
 
 def test_the_shards_are_those_of_the_sharding_or_as_the_config_says(stores):
   data = config(stores, size=8, balance="attention")
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     assert it.shards == {"32": 1}
-  with pipeline.make_iterator({**data, "balance_shards": 2}) as it:
+  with iterators.make_iterator({**data, "balance_shards": 2}) as it:
     assert it.shards == {"32": 2}
     batch = next(it)
   pipe = pipeline.build(data)
@@ -298,11 +303,11 @@ def filler(data):
   sharding = jax.sharding.NamedSharding(
     mesh, jax.sharding.PartitionSpec("data")
   )
-  with pipeline.padded_iterator(data, sharding, device_rows=12) as it:
+  with iterators.padded_iterator(data, sharding, device_rows=12) as it:
     shards = dict(it.shards)
     assert next(it)["tokens"].shape[0] == 12
   try:
-    pipeline.padded_iterator(data, sharding, device_rows=8)
+    iterators.padded_iterator(data, sharding, device_rows=8)
   except schema.ConfigError as error:
     return [shards, str(error)]
   return [shards, ""]

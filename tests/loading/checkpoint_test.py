@@ -12,6 +12,7 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import v1 as ocp_v1
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import checkpoint
 from chomp_data.loading import state as state_lib
@@ -25,7 +26,7 @@ def rest(iterator):
 
 def test_model_and_input_share_one_manager(data, tmp_path):
   model = {"w": jnp.arange(4.0)}
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     for _ in range(5):
       next(it)
     with ocp.CheckpointManager(tmp_path / "c") as manager:
@@ -40,7 +41,7 @@ def test_model_and_input_share_one_manager(data, tmp_path):
       wanted = rest(it)
       manager.wait_until_finished()
   with (
-    pipeline.make_iterator({**data, "worker_count": 1}) as it,
+    iterators.make_iterator({**data, "worker_count": 1}) as it,
     ocp.CheckpointManager(tmp_path / "c") as manager,
   ):
     restored = manager.restore(
@@ -63,7 +64,7 @@ def test_training_goes_on_while_what_came_before_a_seek_is_summed(
   may_sum = late.sums(monkeypatch)
   wanted = pipeline.build(data).accounts.record(11)["accounts"]
   with (
-    pipeline.make_iterator(data, step=10) as it,
+    iterators.make_iterator(data, step=10) as it,
     ocp.CheckpointManager(tmp_path / "c") as manager,
   ):
     next(it)
@@ -81,11 +82,11 @@ def test_a_checkpoint_of_another_config_is_refused(data, tmp_path):
     manager.save(
       0,
       args=ocp.args.Composite(
-        input=checkpoint.InputSave(pipeline.make_iterator(data))
+        input=checkpoint.InputSave(iterators.make_iterator(data))
       ),
     )
     manager.wait_until_finished()
-    other = pipeline.make_iterator({**data, "seed": 4})
+    other = iterators.make_iterator({**data, "seed": 4})
     with pytest.raises(
       state_lib.StateError, match=r"seed: state has 3, config has 4"
     ):
@@ -100,7 +101,7 @@ def test_an_altered_checkpoint_file_is_refused(data, tmp_path):
     manager.save(
       0,
       args=ocp.args.Composite(
-        input=checkpoint.InputSave(pipeline.make_iterator(data))
+        input=checkpoint.InputSave(iterators.make_iterator(data))
       ),
     )
     manager.wait_until_finished()
@@ -110,7 +111,7 @@ def test_an_altered_checkpoint_file_is_refused(data, tmp_path):
       manager.restore(
         0,
         args=ocp.args.Composite(
-          input=checkpoint.InputRestore(pipeline.make_iterator(data))
+          input=checkpoint.InputRestore(iterators.make_iterator(data))
         ),
       )
 
@@ -144,7 +145,7 @@ def test_an_older_input_in_a_newer_checkpoint_is_refused(
     return it.step
 
   with (
-    pipeline.make_iterator(data) as it,
+    iterators.make_iterator(data) as it,
     save_two(it, tmp_path / "c", **options) as manager,
   ):
     assert restore(20) == 2
@@ -168,7 +169,7 @@ def test_an_older_input_in_a_newer_checkpoint_is_refused(
 def test_a_checkpoint_may_lie_in_any_directory(data, tmp_path):
   """Where no step can be told from the name, none is compared."""
   with (
-    pipeline.make_iterator(data) as it,
+    iterators.make_iterator(data) as it,
     save_two(it, tmp_path / "c") as manager,
   ):
     (manager.directory / "20").rename(tmp_path / "best")
@@ -202,7 +203,7 @@ def test_stock_grain_checkpoints_work(data, tmp_path, ours, worker_count):
   def iterator():
     changed = {**data, "worker_count": worker_count}
     if ours:
-      return pipeline.make_iterator(changed)
+      return iterators.make_iterator(changed)
     return iter(pipeline.build(changed).data_loader())
 
   with ocp.CheckpointManager(tmp_path / "c") as manager:
@@ -227,7 +228,7 @@ def test_stock_grain_checkpoints_work(data, tmp_path, ours, worker_count):
 def test_orbax_v1_saves_and_loads_an_iterator_beside_the_model(data, tmp_path):
   model = {"w": jnp.arange(4.0)}
   with (
-    pipeline.make_iterator(data) as it,
+    iterators.make_iterator(data) as it,
     ocp_v1.training.Checkpointer(tmp_path / "c") as checkpointer,
   ):
     for _ in range(5):
@@ -239,7 +240,7 @@ def test_orbax_v1_saves_and_loads_an_iterator_beside_the_model(data, tmp_path):
     wanted = rest(it)
     assert saved.result()
   with (
-    pipeline.make_iterator({**data, "worker_count": 1}) as it,
+    iterators.make_iterator({**data, "worker_count": 1}) as it,
     ocp_v1.training.Checkpointer(tmp_path / "c") as checkpointer,
   ):
     restored = checkpointer.load_checkpointables(
@@ -255,13 +256,13 @@ def test_orbax_v1_refuses_the_input_of_another_run_or_checkpoint(
   data, tmp_path
 ):
   with (
-    pipeline.make_iterator(data) as it,
+    iterators.make_iterator(data) as it,
     ocp_v1.training.Checkpointer(tmp_path / "c") as checkpointer,
   ):
     for step in (2, 5):
       it.seek(step)
       checkpointer.save_checkpointables(10 * step, {"iter": it})
-    other = pipeline.make_iterator({**data, "seed": 4})
+    other = iterators.make_iterator({**data, "seed": 4})
     with pytest.raises(
       state_lib.StateError, match=r"seed: state has 3, config has 4"
     ):
@@ -291,7 +292,7 @@ def test_an_iterator_seeks_any_step_and_resets_to_where_it_was_made(
     batch_hashes.batch_sha256(pipe.batch(step))
     for step in range(pipe.num_steps)
   ]
-  with pipeline.make_iterator(pipe, step=3) as it:
+  with iterators.make_iterator(pipe, step=3) as it:
     next(it)
     for step in (9, 2, 2, pipe.num_steps - 1, 0):
       it.seek(step)
@@ -309,7 +310,7 @@ def test_an_iterator_seeks_any_step_and_resets_to_where_it_was_made(
 
 
 def test_an_iterator_that_seeks_counts_as_one_that_was_there(data):
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     for _ in range(5):
       next(it)
     wanted = state_lib.decode(it.get_state())

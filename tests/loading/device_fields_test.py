@@ -122,7 +122,7 @@ def in_buckets(corpora, names=("text", "chats"), **changes):
 def check_on_host(data, most=12):
   """What travels is made into the host's batch, by NumPy."""
   pipe = pipeline.build(data)
-  plan = pipe._plan
+  plan = pipe.run_plan
   for step in range(min(most, pipe.num_steps or most)):
     planned = plan.planned(step)
     wire = plan.wire(planned.bucket)
@@ -268,7 +268,7 @@ def test_a_state_of_either_continues_the_other(corpora):
     with chomp_data.make_iterator(then) as iterator:
       iterator.set_state(state)
       same([jax.device_get(next(iterator)) for _ in range(9)], wanted[3:])
-      placer = iterator._local.placer
+      placer = iterator._input.placer
       if then is made:
         programs = placer._programs.values()
         assert [own._run._cache_size() for own in programs] == [1, 1]
@@ -320,7 +320,7 @@ def test_fields_are_made_on_the_host_by_default_on_any_platform(
 
   def on_devices(**options):
     with chomp_data.make_iterator(config(corpora, **options)) as iterator:
-      return iterator._local.on_devices
+      return iterator._input.on_devices
 
   assert not on_devices(device_fields="auto")
   # As if the CPU devices were accelerators.

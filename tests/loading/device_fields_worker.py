@@ -72,7 +72,7 @@ def compared(data, layouts: list[str], steps: int) -> dict[str, Any]:
           or value.committed != found.committed
         ):
           wrong.append([step, name])
-    programs = made._local.placer._programs.values()
+    programs = made._input.placer._programs.values()
     out[layout] = {
       "wrong": wrong,
       "compiled": [own._run._cache_size() for own in programs],

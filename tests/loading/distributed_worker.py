@@ -12,11 +12,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 import chomp_data
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.loading import checkpoint
+from chomp_data.loading import workers
 
 # Where they cannot help, too.
-pipeline._workers_help = lambda *_: True
+workers.may_help = lambda *_: True
 
 
 def make_sharding(layout: str, num_processes: int):
@@ -93,7 +94,7 @@ def read(
   """
   steps = {}
   sharding = make_sharding(layout, jax.process_count())
-  with pipeline.padded_iterator(data, sharding, device_rows=device_rows) as it:
+  with iterators.padded_iterator(data, sharding, device_rows=device_rows) as it:
     manager = None
     if directory is not None:
       manager = ocp.CheckpointManager(directory)
@@ -154,7 +155,7 @@ def reads(data) -> list[int]:
   sharding = make_sharding("columns", jax.process_count())
   found = []
   for operations in ([], [_AsItIs()]):
-    with pipeline.make_iterator(data, sharding, operations=operations) as it:
+    with iterators.make_iterator(data, sharding, operations=operations) as it:
       for _ in it:
         pass
       found.append(sum(own.logical_reads for own in it.reads.values()))
@@ -194,14 +195,14 @@ def resized(data, before: int, after: int) -> list[str | int]:
   Returns:
     The rows of the next batch, and errors of what two devices cannot read.
   """
-  with pipeline.make_iterator({**data, "global_batch_size": before}) as it:
+  with iterators.make_iterator({**data, "global_batch_size": before}) as it:
     for _ in range(2):
       next(it)
     state = it.get_state()
   sharding = make_sharding("contiguous", 1)
   found, errors = [], []
   data = {**data, "global_batch_size": after}
-  with pipeline.make_iterator(data, sharding) as it:
+  with iterators.make_iterator(data, sharding) as it:
     it.set_state(state, ("global_batch_size",))
     found.append(next(it)["tokens"].shape[0])
     it.seek(0)
@@ -214,7 +215,7 @@ def resized(data, before: int, after: int) -> list[str | int]:
     "batch_size_schedule": ((0, before), (2, after)),
   }
   try:
-    pipeline.make_iterator(data, sharding)
+    iterators.make_iterator(data, sharding)
   except ValueError as error:
     errors.append(str(error))
   return [*found, *errors]
@@ -231,7 +232,7 @@ def resized_survivors(data, layout: str, alive, state: str, count: int) -> dict:
     count: How many steps are read.
   """
   sharding = make_sharding(layout, jax.process_count())
-  with pipeline.make_iterator(data, sharding) as it:
+  with iterators.make_iterator(data, sharding) as it:
     it.reassign(alive)
     it.set_state(state.encode(), allow_changes=["global_batch_size"])
     found = {"steps": {}, "kept": True}
@@ -255,8 +256,8 @@ def survive(data, layout: str, turns) -> list[dict]:
   """
   out = []
   sharding = make_sharding(layout, jax.process_count())
-  with pipeline.make_iterator(data, sharding) as it:
-    plan = it._local.source._plan
+  with iterators.make_iterator(data, sharding) as it:
+    plan = it._input.source._plan
     step = 0
     for alive, count, *at in turns:
       step = at[0] if at else step
@@ -273,7 +274,7 @@ def survive(data, layout: str, turns) -> list[dict]:
         for _ in range(count):
           batch = next(it)
           found["steps"][it.step - 1] = held_pieces(batch)
-        source = it._local.source
+        source = it._input.source
         found["rows"] = {n: len(rows) for n, rows in source._rows.items()}
         found["kept"] = source._plan is plan
         found["certificate"] = [one.record() for one in it.certificate]

@@ -20,6 +20,7 @@ import jax
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import handover
@@ -46,7 +47,7 @@ def reference(data):
 
 
 def test_batches_have_static_shapes_and_documented_dtypes(data):
-  with pipeline.make_iterator(data) as iterator:
+  with iterators.make_iterator(data) as iterator:
     batch = next(iterator)
   assert {k: (v.shape, str(v.dtype)) for k, v in batch.items()} == {
     "tokens": ((8, 32), "int32"),
@@ -60,9 +61,9 @@ def test_batches_have_static_shapes_and_documented_dtypes(data):
 
 def test_an_iterator_that_is_dropped_keeps_no_store(data):
   pipe = pipeline.build(data)
-  with pipeline.make_iterator(pipe) as iterator:
+  with iterators.make_iterator(pipe) as iterator:
     next(iterator)
-    plan = weakref.ref(iterator._local.source._plan)
+    plan = weakref.ref(iterator._input.source._plan)
   del iterator
   gc.collect()
   assert plan() is None
@@ -98,7 +99,7 @@ def test_steps_beyond_all_row_numbers_are_refused(data):
 def test_the_stream_does_not_depend_on_workers(data, worker_count):
   wanted = reference(data)
   found, kept = [], []
-  with pipeline.make_iterator({**data, "worker_count": worker_count}) as it:
+  with iterators.make_iterator({**data, "worker_count": worker_count}) as it:
     for batch in it:
       found.append(batch_hashes.batch_sha256(batch))
       kept.append(batch)
@@ -124,7 +125,7 @@ def test_an_iterator_starts_at_any_step(data, worker_count):
   wanted = reference(data)
   pipe = pipeline.build({**data, "worker_count": worker_count})
   for step in (0, 1, 11, 25, 26) if worker_count == 0 else (9, 26):
-    with pipeline.make_iterator(pipe, step=step) as iterator:
+    with iterators.make_iterator(pipe, step=step) as iterator:
       assert iterator.step == step
       assert json.loads(iterator.get_state())["step"] == step
       assert hashes(iterator) == wanted[step:]
@@ -133,26 +134,26 @@ def test_an_iterator_starts_at_any_step(data, worker_count):
     with pytest.raises(
       IndexError, match=rf"`step` must be in 0 \.\. 26.*got {step}\."
     ):
-      pipeline.make_iterator(pipe, step=step)
+      iterators.make_iterator(pipe, step=step)
 
 
 def test_an_iterator_prints_what_it_is(data):
   pipe = pipeline.build({**data, "worker_count": 2})
   mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
   sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-  with pipeline.make_iterator(pipe, sharding, step=7) as iterator:
+  with iterators.make_iterator(pipe, sharding, step=7) as iterator:
     digest = state.digest(pipe.fingerprint)[:16]
     assert repr(iterator) == (
       "InputIterator(step 7 of 26, 32: [8, 32], on devices by NamedSharding,"
       f" 2 workers, fingerprint {digest})"
     )
   endless = {**data, "epochs": None}
-  with pipeline.make_iterator(endless) as iterator:
+  with iterators.make_iterator(endless) as iterator:
     assert "step 0 of an endless run, " in str(iterator)
 
 
 def test_a_closed_iterator_reads_no_more(data):
-  it = pipeline.make_iterator(data)
+  it = iterators.make_iterator(data)
   next(it)
   it.close()
   state = it.get_state()
@@ -166,14 +167,14 @@ def test_a_closed_iterator_reads_no_more(data):
     with pytest.raises(feed.InputError, match="closed at step 1"):
       call()
   it.close()
-  with pipeline.make_iterator(data) as other:
+  with iterators.make_iterator(data) as other:
     other.set_state(state)
     assert hashes(other) == reference(data)[1:]
 
 
 @pytest.mark.parametrize("epochs", [3, None])
 def test_the_bound_of_a_step_is_that_of_the_run(data, epochs):
-  it = pipeline.make_iterator({**data, "epochs": epochs})
+  it = iterators.make_iterator({**data, "epochs": epochs})
   bound = "in 0 .. 26" if epochs else "at least 0"
   with pytest.raises(IndexError, match=f"`step` must be {bound}, .* got -1"):
     it.seek(-1)
@@ -181,7 +182,7 @@ def test_the_bound_of_a_step_is_that_of_the_run(data, epochs):
 
 @pytest.mark.parametrize("state", [5, None, {"step": 3}, "{}", [1]], ids=str)
 def test_a_state_that_is_not_bytes_is_a_type_error(data, state):
-  it = pipeline.make_iterator(data)
+  it = iterators.make_iterator(data)
   with pytest.raises(
     TypeError, match=r"`state` must be bytes.*, got"
   ) as caught:
@@ -190,15 +191,15 @@ def test_a_state_that_is_not_bytes_is_a_type_error(data, state):
 
 
 def test_a_state_may_be_any_bytes(data):
-  state = pipeline.make_iterator(data, step=4).get_state()
+  state = iterators.make_iterator(data, step=4).get_state()
   for kind in (bytes, bytearray, memoryview):
-    it = pipeline.make_iterator(data)
+    it = iterators.make_iterator(data)
     it.set_state(kind(state))
     assert it.step == 4
 
 
 def test_the_state_is_of_the_last_batch_handed_out(data):
-  with pipeline.make_iterator({**data, "prefetch": 8}) as it:
+  with iterators.make_iterator({**data, "prefetch": 8}) as it:
     for _ in range(5):
       next(it)
     assert json.loads(it.get_state())["step"] == it.step == 5
@@ -210,12 +211,12 @@ def test_an_endless_run_goes_on_and_resumes_far_out(data, worker_count):
   pipe = pipeline.build(endless)
   assert pipe.num_steps is None
   step = 10**9
-  state = json.loads(pipeline.make_iterator(pipe).get_state())
+  state = json.loads(iterators.make_iterator(pipe).get_state())
   state.pop("digest")
   from chomp_data.loading import state as state_lib
 
   far = state_lib.encode(step, state["fingerprint"], state["topology"])
-  with pipeline.make_iterator({**endless, "worker_count": worker_count}) as it:
+  with iterators.make_iterator({**endless, "worker_count": worker_count}) as it:
     it.set_state(far)
     for offset in range(3):
       assert batch_hashes.batch_sha256(next(it)) == batch_hashes.batch_sha256(
@@ -235,7 +236,7 @@ class Draw(grain.transforms.RandomMap):
 
 def test_transforms_over_batches_are_applied_in_every_place(data):
   pipe = pipeline.build(data)
-  with pipeline.make_iterator(pipe, operations=[Double()]) as it:
+  with iterators.make_iterator(pipe, operations=[Double()]) as it:
     np.testing.assert_array_equal(
       next(it)["tokens"], pipe.batch(0)["tokens"] * 2
     )
@@ -245,7 +246,7 @@ def test_transforms_over_batches_are_applied_in_every_place(data):
 def test_random_transforms_are_seeded_by_step(data):
   def draws(first_step, worker_count):
     changed = {**data, "worker_count": worker_count}
-    with pipeline.make_iterator(changed, operations=[Draw()]) as it:
+    with iterators.make_iterator(changed, operations=[Draw()]) as it:
       state = json.loads(it.get_state())
       from chomp_data.loading import state as state_lib
 
@@ -285,10 +286,11 @@ def test_a_failed_input_stays_failed(data):
   sharding = jax.sharding.SingleDeviceSharding(jax.devices()[0])
   rows = placement.process_batches(pipe, sharding)
   it = feed.InputIterator(
-    feed.Local(
-      pipe.batch_source(rows), placement.Placer(sharding, rows, pipe.buckets)
+    feed.ProcessInput(
+      pipe.batch_source(rows),
+      placement.Placer(sharding, rows, pipe.buckets),
+      fingerprint=pipe.fingerprint,
     ),
-    fingerprint=pipe.fingerprint,
     seed=0,
     operations=[Broken()],
   )
@@ -323,7 +325,7 @@ def still_alive(processes, wait_s=10):
 def test_a_dead_worker_is_an_error_and_never_lost_batches(data, signal):
   endless = {**data, "epochs": None, "worker_count": 2}
   wanted = pipeline.build(endless)
-  with pipeline.make_iterator(endless) as it:
+  with iterators.make_iterator(endless) as it:
     workers = workers_of(it)
     os.kill(workers[0].pid, getattr(signals, signal))
     with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
@@ -347,12 +349,14 @@ def test_a_worker_that_dies_with_a_lock_does_not_hold_up_the_end(
     import json, multiprocessing, os, signal, sys, threading
     from multiprocessing import synchronize
     from chomp_data import errors
+    from chomp_data import iterators
     from chomp_data import pipeline
+    from chomp_data.loading import workers
 
-    pipeline._workers_help = lambda *_: True
+    workers.may_help = lambda *_: True
 
     if __name__ == "__main__":
-      batches = pipeline.make_iterator(json.loads(sys.argv[1]))
+      batches = iterators.make_iterator(json.loads(sys.argv[1]))
       next(batches)
       # The worker asks for this event at each batch, under its lock.
       synchronize.Event.set = lambda event: threading.Event().wait()
@@ -381,12 +385,14 @@ def test_workers_end_with_a_main_process_that_is_killed(data, tmp_path, signal):
   program.write_text(
     textwrap.dedent("""
     import json, multiprocessing, sys, time
+    from chomp_data import iterators
     from chomp_data import pipeline
+    from chomp_data.loading import workers
 
-    pipeline._workers_help = lambda *_: True
+    workers.may_help = lambda *_: True
 
     if __name__ == "__main__":
-      batches = pipeline.make_iterator(json.loads(sys.argv[1]))
+      batches = iterators.make_iterator(json.loads(sys.argv[1]))
       next(batches)
       print(*(p.pid for p in multiprocessing.active_children()), flush=True)
       time.sleep(100)
@@ -437,7 +443,7 @@ class Exit(grain.transforms.Map):
 @pytest.mark.slow
 def test_a_worker_that_exits_0_is_an_error_and_not_a_hang(data):
   endless = {**data, "epochs": None, "worker_count": 1}
-  with pipeline.make_iterator(endless, operations=[Exit()]) as it:
+  with iterators.make_iterator(endless, operations=[Exit()]) as it:
     # The first call, in this process, is for the shapes of the batch.
     began = time.monotonic()
     with pytest.raises(Exception) as caught:  # noqa: PT011, PT012
@@ -451,7 +457,7 @@ def test_a_worker_that_exits_0_is_an_error_and_not_a_hang(data):
 @pytest.mark.slow
 def test_a_stopped_worker_is_an_error_after_the_timeout(data):
   endless = {**data, "epochs": None, "worker_count": 2, "timeout_s": 8.0}
-  with pipeline.make_iterator(endless) as it:
+  with iterators.make_iterator(endless) as it:
     workers = workers_of(it)
     next(it)  # One of each: both have begun, which may take long.
     for worker in workers:
@@ -475,7 +481,9 @@ def test_a_process_that_leaves_its_iterator_open_ends_cleanly(data):
     import grain
     import jax.numpy as jnp
 
+    from chomp_data import iterators
     from chomp_data import pipeline
+    from chomp_data.loading import workers
 
     class Busy(grain.transforms.Map):
       def map(self, batch):
@@ -486,7 +494,7 @@ def test_a_process_that_leaves_its_iterator_open_ends_cleanly(data):
         return batch
 
     data = json.loads(sys.argv[1])
-    batches = pipeline.make_iterator(data, operations=[Busy()])
+    batches = iterators.make_iterator(data, operations=[Busy()])
     for step, batch in enumerate(batches):
       if step == 2:
         break
@@ -509,7 +517,7 @@ def test_an_iterator_that_is_dropped_takes_its_thread_and_workers_with_it(data):
     return {t for t in threading.enumerate() if t.name == "chomp_data"}
 
   before = threads()
-  iterator = pipeline.make_iterator({**data, "worker_count": 1})
+  iterator = iterators.make_iterator({**data, "worker_count": 1})
   next(iterator)
   started = threads() - before
   children = set(multiprocessing.active_children())
@@ -528,8 +536,8 @@ def test_an_iterator_that_is_dropped_takes_its_thread_and_workers_with_it(data):
 def test_iterators_that_are_open_together_leave_each_others_workers(data):
   """Nor is a process of the user's own any of theirs."""
   data = {**data, "worker_count": 1, "epochs": None}
-  with pipeline.make_iterator(data) as one:
-    other = pipeline.make_iterator(data)
+  with iterators.make_iterator(data) as one:
+    other = iterators.make_iterator(data)
     one.start_prefetch()
     other.start_prefetch()
     own = multiprocessing.get_context("spawn").Process(
@@ -548,7 +556,9 @@ def test_iterators_that_are_open_together_leave_each_others_workers(data):
 
 @pytest.mark.slow
 def test_workers_that_are_closed_end_by_themselves(data):
-  iterator = pipeline.make_iterator({**data, "worker_count": 2, "epochs": None})
+  iterator = iterators.make_iterator(
+    {**data, "worker_count": 2, "epochs": None}
+  )
   workers = workers_of(iterator)
   assert len(workers) == 2
   iterator.close()

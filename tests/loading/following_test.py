@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import batches
 from chomp_data.plans import accounts as accounts_lib
@@ -164,10 +165,10 @@ def test_skipped_rows_are_passed_though_no_step_after_them_is_read(stores):
   alone, pipe = pipeline.build(config), pipeline.build(config)
   ledgers = []
   pipe.accounts.follow(0, lambda own: ledgers.append(own) or True)
-  ledgers[0].add(range(3), pipe._plan.planned(0, 3))
+  ledgers[0].add(range(3), pipe.run_plan.planned(0, 3))
   for step in (2, 3):
     assert pipe.accounts.record(step) == alone.accounts.record(step), step
-  ledgers[0].add(range(3, 5), pipe._plan.planned(3, 2))
+  ledgers[0].add(range(3, 5), pipe.run_plan.planned(3, 2))
   assert pipe.accounts.record(5) == alone.accounts.record(5)
 
 
@@ -184,7 +185,7 @@ def test_a_state_is_what_the_plan_says_at_every_step(stores, name, data):
     patch.setattr(following, "_KEPT_STEPS", data.draw(st.sampled_from([4, 99])))
     if not own:
       patch.setattr(batches.BatchSource, "count_into", lambda *_: False)
-    with pipeline.make_iterator(config, step=data.draw(steps, "begin")) as it:
+    with iterators.make_iterator(config, step=data.draw(steps, "begin")) as it:
       for _ in range(data.draw(st.integers(1, 3), "restores")):
         for _ in range(min(data.draw(st.integers(0, 60)), last - it.step)):
           next(it)
@@ -192,7 +193,7 @@ def test_a_state_is_what_the_plan_says_at_every_step(stores, name, data):
             state = json.loads(it.get_state())
             want = json.loads(json.dumps(alone.accounts.record(it.step)))
             assert {key: state.get(key) for key in want} == want, it.step
-        with pipeline.make_iterator(config, step=data.draw(steps)) as other:
+        with iterators.make_iterator(config, step=data.draw(steps)) as other:
           saved = other.get_state()
         it.set_state(saved)
         assert it.get_state() == saved
@@ -210,12 +211,12 @@ def test_a_run_that_reads_plans_nothing_for_its_states(
   alone = pipeline.build(config).accounts
   want = [alone.record(step) for step in range(40)]
   deadline = time.monotonic() + 60
-  with pipeline.make_iterator(pipe) as it:
+  with iterators.make_iterator(pipe) as it:
     # Who counts has its own copy of the plan from the first batch on.
     next(it)
-    for rows in pipe._plan.ordered.values():
+    for rows in pipe.run_plan.ordered.values():
       monkeypatch.setattr(rows, "plan", None)
-    monkeypatch.setattr(pipe._plan, "spans", None)
+    monkeypatch.setattr(pipe.run_plan, "spans", None)
     for step in range(1, 40):
       while not (own or pipe.accounts._ledger.covers(it.step)):
         assert time.monotonic() < deadline
@@ -223,7 +224,7 @@ def test_a_run_that_reads_plans_nothing_for_its_states(
       state = json.loads(it.get_state())
       assert state["accounts"] == want[step]["accounts"]
       next(it)
-  assert isinstance(pipe._plan, rows_plan.RowsPlan)
+  assert isinstance(pipe.run_plan, rows_plan.RowsPlan)
 
 
 @pytest.mark.parametrize("own", [True, False])
@@ -235,7 +236,7 @@ def test_a_checkpoint_does_not_wait_for_what_came_before_a_seek(
     monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
   config = configs(stores)[name]
   alone = pipeline.build(config).accounts
-  with pipeline.make_iterator(config, step=20) as it:
+  with iterators.make_iterator(config, step=20) as it:
     may_sum = late.sums(monkeypatch)
     saved = []
     for _ in range(3):
@@ -257,7 +258,7 @@ def test_a_thread_that_fails_tells_who_saves(stores, monkeypatch):
   def fail(*_, **options):
     raise OSError("an index is gone")
 
-  with pipeline.make_iterator(configs(stores)["mix"], step=20) as it:
+  with iterators.make_iterator(configs(stores)["mix"], step=20) as it:
     monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", fail)
     next(it)
     with pytest.raises(OSError, match="an index is gone"):
@@ -280,7 +281,7 @@ def test_all_threads_have_ended_once_an_iterator_is_closed(stores, monkeypatch):
   standing_at = accounts_lib.Accounts._standing_at
   monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", counts)
   monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
-  it = pipeline.make_iterator(configs(stores)["mix"], step=20)
+  it = iterators.make_iterator(configs(stores)["mix"], step=20)
   next(it)
   assert begun.wait(30)
   it.close()
@@ -293,7 +294,7 @@ def test_an_iterator_is_closed_while_its_checkpoint_is_saved(
 ):
   may_sum = late.sums(monkeypatch)
   monkeypatch.setattr(following.background, "STOP_S", 0.2)
-  it = pipeline.make_iterator(configs(stores)["mix"], step=20)
+  it = iterators.make_iterator(configs(stores)["mix"], step=20)
   next(it)
   state = it.saving()
   it.close()
@@ -316,6 +317,7 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores):
       ours = {"chomp_data", "accounts", "packing ahead"}
       print(ours & {t.name for t in threading.enumerate()})
 
+    from chomp_data import iterators
     from chomp_data import pipeline
     from chomp_data.plans import following
 
@@ -326,7 +328,7 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores):
       return loads(pickled)
     begun = threading.Event()
     following.pickle.loads = slow
-    batches = pipeline.make_iterator(json.loads(sys.argv[1]), step=20)
+    batches = iterators.make_iterator(json.loads(sys.argv[1]), step=20)
     next(batches)
     begun.wait()
     if sys.argv[2] == "close":

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.testing import batch_hashes
 
@@ -51,7 +52,7 @@ class RandomWhere(grain.transforms.RandomMap):
 )
 def test_transforms_see_one_step_within_grains_next(data, workers, operation):
   data = {**data, "worker_count": workers}
-  with pipeline.make_iterator(data, operations=[operation]) as iterator:
+  with iterators.make_iterator(data, operations=[operation]) as iterator:
     batches = [jax.device_get(batch) for batch in iterator]
   assert len(batches) == 26
   for batch in batches:
@@ -90,7 +91,7 @@ def test_a_record_of_the_source_holds_tokens(
   pipe = pipeline.build({**data, "worker_count": workers})
   with sources_of_loaders(monkeypatch) as sources:
     if by_steps:
-      with pipeline.make_iterator(pipe) as iterator:
+      with iterators.make_iterator(pipe) as iterator:
         next(iterator)
     else:
       next(iter(pipe.data_loader(worker_count=workers)))
@@ -117,7 +118,7 @@ def test_reading_is_within_grains_next(data, monkeypatch):
     batch_hashes.batch_sha256(pipe.batch(step))
     for step in range(pipe.num_steps)
   ]
-  with pipeline.make_iterator(pipe) as iterator:
+  with iterators.make_iterator(pipe) as iterator:
     monkeypatch.setattr(rows_plan.RowsPlan, "read", remember)
     found = [batch_hashes.batch_sha256(batch) for batch in iterator]
   assert found == wanted

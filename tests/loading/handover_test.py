@@ -210,9 +210,11 @@ PROGRAM = textwrap.dedent("""
   import sys
   import time
 
+  from chomp_data import iterators
   from chomp_data import pipeline
+  from chomp_data.loading import workers
 
-  pipeline._workers_help = lambda *_: True
+  workers.may_help = lambda *_: True
 
   def main(store):
     data = {
@@ -222,7 +224,7 @@ PROGRAM = textwrap.dedent("""
       "worker_count": 1,
       "sources": {"text": {"store": store, "rows": {"kind": "sequential"}}},
     }
-    with pipeline.make_iterator(data) as it:
+    with iterators.make_iterator(data) as it:
       for _ in range(8):
         next(it)
         time.sleep(0.2)

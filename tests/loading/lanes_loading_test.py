@@ -188,11 +188,11 @@ def test_one_reader_of_packed_lanes_fetches_each_chunk_once(texts, name):
   path, chunks = texts
   # Two windows of each lane: less than a quarter of the store.
   pipe = packed(path, 2 * 16 * 28 * SMALL_CHUNK * 2, **PACKED[name])
-  kept = pipe._plan.rows.windows
+  kept = pipe.run_plan.rows.windows
   assert (kept.window_blocks, kept.cache_windows) == (1, 2)
   assert kept.total_bytes < chunks * SMALL_CHUNK * 2 / 4
   # Planned together are parts of a window, as of large ones they are.
-  source = batches.BatchSource(pipe._plan, group_steps=2)
+  source = batches.BatchSource(pipe.run_plan, group_steps=2)
   for step in range(pipe.num_steps):
     source[step]
   fetched = source.reads.by_source()["text"].chunks_fetched
@@ -252,7 +252,7 @@ def test_processes_share_few_chunks_of_a_mix(texts, store):
 @pytest.mark.parametrize("lanes", [4, {"text": 4}])
 def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
   pipe = mixed(texts[0], store, lanes)
-  mix = pipe._plan.mix
+  mix = pipe.run_plan.mix
   size = 8 * BATCH
   for step in (0, 7, 31):
     rows = np.arange(step * size, (step + 1) * size)

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import batch_hashes
@@ -86,13 +87,13 @@ def test_a_state_over_swapped_stores_is_refused(name, mix_paths):
   data, other = (
     shipped(name, paths) for paths in (mix_paths, swapped(mix_paths))
   )
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     for _ in range(4):
       next(it)
     saved = it.get_state()
   record = json.loads(saved)["accounts"]
   assert all(own["rows"] > 0 for own in record.values())
-  with pipeline.make_iterator(other) as it:
+  with iterators.make_iterator(other) as it:
     with pytest.raises(state_lib.StateError) as caught:
       it.set_state(saved)
     for source in ("stdlib", "packages"):

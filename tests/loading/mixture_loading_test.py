@@ -11,6 +11,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.loading import checkpoint
@@ -285,7 +286,7 @@ def test_unknown_specs_are_preserved_and_left_alone(paths, caplog):
     new = resumed(data, record)
   assert "no source is called retired, older" in caplog.text
   assert "stream: starts at row 5" in new.describe()
-  with pipeline.make_iterator(new) as it:
+  with iterators.make_iterator(new) as it:
     next(it)
     found = json.loads(it.get_state())["resume_state"]["datasets"]
   assert found[-2:] == [
@@ -333,7 +334,7 @@ def test_an_offset_beyond_what_a_source_gives_is_refused(paths):
 
 
 def state_at(data, step):
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     for _ in range(step):
       next(it)
     return it.get_state()
@@ -361,7 +362,7 @@ def test_a_state_goes_on_under_another_future(paths, what):
   state = state_at(staged(paths, now), 8)
   data = staged(paths, stages)
   pipe = pipeline.build(data)
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     it.set_state(state)
     assert hashes(it, 10) == [
       batch_hashes.batch_sha256(pipe.batch(step)) for step in range(8, 18)
@@ -398,7 +399,7 @@ PASTS = {
 def test_a_state_of_another_past_is_refused_with_the_stage(paths, what):
   stages, lines = PASTS[what]
   state = state_at(staged(paths, STAGES[:3]), 8)
-  with pipeline.make_iterator(staged(paths, stages)) as it:
+  with iterators.make_iterator(staged(paths, stages)) as it:
     with pytest.raises(state_lib.StateError) as caught:
       it.set_state(state)
     for line in lines:
@@ -413,13 +414,13 @@ def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
   names = list(ROWS)
   rows, tokens = collections.Counter(), collections.Counter()
   with (
-    pipeline.make_iterator(data) as it,
+    iterators.make_iterator(data) as it,
     ocp.CheckpointManager(tmp_path / "c") as manager,
   ):
     for step in range(9):
       next(it)
-      spans = it._local.source._plan.spans(step)
-      order = it._local.source._plan.sources
+      spans = it._input.source._plan.spans(step)
+      order = it._input.source._plan.sources
       for number, name in enumerate(order):
         own = spans.source == number
         rows[name] += len(np.unique(spans.row[own]))
@@ -431,7 +432,7 @@ def test_seed_001_token_offsets_persist_and_load(paths, tmp_path):
       {"spec": n, "row_offset": rows[n], "token_offset": tokens[n]}
       for n in sorted(names)
     ]
-    with pipeline.make_iterator(data) as again:
+    with iterators.make_iterator(data) as again:
       manager.restore(
         9, args=ocp.args.Composite(input=checkpoint.InputRestore(again))
       )
@@ -477,7 +478,7 @@ def test_a_state_that_counts_otherwise_than_the_plan_is_refused(paths, field):
   state = json.dumps(record).encode()
   wrong = rf"accounts\.stream\.{field}: state has {count}, plan {count - 1}"
   refused = pytest.raises(state_lib.StateError, match=wrong)
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     if field == "rows":
       with refused:
         it.set_state(state)
@@ -506,7 +507,7 @@ def as_saved_by(state, **mix):
 def test_policies_of_equal_rows_restore_each_others_states(paths, was, now):
   state = state_at(config(paths, mix={"exhaustion": was}), 6)
   data = config(paths, mix={"exhaustion": now})
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     for saved in (state, as_saved_by(state, exhaustion=ONCE)):
       it.set_state(saved)
       assert hashes(it, 99) == every_batch(pipeline.build(data))[6:]
@@ -523,7 +524,7 @@ def test_a_state_of_the_endless_one_goes_on_while_no_row_was_repeated(paths):
   assert 8 < repeats[0] < pipe.num_steps - 1
   for step in (8, repeats[0]):
     state = as_saved_by(state_at(endless, step), exhaustion=ONCE, epochs=None)
-    with pipeline.make_iterator(once) as it:
+    with iterators.make_iterator(once) as it:
       if step == 8:
         it.set_state(state)
         assert hashes(it, 99) == every_batch(pipe)[8:]
@@ -538,14 +539,14 @@ def test_passes_over_a_source_are_compared(paths):
   for passes in (None, 3):
     other = config(paths, max_epochs={"stream": passes})
     with (
-      pipeline.make_iterator(other) as it,
+      iterators.make_iterator(other) as it,
       pytest.raises(
         state_lib.StateError,
         match=rf"sources.stream.max_epochs: state has 2, config has {passes}",
       ),
     ):
       it.set_state(state)
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     it.set_state(state)
 
 
@@ -573,18 +574,18 @@ def test_a_field_that_a_state_lacks_has_its_default(default):
 
 def test_a_source_that_no_stage_brings_says_how_to_add_it(paths):
   data = config(paths, ["bins"], epochs=None)
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     next(it)
     saved = it.get_state()
   more = config(paths, ["bins", "stream"], epochs=None)
   with (
-    pipeline.make_iterator(more) as it,
+    iterators.make_iterator(more) as it,
     pytest.raises(
       state_lib.StateError, match=r"To add `sources\.stream`.*step 1"
     ),
   ):
     it.set_state(saved)
   more["mix"] = {"stages": [(0, {"bins": 1}), (1, {"bins": 1, "stream": 1})]}
-  with pipeline.make_iterator(more) as it:
+  with iterators.make_iterator(more) as it:
     it.set_state(saved)
     assert it.step == 1

@@ -10,7 +10,7 @@ import grain
 import pytest
 
 from chomp_data import errors
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.loading import operations
 from chomp_data.loading import state as state_lib
 
@@ -113,7 +113,7 @@ def test_options_that_only_pythons_own_repr_would_tell_are_refused(
   ):
     operations.named(operation)
   with pytest.raises(errors.ConfigError, match="must tell its options"):
-    pipeline.make_iterator(data, operations=[operation])
+    iterators.make_iterator(data, operations=[operation])
 
 
 def test_what_holds_nothing_hides_nothing():
@@ -175,7 +175,9 @@ def renamed(state, names):
 
 def test_a_state_of_an_earlier_version_is_restored_where_it_is_equal(data):
   def iterator(by):
-    return pipeline.make_iterator(data, operations=[Scale(by), Plain()], step=4)
+    return iterators.make_iterator(
+      data, operations=[Scale(by), Plain()], step=4
+    )
 
   saved = iterator(2).get_state()
   names = ["my.transforms.Scale Scale(by=2, how=None)", "my.transforms.Plain"]
@@ -188,4 +190,4 @@ def test_a_state_of_an_earlier_version_is_restored_where_it_is_equal(data):
   with pytest.raises(state_lib.StateError, match=r"operations.*by=2.*by=3"):
     iterator(3).set_state(old)
   with pytest.raises(state_lib.StateError, match=r"operations.*config has"):
-    pipeline.make_iterator(data).set_state(old)
+    iterators.make_iterator(data).set_state(old)

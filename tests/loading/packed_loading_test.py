@@ -14,6 +14,7 @@ import threading
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import batches
 from chomp_data.testing import batch_hashes
@@ -48,7 +49,7 @@ def packed(request, data):
 @pytest.mark.parametrize("group_steps", [1, 3, 16, None])
 def test_groups_change_no_batch(packed, group_steps):
   pipe = pipeline.build(packed)
-  source = batches.BatchSource(pipe._plan, group_steps=group_steps)
+  source = batches.BatchSource(pipe.run_plan, group_steps=group_steps)
   order = np.random.default_rng(0).permutation(pipe.num_steps)
   for step in [*order, *range(pipe.num_steps)]:
     batch = source[int(step)]
@@ -58,10 +59,10 @@ def test_groups_change_no_batch(packed, group_steps):
 
 def test_groups_begin_where_windows_do(packed):
   pipe = pipeline.build(packed)
-  rows = pipe._plan.rows
+  rows = pipe.run_plan.rows
   size = pipe.global_batch_size
   for step in range(pipe.num_steps):
-    first, last = pipe._plan.group(step, 8)
+    first, last = pipe.run_plan.group(step, 8)
     assert first <= step < last <= pipe.num_steps
     assert last - first <= 8 or rows.read_group(first * size)[1] >= last * size
     low, high = rows.read_group(step * size)
@@ -128,11 +129,11 @@ def test_a_source_that_joins_later_narrows_no_other_window(data, store_path):
   one = {**own, "sources": {"s1": own["sources"]["s1"]}}
   one["mix"] = {"stages": [(0, {"s1": 1})]}
   two = {**own, "mix": {"stages": [(0, {"s1": 1}), (20, {"s0": 1, "s1": 1})]}}
-  with pipeline.make_iterator(one) as it:
+  with iterators.make_iterator(one) as it:
     for _ in range(7):
       next(it)
     saved = it.get_state()
-  with pipeline.make_iterator(two) as it:
+  with iterators.make_iterator(two) as it:
     it.set_state(saved)
     assert it.step == 7
   widths = {

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import batches
 from chomp_data.loading import certificate
@@ -157,7 +158,7 @@ class Found:
 
 def read(pipe, operations=(), state=None, step=0, most=1_000):
   """Reads at most so many steps from a step or state on."""
-  with pipeline.make_iterator(pipe, operations=operations, step=step) as it:
+  with iterators.make_iterator(pipe, operations=operations, step=step) as it:
     if state is not None:
       it.set_state(state)
     states, hashes = [it.get_state()], []
@@ -211,7 +212,7 @@ def test_a_whole_run_is_the_same_with_any_records(pipe, sized, monkeypatch):
     if pipe.num_steps is not None:
       # Read to its end: a thread may be ahead of one that is not.
       compare_reads(found.reads, wanted.reads)
-    assert max(map(len, records)) == (1 if pipe.in_buckets else size)
+    assert max(map(len, records)) == (1 if pipe.kind != "rows" else size)
     for steps in records:
       assert len({str(pipe.bucket_of(step)) for step in steps}) == 1
       assert len({len(pipe.batch(step)["tokens"]) for step in steps}) == 1
@@ -274,7 +275,7 @@ def test_two_processes_hold_the_rows_of_one(kinds, sized):
 def test_a_store_that_joins_comes_at_its_epoch(kinds, sized, tmp_path, size):
   sized(size)
   before = pipeline.build({**kinds["bins"], "epochs": None})
-  with pipeline.make_iterator(before) as it:
+  with iterators.make_iterator(before) as it:
     for _ in range(3):
       next(it)
     state = it.get_state()
@@ -285,7 +286,7 @@ def test_a_store_that_joins_comes_at_its_epoch(kinds, sized, tmp_path, size):
     "store": [store, store[:-1] + "b"],
   }
   joined = {**kinds["bins"], "epochs": None, "sources": {name: source}}
-  with pipeline.make_iterator(joined) as it:
+  with iterators.make_iterator(joined) as it:
     it.set_state(state)
     run = it.fingerprint
     found = [

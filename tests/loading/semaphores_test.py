@@ -24,10 +24,11 @@ pytestmark = pytest.mark.skipif(
 
 READS = """
   import sys, time
+  from chomp_data import iterators
   from chomp_data import pipeline
 
   def main():
-    iterator = pipeline.make_iterator({
+    iterator = iterators.make_iterator({
       "sources": {
         "a": {"store": sys.argv[1], "rows": {"kind": "sequential"}},
       },

@@ -8,7 +8,7 @@ import os
 import grain
 import pytest
 
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.loading import feed
 from chomp_data.loading import reader
 from chomp_data.testing import stores as testing_stores
@@ -36,11 +36,11 @@ def test_a_worker_that_ends_before_its_first_batch_leaves_the_turn(tmp_path):
     },
   }
   with (
-    pipeline.make_iterator(data, operations=[Ends()]) as broken,
+    iterators.make_iterator(data, operations=[Ends()]) as broken,
     pytest.raises(feed.InputError, match="ended by itself with exit code 0"),
   ):
     next(broken)
   assert reader._starting.acquire(timeout=5)
   reader._starting.release()
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     assert next(it)["tokens"].shape == (2, 16)

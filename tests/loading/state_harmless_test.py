@@ -14,7 +14,7 @@ import ml_collections
 import numpy as np
 import pytest
 
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data.loading import state as state_lib
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
@@ -168,12 +168,12 @@ MIXED = {
 
 
 def state_of(data):
-  with pipeline.make_iterator(data, step=STEP) as it:
+  with iterators.make_iterator(data, step=STEP) as it:
     return it.get_state(), batch_hashes.batch_sha256(next(it))
 
 
 def accepted(data, state, wanted, **options):
-  with pipeline.make_iterator(data, **options) as it:
+  with iterators.make_iterator(data, **options) as it:
     it.set_state(state)
     assert it.step == STEP
     if not it._worker_count and it.shards is None:
@@ -216,7 +216,7 @@ def written(record):
 
 
 def state_in(data, path):
-  path.write_bytes(pipeline.make_iterator(data, step=STEP).get_state())
+  path.write_bytes(iterators.make_iterator(data, step=STEP).get_state())
 
 
 @pytest.mark.slow

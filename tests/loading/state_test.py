@@ -14,6 +14,7 @@ import grain
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import state as state_lib
@@ -68,8 +69,8 @@ CHANGES = [
 def test_a_state_of_another_config_is_refused_with_both_values(
   data, path, value
 ):
-  saved = pipeline.make_iterator(data).get_state()
-  it = pipeline.make_iterator(changed(data, path, value))
+  saved = iterators.make_iterator(data).get_state()
+  it = iterators.make_iterator(changed(data, path, value))
   with pytest.raises(state_lib.StateError, match=re.escape(path)) as caught:
     it.set_state(saved)
   lines = [x for x in str(caught.value).splitlines() if f"- {path}:" in x]
@@ -85,12 +86,12 @@ def test_a_state_of_another_config_is_refused_with_both_values(
 
 
 def test_other_data_at_the_same_path_is_refused(data, tmp_path):
-  saved = pipeline.make_iterator(data).get_state()
+  saved = iterators.make_iterator(data).get_state()
   documents = [[5] * 100 for _ in range(9)]
   other = testing_stores.make_store(
     tmp_path / "other", documents, vocab_size=256, pad_id=0
   )
-  it = pipeline.make_iterator(
+  it = iterators.make_iterator(
     changed(data, "sources.text.store", str(other.path))
   )
   with pytest.raises(state_lib.StateError, match=r"sources\.text\.store"):
@@ -98,30 +99,30 @@ def test_other_data_at_the_same_path_is_refused(data, tmp_path):
 
 
 def test_a_renamed_source_is_refused(data):
-  saved = pipeline.make_iterator(data).get_state()
+  saved = iterators.make_iterator(data).get_state()
   renamed = {**data, "sources": {"other": data["sources"]["text"]}}
   with pytest.raises(state_lib.StateError, match=r"sources.other.*absent"):
-    pipeline.make_iterator(renamed).set_state(saved)
+    iterators.make_iterator(renamed).set_state(saved)
 
 
 def test_a_moved_store_other_workers_and_key_order_are_no_difference(
   data, store_path, tmp_path
 ):
-  saved = pipeline.make_iterator(data).get_state()
+  saved = iterators.make_iterator(data).get_state()
   moved = tmp_path / "moved"
   moved.symlink_to(store_path)
   same = changed(data, "sources.text.store", str(moved))
   same = changed(same, "worker_count", 2)
   same = changed(same, "prefetch", 5)
   same = dict(reversed(same.items()))
-  pipeline.make_iterator(same).set_state(saved)
+  iterators.make_iterator(same).set_state(saved)
 
 
 def test_what_is_allowed_is_told_with_what_follows(data, caplog):
-  saved = pipeline.make_iterator(data, step=5).get_state()
+  saved = iterators.make_iterator(data, step=5).get_state()
   other = changed(changed(data, "seed", 4), "batch_format", "maxtext")
   for allowed in ("seed", ("seed", "batch_forma"), ["seed", "document_id"]):
-    it = pipeline.make_iterator(other, allow_input_change=allowed)
+    it = iterators.make_iterator(other, allow_input_change=allowed)
     with pytest.raises(state_lib.StateError) as caught:
       it.set_state(saved)
     # What is not named is refused, and only that.
@@ -148,16 +149,16 @@ def test_what_is_allowed_is_told_with_what_follows(data, caplog):
     np.testing.assert_array_equal(value, wanted[name])
   saved = it.get_state()
   it.close()
-  pipeline.make_iterator(other).set_state(saved)
-  it = pipeline.make_iterator(changed(other, "batch_format", "canonical"))
+  iterators.make_iterator(other).set_state(saved)
+  it = iterators.make_iterator(changed(other, "batch_format", "canonical"))
   it.set_state(saved, allow_changes=True)
   assert it.step == 6
   assert "From step 6 on rows are those that follow" in caplog.messages[-1]
 
 
 def test_every_flipped_value_is_refused_by_the_digest(data):
-  saved = pipeline.make_iterator(data).get_state()
-  it = pipeline.make_iterator(data)
+  saved = iterators.make_iterator(data).get_state()
+  it = iterators.make_iterator(data)
   for i in range(0, len(saved), 7):
     flipped = bytearray(saved)
     flipped[i] ^= 1
@@ -179,7 +180,7 @@ def json_equal(one, other):
 )
 def test_what_is_no_state_is_refused(data, state):
   with pytest.raises(state_lib.StateError, match="input state"):
-    pipeline.make_iterator(data).set_state(state)
+    iterators.make_iterator(data).set_state(state)
 
 
 def test_a_state_is_the_json_of_all_its_fields():
@@ -198,19 +199,19 @@ def test_a_state_is_the_json_of_all_its_fields():
 
 
 def test_a_step_beyond_the_run_is_refused(data):
-  record = json.loads(pipeline.make_iterator(data).get_state())
+  record = json.loads(iterators.make_iterator(data).get_state())
   state = state_lib.encode(27, record["fingerprint"], {})
   with pytest.raises(state_lib.StateError, match=r"at most 26.*got 27"):
-    pipeline.make_iterator(data).set_state(state)
+    iterators.make_iterator(data).set_state(state)
 
 
 def test_a_newer_schema_is_refused_by_name(data):
-  record = json.loads(pipeline.make_iterator(data).get_state())
+  record = json.loads(iterators.make_iterator(data).get_state())
   record.pop("digest")
   record["schema"] = 99
   record["digest"] = state_lib.digest(record)
   with pytest.raises(state_lib.StateError, match="schema 1, got 99"):
-    pipeline.make_iterator(data).set_state(json.dumps(record).encode())
+    iterators.make_iterator(data).set_state(json.dumps(record).encode())
 
 
 @dataclasses.dataclass
@@ -222,15 +223,15 @@ class Scale(grain.transforms.Map):
 
 
 def test_a_state_of_other_operations_is_refused(data):
-  plain = pipeline.make_iterator(data).get_state()
-  once = pipeline.make_iterator(data, operations=[Scale(1)])
+  plain = iterators.make_iterator(data).get_state()
+  once = iterators.make_iterator(data, operations=[Scale(1)])
   with pytest.raises(state_lib.StateError, match=r"operations.*absent.*Scale"):
     once.set_state(plain)
-  twice = pipeline.make_iterator(data, operations=[Scale(2)])
+  twice = iterators.make_iterator(data, operations=[Scale(2)])
   with pytest.raises(state_lib.StateError, match=r"Scale\(by=1\)"):
     twice.set_state(once.get_state())
   twice.set_state(
-    pipeline.make_iterator(data, operations=[Scale(2)]).get_state()
+    iterators.make_iterator(data, operations=[Scale(2)]).get_state()
   )
 
 
@@ -249,7 +250,7 @@ def counted(data):
   data = changed(
     data, "sources.text", {**data["sources"]["text"], "rows": rows}
   )
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     for _ in range(5):
       next(it)
     saved = it.get_state()
@@ -261,7 +262,7 @@ def test_rows_that_the_plan_does_not_share_are_refused(data):
   assert record["rows"] == 40
   assert record["tokens"] == 40 * 32
   assert 0 < record["loss_tokens"] < record["tokens"]
-  again = pipeline.make_iterator(data)
+  again = iterators.make_iterator(data)
   again.set_state(saved)
   assert again.get_state() == saved
   with pytest.raises(
@@ -278,7 +279,7 @@ def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(data):
   refused = pytest.raises(
     state_lib.StateError, match=rf"text\.tokens: state has {count}, plan"
   )
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     it.set_state(wrong)
     next(it)
     with refused:
@@ -305,10 +306,10 @@ def test_tokens_that_the_plan_does_not_share_fail_behind_the_first_batch(data):
 
 def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):
   data = changed(data, "epochs", None)
-  with pipeline.make_iterator(data, operations=[Scale(1)]) as it:
+  with iterators.make_iterator(data, operations=[Scale(1)]) as it:
     it.seek(10**6)
     saved = it.get_state()
-  with pipeline.make_iterator(data, operations=[Scale(2)]) as it:
+  with iterators.make_iterator(data, operations=[Scale(2)]) as it:
     monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", None)
     it.set_state(saved, allow_changes={"operations"})
     own = json.loads(it.get_state())
@@ -318,7 +319,7 @@ def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):
 @pytest.mark.slow
 def test_workers_that_ended_leave_their_counts_and_no_memory(data):
   data = changed(data, "worker_count", 1)
-  with pipeline.make_iterator(data, operations=[Scale(2)]) as it:
+  with iterators.make_iterator(data, operations=[Scale(2)]) as it:
     read = []
     boards = []
     for _ in range(3):
@@ -334,7 +335,7 @@ def test_workers_that_ended_leave_their_counts_and_no_memory(data):
 
 def test_a_state_without_accounts_does_not_count_everything_again(data):
   data = changed(data, "epochs", None)
-  it = pipeline.make_iterator(data)
+  it = iterators.make_iterator(data)
   record = json.loads(it.get_state())
   step = 10**9
   it.set_state(state_lib.encode(step, record["fingerprint"], {}))
@@ -458,14 +459,14 @@ def test_a_run_of_one_source_grows_into_a_mix(
 ):
   one = one_source(store_path, kind)
   mixed = grown(one, other_path, [(0, ALONE), (7, BOTH)], unit=unit)
-  with pipeline.make_iterator(one) as before:
+  with iterators.make_iterator(one) as before:
     past = hashes(before, 7)
     saved = before.get_state()
-  with pipeline.make_iterator(mixed) as whole:
+  with iterators.make_iterator(mixed) as whole:
     # What is past is the same to the bit, fields and shapes too.
     assert hashes(whole, 7) == past
     wanted = hashes(whole, 9)
-  with pipeline.make_iterator(mixed) as it:
+  with iterators.make_iterator(mixed) as it:
     it.set_state(saved)
     assert it.step == 7
     assert hashes(it, 9) == wanted
@@ -478,7 +479,7 @@ def test_a_run_of_one_source_grows_into_a_mix(
     assert it.step == 16
   # No longer as one source alone.
   with (
-    pipeline.make_iterator(one) as it,
+    iterators.make_iterator(one) as it,
     pytest.raises(state_lib.StateError, match=r"mix\.stages\.7: state has ano"),
   ):
     it.set_state(state)
@@ -509,15 +510,15 @@ def test_a_mix_that_has_served_one_source_goes_on_as_that_source(
   store_path, other_path
 ):
   one = one_source(store_path, "bin")
-  with pipeline.make_iterator(
+  with iterators.make_iterator(
     grown(one, other_path, [(0, ALONE), (7, BOTH)])
   ) as it:
     next(it)
     saved = it.get_state()
-  with pipeline.make_iterator(one) as it:
+  with iterators.make_iterator(one) as it:
     it.set_state(saved)
     found = hashes(it, 9)
-  with pipeline.make_iterator(one) as it:
+  with iterators.make_iterator(one) as it:
     assert hashes(it, 10)[1:] == found
 
 
@@ -546,11 +547,11 @@ def test_a_run_of_one_source_is_no_other_mix(
   store_path, other_path, stages, mix, line
 ):
   one = one_source(store_path, "sequential")
-  with pipeline.make_iterator(one) as it:
+  with iterators.make_iterator(one) as it:
     hashes(it, 5)
     saved = it.get_state()
   with (
-    pipeline.make_iterator(grown(one, other_path, stages, **mix)) as it,
+    iterators.make_iterator(grown(one, other_path, stages, **mix)) as it,
     pytest.raises(state_lib.StateError) as caught,
   ):
     it.set_state(saved)
@@ -561,13 +562,13 @@ def test_a_run_of_one_source_does_not_grow_with_other_rows(
   store_path, other_path
 ):
   one = one_source(store_path, "bin")
-  with pipeline.make_iterator(one) as it:
+  with iterators.make_iterator(one) as it:
     hashes(it, 5)
     saved = it.get_state()
   other = changed(one, "sources.text.rows.packing_buffer_docs", 5)
   stages = [(0, ALONE), (7, BOTH)]
   with (
-    pipeline.make_iterator(grown(other, other_path, stages)) as it,
+    iterators.make_iterator(grown(other, other_path, stages)) as it,
     pytest.raises(
       state_lib.StateError, match=r"1 difference .*\n.*buffer_docs"
     ),
@@ -577,7 +578,7 @@ def test_a_run_of_one_source_does_not_grow_with_other_rows(
 
 def test_a_state_that_another_thread_asks_for_is_of_one_step(data):
   found, ends = [], threading.Event()
-  with pipeline.make_iterator({**data, "epochs": None}) as iterator:
+  with iterators.make_iterator({**data, "epochs": None}) as iterator:
 
     def ask():
       while not ends.is_set():
@@ -595,7 +596,7 @@ def test_a_state_that_another_thread_asks_for_is_of_one_step(data):
 
 
 def test_a_step_of_numpy_is_a_step(data):
-  with pipeline.make_iterator(data, step=np.int64(1)) as iterator:
+  with iterators.make_iterator(data, step=np.int64(1)) as iterator:
     assert json.loads(iterator.get_state())["step"] == 1
     iterator.seek(np.int32(2))
     assert json.loads(iterator.get_state())["step"] == 2

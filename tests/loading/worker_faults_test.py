@@ -19,6 +19,7 @@ import grain
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.index import steps as steps_lib
 from chomp_data.loading import feed
@@ -86,7 +87,7 @@ def test_an_exception_that_cannot_be_pickled_arrives_soon_with_its_text(
   data, error, args, text
 ):
   endless = {**data, "epochs": None, "worker_count": 1, "timeout_s": 60.0}
-  with pipeline.make_iterator(
+  with iterators.make_iterator(
     endless, operations=[Failing(error, *args)]
   ) as it:
     next(it)
@@ -123,7 +124,7 @@ def test_a_worker_that_ends_by_itself_is_named_with_its_exit_code(data, how):
   with contextlib.ExitStack() as stack:
     if how == "iterator":
       batches = stack.enter_context(
-        pipeline.make_iterator(options, operations=[Exiting()])
+        iterators.make_iterator(options, operations=[Exiting()])
       )
       (worker,) = feed_test.workers_of(batches)
       who = f"loader worker {worker.pid}"
@@ -223,12 +224,14 @@ def test_an_error_that_is_slow_to_arrive_is_not_hidden_by_a_timeout():
 
 UNGUARDED = textwrap.dedent("""
   import json, sys
+  from chomp_data import iterators
   from chomp_data import pipeline
+  from chomp_data.loading import workers
 
-  pipeline._workers_help = lambda *_: True
+  workers.may_help = lambda *_: True
   print("read as a program")
   if sys.argv[2] == "iterator":
-    batches = pipeline.make_iterator(json.loads(sys.argv[1]))
+    batches = iterators.make_iterator(json.loads(sys.argv[1]))
   else:
     batches = iter(pipeline.build(json.loads(sys.argv[1])).data_loader())
   next(batches)
@@ -302,7 +305,7 @@ def slowed(monkeypatch, seconds):
 def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
   pipe = pipeline.build(reshuffled)
   slowed(monkeypatch, 0.1)
-  with pipeline.make_iterator(pipe) as it:
+  with iterators.make_iterator(pipe) as it:
     while it.step < 3:
       next(it)
     # Longer than `timeout_s`, or this test tells nothing.
@@ -310,7 +313,7 @@ def test_packing_an_epoch_does_not_count_as_waiting(reshuffled, monkeypatch):
     state = it.get_state()
   shutil.rmtree(reshuffled["sources"]["text"]["store"] + ".index")
   # A resume in a later epoch packs those before it, and goes on to the next.
-  with pipeline.make_iterator(reshuffled) as it:
+  with iterators.make_iterator(reshuffled) as it:
     it.set_state(state)
     while it.step < 7:
       next(it)
@@ -343,7 +346,7 @@ def test_a_worker_that_packs_is_waited_for_and_a_stopped_one_is_not(
   changed = {**reshuffled, "worker_count": 1, "timeout_s": 8.0}
   # What counts for states in this process packs too: it would be first.
   monkeypatch.setattr(accounts.Accounts, "follow", lambda *_: None)
-  with pipeline.make_iterator(changed, operations=[SlowPacking(0.9)]) as it:
+  with iterators.make_iterator(changed, operations=[SlowPacking(0.9)]) as it:
     for _ in range(3):  # The third is of the second epoch.
       next(it)
     assert it.wait_s > 9
@@ -387,7 +390,7 @@ class Uneven:
 def test_a_worker_that_has_ended_is_not_a_dead_one(broken):
   """Another one may be long at what comes first."""
   with feed.InputIterator(
-    feed.Local(Uneven(3, broken), lambda batch: batch), fingerprint={}, seed=0,
+    feed.ProcessInput(Uneven(3, broken), lambda batch: batch), seed=0,
     worker_count=2,
   ) as it:  # fmt: skip
     steps = [int(next(it)["step"][0]) for _ in range(2)]

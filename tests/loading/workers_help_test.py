@@ -13,12 +13,14 @@ from absl import logging
 import grain
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
+from chomp_data.loading import workers
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
 # Before a fixture lets all tests have workers.
-RULE = pipeline._workers_help
+RULE = workers.may_help
 
 
 class Same(grain.transforms.Map):
@@ -27,13 +29,13 @@ class Same(grain.transforms.Map):
 
 
 def test_workers_of_mapped_stores_are_not_started(data, monkeypatch):
-  monkeypatch.setattr(pipeline, "_workers_help", RULE)
+  monkeypatch.setattr(workers, "may_help", RULE)
   told = []
   monkeypatch.setattr(
     logging, "log_first_n", lambda *args: told.append(args[1] % args[3:])
   )
   pipe = pipeline.build({**data, "worker_count": 2})
-  with pipeline.make_iterator(pipe) as it:
+  with iterators.make_iterator(pipe) as it:
     before = set(multiprocessing.active_children())
     found = [batch_hashes.batch_sha256(next(it)) for _ in range(5)]
     assert set(multiprocessing.active_children()) == before
@@ -49,13 +51,13 @@ def test_workers_of_mapped_stores_are_not_started(data, monkeypatch):
 
 def test_workers_are_started_where_they_may_help(data, tmp_path):
   mapped = pipeline.build(data).batch_source()
-  assert not RULE(mapped, [])
-  assert RULE(mapped, [Same()])
+  assert not RULE(mapped.is_mapped, [])
+  assert RULE(mapped.is_mapped, [Same()])
   documents = [range(3, 99)] * 9
   testing_stores.make_store(tmp_path / "z", documents, compression="zstd")
   sources = {"text": {**data["sources"]["text"], "store": str(tmp_path / "z")}}
   packed = pipeline.build({**data, "sources": sources}).batch_source()
-  assert RULE(packed, [])
+  assert RULE(packed.is_mapped, [])
 
 
 PROGRAM = textwrap.dedent("""
@@ -64,9 +66,11 @@ PROGRAM = textwrap.dedent("""
   import pathlib
   import sys
 
+  from chomp_data import iterators
   from chomp_data import pipeline
+  from chomp_data.loading import workers
 
-  pipeline._workers_help = lambda *_: True
+  workers.may_help = lambda *_: True
 
   def resident(pids):
     # Of all processes; shared pages are counted once, those of files not: they
@@ -80,7 +84,7 @@ PROGRAM = textwrap.dedent("""
 
   def main(data, first, last):
     import multiprocessing
-    it = pipeline.make_iterator(data)
+    it = iterators.make_iterator(data)
     sizes = []
     for step, batch in enumerate(it):
       del batch

@@ -888,8 +888,9 @@ def test_a_source_that_is_given_more_often_than_asked_for_is_said(
   passes = pipe.accounts.at(pipe.num_steps)["stream"].epochs
   assert passes > 10
   assert f"steps give source 'stream' {passes:.1f} times over. Take" in line
-  assert not pipe.repeats(2)
-  assert len(pipe.repeats(pipe.num_steps)) == 1
+  plan, asked = pipe.run_plan, pipe.run_options.max_epochs
+  assert not plan.repeats(2, asked)
+  assert len(plan.repeats(pipe.num_steps, asked)) == 1
   # What is asked for is no surprise.
   caplog.clear()
   pipeline.build(config(paths, ["bins", "stream"], epochs=5))
@@ -942,7 +943,7 @@ def test_a_reader_plans_some_rows_of_each_source_at_once(
   pipe, again = pipeline.build(data), pipeline.build(data)
   name = pipe.buckets[0].name
   calls = counted(monkeypatch, pipe)
-  source = batches.BatchSource(pipe._plan, {name: np.arange(own)})
+  source = batches.BatchSource(pipe.run_plan, {name: np.arange(own)})
   for step in [*range(200), 7, 3_000, 3_001, 2]:
     tokens = source[step]["tokens"]
     np.testing.assert_array_equal(tokens, again.batch(step)["tokens"][:own])
@@ -967,5 +968,5 @@ def test_a_process_plans_its_own_rows_only(paths, monkeypatch):
   pipe.plan(0)
   calls = counted(monkeypatch, pipe)
   own = {pipe.buckets[0].name: np.asarray([3, 17])}
-  assert pipe._plan.spans(5, 6, own).num_rows == 12
+  assert pipe.run_plan.spans(5, 6, own).num_rows == 12
   assert sum(calls) == 12

@@ -69,7 +69,7 @@ def hashed(batch):
 
 
 def rows_of(pipe, first, last):
-  batch = pipe._plan.rows.batch(np.arange(first, last))
+  batch = pipe.run_plan.rows.batch(np.arange(first, last))
   return {name: own for name, own in batch.items() if name != "document_id"}
 
 
@@ -240,8 +240,8 @@ def test_rows_before_a_store_joins_stay_and_those_after_hold_all(
   two = pipeline.build(config(paths[:2], rows, shuffle))
   all_three = pipeline.build(config(paths, rows, shuffle))
   grown = pipeline.build(config(paths, rows, shuffle, (0, 2, 3)))
-  first = [pipe._plan.rows.epochs.start for pipe in (one, two, all_three)]
-  at = grown._plan.rows.epochs.start
+  first = [pipe.run_plan.rows.epochs.start for pipe in (one, two, all_three)]
+  at = grown.run_plan.rows.epochs.start
   assert_equal(rows_of(grown, 0, at(2)), rows_of(one, 0, first[0](2)))
   assert_equal(
     rows_of(grown, at(2), at(3)), rows_of(two, first[1](2), first[1](3))
@@ -250,13 +250,13 @@ def test_rows_before_a_store_joins_stay_and_those_after_hold_all(
     rows_of(grown, at(3), at(5)), rows_of(all_three, first[2](3), first[2](5))
   )
   rows_at = np.arange(at(5))
-  epoch, index = grown._plan.rows.epochs.locate(rows_at)
-  starts = grown._plan.rows.epochs.first_row(np.arange(6))
+  epoch, index = grown.run_plan.rows.epochs.locate(rows_at)
+  starts = grown.run_plan.rows.epochs.first_row(np.arange(6))
   np.testing.assert_array_equal(starts[epoch] + index, rows_at)
   # Across phases as well, in any order.
   order = np.random.default_rng(0).permutation(at(5))
-  whole = grown._plan.rows.batch(rows_at)
-  mixed = grown._plan.rows.batch(order)
+  whole = grown.run_plan.rows.batch(rows_at)
+  mixed = grown.run_plan.rows.batch(order)
   for name, value in mixed.items():
     np.testing.assert_array_equal(value, whole[name][order], name)
 
@@ -269,7 +269,7 @@ def test_sums_of_a_source_that_grows_are_those_of_its_plans(
 ):
   if rows == "bin" and shuffle == "era":
     pytest.skip("eras of bins are refused")
-  source = pipeline.build(config(paths, rows, shuffle, (0, 1, 3)))._plan.rows
+  source = pipeline.build(config(paths, rows, shuffle, (0, 1, 3))).run_plan.rows
   count = source.epochs.start(4) + 7
   spans = source.plan(np.arange(count))
   each = source_units.row_units(spans, unit)
@@ -285,12 +285,12 @@ def test_a_run_of_epochs_ends_with_the_stores_it_then_has(paths, exhaustion):
   alone = config(paths[:2], joined=(0, 2))
   alone["epochs"] = 3
   pipe = pipeline.build(alone)
-  assert pipe._plan.num_rows == pipe._plan.rows.epochs.start(3)
-  assert pipe._plan.num_rows == (
+  assert pipe.run_plan.num_rows == pipe.run_plan.rows.epochs.start(3)
+  assert pipe.run_plan.num_rows == (
     pipeline.build({**alone, "sources": config(paths[0])["sources"],
-                    "epochs": 2})._plan.num_rows
+                    "epochs": 2}).run_plan.num_rows
     + pipeline.build({**alone, "sources": config(paths[:2])["sources"],
-                      "epochs": 1})._plan.num_rows
+                      "epochs": 1}).run_plan.num_rows
   )  # fmt: skip
   mixed = dict(alone)
   own = {**alone["sources"]["web"], "store": paths[2], "joined": None}
@@ -299,7 +299,7 @@ def test_a_run_of_epochs_ends_with_the_stores_it_then_has(paths, exhaustion):
   pipe = pipeline.build(mixed)
   for step in range(pipe.num_steps):
     pipe.plan(step)
-  taken = pipe._plan.taken(pipe.num_steps)
+  taken = pipe.run_plan.taken(pipe.num_steps)
   assert sum(own["32"] for own in taken.values()) == 4 * pipe.num_steps
 
 
@@ -336,14 +336,14 @@ def test_an_appended_store_joins_at_the_next_epoch(paths, mixed, workers):
   plain = pipeline.build(data(paths[0]))
   begun, state, pipe = iterated(data(paths[0]), 17)
   assert all(alone[step] == own for step, own in begun.items())
-  own = plain._plan.ordered["web"]
-  taken = plain._plan.taken(17)["web"]["32"]
+  own = plain.run_plan.ordered["web"]
+  taken = plain.run_plan.taken(17)["web"]["32"]
   epoch = int(own.epochs.locate(np.asarray([taken]))[0][0]) + 1
   after, later, pipe = iterated(data(paths[:2]), 60, state)
-  assert pipe._run.sources["web"].joined == (0, epoch)
+  assert pipe.run_options.sources["web"].joined == (0, epoch)
   # Up to the epoch nothing moved.
   for step, found in after.items():
-    if step < 40 and plain._plan.taken(step + 1)["web"]["32"] <= (
+    if step < 40 and plain.run_plan.taken(step + 1)["web"]["32"] <= (
       own.epochs.start(epoch)
     ):
       assert alone[step] == found
@@ -359,14 +359,14 @@ def test_an_appended_store_joins_at_the_next_epoch(paths, mixed, workers):
   assert again == told_again
   # Another one joins later.
   _, _, pipe = iterated(data(paths), 1, later)
-  assert pipe._run.sources["web"].joined[:2] == (0, epoch)
-  assert pipe._run.sources["web"].joined[2] > epoch
+  assert pipe.run_options.sources["web"].joined[:2] == (0, epoch)
+  assert pipe.run_options.sources["web"].joined[2] > epoch
 
 
 def test_a_store_that_has_not_joined_yet_can_be_left_out_again(paths):
   _, state, _ = iterated(config(paths[0]), 3)
   _, state, pipe = iterated(config(paths[:2]), 2, state)
-  assert pipe._run.sources["web"].joined == (0, 1)
+  assert pipe.run_options.sources["web"].joined == (0, 1)
   record = json.loads(state)
   assert list(record["fingerprint"]["sources"]["web"]["joined"]) == ["1"]
   back, _, _ = iterated(config(paths[0]), 3, state)
@@ -387,10 +387,10 @@ def test_a_state_of_before_the_join_is_taken_by_the_same_iterator(paths):
   pipe = pipeline.build(config(paths[:2]))
   with chomp_data.make_iterator(pipe) as batches:
     batches.set_state(late)
-    joined = batches.pipeline._run.sources["web"].joined
+    joined = batches.pipeline.run_options.sources["web"].joined
     batches.set_state(early)
     assert batches.step == 3
-    assert batches.pipeline._run.sources["web"].joined == joined
+    assert batches.pipeline.run_options.sources["web"].joined == joined
 
 
 def test_rows_that_count_from_the_start_of_a_run_refuse_to_grow(paths):

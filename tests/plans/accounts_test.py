@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import batches
 from chomp_data.loading import certificate
@@ -288,7 +289,7 @@ def test_states_after_a_seek_tell_the_same_at_once_and_later(
     monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
   for rows in PASSED_OVER.values():
     pipe = build(path, rows, "none")
-    with pipeline.make_iterator(pipe, step=100) as it:
+    with iterators.make_iterator(pipe, step=100) as it:
       never_read = it.get_state()
       it.seek(99)
       next(it)
@@ -299,7 +300,7 @@ def test_states_after_a_seek_tell_the_same_at_once_and_later(
       for _ in range(3):
         next(it)
       later = it.get_state()
-    with pipeline.make_iterator(pipe) as it:
+    with iterators.make_iterator(pipe) as it:
       it.set_state(at_once)
       for _ in range(3):
         next(it)

@@ -18,6 +18,7 @@ import jax
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.loading import batches
@@ -259,10 +260,10 @@ def test_a_skip_leaves_steps_out_and_moves_nothing(request, paths, kind):
     data = request.getfixturevalue(kind)
   skip = ((0, 1), (5, 8))
   operations = [] if kind == "pictures" else [Noise()]
-  wanted = batches_of(pipeline.make_iterator(data, operations=operations))
+  wanted = batches_of(iterators.make_iterator(data, operations=operations))
   kept = [i for i in range(len(wanted)) if i > 8 or 2 <= i <= 4]
   skipped = {**data, "skip": skip}
-  with pipeline.make_iterator(skipped, operations=operations) as it:
+  with iterators.make_iterator(skipped, operations=operations) as it:
     assert_equal(batches_of(it), [wanted[i] for i in kept])
   pipe = pipeline.build(skipped)
   assert pipe.num_steps == len(kept)
@@ -331,7 +332,7 @@ def test_each_size_is_one_static_shape(paths):
     compiled.append(tokens.shape)
     return tokens.sum()
 
-  with pipeline.make_iterator(pipe) as it:
+  with iterators.make_iterator(pipe) as it:
     for batch in it:
       step(batch["tokens"])
   assert compiled == [(2, SEQ_LEN), (4, SEQ_LEN)]
@@ -354,7 +355,7 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
   seen, state, schedule = [], None, []
   for size, steps in ((4, 3), (6, 2), (6, 2), (3, 4), (8, 1)):
     changed = bool(schedule) and schedule[-1][1] != size
-    it = pipeline.make_iterator(data(size))
+    it = iterators.make_iterator(data(size))
     if state is not None:
       if changed:
         with pytest.raises(
@@ -390,7 +391,7 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
   # The line that was logged is the run, and needs no state.
   explicit = {**data(1), "batch_size_schedule": tuple(schedule)}
   del explicit["global_batch_size"]
-  whole = pipeline.make_iterator(explicit)
+  whole = iterators.make_iterator(explicit)
   found = [
     key
     for batch in itertools.islice(batches_of(whole), 12)
@@ -400,7 +401,7 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
   whole.set_state(state)
   # A run that was changed once more is another one.
   with pytest.raises(state_lib.StateError):
-    pipeline.make_iterator(data(5)).set_state(state)
+    iterators.make_iterator(data(5)).set_state(state)
 
 
 @pytest.mark.parametrize(
@@ -426,10 +427,12 @@ def test_a_resume_with_another_batch_size_goes_on_at_the_same_row(
 def test_an_edit_of_the_past_is_refused_and_a_later_one_is_none(
   paths, before, after, step, wrong
 ):
-  it = pipeline.make_iterator(run_of(paths, "exact", "none", False, **before))
+  it = iterators.make_iterator(run_of(paths, "exact", "none", False, **before))
   it.seek(step)
   state = it.get_state()
-  again = pipeline.make_iterator(run_of(paths, "exact", "none", False, **after))
+  again = iterators.make_iterator(
+    run_of(paths, "exact", "none", False, **after)
+  )
   if wrong is None:
     again.set_state(state)
     assert again.step == step

@@ -305,14 +305,14 @@ def check(reference, pipe, data):
     assert pipe.steps.run_step(own) == step
     wanted = [row[0] for row in reference.rows(own)]
     found = units_of(pipe, step)
-    if pipe.mix is not None and not pipe.in_buckets:
+    if pipe.mix is not None and pipe.kind == "rows":
       assert collections.Counter(map(tuple, found)) == collections.Counter(
         map(tuple, wanted)
       ), step
     else:
       assert found == wanted, step
     handed.append(found)
-  if not pipe.in_buckets:
+  if pipe.kind == "rows":
     check_begins(reference, pipe)
   told = {name: [0, 0, 0] for name in pipe.source_names}
   positions = filler = 0
@@ -328,7 +328,7 @@ def check(reference, pipe, data):
     assert found.padding == positions - found.tokens
     if step == len(steps):
       break
-    width = pipe.row_length(step)
+    width = pipe.buckets[pipe.planned(step).bucket].shape[0]
     for units, trained, name, *_ in reference.rows(steps[step]):
       positions += width
       if name is None:
@@ -347,7 +347,7 @@ def check(reference, pipe, data):
       for unit in units
       if unit[0] == name
     ]
-    counts = np.zeros(pipe.num_documents(name), np.int64)
+    counts = np.zeros(pipe.run_plan.num_documents(name), np.int64)
     for step, _, document, *_ in flat:
       counts[document] += low <= step < high
     assert np.array_equal(pipe.exposures(name, low, high), counts)

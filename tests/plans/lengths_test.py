@@ -209,7 +209,7 @@ def test_a_state_holds_the_histogram_and_a_wrong_one_is_refused(text):
     pipe = pipeline.build(text)
     for step in range(9):
       name, bucket = pipe.bucket_of(step)
-      counted[name][bucket] += int((pipe.samples(step) >= 0).sum())
+      counted[name][bucket] += int((pipe.planned(step).samples >= 0).sum())
     assert record["histogram"] == counted
     spans = pipe.plan(0, 9)
     for number, name in enumerate(pipe.source_names):

@@ -126,7 +126,7 @@ def check_law(corpora, directory, before, after, seq_lens, cut, epoch=0):
   one = pipeline.build(
     config({"a": source(paths["a"], *before)}, seq_lens[0], epochs=3)
   )
-  rows = one._plan.ordered["a"]
+  rows = one.run_plan.ordered["a"]
   ends = rows.epochs.start(epoch), rows.epochs.start(epoch + 1)
   step = max(1, int(ends[0] + cut * (ends[1] - ends[0])) // 3)
   place = saved(one, step, directory)
@@ -219,7 +219,7 @@ def test_stores_that_are_appended_have_not_been_begun(corpora, tmp_path):
   times = np.isin(whole, tokens["a"]) * 2 + 1
   assert_once(np.concatenate(found), np.repeat(whole, times))
   # And a run may begin after one whose stores had grown.
-  step = (other._plan.ordered["a"].epochs.start(2) + 9) // 3
+  step = (other.run_plan.ordered["a"].epochs.start(2) + 9) // 3
   later = pipeline.build(
     config({"a": source(both)}, 20, saved(other, step, tmp_path / "other"))
   )

@@ -66,7 +66,9 @@ def test_dropped_remainders_repeat_none(pictures, sample_stores):
   pipe = pipeline.build(pictures)
   counts = seen(pipe, sample_stores)
   assert max(counts.values()) <= 2
-  assert not any((pipe.samples(s) < 0).any() for s in range(pipe.num_steps))
+  assert not any(
+    (pipe.planned(s).samples < 0).any() for s in range(pipe.num_steps)
+  )
 
 
 @pytest.mark.parametrize("unit", ["samples", "pixels", "tokens"])
@@ -86,7 +88,7 @@ def test_the_ratio_stays_within_one_global_batch_in_any_unit(pictures, unit):
   most = max(size(*own) * 8 for own in SIZES.values())
   for step in range(300):
     name, bucket = pipe.bucket_of(step)
-    taken[name] += size(*SIZES[bucket]) * len(pipe.samples(step))
+    taken[name] += size(*SIZES[bucket]) * len(pipe.planned(step).samples)
     total = sum(taken.values())
     for own, weight in weights.items():
       assert abs(taken[own] - weight * total) <= most
@@ -226,7 +228,8 @@ def test_an_array_of_another_shape_than_its_size_is_told(pictures, tmp_path):
   wrong = next(
     step
     for step in range(pipe.num_steps)
-    if pipe.bucket_of(step) == ("scans", "8x8") and 3 in pipe.samples(step)
+    if pipe.bucket_of(step) == ("scans", "8x8")
+    and 3 in pipe.planned(step).samples
   )
   with pytest.raises(stores.StoreError) as error:
     pipe.batch(wrong)

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import coverage
@@ -260,7 +261,7 @@ def assert_marked(pipe, plain, files, steps):
     assert found == lost
     for name, account in pipe.accounts.at(step).items():
       assert [account.tokens, account.loss_tokens] == counts[name], step
-    if not pipe.in_buckets:
+    if pipe.kind == "rows":
       assert pipe.resume_state(step) == plain.resume_state(step)
     for row, source in enumerate(batch["source_id"].tolist()):
       if source >= 0:
@@ -350,14 +351,14 @@ def test_a_run_resumes_at_every_step_with_its_accounts(corpora, tmp_path, rows):
   rng = np.random.default_rng(3)
   entries = [("b", *entry) for entry in drawn(rng, corpora["b"][1])]
   data["tombstones"] = ((3, written(tmp_path / "a.jsonl", entries)),)
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     states, wanted = [], []
     for batch in itertools.islice(it, 14):
       states.append(it.get_state())
       wanted.append(np.asarray(batch["tokens"]))
   for workers, steps in ((0, range(len(states))), (2, [9])):
     for step in steps:
-      again = pipeline.make_iterator({**data, "worker_count": workers})
+      again = iterators.make_iterator({**data, "worker_count": workers})
       again.set_state(states[step])
       with again:
         for own in wanted[step + 1 :][:2]:
@@ -378,7 +379,7 @@ def test_a_run_resumes_at_every_step_with_its_accounts(corpora, tmp_path, rows):
     record,
   )
   if rows == "exact":
-    with pipeline.make_iterator(data) as again:
+    with iterators.make_iterator(data) as again:
       again.set_state(altered)
       next(again)
       with pytest.raises(state_lib.StateError, match=r"accounts\.b\.tokens"):
@@ -439,7 +440,7 @@ def test_training_goes_on_as_if_tokens_were_masked_by_hand(corpora, tmp_path):
       told += int(metrics["tokens"])
     return state, told
 
-  it = pipeline.make_iterator(data, trainer.batch_sharding)
+  it = iterators.make_iterator(data, trainer.batch_sharding)
   start, _ = trained(trainer.init(0), it, first)
   # Steps take the memory of the state that they are given.
   start, saved = jax.device_get(start), it.get_state()
@@ -449,7 +450,7 @@ def test_training_goes_on_as_if_tokens_were_masked_by_hand(corpora, tmp_path):
     (data, [Masked(documents)]),
     (data, []),
   ):
-    own = pipeline.make_iterator(
+    own = iterators.make_iterator(
       config, trainer.batch_sharding, operations=operations
     )
     own.set_state(saved, allow_changes=("operations",))
@@ -486,7 +487,7 @@ def test_coverage_leaves_out_what_is_gone(corpora, tmp_path):
 
 def test_what_is_gone_is_told_by_content(corpora, tmp_path):
   def state_of(step, *files):
-    it = pipeline.make_iterator(
+    it = iterators.make_iterator(
       run_of(corpora, "exact", tombstones=tuple(files))
     )
     it.seek(step)

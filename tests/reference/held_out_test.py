@@ -11,7 +11,7 @@ import pytest
 
 import chomp_data
 from chomp_data import errors
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data import stores
 from chomp_data.prepare import tokenizers
 from chomp_data.reference import decoder
@@ -165,12 +165,12 @@ def test_documents_are_those_that_a_resumed_run_has_read_first(tmp_path):
 
   def documents(data):
     pipe = chomp_data.build(data)
-    with pipeline.make_iterator(pipe) as batches:
+    with iterators.make_iterator(pipe) as batches:
       batches.set_state(state)
       asked = held_out.Memorization(batches.pipeline, "text", options)
       return asked.document.tolist()
 
-  with pipeline.make_iterator(data) as batches:
+  with iterators.make_iterator(data) as batches:
     next(batches)
     state = batches.get_state()
   assert documents(data) == [0, 1, 2]

@@ -12,6 +12,7 @@ import shutil
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.stores import labels as labels_lib
@@ -93,7 +94,7 @@ def test_an_iterator_reads_a_bucket(url, local, worker_count):
   hashes = {}
   for store in (url, local):
     data = {**config(store), "worker_count": worker_count}
-    with pipeline.make_iterator(data) as batches:
+    with iterators.make_iterator(data) as batches:
       hashes[store] = [
         batch_hashes.batch_sha256(next(batches)) for _ in range(9)
       ]

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from chomp_data import errors
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.stores import adopted
@@ -221,11 +222,11 @@ def test_batches_are_those_of_the_files_resumed_as_well(url, local, rows):
     for name, value in source[step].items():
       np.testing.assert_array_equal(value, wanted[name])
   step = expected.num_steps // 2
-  with pipeline.make_iterator(config(url, rows)) as batches:
+  with iterators.make_iterator(config(url, rows)) as batches:
     for _ in range(step):
       next(batches)
     state = batches.get_state()
-  with pipeline.make_iterator(config(url, rows)) as batches:
+  with iterators.make_iterator(config(url, rows)) as batches:
     batches.set_state(state)
     for name, value in next(batches).items():
       wanted = expected.canonical(step)[name]

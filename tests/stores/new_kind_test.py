@@ -9,6 +9,7 @@ import pickle
 import numpy as np
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
@@ -165,13 +166,13 @@ def test_a_whole_run_reads_a_new_kind(path, tmp_path):
   assert len(batches) > 5
   # The same tokens as a store of tools/prepare.py give the same batches.
   testing_stores.make_store(tmp_path / "store", DOCUMENTS, vocab_size=100)
-  iterator = pipeline.make_iterator(data)
+  iterator = iterators.make_iterator(data)
   digests = [batch_hashes.batch_sha256(batch) for batch in batches]
   found = [batch_hashes.batch_sha256(next(iterator)) for _ in range(4)]
   state = iterator.get_state()
   found += [batch_hashes.batch_sha256(batch) for batch in iterator]
   assert found == digests
-  restored = pipeline.make_iterator(data)
+  restored = iterators.make_iterator(data)
   restored.set_state(state)
   assert [batch_hashes.batch_sha256(own) for own in restored] == digests[4:]
   same = pipeline.build(config(str(tmp_path / "store")))

@@ -9,7 +9,7 @@ import shutil
 import numpy as np
 import pytest
 
-from chomp_data import pipeline
+from chomp_data import iterators
 from chomp_data import stores
 from chomp_data.stores import publish
 from chomp_data.testing import stores as testing_stores
@@ -144,7 +144,7 @@ def test_a_run_is_told_by_the_batch_that_would_be_another(tmp_path, several):
     "sources": {"text": {"store": store, "rows": rows}},
   }
   found = set()
-  with pipeline.make_iterator(data) as it:
+  with iterators.make_iterator(data) as it:
     next(it)
     testing_stores.make_store(tmp_path / "new", documents(6), chunk=256)
     replaced(tmp_path / "new", pathlib.Path(paths[several]))

@@ -8,6 +8,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 
+from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.audit import verifying
 from chomp_data.config import files
@@ -54,7 +55,7 @@ def train(root, workdir, until, **changes):
   own = {**data(root).to_dict(), **changes}
   options = ocp.CheckpointManagerOptions(max_to_keep=None)
   with (
-    pipeline.make_iterator(own) as it,
+    iterators.make_iterator(own) as it,
     ocp.CheckpointManager(workdir, options=options) as manager,
   ):
     if manager.latest_step() is not None:

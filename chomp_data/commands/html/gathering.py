@@ -67,10 +67,10 @@ def gathered(
     },
     "sources": pipe.source_names,
     "plan_only": plan_only,
-    "kind": "text" if pipe.holds_text else "arrays",
+    "kind": "text" if pipe.sources else "arrays",
     "lit": None,
   }
-  if not pipe.holds_text:
+  if not pipe.sources:
     values["steps"] = [
       _pictures(pipe, step, num_rows or MOST_PICTURES, plan_only, document)
       for step in steps
@@ -86,10 +86,10 @@ def gathered(
         "step": step,
         **records.data_step(pipe, step),
         "rows": spans.num_rows,
-        "length": pipe.row_length(step),
-        "bucket": pipe.bucket_of(step)[1] if pipe.in_buckets else None,
+        "length": _row_length(pipe, step),
+        "bucket": pipe.bucket_of(step)[1] if pipe.kind != "rows" else None,
         "spans": _spans(spans, documents),
-        **_layers(spans, batch, pipe.row_length(step), tables, table_of),
+        **_layers(spans, batch, _row_length(pipe, step), tables, table_of),
       }
     )
   values["documents"] = documents.values()
@@ -100,6 +100,11 @@ def gathered(
   if document in documents.pairs:
     values["lit"] = documents.pairs.index(document)
   return values
+
+
+def _row_length(pipe: pipeline.Pipeline, step: int) -> int:
+  """Returns the positions of the rows of a step of text."""
+  return pipe.buckets[pipe.planned(step).bucket].shape[0]
 
 
 def _planned(
@@ -113,7 +118,7 @@ def _planned(
       spans = spans.rows(0, num_rows)
     planned.append(spans)
   positions = sum(
-    own.num_rows * pipe.row_length(step)
+    own.num_rows * _row_length(pipe, step)
     for step, own in zip(steps, planned, strict=True)
   )
   if positions > MOST_POSITIONS:
@@ -280,7 +285,9 @@ def _pictures(
 ) -> dict[str, Any]:
   """Returns the samples of a step of arrays, and their pictures."""
   source, bucket = pipe.bucket_of(step)
-  samples = pipe.samples(step)[:num_rows]
+  all_samples = pipe.planned(step).samples
+  assert all_samples is not None
+  samples = all_samples[:num_rows]
   batch = {} if plan_only else pipe.batch(step)
   rows: list[dict[str, Any]] = [{} for _ in samples]
   for name, value in batch.items():
@@ -293,12 +300,12 @@ def _pictures(
     "step": step,
     "source": source,
     "bucket": bucket,
-    "rows": len(pipe.samples(step)),
+    "rows": len(all_samples),
     "samples": rows,
     "filler": [sample < 0 for sample in samples.tolist()],
     "lit": [
       (source, number) == lit
-      for number in pipe.sample_numbers(step)[:num_rows].tolist()
+      for number in pipe.run_plan.sample_numbers(step)[:num_rows].tolist()
     ],
   }
   value = next((own for own in batch.values() if own.ndim > 1), None)

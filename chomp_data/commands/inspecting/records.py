@@ -28,7 +28,7 @@ def json_rows(
   spans = pipe.plan(step)
   batch = {} if plan_only else pipe.canonical(step)
   source = spans.row_source()
-  in_bucket = {"bucket": pipe.bucket_of(step)[1]} if pipe.in_buckets else {}
+  in_bucket = {"bucket": pipe.bucket_of(step)[1]} if pipe.kind != "rows" else {}
   named = spans_by_row(pipe, spans)
   for row in range(spans.num_rows):
     record = {
@@ -90,7 +90,8 @@ def json_samples(
       their dataset and bucket, in place of `sample_id`.
   """
   source, bucket = pipe.bucket_of(step)
-  samples = pipe.samples(step)
+  samples = pipe.planned(step).samples
+  assert samples is not None
   batch = {} if plan_only else pipe.batch(step)
   for row, sample in enumerate(samples.tolist()):
     record: dict[str, Any] = {

@@ -39,7 +39,7 @@ def print_step(
   """Prints a step for a person: a panel a row, and totals."""
   spans = pipe.plan(step)
   batch = {} if plan_only else pipe.canonical(step)
-  seq_len = pipe.row_length(step)
+  seq_len = pipe.buckets[pipe.planned(step).bucket].shape[0]
   real = row_layout.real_tokens(spans, seq_len)
   decoders = {} if plan_only else decoders_of(pipe)
   called = f"step {step}"
@@ -157,7 +157,7 @@ def print_pictures(
       continue
     shown = " ".join(f"{name}={_brief(own)}" for name, own in record.items())
     console.print(shown, highlight=False, markup=False, soft_wrap=True)
-  count = len(pipe.samples(step))
+  count = pipe.buckets[pipe.planned(step).bucket].batch_size
   console.print(
     f"step {step}: {count} samples of {source}, bucket {bucket}",
     highlight=False,
@@ -183,8 +183,9 @@ def drawn(pipe: pipeline.Pipeline, step: int, num_rows: int) -> np.ndarray:
   Raises:
     ConfigError: If samples have no array, only numbers.
   """
-  if pipe.holds_text:
-    real = row_layout.real_tokens(pipe.plan(step), pipe.row_length(step))
+  if pipe.sources:
+    seq_len = pipe.buckets[pipe.planned(step).bucket].shape[0]
+    real = row_layout.real_tokens(pipe.plan(step), seq_len)
     mask = pipe.canonical(step)["loss_mask"]
     return pictures.of_text(real[:num_rows], mask[:num_rows])
   batch = pipe.batch(step)
@@ -211,7 +212,7 @@ def sheet(pipe: pipeline.Pipeline, steps: range, num_rows: int) -> np.ndarray:
     steps: The steps.
     num_rows: Rows shown of each step, at most.
   """
-  parts = [pictures.legend()] if pipe.holds_text else []
+  parts = [pictures.legend()] if pipe.sources else []
   for step in steps:
     source, bucket = pipe.bucket_of(step)
     parts.append(pictures.title(f"step {step}: {source}, bucket {bucket}"))
