@@ -16,6 +16,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from chomp_data.index import ragged
+
 ASSIGNS = ("least_waste", "powers_of_two")
 
 
@@ -53,8 +55,7 @@ def cut(
   for number in reversed(whole):
     size = int(ends[number])
     count = left // size
-    document = np.repeat(np.arange(len(left)), count)
-    nth = np.arange(len(document)) - np.repeat(np.cumsum(count) - count, count)
+    document, nth = ragged.elements(count)
     pieces[number].append((document, done[document] + nth * size))
     done += count * size
     left -= count * size

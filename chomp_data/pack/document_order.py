@@ -14,6 +14,7 @@ import numpy as np
 
 from chomp_data.index import hashing
 from chomp_data.index import permutation
+from chomp_data.index import ragged
 
 
 class DocumentOrder:
@@ -72,7 +73,7 @@ class DocumentOrder:
     """
     sizes = self.window_sizes(windows)
     window = np.repeat(windows, sizes)
-    local = np.arange(len(window)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    local = ragged.places(sizes)
     first = window * self.window_docs
     if self.kind == "none":
       return first + local

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data.index import memo
+from chomp_data.index import ragged
 from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import packing
 from chomp_data.rows import spans as spans_lib
@@ -246,9 +247,8 @@ class PackedWindows:
     """Returns some packed rows, int64[N], as the rows of a plan."""
     low = rows.first[which]
     count = rows.first[which + 1] - low
-    row = np.repeat(np.arange(len(which)), count)
-    nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
-    pick = np.repeat(low, count) + nth
+    row, nth = ragged.elements(count)
+    pick = low[row] + nth
     start = rows.start[pick]
     return self._documents.spans_of(
       contents,

@@ -14,6 +14,7 @@ import itertools
 
 import numpy as np
 
+from chomp_data.index import ragged
 from chomp_data.kernels import compiled
 
 # Approximate seconds per item of first fit.
@@ -123,8 +124,7 @@ def cut_pieces(tokens: np.ndarray, seq_len: int) -> Pieces:
     seq_len: Positions of a row.
   """
   num = -(-tokens // seq_len)
-  slot = np.repeat(np.arange(len(tokens)), num)
-  nth = np.arange(len(slot)) - np.repeat(np.cumsum(num) - num, num)
+  slot, nth = ragged.elements(num)
   start = nth * seq_len
   return Pieces(slot, start, np.minimum(tokens[slot] - start, seq_len))
 

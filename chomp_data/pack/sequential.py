@@ -17,6 +17,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index import intervals
+from chomp_data.index import ragged
 from chomp_data.pack import document_order
 from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import packed_layout
@@ -267,10 +268,7 @@ class SequentialSource(row_source.RowSource):
     # The windows that begin before the end.
     last[order] = starts.search(end[order] - 1)
     # Sorted in a tenth of the time that `np.unique` hashes them in.
-    windows = np.sort(
-      np.repeat(first - np.cumsum(last - first) + (last - first), last - first)
-      + np.arange(int((last - first).sum()))
-    )
+    windows = np.sort(ragged.ranges(first, last - first))
     windows = windows[np.flatnonzero(np.diff(windows, prepend=-1))]
     contents = self._documents.contents(windows, epoch)
     # Where each document ends in the stream: sums within its window.
@@ -284,8 +282,7 @@ class SequentialSource(row_source.RowSource):
     low[order] = np.searchsorted(stream_end, begin[order], side="right")
     high[order] = np.searchsorted(stream_end, end[order], side="left") + 1
     count = high - low
-    row = np.repeat(np.arange(len(index)), count)
-    nth = np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    row, nth = ragged.elements(count)
     which = low[row] + nth
     opening = (stream_end - contents.kept)[which]
     part_begin = np.maximum(begin[row], opening)

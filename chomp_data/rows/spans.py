@@ -15,6 +15,7 @@ from typing import NoReturn
 import numpy as np
 
 from chomp_data.index import integers
+from chomp_data.index import ragged
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,9 +153,7 @@ class Spans:
     counts = np.bincount(self.row, minlength=self.num_rows)
     first = (np.cumsum(counts) - counts)[rows]
     counts = counts[rows]
-    shift = first - (np.cumsum(counts) - counts)
-    pick = np.repeat(shift, counts)
-    pick += np.arange(len(pick))
+    pick = ragged.ranges(first, counts)
     return self.take(pick, np.repeat(np.arange(len(rows)), counts), len(rows))
 
   def live(self) -> "Spans":

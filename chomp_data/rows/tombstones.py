@@ -11,6 +11,7 @@ import dataclasses
 
 import numpy as np
 
+from chomp_data.index import ragged
 from chomp_data.rows import spans as spans_lib
 
 # Larger than any document or position of a store.
@@ -117,9 +118,7 @@ def _without(spans: spans_lib.Spans, removed: Gone) -> spans_lib.Spans:
       return spans
     return dataclasses.replace(spans, following=following)
   # Pieces are alternately live and masked, the first one live; some are empty.
-  pieces = 2 * count + 1
-  owner = np.repeat(np.arange(len(spans)), pieces)
-  turn = np.arange(len(owner)) - np.repeat(np.cumsum(pieces) - pieces, pieces)
+  owner, turn = ragged.elements(2 * count + 1)
   # The removed range in, or just before, each piece; the first has neither.
   where = first[owner] + (turn - 1) // 2
   where = np.clip(where, 0, len(removed.begin) - 1)

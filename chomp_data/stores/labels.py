@@ -17,6 +17,7 @@ from typing import Protocol
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.index import ragged
 from chomp_data.stores import span_reads
 
 # Of a store that has no table.
@@ -117,7 +118,7 @@ class LabelRuns:
     ends = np.cumsum(count)
     span = np.repeat(some, count)
     opens = ends - count
-    run = np.arange(len(span)) + np.repeat(first - opens, count)
+    run = ragged.ranges(first, count)
     begin = self._starts.gather(run) - starts[span]
     begin[opens] = 0
     stop = np.empty_like(begin)

@@ -10,6 +10,7 @@ import dataclasses
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.index import ragged
 
 # Of a chunk, in stores that say no other number.
 DEFAULT_CHUNK_TOKENS = 256 * 1024
@@ -113,8 +114,7 @@ def split_spans(
   first_chunk = starts // chunk
   num = np.where(lengths > 0, (starts + lengths - 1) // chunk - first_chunk, -1)
   num += 1
-  span = np.repeat(np.arange(len(starts)), num)
-  nth = np.arange(len(span)) - np.repeat(np.cumsum(num) - num, num)
+  span, nth = ragged.elements(num)
   index = first_chunk[span] + nth
   begin = np.maximum(starts[span], index * chunk)
   end = np.minimum((starts + lengths)[span], (index + 1) * chunk)
@@ -172,14 +172,7 @@ def chunks_of_spans(
   num[lengths == 0] = 0
   if (num == 1).all():
     return first
-  return np.repeat(first, num) + concatenated(num)
-
-
-def concatenated(lengths: np.ndarray) -> np.ndarray:
-  """Returns 0 .. length - 1 of each length, one after the other."""
-  ends = np.cumsum(lengths)
-  total = int(ends[-1]) if len(ends) else 0
-  return np.arange(total) - np.repeat(ends - lengths, lengths)
+  return ragged.ranges(first, num)
 
 
 def check_rising(lengths: np.ndarray, path: str) -> None:
@@ -218,7 +211,7 @@ def split_at(
   last = np.searchsorted(bounds, starts + lengths, "left") - 1
   num = last - first + 1
   span = np.repeat(np.arange(len(starts)), num)
-  part = np.repeat(first, num) + concatenated(num)
+  part = ragged.ranges(first, num)
   begin = np.maximum(starts[span], bounds[part])
   end = np.minimum((starts + lengths)[span], bounds[part + 1])
   whole = end > begin

@@ -17,6 +17,7 @@ import threading
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.index import ragged
 from chomp_data.stores import checksums
 from chomp_data.stores import span_reads
 from chomp_data.stores.array_record import record_files
@@ -157,9 +158,7 @@ class RecordTokens:
     if (first == last).all():
       return first, span
     num = last - first + 1
-    return np.repeat(first, num) + span_reads.concatenated(num), np.repeat(
-      span, num
-    )
+    return ragged.ranges(first, num), np.repeat(span, num)
 
   def _documents(self, block: np.ndarray) -> tuple[np.ndarray, ...]:
     """Returns (file, first document, last document + 1) of blocks."""
@@ -244,7 +243,7 @@ class RecordTokens:
       first: int64[N], the first document of each one's block.
       counts: int64[B], how many of them are of each block.
     """
-    document = first + span_reads.concatenated(counts)
+    document = first + ragged.places(counts)
     ends = self._index.offsets.gather(
       np.concatenate([document, document + 1])
     ).reshape(2, -1)

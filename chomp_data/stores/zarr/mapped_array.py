@@ -14,6 +14,7 @@ import threading
 import numpy as np
 
 from chomp_data import errors
+from chomp_data.index import ragged
 from chomp_data.kernels import compiled
 from chomp_data.stores import file_maps
 from chomp_data.stores import span_reads
@@ -189,12 +190,9 @@ class MappedArray(stored_array.StoredArray):
     )
     self._count(len(starts), len(chunk))
     for words, here in self._by_shard(chunk):
-      steps = span_reads.concatenated(length[here])
-      at = np.repeat(self._base[chunk[here]] + first[here], length[here])
-      to = np.repeat(position[here], length[here])
-      at += steps
-      to += steps
-      out[to] = words[at]
+      counts = length[here]
+      at = ragged.ranges(self._base[chunk[here]] + first[here], counts)
+      out[ragged.ranges(position[here], counts)] = words[at]
 
   def set_cache_bytes(self, cache_bytes: int) -> None:
     # Maps are the system's cache.

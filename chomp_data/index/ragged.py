@@ -1,0 +1,49 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Numbers of the elements of consecutive lists of different lengths.
+
+NumPy only.
+"""
+
+import numpy as np
+
+
+def ranges(first: np.ndarray, counts: np.ndarray) -> np.ndarray:
+  """Returns first[i], first[i] + 1, ... of each list, one after the other.
+
+      first [5, 0, 9], counts [2, 0, 3] -> [5, 6, 9, 10, 11]
+
+  Args:
+    first: int64[N].
+    counts: int64[N], at least 0.
+
+  Returns:
+    int64[counts.sum()].
+  """
+  ends = np.cumsum(counts)
+  out = np.repeat(first - (ends - counts), counts)
+  out += np.arange(len(out))
+  return out
+
+
+def elements(counts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns the list of each element, and its place in that list.
+
+      counts [2, 0, 3] -> list [0, 0, 2, 2, 2], place [0, 1, 0, 1, 2]
+
+  Args:
+    counts: int64[N], at least 0, the elements of each list.
+
+  Returns:
+    int64[counts.sum()] each.
+  """
+  return np.repeat(np.arange(len(counts)), counts), places(counts)
+
+
+def places(counts: np.ndarray) -> np.ndarray:
+  """Returns 0 .. count - 1 of each list, one after the other.
+
+  Args:
+    counts: int64[N], at least 0.
+  """
+  return ranges(np.zeros(len(counts), np.int64), counts)

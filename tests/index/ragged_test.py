@@ -1,0 +1,28 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Consecutive lists of different lengths, beside loops over them."""
+
+import hypothesis
+from hypothesis import strategies
+import numpy as np
+
+from chomp_data.index import ragged
+
+lists = strategies.lists(
+  strategies.tuples(strategies.integers(-9, 9), strategies.integers(0, 4)),
+  max_size=8,
+)
+
+
+@hypothesis.given(lists)
+def test_elements_are_numbered_as_loops_number_them(lists):
+  first, counts = np.asarray(lists, np.int64).reshape(-1, 2).T
+  assert ragged.ranges(first, counts).tolist() == [
+    low + i for low, count in lists for i in range(count)
+  ]
+  of, places = ragged.elements(counts)
+  assert list(zip(of.tolist(), places.tolist(), strict=True)) == [
+    (number, i) for number, (_, count) in enumerate(lists) for i in range(count)
+  ]
+  assert ragged.places(counts).tolist() == places.tolist()
+  assert {own.dtype for own in (of, places)} == {np.dtype(np.int64)}
