@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers of the elements of consecutive lists of different lengths.
+"""Consecutive lists of different lengths: their elements, and their edges.
 
 NumPy only.
 """
@@ -47,3 +47,22 @@ def places(counts: np.ndarray) -> np.ndarray:
     counts: int64[N], at least 0.
   """
   return ranges(np.zeros(len(counts), np.int64), counts)
+
+
+def run_edges(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  """Returns which elements are the first, and the last, of runs of equal ones.
+
+      [4, 4, 7, 4] -> first [1, 0, 1, 1], last [0, 1, 1, 1]
+
+  Args:
+    *columns: [N] each; elements are equal where all of them are.
+
+  Returns:
+    bool[N] each.
+  """
+  first, last = np.ones((2, len(columns[0])), np.bool_)
+  change = columns[0][1:] != columns[0][:-1]
+  for values in columns[1:]:
+    change |= values[1:] != values[:-1]
+  first[1:] = last[:-1] = change
+  return first, last

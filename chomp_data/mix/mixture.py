@@ -308,12 +308,13 @@ class MixtureSource:
     columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
     """Reads and places planned rows; see `RowSource.read`."""
-    if not self._one_layout:
-      return self._read_apart(spans, extra, columns)
-    present = np.flatnonzero(np.bincount(spans.source)).tolist() or [0]
-    parts = list(self._parts.values())
-    own = {number: parts[number] for number in present}
-    return row_reading.read(own, spans, extra, columns)
+    return row_reading.read_apart(
+      dict(enumerate(self._parts.values())),
+      spans,
+      self._one_layout,
+      extra,
+      columns,
+    )
 
   def prefetch(self, spans: spans_lib.Spans) -> bool:
     """Fetches what a plan will need; see `RowSource`."""
@@ -644,32 +645,6 @@ class MixtureSource:
         self._path,
       )
     return found
-
-  def _read_apart(
-    self,
-    spans: spans_lib.Spans,
-    extra: Collection[str],
-    columns: tuple[int, int] | None,
-  ) -> dict[str, np.ndarray]:
-    """Reads each source's rows by itself: their layouts differ."""
-    # Filler rows look as the first source's, whichever rows a process holds.
-    source = np.maximum(spans.row_source(), 0)
-    parts = list(self._parts.values())
-    present = np.flatnonzero(np.bincount(source)).tolist()
-    if len(present) == 1:
-      return parts[present[0]].read(spans, extra, columns)
-    out: dict[str, np.ndarray] = {}
-    for number in present:
-      rows = np.flatnonzero(source == number)
-      pick = np.flatnonzero(spans.source == number)
-      own = spans.take(pick, np.searchsorted(rows, spans.row[pick]), len(rows))
-      found = parts[number].read(own, extra, columns)
-      for name, value in found.items():
-        if name not in out:
-          shape = (spans.num_rows, *value.shape[1:])
-          out[name] = np.empty(shape, value.dtype)
-        out[name][rows] = value
-    return out
 
 
 def _steps_of(

@@ -4,6 +4,7 @@
 
 import numpy as np
 
+from chomp_data.index import ragged
 from chomp_data.rows import spans as spans_lib
 
 
@@ -25,15 +26,12 @@ def attention(
   """
   if not len(spans):
     return np.zeros(spans.num_rows, np.int64)
-  row, segment = spans.row, spans.segment
-  new_row = row[1:] != row[:-1]
-  last = np.append(new_row, True)
+  _, last = ragged.run_edges(spans.row)
   length = np.where(last & trailing, seq_len - spans.column, spans.length)
   if spans.gone is not None:
     length[spans.gone] = 0
-  is_first = np.append(True, new_row | (segment[1:] != segment[:-1]))
-  first = np.flatnonzero(is_first)
+  first = np.flatnonzero(ragged.run_edges(spans.row, spans.segment)[0])
   lengths = np.add.reduceat(length, first)
   # At most seq_len ** 2 a row: far below 2**53, where float64 is exact.
-  sums = np.bincount(row[first], lengths * lengths, spans.num_rows)
+  sums = np.bincount(spans.row[first], lengths * lengths, spans.num_rows)
   return sums.astype(np.int64)

@@ -11,6 +11,7 @@ import dataclasses
 
 import numpy as np
 
+from chomp_data.index import ragged
 from chomp_data.kernels import compiled
 from chomp_data.rows import aligned
 from chomp_data.rows.spans import Spans
@@ -117,7 +118,7 @@ def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
   grid = aligned.empty((spans.num_rows, layout.seq_len), np.int32)
   grid.fill(layout.filler_id)
   if layout.token_before_document is not None and len(spans):
-    first = _first_of_row(spans.row)
+    first, _ = ragged.run_edges(spans.row)
     row, column = spans.row[first], spans.column[first]
     shifted = column > 0
     grid[row[shifted], column[shifted] - 1] = layout.token_before_document
@@ -194,32 +195,29 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
   shape, size = (num_rows, seq_len), num_rows * layout.seq_len
   begin = spans.row * seq_len + spans.column
   end = begin + spans.length
-  segment_end = end
-  if layout.trailing_filler_in_segment and len(spans):
-    last = _last_of_row(spans.row)
+  segment_end, segments = end, spans.segment
+  if layout.trailing_filler_in_segment:
+    _, last = ragged.run_edges(spans.row)
     segment_end = np.where(last, (spans.row + 1) * seq_len, end)
-  edges = _edges(begin, segment_end, size)
-  lengths = edges[1:] - edges[:-1]
-  segments = np.zeros(2 * len(spans) + 1, np.int32)
-  segments[1::2] = spans.segment
+  segment_begin = begin
   if spans.gone is not None:
-    segments[1::2][spans.gone] = 0
+    segments = segments * ~spans.gone
     live = np.flatnonzero(~spans.gone)
     begin, end = begin[live], end[live]
   columns = np.arange(seq_len, dtype=np.int32)
-  if layout.positions == "segment" and len(spans):
-    new_segment = _first_of_row(spans.row)
-    new_segment[1:] |= spans.segment[1:] != spans.segment[:-1]
-    opening = np.flatnonzero(new_segment)
-    origins = np.zeros(2 * len(spans) + 1, np.int32)
-    origins[1::2] = spans.column[opening[np.cumsum(new_segment) - 1]]
-    positions = np.repeat(origins, lengths).reshape(shape)
+  if layout.positions == "segment":
+    opens, _ = ragged.run_edges(spans.row, spans.segment)
+    origin = spans.column[np.flatnonzero(opens)[np.cumsum(opens) - 1]]
+    origin = origin.astype(np.int32)
+    positions = filled(segment_begin, segment_end, origin, size).reshape(shape)
     np.subtract(columns, positions, out=positions)
   else:
     positions = aligned.empty(shape, np.int32)
     positions[:] = columns
   return {
-    "segment_ids": np.repeat(segments, lengths).reshape(shape),
+    "segment_ids": filled(segment_begin, segment_end, segments, size).reshape(
+      shape
+    ),
     "positions": positions,
     "loss_mask": covered(begin, end, size, inner=True).reshape(shape),
   }
@@ -233,14 +231,23 @@ def real_tokens(spans: Spans, seq_len: int) -> np.ndarray:
   return mask.reshape(spans.num_rows, seq_len)
 
 
-def _edges(begin: np.ndarray, end: np.ndarray, size: int) -> np.ndarray:
-  """Returns int64[2 * N + 2]: 0, begin[0], end[0], begin[1], ... size."""
+def filled(
+  begin: np.ndarray, end: np.ndarray, values: np.ndarray, size: int
+) -> np.ndarray:
+  """Returns [size], values[i] on [begin[i], end[i]) and zeros elsewhere.
+
+  Args:
+    begin: int64[M], ascending.
+    end: int64[M], at most the next begin.
+    values: [M], of the result's dtype.
+    size: Length of the result.
+  """
   edges = np.empty(2 * len(begin) + 2, np.int64)
-  edges[0] = 0
-  edges[1:-1:2] = begin
-  edges[2:-1:2] = end
-  edges[-1] = size
-  return edges
+  edges[0], edges[-1] = 0, size
+  edges[1:-1:2], edges[2:-1:2] = begin, end
+  between = np.zeros(2 * len(begin) + 1, values.dtype)
+  between[1::2] = values
+  return np.repeat(between, edges[1:] - edges[:-1])
 
 
 def covered(
@@ -262,10 +269,7 @@ def covered(
   gap_end[:-1], gap_end[-1] = begin, size
   gaps = np.flatnonzero(gap_end > gap_begin)
   if len(gaps) > _MOST_GAPS:
-    edges = _edges(begin, end, size)
-    values = np.zeros(2 * len(begin) + 1, np.bool_)
-    values[1::2] = True
-    mask = np.repeat(values, edges[1:] - edges[:-1])
+    mask = filled(begin, end, np.ones(len(begin), np.bool_), size)
   else:
     mask = np.ones(size, np.bool_)
     for low, high in zip(
@@ -275,15 +279,3 @@ def covered(
   if inner:
     mask[end - 1] = False
   return mask
-
-
-def _first_of_row(row: np.ndarray) -> np.ndarray:
-  first = np.ones(len(row), np.bool_)
-  first[1:] = row[1:] != row[:-1]
-  return first
-
-
-def _last_of_row(row: np.ndarray) -> np.ndarray:
-  last = np.ones(len(row), np.bool_)
-  last[:-1] = row[1:] != row[:-1]
-  return last

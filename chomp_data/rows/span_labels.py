@@ -9,6 +9,7 @@ NumPy only.
 
 import numpy as np
 
+from chomp_data.index import ragged
 from chomp_data.rows.spans import Spans
 
 
@@ -58,43 +59,8 @@ def placed(
   first = (spans.row * seq_len + spans.column)[span]
   length = spans.length[span]
   bos = 0 if spans.bos is None else spans.bos[span]
-  last = np.ones(len(span), np.bool_)
-  last[:-1] = span[1:] != span[:-1]
+  _, last = ragged.run_edges(span)
   return (
     first + np.where(begin == 0, 0, begin + bos),
     first + np.where(last, length, stop + bos),
   )
-
-
-def filled(
-  begin: np.ndarray, end: np.ndarray, values: np.ndarray, size: int
-) -> np.ndarray:
-  """Returns [size], values[i] on [begin[i], end[i]) and zeros elsewhere.
-
-  Args:
-    begin: int64[M], ascending.
-    end: int64[M], at most the next begin.
-    values: [M], of the result's dtype.
-    size: Length of the result.
-  """
-  edges = np.empty(2 * len(begin) + 2, np.int64)
-  edges[0], edges[-1] = 0, size
-  edges[1:-1:2], edges[2:-1:2] = begin, end
-  out = np.zeros(2 * len(begin) + 1, values.dtype)
-  out[1::2] = values
-  return np.repeat(out, edges[1:] - edges[:-1])
-
-
-def of_next(labels: np.ndarray, last: np.ndarray) -> np.ndarray:
-  """Returns labels shifted left by one: each position's target label.
-
-      labels [[1, 2, 0], [3, 4, 0]], last [5, 6] -> [[2, 0, 5], [4, 0, 6]]
-
-  Args:
-    labels: [B, S], by position.
-    last: [B], the label of the token after the last column.
-  """
-  out = np.empty_like(labels)
-  out[:, :-1] = labels[:, 1:]
-  out[:, -1] = last
-  return out

@@ -7,6 +7,8 @@ row-major order (by row, then by column). Lengths, starts and columns are in
 tokens. NumPy only.
 """
 
+from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Sequence
 import dataclasses
 from typing import Any
@@ -233,10 +235,7 @@ class Spans:
     out = np.full((self.num_rows, num_slots), -1, np.int64)
     if not len(self):
       return out
-    first_of_document = np.ones(len(self), bool)
-    first_of_document[1:] = (self.row[1:] != self.row[:-1]) | (
-      self.document[1:] != self.document[:-1]
-    )
+    first_of_document, _ = ragged.run_edges(self.row, self.document)
     document = self.document[first_of_document]
     if self.gone is not None:
       number = np.cumsum(first_of_document) - 1
@@ -310,6 +309,23 @@ def of_parts(
     eos=(end > before_eos) if np.any(eos) else None,
     following=following,
   )
+
+
+def picks(
+  spans: Spans, numbers: Collection[int]
+) -> Iterator[tuple[int, np.ndarray | slice]]:
+  """Yields which spans are of each source, as an index of arrays.
+
+  Args:
+    spans: A plan.
+    numbers: The numbers of all sources that spans are of; one alone takes all
+      spans, whatever their number.
+  """
+  for number in numbers:
+    if len(numbers) == 1:
+      yield number, slice(None)
+    else:
+      yield number, np.flatnonzero(spans.source == number)
 
 
 def concatenated(parts: Sequence[Spans]) -> Spans:

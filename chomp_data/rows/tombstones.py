@@ -84,14 +84,10 @@ def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
   if spans.gone is None or not len(spans):
     return dataclasses.replace(spans, gone=None, following=None)
   # Two parts of a rolled document share a segment, but are not consecutive.
-  opens = np.ones(len(spans), np.bool_)
+  opens, _ = ragged.run_edges(spans.row, spans.document, spans.segment)
   end = spans.offset + spans.stored()[0]
-  opens[1:] = (end[:-1] != spans.offset[1:]) | (
-    spans.ends()[:-1] != spans.column[1:]
-  )
-  for name in ("row", "document", "segment"):
-    value = getattr(spans, name)
-    opens[1:] |= value[1:] != value[:-1]
+  opens[1:] |= end[:-1] != spans.offset[1:]
+  opens[1:] |= spans.ends()[:-1] != spans.column[1:]
   first = np.flatnonzero(opens)
   last = np.append(first[1:], len(spans)) - 1
   return dataclasses.replace(
@@ -134,8 +130,7 @@ def _without(spans: spans_lib.Spans, removed: Gone) -> spans_lib.Spans:
   owner, low, high, is_gone = (
     values[some] for values in (owner, low, high, is_gone)
   )
-  opens, closes = np.ones((2, len(owner)), np.bool_)
-  opens[1:] = closes[:-1] = owner[1:] != owner[:-1]
+  opens, closes = ragged.run_edges(owner)
   is_gone = is_gone | _halves(spans, end, owner, is_gone)[owner]
   bos = None if spans.bos is None else spans.bos[owner] & opens
   eos = None if spans.eos is None else spans.eos[owner] & closes

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from chomp_data.index import ragged
 from chomp_data.rows import aligned
 from chomp_data.rows import row_layout
 from chomp_data.rows.spans import Spans
@@ -205,10 +206,8 @@ def _patterns(
   seq_len, size = wire.seq_len, spans.num_rows * wire.seq_len
   row, begin = spans.row, spans.row * seq_len + spans.column
   end = begin + spans.length
-  new_row, last = np.ones((2, len(spans)), np.bool_)
-  new_row[1:] = last[:-1] = row[1:] != row[:-1]
-  opening = new_row.copy()
-  opening[1:] |= spans.segment[1:] != spans.segment[:-1]
+  new_row, last = ragged.run_edges(row)
+  opening, _ = ragged.run_edges(row, spans.segment)
   expected = np.cumsum(opening)
   if len(spans):
     first = np.flatnonzero(new_row)

@@ -5,13 +5,13 @@
 Labels come from runs of levels; no token is read for them.
 """
 
-from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
 
 import numpy as np
 
 from chomp_data import stores
+from chomp_data.rows import row_layout
 from chomp_data.rows import span_labels
 from chomp_data.rows import spans as spans_lib
 
@@ -42,7 +42,7 @@ class Runs:
     self, values: np.ndarray, num_rows: int, seq_len: int
   ) -> np.ndarray:
     size = num_rows * seq_len
-    grid = span_labels.filled(self.begin, self.end, values, size)
+    grid = row_layout.filled(self.begin, self.end, values, size)
     return grid.reshape(num_rows, seq_len)
 
 
@@ -57,18 +57,21 @@ def runs_of(
     seq_len: Positions of a row.
   """
   parts = []
-  for own, store in _apart(by_source, spans):
-    span, begin, stop, level = store.label_runs(*span_labels.needed(own))
+  for number, pick in spans_lib.picks(spans, by_source):
+    store, part = by_source[number], spans
+    if not isinstance(pick, slice):
+      part = spans.take(pick, spans.row[pick], spans.num_rows)
+    span, begin, stop, level = store.label_runs(*span_labels.needed(part))
     weight = store.levels[level]
     if store.has_document_weights:
-      weight = weight * store.document_weights(own.document)[span]
-    begin, stop = span_labels.placed(own, seq_len, span, begin, stop)
+      weight = weight * store.document_weights(part.document)[span]
+    begin, stop = span_labels.placed(part, seq_len, span, begin, stop)
     parts.append((begin, stop, weight))
   if len(parts) == 1:
     return Runs(*parts[0])
-  columns = [np.concatenate(own) for own in zip(*parts, strict=True)]
+  columns = [np.concatenate(values) for values in zip(*parts, strict=True)]
   order = np.argsort(columns[0], kind="stable")
-  return Runs(*(own[order] for own in columns))
+  return Runs(*(values[order] for values in columns))
 
 
 def following(
@@ -131,16 +134,3 @@ def trains_on_any(store: stores.Store) -> bool:
     store.document_weights(np.arange(first, first + len(own))).any()
     for first, own in store.iter_lengths()
   )
-
-
-def _apart(
-  by_source: Mapping[int, stores.Store], spans: spans_lib.Spans
-) -> Iterator[tuple[spans_lib.Spans, stores.Store]]:
-  """Yields the spans of each source, and its store."""
-  if len(by_source) == 1:
-    (store,) = by_source.values()
-    yield spans, store
-    return
-  for number, store in by_source.items():
-    pick = np.flatnonzero(spans.source == number)
-    yield spans.take(pick, spans.row[pick], spans.num_rows), store

@@ -4,6 +4,7 @@
 
 from collections.abc import Callable
 from collections.abc import Collection
+from collections.abc import Iterator
 from collections.abc import Mapping
 from typing import Any
 from typing import Protocol
@@ -13,7 +14,7 @@ import numpy as np
 from chomp_data import stores
 from chomp_data.index import integers
 from chomp_data.rows import row_layout
-from chomp_data.rows import span_labels
+from chomp_data.rows import row_masks
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_labels
 
@@ -56,9 +57,9 @@ def read(
   layout = next(iter(sources.values())).layout
   batch = row_layout.placed(spans, layout)
   if columns is not None:
-    # Filler where nothing is copied.
+    # Padding where nothing is copied.
     batch["tokens"] = row_layout.token_grid(spans, layout)
-  # From here on nothing is known of what is gone.
+  # Masked spans are padding in all that follows.
   spans = spans.live()
   fetched = spans if columns is None else spans.in_columns(*columns)
   copy_tokens(sources, fetched, batch["tokens"])
@@ -69,13 +70,13 @@ def read(
     token, last = read_following(sources, spans, layout.filler_id)
     batch["next_token"] = token
     batch["loss_mask"][:, -1] |= last > 0
-  by_source = {number: source.store for number, source in sources.items()}
-  kept = by_source.values()
+  stores_by_number = {n: source.store for n, source in sources.items()}
+  opened = stores_by_number.values()
   wanted = [name for name in LABEL_FIELDS if name in extra]
-  if "loss_weight" not in wanted and any(store.has_weights for store in kept):
+  if "loss_weight" not in wanted and any(own.has_weights for own in opened):
     wanted.append("loss_weight")
-  if wanted or any(store.has_labels for store in kept):
-    _label(batch, by_source, fetched, wanted, last)
+  if wanted or any(store.has_labels for store in opened):
+    _label(batch, stores_by_number, fetched, wanted, last)
   return batch
 
 
@@ -156,7 +157,7 @@ def _label(
   wanted: Collection[str],
   last: np.ndarray | None,
 ) -> None:
-  """Trains on what stores say, and adds the fields of `LABEL_FIELDS`."""
+  """Applies labels of stores to the mask; adds fields of `LABEL_FIELDS`."""
   mask = batch["loss_mask"]
   runs = row_labels.runs_of(by_source, spans, mask.shape[1])
   # The last columns are those of `follows`: each position's target is next.
@@ -169,16 +170,68 @@ def _label(
   if "loss_weight" in wanted:
     if last is None:
       last = np.zeros(len(mask), np.float32)
-    batch["loss_weight"] = span_labels.of_next(weight, last) * mask
+    batch["loss_weight"] = row_masks.before_end(weight[:, 1:], last) * mask
 
 
-def _of(
-  number: int, spans: spans_lib.Spans, sources: Mapping[int, Any]
-) -> np.ndarray | slice:
-  """Returns which spans are of a source."""
-  if len(sources) == 1:
-    return slice(None)
-  return np.flatnonzero(spans.source == number)
+def by_layout(
+  sources: Mapping[int, Readable], spans: spans_lib.Spans, one_layout: bool
+) -> Iterator[
+  tuple[np.ndarray | slice, Mapping[int, Readable], spans_lib.Spans]
+]:
+  """Yields planned rows apart where their layouts differ.
+
+  Args:
+    sources: By number, all whose rows there may be.
+    spans: The plan.
+    one_layout: Whether all sources share a layout.
+
+  Yields:
+    (rows of the plan, their sources, their spans, renumbered from row 0).
+    Rows of padding are laid out as the first source's, so that they do not
+    depend on the rows that a process holds.
+  """
+  if one_layout:
+    present = np.flatnonzero(np.bincount(spans.source)).tolist()
+    numbers = present or [min(sources)]
+    yield slice(None), {n: sources[n] for n in numbers}, spans
+    return
+  source = spans.row_source()
+  source[source < 0] = min(sources)
+  present = np.flatnonzero(np.bincount(source)).tolist()
+  for number in present:
+    if len(present) == 1:
+      yield slice(None), {number: sources[number]}, spans
+    else:
+      rows = np.flatnonzero(source == number)
+      yield rows, {number: sources[number]}, spans.of_rows(rows)
+
+
+def read_apart(
+  sources: Mapping[int, Readable],
+  spans: spans_lib.Spans,
+  one_layout: bool,
+  extra: Collection[str] = (),
+  columns: tuple[int, int] | None = None,
+) -> dict[str, np.ndarray]:
+  """Returns `read` of sources that need not share a layout.
+
+  Args:
+    sources: As in `by_layout`.
+    spans: The plan.
+    one_layout: As in `by_layout`.
+    extra: As in `RowSource.read`.
+    columns: As in `RowSource.read`.
+  """
+  out: dict[str, np.ndarray] = {}
+  for rows, some, part in by_layout(sources, spans, one_layout):
+    fields = read(some, part, extra, columns)
+    if isinstance(rows, slice):
+      return fields
+    for name, value in fields.items():
+      if name not in out:
+        out[name] = np.empty((spans.num_rows, *value.shape[1:]), value.dtype)
+      out[name][rows] = value
+  return out
 
 
 def copy_tokens(
@@ -188,12 +241,12 @@ def copy_tokens(
 
   Args:
     sources: As in `read`.
-    spans: The plan, nothing of it gone.
+    spans: The plan, without masked spans.
     tokens: int32[num_rows, seq_len], contiguous, to be written to.
   """
   copies, out = row_layout.copies(spans, tokens.shape[1]), tokens.reshape(-1)
-  for number, source in sources.items():
-    pick = _of(number, spans, sources)
+  for number, pick in spans_lib.picks(spans, sources):
+    source = sources[number]
     start, length, position = (values[pick] for values in copies)
     if source.documents_follow:
       start, length, position = row_layout.joined_copies(
@@ -203,68 +256,39 @@ def copy_tokens(
 
 
 def read_following(
-  sources: Mapping[int, Readable], spans: spans_lib.Spans, filler_id: int
+  sources: Mapping[int, Readable], spans: spans_lib.Spans, padding_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
   """Returns what follows the last column of rows.
 
   Args:
     sources: As in `read`.
-    spans: The plan, nothing of it gone.
-    filler_id: What stands for nothing.
+    spans: The plan, without masked spans.
+    padding_id: The token of rows that nothing follows.
 
   Returns:
     (`next_token` int32[num_rows], what it weighs as a target
     float32[num_rows]; 0 is not trained on, or nothing).
   """
+  token = np.full(spans.num_rows, padding_id, np.int32)
+  weight = np.zeros(spans.num_rows, np.float32)
+  if spans.following is None:
+    return token, weight
   seq_len = next(iter(sources.values())).layout.seq_len
-  token = np.full(spans.num_rows, filler_id, np.int32)
-  follows = _Following(spans, seq_len)
-  for number, source in sources.items():
-    follows.read(source, _of(number, spans, sources), token)
-  return token, follows.weight
-
-
-class _Following:
-  """What follows the last column of rows.
-
-  Attributes:
-    weight: float32[num_rows], what it weighs as a target; 0 is not trained on,
-      or nothing.
-  """
-
-  def __init__(self, spans: spans_lib.Spans, seq_len: int):
-    self._spans = spans
-    self._last = np.empty(0, np.int64)
-    if spans.following is not None:
-      self._last = np.flatnonzero(
-        (spans.ends() == seq_len) & (spans.following > 0)
-      )
-    self.weight = np.zeros(spans.num_rows, np.float32)
-
-  def read(
-    self, source: Readable, pick: np.ndarray | slice, next_token: np.ndarray
-  ) -> None:
-    """Reads what follows in rows of a source.
-
-    Args:
-      source: Whose spans are meant.
-      pick: Which spans are of the source.
-      next_token: int32[num_rows], to be written to.
-    """
-    spans, last = self._spans, self._last
-    if spans.following is None:
-      return
-    if not isinstance(pick, slice):
-      last = np.intersect1d(pick, last, assume_unique=True)
-    stored = last[spans.following[last] == 1]
-    after = (spans.offset + spans.stored()[0])[stored]
-    next_token[spans.row[stored]] = source.store.read_tokens(
-      after, np.ones(len(stored), np.int64)
+  last = np.flatnonzero((spans.ends() == seq_len) & (spans.following > 0))
+  spans = spans.take(last, spans.row[last], spans.num_rows)
+  assert spans.following is not None
+  after = spans.offset + spans.stored()[0]
+  for number, pick in spans_lib.picks(spans, sources):
+    source, following = sources[number], spans.following[pick]
+    rows, after_rows = spans.row[pick], after[pick]
+    stored = following == 1
+    token[rows[stored]] = source.store.read_tokens(
+      after_rows[stored], np.ones(np.count_nonzero(stored), np.int64)
     )
-    added = last[spans.following[last] == 2]
     if source.layout.eos_id is not None:
-      next_token[spans.row[added]] = source.layout.eos_id
-    row, store = spans.row[last], source.store
-    self.weight[row] = 1
-    if store.has_labels or store.has_weights:
-      self.weight[row] = row_labels.following(store, spans, last)
+      token[rows[following == 2]] = source.layout.eos_id
+    weight[rows] = 1
+    if source.store.has_labels or source.store.has_weights:
+      pick = np.arange(len(spans))[pick]
+      weight[rows] = row_labels.following(source.store, spans, pick)
+  return token, weight

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Planned rows as they travel to devices, where fields are made of them.
 
-What `row_reading` reads and places on the host, in the form of `ops.wire_rows`.
+What `row_reading` reads and places on the host, encoded by `transfer_format`.
 """
 
 from collections.abc import Collection
@@ -73,29 +73,17 @@ def read(
   Returns:
     uint16[num_rows, wire.words].
   """
-  if wire.mixed:
-    return _read_apart(sources, spans, wire, columns)
-  present = np.flatnonzero(np.bincount(spans.source)).tolist()
-  own = {number: sources[number] for number in present or [min(sources)]}
-  return _read(own, spans, wire, columns)
-
-
-def _read_apart(
-  sources: Mapping[int, row_reading.Readable],
-  spans: spans_lib.Spans,
-  wire: transfer_format.Wire,
-  columns: tuple[int, int] | None = None,
-) -> np.ndarray:
-  """Reads each source's rows by itself: their layouts differ."""
-  # Filler rows look as the first source's, whichever rows a process holds.
-  source = spans.row_source()
-  source[source < 0] = min(sources)
+  parts = [
+    (rows, _read(some, part, wire, columns))
+    for rows, some, part in row_reading.by_layout(
+      sources, spans, not wire.mixed
+    )
+  ]
+  if len(parts) == 1:
+    return parts[0][1]
   out = np.empty((spans.num_rows, wire.words), np.uint16)
-  for number in np.flatnonzero(np.bincount(source)).tolist():
-    rows = np.flatnonzero(source == number)
-    pick = np.flatnonzero(spans.source == number)
-    own = spans.take(pick, np.searchsorted(rows, spans.row[pick]), len(rows))
-    out[rows] = _read({number: sources[number]}, own, wire, columns)
+  for rows, encoded in parts:
+    out[rows] = encoded
   return out
 
 
@@ -113,7 +101,7 @@ def _read(
   if wire.document_slots:
     out.documents(spans.row_documents(wire.document_slots))
   tokens = row_layout.token_grid(spans, layout)
-  # From here on nothing is known of what is gone.
+  # Masked spans are padding in all that follows.
   spans = spans.live()
   fetched = spans if columns is None else spans.in_columns(*columns)
   row_reading.copy_tokens(sources, fetched, tokens)

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Consecutive lists of different lengths, beside loops over them."""
 
+import itertools
+
 import hypothesis
 from hypothesis import strategies
 import numpy as np
@@ -26,3 +28,19 @@ def test_elements_are_numbered_as_loops_number_them(lists):
   ]
   assert ragged.places(counts).tolist() == places.tolist()
   assert {own.dtype for own in (of, places)} == {np.dtype(np.int64)}
+
+
+@hypothesis.given(
+  strategies.lists(
+    strategies.tuples(strategies.integers(0, 1), strategies.integers(0, 1)),
+    max_size=9,
+  )
+)
+def test_edges_of_runs_are_where_itertools_groups(pairs):
+  one, two = np.asarray(pairs, np.int64).reshape(-1, 2).T
+  opens, closes = ragged.run_edges(one, two)
+  lengths = [len(list(run)) for _, run in itertools.groupby(pairs)]
+  wanted_opens = [i == 0 for n in lengths for i in range(n)]
+  wanted_closes = [i == n - 1 for n in lengths for i in range(n)]
+  assert opens.tolist() == wanted_opens
+  assert closes.tolist() == wanted_closes

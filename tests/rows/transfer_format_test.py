@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from chomp_data.rows import row_layout
-from chomp_data.rows import span_labels
+from chomp_data.rows import row_masks
 from chomp_data.rows import transfer_format
 from tests import numpy_namespace
 from tests.rows import row_layout_test
@@ -64,7 +64,7 @@ def written(wire, spans, layout, random):
       host["label_weight"] = weight
     if "loss_weight" in wire.extra:
       host["loss_weight"] = (
-        span_labels.of_next(weight, after) * host["loss_mask"]
+        row_masks.before_end(weight[:, 1:], after) * host["loss_mask"]
       )
   if "attention_mask" in wire.extra:
     host["attention_mask"] = row_layout.real_tokens(spans, wire.seq_len)
