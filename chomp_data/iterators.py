@@ -211,7 +211,7 @@ class ProcessInput(feed.ProcessInput):
   def until(
     self, fingerprint: Mapping[str, Any], step: int
   ) -> Mapping[str, Any]:
-    return joining.begun(self.pipeline.run_plan, fingerprint, step)
+    return joining.until(self.pipeline.run_plan, fingerprint, step)
 
   def reassigned(
     self, alive: Any

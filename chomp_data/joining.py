@@ -1,16 +1,15 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a state continues a run: what it tells that a config need not say.
+"""How a state continues a run: the options that follow from the state.
 
-Stores are appended: at which epochs do they join? A config names the stores of
-a source, `store=('a', 'b')`. A run that resumes from a state of fewer of them
-goes on as it was to the end of the source's epoch, and reads all of them from
-the next one on. The state tells it, so the same config continues the run;
-`joined` says it in a config.
+`joined`: a config names the stores of a source, `store=('a', 'b')`. A run that
+resumes from a state of fewer stores completes the epoch of the source with
+these, and reads all of them from its next epoch on. States record these epochs,
+so the same config continues the run; a config may also set them.
 
-Steps get another number of rows: at which step? A config with another
-`global_batch_size` goes on at the same row, where that is allowed, and the
-state tells it from then on; `batch_size_schedule` says it in a config.
+`batch_size_schedule`: a config with another `global_batch_size` goes on at the
+same row, where that change is allowed. States record the step of the change; a
+config may also set it.
 """
 
 from collections.abc import Mapping
@@ -29,7 +28,7 @@ from chomp_data.index import steps as steps_lib
 from chomp_data.plans import rows_plan
 from chomp_data.stores import concatenated
 
-# (epoch, how many of the stores are read from it on), rising.
+# (epoch, how many of the stores are read from it on), ascending.
 _Phases = list[tuple[int, int]]
 
 
@@ -42,38 +41,37 @@ def continued(
   """Returns a run as a state continues it.
 
   Args:
-    run: As its config says.
-    fingerprint: Of the state.
+    run: The options of the config.
+    fingerprint: The fingerprint of the state.
     step: The next step of the state.
     resize: Whether steps may get another number of rows from there on.
 
   Returns:
-    The run, with the schedule of its batch sizes and the epochs at which
-    stores of its sources join, where the state tells and the config does not.
+    The options, with `batch_size_schedule` and the `joined` of sources from
+    the state where the config does not set them; the same object if nothing
+    changes.
 
   Raises:
     StoreError: If a store cannot be opened.
   """
   run = _resized(run, fingerprint, step, resize)
-  found = {
+  saved_phases = {
     name: phases
     for name, source in run.sources.items()
-    if (phases := _saved(run, source, fingerprint, name))
+    if (phases := _saved_phases(run, source, fingerprint, name))
   }
-  if not found:
+  if not saved_phases:
     return run
-  before = _replaced(run, found)
+  before = _as_saved(run, saved_phases)
   plan = planning.make_plan(before)
   assert isinstance(plan, rows_plan.RowsPlan)
   sources = dict(run.sources)
-  for name, phases in found.items():
+  for name, (first, *later) in saved_phases.items():
     source = run.sources[name]
-    now = next_epoch(plan, name, step)
-    begun = [own for own in phases[1:] if own[0] < now]
-    phases = [phases[0], *begun]
-    count = len(source.paths)
+    epoch, count = next_epoch(plan, name, step), len(source.paths)
+    phases = [first, *(phase for phase in later if phase[0] < epoch)]
     if phases[-1][1] < count:
-      phases.append((now, count))
+      phases.append((epoch, count))
     joined = _joined(phases)
     if any(joined):
       sources[name] = dataclasses.replace(source, joined=joined)
@@ -87,7 +85,7 @@ def _resized(
   step: int,
   resize: bool,
 ) -> options_lib.RunOptions:
-  """Returns a run with the batch sizes of a state, and its own from there."""
+  """Returns a run with the batch sizes of a state up to a step."""
   if run.kind != "rows" or run.data.batch_size_schedule is not None:
     return run
   size, saved = run.data.global_batch_size, edits.steps_of(fingerprint).sizes
@@ -95,20 +93,21 @@ def _resized(
     sizes = saved
   else:
     # The step that comes next is the first that may change.
-    own = steps_lib.Steps(skip=run.data.skip).data_step(step)
-    begun = [entry for entry in saved if entry[0] < own]
-    if begun and begun[-1][1] != size and not resize:
+    data_step = steps_lib.Steps(skip=run.data.skip).data_step(step)
+    past = [entry for entry in saved if entry[0] < data_step]
+    changes = bool(past) and past[-1][1] != size
+    if changes and not resize:
       return run
-    steps = steps_lib.Steps([*begun, (own, size)])
+    steps = steps_lib.Steps([*past, (data_step, size)])
     sizes = steps.sizes
-    if begun and begun[-1][1] != size:
+    if changes:
       logging.warning(
         "steps have %d rows from step %d on, and %d before: the run goes on at"
         " row %d, so that none is lost and none comes twice",
         size,
         step,
-        begun[-1][1],
-        steps.first_row(own),
+        past[-1][1],
+        steps.first_row(data_step),
       )
   if len(sizes) == 1:
     return run
@@ -122,72 +121,74 @@ def _resized(
 def next_epoch(plan: rows_plan.RowsPlan, name: str, step: int) -> int:
   """Returns the first epoch of a source that has not begun before a step.
 
-  At least 1: what was there from the start is of epoch 0.
+  It is at least 1, because stores of the first epoch are there from the start.
   """
   taken = sum(plan.taken(min(step, plan.step_limit))[name].values())
   epoch, index = plan.ordered[name].epochs.locate(np.asarray([taken], np.int64))
   return max(1, int(epoch[0]) + bool(index[0]))
 
 
-def begun(
+def until(
   plan: Any, fingerprint: Mapping[str, Any], step: int
 ) -> Mapping[str, Any]:
-  """Returns a fingerprint without stores that join after a step.
+  """Returns a fingerprint without the stores that join after a step.
 
   Args:
-    plan: Of the run.
-    fingerprint: Of it, or of a state.
+    plan: The plan of the run.
+    fingerprint: The fingerprint of the run, or of a state that it continues.
     step: The step.
   """
   sources = fingerprint.get("sources")
   if not isinstance(plan, rows_plan.RowsPlan) or not isinstance(sources, dict):
     return fingerprint
   out = dict(sources)
-  for name, own in sources.items():
-    if name in plan.ordered and isinstance(own, dict) and own.get("joined"):
-      now = next_epoch(plan, name, step)
-      joined = {e: v for e, v in own["joined"].items() if int(e) < now}
-      out[name] = {k: v for k, v in own.items() if k != "joined"}
-      if joined:
-        out[name]["joined"] = joined
+  for name, fields in sources.items():
+    if name not in plan.ordered or not isinstance(fields, dict):
+      continue
+    if not fields.get("joined"):
+      continue
+    epoch = next_epoch(plan, name, step)
+    joined = {e: v for e, v in fields["joined"].items() if int(e) < epoch}
+    out[name] = {k: v for k, v in fields.items() if k != "joined"}
+    if joined:
+      out[name]["joined"] = joined
   return {**fingerprint, "sources": out}
 
 
-def _saved(
+def _saved_phases(
   run: options_lib.RunOptions,
   source: options_lib.SourceOptions,
   fingerprint: Mapping[str, Any],
   name: str,
 ) -> _Phases | None:
-  """Returns the phases of a source in a state; None where it tells nothing."""
+  """Returns the phases of a source in a state; None if there are none."""
   saved = fingerprint.get("sources", {}).get(name)
   if run.kind != "rows" or source.joined is not None or not saved:
     return None
   if len(source.paths) == 1:
     return None
-  hashes = [
-    own.hash for own in stores.open_stores(source.store, **source.store_options)
-  ]
+  opened = stores.open_stores(source.store, **source.store_options)
+  hashes = [store.hash for store in opened]
   counts = {
     concatenated.hash_of(hashes[: i + 1]): i + 1 for i in range(len(hashes))
   }
   phases: _Phases = []
   entries = {"0": saved, **saved.get("joined", {})}
-  for epoch, own in sorted(entries.items(), key=lambda item: int(item[0])):
-    # Of a store that only joined it says only what is other.
-    count = counts.get(own.get("store"))
+  for epoch, fields in sorted(entries.items(), key=lambda item: int(item[0])):
+    # Entries of `joined` hold only the fields that change.
+    count = counts.get(fields.get("store"))
     if count is None or (phases and count <= phases[-1][1]):
       break
     phases.append((int(epoch), count))
   return phases or None
 
 
-def _replaced(
-  run: options_lib.RunOptions, found: Mapping[str, _Phases]
+def _as_saved(
+  run: options_lib.RunOptions, saved_phases: Mapping[str, _Phases]
 ) -> options_lib.RunOptions:
-  """Returns the run with the stores that a state tells of, and no other."""
+  """Returns the run with only the stores that a state has."""
   sources = dict(run.sources)
-  for name, phases in found.items():
+  for name, phases in saved_phases.items():
     source = sources[name]
     store = source.paths[: phases[-1][1]]
     sources[name] = dataclasses.replace(

@@ -517,7 +517,7 @@ class Pipeline:
         bucket are cut; None is `config.data.balance_shards`, and where that is
         None too, rows stand as they are planned.
       columns: By bucket, (first, last + 1) of the columns of text whose tokens
-        are read, or None for all; tokens of others are filler.
+        are read, or None for all; tokens of others are padding.
       counted: By bucket, bool[R], which of the rows a certificate counts here;
         None is all.
       on_wire: Whether records are rows as they travel to devices that make

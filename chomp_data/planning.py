@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """From checked options to a run's plan: stores, rows, order, mix.
 
-One function a kind of run makes its plan; see `config.options.KINDS`.
+One function makes the plan of each kind of run, `config.options.KINDS`.
 """
 
 import bisect
@@ -54,7 +54,7 @@ Datasets = dict[str, dataset_lib.Dataset]
 
 
 def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
-  """Opens stores and says which samples every step holds.
+  """Opens the stores of a run and plans its steps.
 
   Reads no token, and of arrays one sample of each (dataset, size).
 
@@ -78,11 +78,8 @@ def make_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
   return plan
 
 
-def _open(source: options_lib.SourceOptions) -> stores.Store:
-  return stores.as_one(_opened(source))
-
-
-def _opened(source: options_lib.SourceOptions) -> list[stores.Store]:
+def _open(source: options_lib.SourceOptions) -> list[stores.Store]:
+  """Opens the stores of a source, with the cache that it asks for."""
   opened = stores.open_stores(source.store, **source.store_options)
   if source.cache_dir is not None:
     for store in opened:
@@ -116,7 +113,7 @@ def row_sources(
   for name in joining:
     path = f"{PATH}.sources.{name}"
     with opened.source(path):
-      own = out[name] = _ordered(
+      ordered = out[name] = _ordered(
         name,
         run.sources[name],
         options,
@@ -124,14 +121,15 @@ def row_sources(
         run.mix is not None,
         previous,
       )
-      if own.windows is not None:
-        room -= own.windows.window_bytes
+      if ordered.windows is not None:
+        room -= ordered.windows.window_bytes
   opened.check()
   # What is left keeps more windows, which changes no order.
-  blocks = [own for own in out.values() if own.windows is not None]
-  for own in blocks:
-    assert own.windows is not None
-    own.keep_windows(own.windows.window_bytes + max(room, 0) // len(blocks))
+  windowed = [source for source in out.values() if source.windows is not None]
+  for source in windowed:
+    assert source.windows is not None
+    share = max(room, 0) // len(windowed)
+    source.keep_windows(source.windows.window_bytes + share)
   return out
 
 
@@ -167,13 +165,13 @@ class _PreviousRun:
           " the path."
         ]
       )
-    for own in record["resume_state"]["datasets"]:
-      self._rows[own["spec"]] = own["row_offset"]
+    for entry in record["resume_state"]["datasets"]:
+      self._rows[entry["spec"]] = entry["row_offset"]
     saved = record["fingerprint"]
     shared = {name: saved[name] for name in ("seed", "seq_len")}
     self._sources = {
-      name: {**own, **shared}
-      for name, own in saved["sources"].items()
+      name: {**source, **shared}
+      for name, source in saved["sources"].items()
       if name in self._rows
     }
     if not self._sources.keys() & run.sources.keys():
@@ -204,7 +202,7 @@ class _PreviousRun:
       if self._sources:
         logging.info("%s: %r begins anew: that run had none.", self._path, name)
       return None
-    kinds = [row_kinds.ROW_KINDS[own].options for own in previous_run.PACKED]
+    kinds = [row_kinds.ROW_KINDS[kind].options for kind in previous_run.PACKED]
     if type(source.rows) not in kinds:
       raise schema.ConfigError(
         [
@@ -230,7 +228,7 @@ def _ordered(
 ) -> phased_source.Ordered:
   """Returns the rows of a source in their order, one phase or several."""
   path = f"{PATH}.sources.{name}"
-  opened = _opened(source)
+  opened = _open(source)
   joined = source.joined or (0,) * len(opened)
   epochs = sorted(set(joined))
 
@@ -309,7 +307,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     )
     ordered = row_sources(run, names)
     source_opening.check_tokenizers(
-      {name: own.store for name, own in ordered.items()},
+      {name: source.store for name, source in ordered.items()},
       PATH,
       run.mix.allow_tokenizer_differences,
     )
@@ -320,7 +318,7 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       steps=steps,
       epochs=options.epochs,
       own_weights=run.weights,
-      max_epochs={n: own.max_epochs for n, own in run.sources.items()},
+      max_epochs={n: source.max_epochs for n, source in run.sources.items()},
       path=f"{PATH}.mix",
     )
   repeats = run.mix is not None and run.mix.policy.repeats
@@ -330,12 +328,14 @@ def _rows_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
     epochs=options.epochs,
     remainder=options.remainder,
     document_id=options.document_id,
-    extra=options.extra_fields([own.store for own in ordered.values()]),
+    extra=options.extra_fields([source.store for source in ordered.values()]),
     mix=mix,
-    gone=_tombstones(run, {name: own.store for name, own in ordered.items()}),
+    gone=_tombstones(
+      run, {name: source.store for name, source in ordered.items()}
+    ),
     passes={
-      name: own.max_epochs or (None if repeats else options.epochs)
-      for name, own in run.sources.items()
+      name: source.max_epochs or (None if repeats else options.epochs)
+      for name, source in run.sources.items()
     },
   )
   if options.document_id and any(
@@ -371,29 +371,30 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
   bucket_stages = run.bucket_stages()
   by_tokens = run.kind == "length" and run.unit == "tokens"
   unit = mix_units.UNITS[run.unit].of_bucket[run.kind]
-  seeds = {name: own.shuffle.seed for name, own in run.sources.items()}
-  limits = {name: own.max_epochs for name, own in run.sources.items()}
+  seeds = {name: source.shuffle.seed for name, source in run.sources.items()}
+  max_epochs = {name: source.max_epochs for name, source in run.sources.items()}
+  texts = {
+    name: dataset.text
+    for name, dataset in datasets.items()
+    if dataset.text is not None
+  }
   try:
     schedule = schedule_lib.BucketSchedule(
-      {name: {**own.counts} for name, own in datasets.items()},
-      batch_sizes={own.name: own.batch_size for own in buckets},
-      units={own.name: unit(own, run.buckets) for own in buckets},
+      {name: {**dataset.counts} for name, dataset in datasets.items()},
+      batch_sizes={bucket.name: bucket.batch_size for bucket in buckets},
+      units={bucket.name: unit(bucket, run.buckets) for bucket in buckets},
       stages=[interleave.Stage(step, weights) for step, weights in stages],
       key=hashing.fold_key(run.data.seed, "buckets"),
       remainder=run.data.remainder,
       exhaustion=run.mix.exhaustion,
       epochs=run.data.epochs,
-      max_epochs={n: own for n, own in limits.items() if own is not None},
-      seeds={n: own for n, own in seeds.items() if own is not None},
+      max_epochs={
+        n: most for n, most in max_epochs.items() if most is not None
+      },
+      seeds={n: seed for n, seed in seeds.items() if seed is not None},
       bucket_stages=bucket_stages,
       sample_units=(
-        {
-          name: own.tokens
-          for name, own in datasets.items()
-          if own.text is not None
-        }
-        if by_tokens
-        else None
+        {name: datasets[name].tokens for name in texts} if by_tokens else None
       ),
     )
   except ValueError as error:
@@ -411,19 +412,12 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
       "buckets": {"kind": run.kind},
       "mix": {"unit": run.unit, "exhaustion": run.mix.canonical_exhaustion},
       "sources": {
-        name: {"shuffle_seed": seeds[name], "max_epochs": limits[name]}
+        name: {"shuffle_seed": seeds[name], "max_epochs": max_epochs[name]}
         for name in datasets
       },
     },
     by_tokens=by_tokens,
-    gone=_tombstones(
-      run,
-      {
-        name: own.text.store
-        for name, own in datasets.items()
-        if own.text is not None
-      },
-    ),
+    gone=_tombstones(run, {name: text.store for name, text in texts.items()}),
     path=PATH,
   )
 
@@ -431,22 +425,23 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
 def _tombstones(
   run: options_lib.RunOptions, by_name: Mapping[str, stores.Store]
 ) -> tombstones.Tombstones:
-  """Reads which documents of stores, in the order of numbers, are gone."""
+  """Reads which documents of stores, in the order of numbers, are removed."""
   files = getattr(run.data, "tombstones", ())
   return tombstones.Tombstones(files, by_name, f"{PATH}.tombstones")
 
 
 def _located(problem: str) -> str:
-  """Returns what is wrong with a schedule, by the field of the config."""
+  """Returns an error of a schedule with the path of the config's field."""
   if problem.startswith("`bucket_stages"):
     return f"`{PATH}.buckets.{problem.removeprefix('`bucket_')}"
   section = "mix" if problem.startswith("`stages") else "buckets"
   return f"`{PATH}.{section}`: {problem}"
 
 
-def _documents(
+def _document_datasets(
   run: options_lib.RunOptions, names: list[str]
 ) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
+  """Returns the datasets of text in buckets by length, and the buckets."""
   buckets = run.buckets.buckets()
   datasets: dict[str, document_dataset.DocumentDataset] = {}
   opened = source_opening.Opening()
@@ -454,7 +449,7 @@ def _documents(
     source, path = run.sources[name], f"{PATH}.sources.{name}"
     with opened.source(path):
       datasets[name] = document_dataset.DocumentDataset(
-        _open(source),
+        stores.as_one(_open(source)),
         source.rows,
         buckets,
         run.buckets.assign,
@@ -464,27 +459,30 @@ def _documents(
       )
   opened.check()
   by_name = {
-    n: own.text.store for n, own in datasets.items() if own.text is not None
+    name: dataset.text.store
+    for name, dataset in datasets.items()
+    if dataset.text is not None
   }
   source_opening.check_tokenizers(
     by_name, PATH, run.mix.allow_tokenizer_differences
   )
   # Of all sources: the fields of batches are the same for a run.
   extra = run.data.extra_fields(by_name.values())
-  for own in datasets.values():
-    own.extra = extra
+  for dataset in datasets.values():
+    dataset.extra = extra
   return {**datasets}, buckets
 
 
-def _arrays(
+def _array_datasets(
   run: options_lib.RunOptions, names: list[str]
 ) -> tuple[Datasets, tuple[buckets_lib.Bucket, ...]]:
-  found: dict[str, samples_lib.SampleStore] = {}
+  """Returns the datasets of arrays in buckets by size, and the buckets."""
+  opened_stores: dict[str, samples_lib.SampleStore] = {}
   opened = source_opening.Opening()
   for name in names:
-    source, own = run.sources[name], f"{PATH}.sources.{name}"
-    with opened.source(own), _fields_of(own):
-      found[name] = samples_lib.open_samples(
+    source, path = run.sources[name], f"{PATH}.sources.{name}"
+    with opened.source(path), _fields_of(path):
+      opened_stores[name] = samples_lib.open_samples(
         source.paths[0],
         fields=run.buckets.array_fields(),
         height_field=source.rows.height_field,
@@ -494,15 +492,19 @@ def _arrays(
   path = f"{PATH}.buckets"
   sizes = run.buckets.sizes
   if sizes is None:
-    sizes = array_dataset.sizes_of(list(found.values()))
-    known = [buckets_lib.size_name(*size) for size in sizes]
-    problems = bucket_sections.unknown_buckets_of(run.buckets, path, known)
+    sizes = array_dataset.sizes_of(list(opened_stores.values()))
+    names_of_sizes = [buckets_lib.size_name(*size) for size in sizes]
+    problems = bucket_sections.unknown_buckets_of(
+      run.buckets, path, names_of_sizes
+    )
     if problems:
       raise schema.ConfigError(problems)
   buckets = run.buckets.buckets(sizes, run.data.global_batch_size)
-  types = array_dataset.metadata_types(found, run.buckets.metadata, path)
+  types = array_dataset.metadata_types(
+    opened_stores, run.buckets.metadata, path
+  )
   datasets: Datasets = {}
-  for name, store in found.items():
+  for name, store in opened_stores.items():
     with opened.source(f"{PATH}.sources.{name}"):
       datasets[name] = array_dataset.ArrayDataset(
         store,
@@ -519,7 +521,7 @@ def _arrays(
 
 @contextlib.contextmanager
 def _fields_of(path: str) -> Iterator[None]:
-  """Names the source where the fields of its samples are wrong."""
+  """Adds the path of a source to errors about the fields of its samples."""
   try:
     yield
   except (schema.ConfigError, stores.StoreError):
@@ -539,4 +541,4 @@ _DATASETS: Mapping[
     [options_lib.RunOptions, list[str]],
     tuple[Datasets, tuple[buckets_lib.Bucket, ...]],
   ],
-] = {"length": _documents, "resolution": _arrays}
+] = {"length": _document_datasets, "resolution": _array_datasets}

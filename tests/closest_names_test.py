@@ -99,7 +99,7 @@ def test_a_document_of_tombstones(path, tmp_path):
 
 
 CALLS = {
-  "source": (lambda p: p.num_documents("wbe"), "web"),
+  "source": (lambda p: p.exposures("wbe", 0, 1), "web"),
   "document": (lambda p: naming.find_document(p, "web/law/ruling.tx"), IDS[1]),
   "source of a document": (lambda p: naming.find_document(p, "wb/0"), "web"),
   "store options": (

@@ -240,8 +240,8 @@ def changes(
   """Returns path and values of fields that matter before a step; None: all."""
   old, new = a.fingerprint, b.fingerprint
   if step is not None:
-    old = joining.begun(a.run_plan, old, step)
-    new = joining.begun(b.run_plan, new, step)
+    old = joining.until(a.run_plan, old, step)
+    new = joining.until(b.run_plan, new, step)
   return state_lib.changes(old, new, step)
 
 

@@ -80,8 +80,8 @@ class JobState:
     saved = {k: v for k, v in self.fingerprint.items() if k != "operations"}
     lines = state_lib.differences(
       # Stores may join ahead of it.
-      joining.begun(run.run_plan, saved, self.saved_step),
-      joining.begun(run.run_plan, run.fingerprint, self.saved_step),
+      joining.until(run.run_plan, saved, self.saved_step),
+      joining.until(run.run_plan, run.fingerprint, self.saved_step),
       self.saved_step,
     )
     if not lines:

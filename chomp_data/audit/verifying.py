@@ -156,8 +156,8 @@ def verified(
   run = pipe.continued(fingerprint, step, resize=True)
   saved = {k: v for k, v in fingerprint.items() if k != "operations"}
   fields = state_lib.differences(
-    joining.begun(run.run_plan, saved, step),
-    joining.begun(run.run_plan, run.fingerprint, step),
+    joining.until(run.run_plan, saved, step),
+    joining.until(run.run_plan, run.fingerprint, step),
     step,
   )
   asked = range(step) if steps is None else steps

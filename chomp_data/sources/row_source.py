@@ -195,13 +195,13 @@ class RowSource(abc.ABC):
         `next_token`, a row's last column is trained on where its document
         continues.
       columns: (first, last + 1) of those whose tokens and labels are read, or
-        None for all; tokens of others are filler.
+        None for all; tokens of others are padding.
 
     Returns:
       `tokens`, `segment_ids`, `positions` int32[N, seq_len] and `loss_mask`
       bool[N, seq_len], all fresh; `attention_mask` bool[N, seq_len], which
       positions are not padding; `next_token` int32[N], the token after the
-      last column, or filler. `loss_weight` float32[N, seq_len], what each
+      last column, or padding. `loss_weight` float32[N, seq_len], what each
       position's target weighs, 0 where it is not trained on: always of a store
       with weights; `label_weight` float32[N, seq_len], what each position's
       own token weighs as a target.

@@ -31,7 +31,7 @@ def row_layout(
 
   Args:
     store: Its tokenizer gives the ids that the options do not.
-    options: Which filler, and ids that override the tokenizer's.
+    options: Which token pads rows, and ids that override the tokenizer's.
     seq_len: Positions of a row.
     eos_before_document: Whether EOS stands left of a shifted document.
     path: Dotted path of the options, for messages.

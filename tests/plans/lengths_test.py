@@ -276,11 +276,13 @@ def test_a_datasets_order_does_not_depend_on_other_datasets(text):
   del alone["sources"]["notes"], alone["mix"]
   alone = pipeline.build(alone)
   own = [
-    both.samples(step).tolist()
+    both.planned(step).samples.tolist()
     for step in range(both.num_steps)
     if both.bucket_of(step)[0] == "code"
   ]
-  assert own == [alone.samples(s).tolist() for s in range(alone.num_steps)]
+  assert own == [
+    alone.planned(s).samples.tolist() for s in range(alone.num_steps)
+  ]
 
 
 def test_the_order_of_keys_decides_nothing(text):

@@ -150,8 +150,8 @@ def test_another_height_or_width_is_named_when_a_state_is_restored(
     state = it.get_state()
   rows = {"height_field": "rows", "width_field": "cols"}
   other = conftest.changed(data, sources__scans__rows=rows)
-  assert pipeline.build(other).samples(0).tolist() == (
-    pipeline.build(data).samples(0).tolist()
+  assert pipeline.build(other).planned(0).samples.tolist() == (
+    pipeline.build(data).planned(0).samples.tolist()
   )
   with pytest.raises(state_lib.StateError) as error:
     chomp_data.make_iterator(other).set_state(state)
