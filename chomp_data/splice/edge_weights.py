@@ -2,11 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Evenly spaced starts under a weight that is higher near document edges.
 
-A document of `span + 1` possible starts (span = L - K), taken every `stride`
-tokens, has the weight (K / min(d, K)) ** alpha at start t, where d is the
-distance to the nearer edge: min(t + 1, span - t + 1). Sample k of a quota Q is
-the first start j whose cumulative weight exceeds (k + 1/2) / Q of the total
-weight (a quantile mapping; alpha 0 is the uniform case).
+A document has starts every `stride` tokens from 0 to span = L - K. Start t has
+the weight (K / min(d, K)) ** alpha, where d = min(t + 1, span - t + 1) is its
+distance from the nearer edge.
+
+    K = 3, span = 4, stride 1, alpha 1
+    start       0    1    2    3    4
+    distance    1    2    3    2    1
+    weight      3  3/2    1  3/2    3
+    cumulative  3  9/2 11/2    7   10
+
+Sample k of a quota Q is the first start whose cumulative weight exceeds
+(k + 1/2) / Q of the whole; alpha 0 is the uniform case. With Q = 2 that is 5/2
+and 15/2 of 10: starts 0 and 4.
 
 The comparison is exact. Floats locate the start; near ties, within their
 rounding error, fractions decide, so the result does not depend on the machine.
@@ -25,9 +33,9 @@ from chomp_data.splice import powers
 _EPSILON = 4 * float(np.finfo(np.float64).eps)
 
 # The most fractions that are summed one by one.
-_SUMMED = 32
+_MAX_SUMMED = 32
 
-# From this quota on (2 k + 1) * quota may overflow int64.
+# From this quota on, (2 k + 1) * quota may overflow int64.
 _BIG_QUOTA = 2**30
 
 
@@ -59,12 +67,13 @@ def uniform_start(
 class EdgeWeights:
   """The cumulative edge weights of every document longer than K.
 
-  Only the two ramps near the edges have weights other than 1, and they are
-  the same for all documents, so this holds O(K) numbers in all.
+  Only starts near the two edges have weights other than 1. Counted from an
+  edge, they form a slope that is the same for all documents (at the right edge,
+  of the same remainder of span and stride), so this holds O(K) numbers in all.
   """
 
   def __init__(self, content_length: int, stride: int, alpha: float):
-    """Tabulates the ramps.
+    """Binds what determines the weights; slopes are computed when needed.
 
     Args:
       content_length: K, tokens copied from a start.
@@ -99,13 +108,16 @@ class EdgeWeights:
       )
     return out
 
-  def _select_residue(self, k, quota, span, residue: int) -> np.ndarray:
-    left, right = self._ramp(1), self._ramp(1 + residue)
+  def _select_residue(
+    self, k: np.ndarray, quota: np.ndarray, span: np.ndarray, residue: int
+  ) -> np.ndarray:
+    """As `select`, where span % stride is `residue` for all samples."""
+    left, right = self._slope(1), self._slope(1 + residue)
     num_starts = span // self._stride + 1
     num_left = np.minimum(span // (2 * self._stride) + 1, num_starts)
     num_right = num_starts - num_left
-    left_sum = _ramp_sum(left, num_left)
-    whole = left_sum + _ramp_sum(right, num_right)
+    left_sum = _sum_from_edge(left, num_left)
+    whole = left_sum + _sum_from_edge(right, num_right)
     target = (2 * k + 1) / (2 * quota) * whole
     from_left = _first_above(left, target)
     rest = whole - target
@@ -114,12 +126,12 @@ class EdgeWeights:
     j = np.where(target < left_sum, from_left, from_right)
     j = np.clip(j, 0, num_starts - 1)
 
-    def cumulative(count):
-      counted = np.clip(count, 0, num_starts)
+    def cumulative(count: np.ndarray) -> np.ndarray:
+      count = np.clip(count, 0, num_starts)
       return np.where(
-        counted <= num_left,
-        _ramp_sum(left, np.minimum(counted, num_left)),
-        whole - _ramp_sum(right, np.maximum(num_starts - counted, 0)),
+        count <= num_left,
+        _sum_from_edge(left, np.minimum(count, num_left)),
+        whole - _sum_from_edge(right, num_starts - count),
       )
 
     margin = np.minimum(
@@ -150,14 +162,14 @@ class EdgeWeights:
     num_starts = span // self._stride + 1
     num_left = min(span // (2 * self._stride) + 1, num_starts)
     left = min(count, num_left)
-    total = self._exact_ramp(1, left)
+    total = self._exact_from_edge(1, left)
     if count > num_left:
       residue = span % self._stride
-      total += self._exact_ramp(1 + residue, num_starts - num_left)
-      total -= self._exact_ramp(1 + residue, num_starts - count)
+      total += self._exact_from_edge(1 + residue, num_starts - num_left)
+      total -= self._exact_from_edge(1 + residue, num_starts - count)
     return total
 
-  def _exact_ramp(self, first: int, count: int) -> fractions.Fraction:
+  def _exact_from_edge(self, first: int, count: int) -> fractions.Fraction:
     """Returns the exact weight of `count` starts from distance `first`."""
     steep = min(count, len(self._distances(first)))
     flat = fractions.Fraction(count - steep)
@@ -180,13 +192,13 @@ class EdgeWeights:
 
   @memo.remembered(4096)
   def _harmonic(self, first: int, low: int, high: int) -> fractions.Fraction:
-    """Sums weights low .. high - 1 of a ramp whose alpha is 1.
+    """Sums weights low to high - 1 of a slope whose alpha is 1.
 
     These weights have no small common scale, so parts of 2**n weights are
     summed: terms stay small, and sums of different lengths share cached parts.
     """
     count = high - low
-    if count <= _SUMMED:
+    if count <= _MAX_SUMMED:
       distances = self._distances(first)[low:high].tolist()
       return sum(
         (fractions.Fraction(self._content_length, d) for d in distances),
@@ -198,7 +210,7 @@ class EdgeWeights:
     )
 
   @memo.remembered(64)
-  def _ramp(self, first: int) -> np.ndarray:
+  def _slope(self, first: int) -> np.ndarray:
     """Returns float64[n + 1], sums of the weights above 1 from an edge."""
     if self._alpha == 1:
       weights = self._content_length / self._distances(first)
@@ -207,28 +219,28 @@ class EdgeWeights:
     return np.asarray([total / scale for total in sums])
 
 
-def _ramp_sum(ramp: np.ndarray, count: np.ndarray) -> np.ndarray:
-  """Returns float64[N]: the weight of the first `count` starts of an edge."""
-  steep = np.minimum(count, len(ramp) - 1)
-  return ramp[steep] + (count - steep)
+def _sum_from_edge(slope: np.ndarray, count: np.ndarray) -> np.ndarray:
+  """Returns float64[N], the weight of the first `count` starts from an edge."""
+  steep = np.minimum(count, len(slope) - 1)
+  return slope[steep] + (count - steep)
 
 
-def _first_above(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Returns int64[N]: the first j whose sum of j + 1 weights is > target."""
-  steep = len(ramp) - 1
-  in_ramp = np.searchsorted(ramp[1:], target, side="right")
-  flat = steep + np.floor(_beyond(ramp, target)).astype(np.int64)
-  return np.where(target < ramp[-1], in_ramp, flat)
+def _first_above(slope: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns int64[N], the first j whose sum of j + 1 weights is > target."""
+  steep = len(slope) - 1
+  on_slope = np.searchsorted(slope[1:], target, side="right")
+  flat = steep + np.floor(_past_slope(slope, target)).astype(np.int64)
+  return np.where(target < slope[-1], on_slope, flat)
 
 
-def _last_below(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Returns int64[N]: the largest m whose sum of m weights is < target."""
-  steep = len(ramp) - 1
-  in_ramp = np.searchsorted(ramp, target, side="left") - 1
-  flat = steep + np.ceil(_beyond(ramp, target)).astype(np.int64) - 1
-  return np.where(target <= ramp[-1], in_ramp, np.maximum(flat, steep))
+def _last_below(slope: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns int64[N], the largest m whose sum of m weights is < target."""
+  steep = len(slope) - 1
+  on_slope = np.searchsorted(slope, target, side="left") - 1
+  flat = steep + np.ceil(_past_slope(slope, target)).astype(np.int64) - 1
+  return np.where(target <= slope[-1], on_slope, np.maximum(flat, steep))
 
 
-def _beyond(ramp: np.ndarray, target: np.ndarray) -> np.ndarray:
-  """Returns float64[N]: the target past the ramp, limited to int64."""
-  return np.clip(target - ramp[-1], 0, 2.0**60)
+def _past_slope(slope: np.ndarray, target: np.ndarray) -> np.ndarray:
+  """Returns float64[N], the target less the slope's sum, limited to int64."""
+  return np.clip(target - slope[-1], 0, 2.0**60)

@@ -1,10 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of splices and windows: names and defaults are seed 000's.
+"""Options of splices and windows.
 
 `SpliceOptions` read one document (`rows.kind='splice'`), `MultiSpliceOptions`
 several with a balance between them (`'multi_splice'`), `WindowOptions` plain
-windows of every document (`'windows'`). Lengths are in tokens.
+windows of every document (`'windows'`). `as_splices` returns the first and the
+last as `MultiSpliceOptions` of the same rows. Lengths are in tokens.
 """
 
 import dataclasses
@@ -25,15 +26,15 @@ _SEED = schema.optional(options_lib.SEED)
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
-  """Where in a document copying starts, and where in the row it lands.
+  """Where in a document copies start, and where in the row they are placed.
 
   Attributes:
     mode: Whether a row holds a copy of part of a document, at some column
       ('splice'), or a window of seq_len tokens that fills it ('slide').
     content_start_mode: Where in a document copies start, and where in the row
-      they land: 'coverage_balanced' anywhere, at the row's end; 'slide_within'
-      anywhere, at every column; 'anchor_start' at the document's start;
-      'cyclic_roll' anywhere, the document taken as a ring.
+      they are placed: 'coverage_balanced' anywhere, at the row's end;
+      'slide_within' anywhere, at every column; 'anchor_start' at the document's
+      start; 'cyclic_roll' anywhere, with the document's start after its end.
     content_length: Most tokens of a copy, K; None is as many as fit.
     content_stride: Tokens between one start and the next.
     offset_stride: Columns between one place of a copy and the next; not for
@@ -43,23 +44,24 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
       where the row may cut it. None is 'tight', or 'frame' where K is None or
       at least seq_len.
     min_copy_len: Shorter copies are not made, in tokens.
-    alpha: How much more often the edges of a document are copied; 0 is evenly.
+    alpha: How strongly starts near a document's edges are preferred; 0 is not
+      at all.
     adaptive_k: Whether documents shorter than K are copied whole.
     offset_jitter: How many columns left of the row's end a copy may end, at
       most.
-    jitter_mode: How `offset_jitter` is drawn: 'uniform' at random, or
-      'low_discrepancy' each in turn.
+    jitter_mode: How the columns of `offset_jitter` are chosen: 'uniform' at
+      random, or 'low_discrepancy' each in turn.
     epoch_length: Rows of an epoch; None is one row for each start and place.
     shuffle_content: Whether starts come in random order, another one each
-      epoch; a number mixes only within groups of that many.
+      epoch; a number shuffles only within groups of that many.
     shuffle_offsets: Whether the places of each start come in random order; a
-      number mixes only within groups of that many.
+      number shuffles only within groups of that many.
     content_seed: Seed of `shuffle_content`; None derives one from the run's
       seed.
     offset_seed: Seed of `shuffle_offsets`; None derives one from the run's
       seed.
-    eos_before_document: Whether an end-of-document token stands left of a copy
-      that does not begin at the row's start.
+    eos_before_document: Whether an end-of-document token precedes a copy that
+      does not begin at the row's start.
   """
 
   mode: str = schema.option("splice", schema.choice(("splice", "slide")))
@@ -159,7 +161,7 @@ class SpliceOptions(ScheduleOptions):
 
   Attributes:
     doc_select_mode: Which document is read where neither `doc_index` nor
-      `doc_key` says it.
+      `doc_key` names one.
     doc_index: Number of the document in the store; where its length is outside
       the limits `doc_select_mode` decides instead, with a warning.
   """
@@ -198,19 +200,19 @@ class SpliceOptions(ScheduleOptions):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MultiSpliceOptions(ScheduleOptions, share_options.ShareOptions):
-  """Several documents and the balance between them; see `ShareOptions` too.
+  """Several documents and the balance between them.
 
   Attributes:
     num_docs: How many documents are read; None is all within the limits.
     strict_num_docs: Whether it is an error where fewer documents are within
       the limits; else the longest of the others fill up.
-    balance_mode: How often each document comes: 'by_temperature' by its
+    balance_mode: How often each document is read: 'by_temperature' by its
       length to the power of `balance_tau`, 'by_coverage' by its length,
       'by_document' all equally often, 'enumerate' once for each start and
       place.
     balance_tau: Power of the length for 'by_temperature': 1 is by length, 0
       equally often.
-    doc_weights: How much more often single documents come, by their ids;
+    doc_weights: How much more often single documents are read, by their ids;
       others weigh 1.
   """
 

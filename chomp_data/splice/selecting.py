@@ -80,7 +80,8 @@ class SelectionOptions(schema.Options):
     max_train_batches: Batches of that other run.
     doc_key: Id of the document that is read, or a pattern of ids such as
       'law/*', whose documents are the candidates: '*' is any text, '?' any
-      character, '[ab]' one of these. An id that is spelled so is that document.
+      character, '[ab]' one of these. Where a document has this very text as
+      its id, it is that document.
     doc_meta: Values of metadata fields that documents must have, such as
       {'lang': 'en', 'source': ('wiki', 'books')}, of a store that was prepared
       with --meta_keys.

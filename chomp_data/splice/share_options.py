@@ -125,16 +125,16 @@ class ShareOptions(schema.Options):
   Attributes:
     curriculum_start: With how many documents the run begins where
       `curriculum_every` is set; None is 1.
-    curriculum_every: After how many rows of the source one more document
-      joins; None reads all from the first row on.
+    curriculum_every: After how many rows of the source one more document is
+      added; None reads all from the first row on.
     content_length_schedule: Other values of `content_length` from some rows of
       the source on, as pairs (from_row, content_length).
     groups: Ids of documents by the name of their group; rows are shared by
       groups first, then by the documents of each. Documents in no group form
       the group 'rest'.
-    group_by_meta: Whether groups are what tools/prepare.py --meta_key kept of
-      each document, or the name of a field of --meta_keys whose values are the
-      groups; documents without a value form the group 'rest'.
+    group_by_meta: Whether groups are what tools/prepare.py --meta_key stored
+      of each document, or the name of a field of --meta_keys whose values are
+      the groups; documents without a value form the group 'rest'.
     group_by_length: Lengths in tokens at which the next group of documents
       begins: (1_000, 10_000) makes the groups '0..999', '1000..9999' and
       '10000..'.
