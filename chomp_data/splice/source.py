@@ -107,9 +107,6 @@ class SpliceSource(row_source.RowSource):
     self._documents, self._lengths = options.select(store, seq_len, path)
     schedule_options = options.as_splices(seq_len)
     self._schedule_options = schedule_options
-    self.space: pair_space.PairSpace = options.pair_space(
-      seq_len, schedule_options.content_lengths()[-1][1]
-    )
     self._schedule = schedule_lib.SpliceSchedule(
       schedule_options,
       self._lengths,
@@ -120,6 +117,8 @@ class SpliceSource(row_source.RowSource):
       path=path,
       load_or_build=self._load_or_build,
     )
+    ramp = self._schedule.epochs.ramp
+    self.space: pair_space.PairSpace = self._schedule.pairs_at(ramp).space
     self._warn_of_usage(path)
     # A rolled copy that passes the end of its document is two spans.
     self.one_span: bool = self.space.content_start_mode != "cyclic_roll"
