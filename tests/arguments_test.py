@@ -303,6 +303,7 @@ def calls(made):
     "RowSource.plan": {"rows": numbers},
     "RowSource.prefetch": {"spans": spans},
     "RowSource.read": {"spans": spans},
+    "RowSource.rows_of": {"document": 0, "epoch": 0},
     "Epochs.total": {"epochs": 3},
     "SampleStore.metadata": {"indices": numbers},
     "SampleStore.read": {"indices": numbers},

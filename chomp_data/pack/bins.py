@@ -185,6 +185,7 @@ class BinSource(row_source.RowSource):
     """What windows consume; see `RowSource`."""
     return _BinSums(self)
 
+  @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
     """Returns the rows that hold pieces of a document; see `RowSource`."""
     rows = np.empty(0, np.int64)

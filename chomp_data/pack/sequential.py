@@ -139,6 +139,7 @@ class SequentialSource(row_source.RowSource):
     """What rows of one stream consume; see `RowSource`."""
     return _StreamSums(self)
 
+  @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
     """Returns the rows that hold some of a document; see `RowSource`."""
     num_tokens = self._documents.num_kept(document)

@@ -39,6 +39,9 @@ _PLANNED_ROWS = 65_536
 # Rows read together where nothing says which.
 _GROUP_ROWS = 1_024
 
+_NUMBER = schema.integer(0, 2**62 - 1)
+# Checks the arguments of `rows_of`, also of sources that override it.
+checks_document = schema.arguments(document=_NUMBER, epoch=_NUMBER)
 _FIELDS = schema.sequence(
   schema.choice((*row_reading.OPTIONAL_FIELDS, *row_reading.LABEL_FIELDS))
 )
@@ -141,6 +144,7 @@ class RowSource(abc.ABC):
     """What its rows consume, where that is known without planning them."""
     return row_sums.Sums()
 
+  @checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
     """Returns the rows of an epoch that hold a span of a document.
 

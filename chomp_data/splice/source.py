@@ -205,6 +205,7 @@ class SpliceSource(row_source.RowSource):
     shuffled = bool(options.shuffle_content or options.shuffle_offsets)
     return not shuffled or options.balance_mode == "enumerate"
 
+  @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
     """Returns the rows that copy a document; see `RowSource`."""
     first = last = 0
