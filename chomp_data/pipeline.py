@@ -59,7 +59,7 @@ Rows = np.ndarray | Mapping[str, np.ndarray] | None
 def _rows(value: Any) -> Rows:
   """Returns rows of one bucket, or of each by its name."""
   if isinstance(value, Mapping):
-    return {name: _rising(own) for name, own in value.items()}
+    return {name: _rising(rows) for name, rows in value.items()}
   return _rising(value)
 
 
@@ -207,7 +207,7 @@ class Pipeline:
   @functools.cached_property
   def accounts(self) -> accounts_lib.Accounts:
     """What the run consumes before any step, by source."""
-    entries = [dataclasses.asdict(own) for own in self.options.mix_entries]
+    entries = [dataclasses.asdict(line) for line in self.options.mix_entries]
     return accounts_lib.Accounts(self.run_plan, entries)
 
   @schema.arguments(step=_STEP)
@@ -244,7 +244,9 @@ class Pipeline:
 
   def validation(self) -> dict[str, row_source.RowSource]:
     """Returns a fixed small (t, s) grid of each source's own documents."""
-    return {name: grid.validation_of(own) for name, own in self.sources.items()}
+    return {
+      name: grid.validation_of(source) for name, source in self.sources.items()
+    }
 
   @schema.arguments(step=_STEP)
   def bucket_of(self, step: int) -> tuple[str | None, str]:
@@ -284,7 +286,7 @@ class Pipeline:
     """Returns the spans of each document that steps hand out.
 
     Of arrays, how often each sample comes. What every epoch holds alike is
-    counted once; from where something is gone on, steps are planned.
+    counted once; from the first removed token on, steps are planned.
 
     Args:
       source: The source's name.

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What the positions of planned rows are trained on, as their stores say.
+"""Labels of the positions of planned rows, from their stores.
 
-Labels come from runs of levels; no token is read for them.
+A label is the weight of a token as a target; 0 is not trained on. Labels come
+from runs of levels; no token is read for them.
 """
 
 from collections.abc import Mapping
@@ -77,12 +78,12 @@ def runs_of(
 def following(
   store: stores.Store, spans: spans_lib.Spans, pick: np.ndarray
 ) -> np.ndarray:
-  """Returns what weighs as a target what follows spans in their documents.
+  """Returns the weights, as targets, of the tokens that follow spans.
 
   Args:
-    store: Of the spans.
+    store: The store of the spans.
     spans: The plan.
-    pick: int64[M], spans that something follows.
+    pick: int64[M], spans that a token follows in their document.
 
   Returns:
     float32[M]; 0 is not trained on.
@@ -131,6 +132,6 @@ def trains_on_any(store: stores.Store) -> bool:
   if not store.trained_before(np.asarray([store.num_tokens]))[0]:
     return False
   return not store.has_document_weights or any(
-    store.document_weights(np.arange(first, first + len(own))).any()
-    for first, own in store.iter_lengths()
+    store.document_weights(np.arange(first, first + len(lengths))).any()
+    for first, lengths in store.iter_lengths()
   )

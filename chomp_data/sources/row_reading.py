@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Reading and placing planned rows, whatever source planned them."""
+"""Reads planned rows of any source and makes the fields of batches."""
 
 from collections.abc import Callable
 from collections.abc import Collection
@@ -20,7 +20,7 @@ from chomp_data.sources import row_labels
 
 # Fields that are made on request only.
 OPTIONAL_FIELDS = ("attention_mask", "next_token")
-# On request too; `loss_weight` also where a source has weights.
+# Also on request; `loss_weight` is always made where a source has weights.
 LABEL_FIELDS = ("loss_weight", "label_weight")
 
 
@@ -266,8 +266,8 @@ def read_following(
     padding_id: The token of rows that nothing follows.
 
   Returns:
-    (`next_token` int32[num_rows], what it weighs as a target
-    float32[num_rows]; 0 is not trained on, or nothing).
+    `next_token` int32[num_rows], and its weight as a target float32[num_rows];
+    0 is not trained on, or no token.
   """
   token = np.full(spans.num_rows, padding_id, np.int32)
   weight = np.zeros(spans.num_rows, np.float32)

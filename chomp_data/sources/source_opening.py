@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Opening the sources of a run: one error says what is wrong with all."""
+"""Opens the sources of a run; one error lists the problems of all."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -16,17 +16,17 @@ from chomp_data import stores
 
 
 class Opening:
-  """Collects what is wrong with sources while they are opened."""
+  """Collects the errors of sources while they are opened."""
 
   def __init__(self):
-    """Starts without problems."""
+    """Begins without errors."""
     self._problems: list[str] = []
     self._unopened: list[str] = []
     self._first: stores.StoreError | None = None
 
   @contextlib.contextmanager
   def source(self, path: str) -> Iterator[None]:
-    """Keeps the ConfigError or StoreError of its block.
+    """Catches and collects the ConfigError or StoreError of its block.
 
     Args:
       path: Dotted path of the source, `config.data.sources.<name>`.
@@ -34,20 +34,20 @@ class Opening:
     try:
       yield
     except schema.ConfigError as error:
-      # Where a store is opened, its path is the argument `path`.
+      # Functions that open a store name its path `path`.
       self._problems += [
-        re.sub("^`path`", f"`{path}.store`", own) for own in error.problems
+        re.sub("^`path`", f"`{path}.store`", line) for line in error.problems
       ]
     except stores.StoreError as error:
       self._first = self._first or error
       self._unopened.append(f"{path}.store: {error}")
 
   def check(self) -> None:
-    """Raises one error with all that was kept; none where all is well.
+    """Raises one error with all that were collected.
 
     Raises:
-      ConfigError: If options are wrong; stores that are wrong too are listed.
-      StoreError: If only stores are: one line for each, `<path>.store: ...`.
+      ConfigError: If options are wrong; stores that failed to open are listed.
+      StoreError: If only stores failed: one line each, `<path>.store: ...`.
     """
     if self._problems:
       raise schema.ConfigError(self._problems + self._unopened) from self._first
@@ -56,7 +56,7 @@ class Opening:
 
 
 def tokenizer_text(store: stores.Store) -> str:
-  """Returns which tokenizer made a store's tokens, for the log."""
+  """Returns the name of the tokenizer of a store, for the log."""
   info = store.tokenizer_info
   kind, value = store.tokenizer_identity or ("name", "unknown")
   if kind == "sha256":
@@ -65,25 +65,25 @@ def tokenizer_text(store: stores.Store) -> str:
 
 
 def check_tokenizers(
-  found: Mapping[str, stores.Store], path: str, allow_differences: bool
+  by_name: Mapping[str, stores.Store], path: str, allow_differences: bool
 ) -> None:
-  """Makes sure that tokens of all sources mean the same.
+  """Checks that all sources have one tokenizer.
 
   Args:
-    found: Stores of the sources of one run, by name.
+    by_name: Stores of the sources of one run, by name.
     path: Dotted path of the section that holds sources and mix.
-    allow_differences: Whether they need not.
+    allow_differences: Whether tokenizers may differ.
 
   Raises:
     ConfigError: If two tokenizers are known and differ.
   """
-  if allow_differences or len(found) < 2:
+  if allow_differences or len(by_name) < 2:
     return
-  # Of stores with the same, the first stands for all.
+  # Of stores with the same tokenizer, only the first is compared.
   kinds: dict[Any, tuple[str, stores.Store]] = {}
-  for name, store in found.items():
-    own = store.tokenizer_identity, _special(store)
-    kinds.setdefault(own, (name, store))
+  for name, store in by_name.items():
+    tokenizer = store.tokenizer_identity, _special(store)
+    kinds.setdefault(tokenizer, (name, store))
   for (one, store), (other, second) in itertools.combinations(
     kinds.values(), 2
   ):
@@ -96,7 +96,7 @@ def check_tokenizers(
           f" `{path}.mix.allow_tokenizer_differences` to True."
         ]
       )
-  unknown = [n for n, store in found.items() if not store.tokenizer_identity]
+  unknown = [n for n, store in by_name.items() if not store.tokenizer_identity]
   if unknown:
     logging.warning(
       "%s.sources: which tokenizer made the tokens of %s is not known: that it"
@@ -108,7 +108,7 @@ def check_tokenizers(
 
 
 def tokenizers_differ(store: stores.Store, second: stores.Store) -> bool:
-  """Says whether two tokenizers are known to differ."""
+  """Returns whether two tokenizers are known to differ."""
   one, other = store.tokenizer_identity, second.tokenizer_identity
   # A name says nothing about a hash.
   if one and other and one[0] == other[0]:

@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Special token ids: from the store's tokenizer, or as the options say.
+"""Special token ids: from the store's tokenizer, or from the options.
 
-Padding needs no token of its own: it is neither trained on nor attended to. A
+Padding needs no separate token: it is neither trained on nor attended to. A
 tokenizer without a padding token, as most of SentencePiece and tiktoken are, is
 padded with its EOS, or with id 0 where it has none.
 """
@@ -70,8 +70,8 @@ def needs_eos(store: stores.Store) -> str:
 
 def eos_id(store: stores.Store, options: Any) -> int | None:
   """Returns the id of a source's EOS: its options', else the tokenizer's."""
-  own = getattr(options, "eos_token_id", None)
-  return store.tokenizer_info.eos_id if own is None else own
+  token_id = getattr(options, "eos_token_id", None)
+  return store.tokenizer_info.eos_id if token_id is None else token_id
 
 
 def eos_ids(
@@ -80,15 +80,18 @@ def eos_ids(
   """Returns the id of each source's EOS, in their order.
 
   Args:
-    sources: By name.
+    sources: The sources by name.
     train_on_eos: Whether EOS is a label; else every id must be known.
     path: Dotted path of `config.data`, for messages.
 
   Raises:
-    ConfigError: If an id is needed and not known.
+    ConfigError: If a needed id is unknown.
   """
-  found = {n: eos_id(own.store, own.options) for n, own in sources.items()}
-  lacking = [name for name, own in found.items() if own is None]
+  ids = {
+    name: eos_id(source.store, source.options)
+    for name, source in sources.items()
+  }
+  lacking = [name for name, token_id in ids.items() if token_id is None]
   if lacking and not train_on_eos:
     raise schema.ConfigError(
       [
@@ -97,7 +100,7 @@ def eos_ids(
         f" sources.{lacking[0]}.rows.eos_token_id."
       ]
     )
-  return tuple(found.values())
+  return tuple(ids.values())
 
 
 def token_ids(
@@ -106,6 +109,17 @@ def token_ids(
   kinds: Iterable[str],
   path: str,
 ) -> dict[str, int]:
+  """Returns the ids of special tokens by kind.
+
+  Args:
+    store: Its tokenizer gives the ids that the options do not.
+    options: Ids that override the tokenizer's.
+    kinds: 'pad', 'bos' or 'eos'.
+    path: Dotted path of the options, for messages.
+
+  Raises:
+    ConfigError: If an id is unknown or out of the vocabulary.
+  """
   problems, ids = [], {}
   for kind in sorted(kinds):
     field, value = _token_id(store, options, kind)
