@@ -48,7 +48,7 @@ import chomp_data
 from chomp_data import pipeline
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import interleave
-from chomp_data.sources import unit_sums
+from tests.mix import unit_lists
 
 _PARTS = flags.DEFINE_list(
   "parts",
@@ -112,7 +112,7 @@ def deviation(setting: Setting) -> tables.Table:
   ]
   merge = interleave.Interleave(
     {
-      name: unit_sums.ArrayUnits(own)
+      name: unit_lists.ArrayUnits(own)
       for name, own in zip(_LENGTHS, lengths, strict=True)
     },
     [interleave.Stage(0, dict.fromkeys(_LENGTHS, fractions.Fraction(1)))],

@@ -50,9 +50,9 @@ import tables
 from chomp_data import pipeline
 from chomp_data.mix import interleave
 from chomp_data.pack import bins as bin_source
-from chomp_data.sources import unit_sums
 from chomp_data.stores import kinds
 from chomp_data.testing import stores as testing_stores
+from tests.mix import unit_lists
 
 _PARTS = flags.DEFINE_list(
   "parts", ["sources", "stages", "packed", "virtual"], "Parts to run."
@@ -122,7 +122,7 @@ def stages(counts: tuple[int, ...]) -> tables.Table:
   """Measures chains of some numbers of stages."""
   rng = np.random.default_rng(0)
   sequences = {
-    name: unit_sums.ArrayUnits(rng.integers(1, 2_048, 5_000), None)
+    name: unit_lists.ArrayUnits(rng.integers(1, 2_048, 5_000), None)
     for name in "abc"
   }
   lines = [["stages", "build, ms", "first rows of the last stage, ms"]]

@@ -40,7 +40,7 @@ import numpy as np
 
 from chomp_data.index import memo
 from chomp_data.mix import merge_stages
-from chomp_data.sources import unit_sums
+from chomp_data.mix import unit_sequence
 
 Stage = merge_stages.Stage
 
@@ -81,7 +81,7 @@ class Interleave:
 
   def __init__(
     self,
-    sequences: Mapping[str, unit_sums.UnitSequence],
+    sequences: Mapping[str, unit_sequence.UnitSequence],
     stages: Sequence[Stage],
     key: int,
     *,

@@ -29,7 +29,7 @@ import numpy as np
 from chomp_data.index import bracketed
 from chomp_data.index import hashing
 from chomp_data.mix import level_order
-from chomp_data.sources import unit_sums
+from chomp_data.mix import unit_sequence
 
 # Rows that are walked rather than searched for.
 _WALK = 4_096
@@ -62,7 +62,7 @@ class Source:
       It decides how many rows are looked at, never what comes out.
   """
 
-  sequence: unit_sums.UnitSequence
+  sequence: unit_sequence.UnitSequence
   tie_key: int
   limit: int | None
   mean: float | None = None
@@ -79,11 +79,8 @@ class Source:
       near: Whether about so many will do, where the sequence knows them
         without a look at single rows.
     """
-    units = min(max(units, 0), unit_sums.MOST_UNITS)
-    search = self.sequence.rows_below
-    if near:
-      search = getattr(self.sequence, "rows_near", search)
-    return search(units)
+    units = min(max(units, 0), unit_sequence.MOST_UNITS)
+    return self.sequence.rows_below(units, near)
 
   def tie(self, first: int) -> int:
     """Returns what decides between rows of one level.
@@ -193,13 +190,13 @@ class Merge:
       if i == source:
         continue
       there, rest = self._scales[i].units(*level.as_integer_ratio())
-      if there >= unit_sums.MOST_UNITS and other.limit is None:
+      if there >= unit_sequence.MOST_UNITS and other.limit is None:
         return None
       below = other.rows_below(there + (rest > 0))
       count += self._clip(i, below) - self._first[i]
-      if count >= unit_sums.MOST_UNITS:
+      if count >= unit_sequence.MOST_UNITS:
         return None
-      if rest == 0 and 0 <= there < unit_sums.MOST_UNITS:
+      if rest == 0 and 0 <= there < unit_sequence.MOST_UNITS:
         run = self._clip(i, other.rows_below(there + 1)) - self._clip(i, below)
         if run and (other.tie(below), i) < (tie, source):
           count += run
@@ -251,7 +248,7 @@ class Merge:
       (0, 0, self._first),
       first_step=lambda: int(count / max(math.fsum(self._rates()), 1e-300)),
       # Nobody counts further.
-      last=unit_sums.MOST_UNITS * math.ceil(max(self._gains)),
+      last=unit_sequence.MOST_UNITS * math.ceil(max(self._gains)),
       enough=lambda point: count - point[0] <= _WALK // 4,
     )
     return low[1]
@@ -270,7 +267,7 @@ class Merge:
   def _is_beyond(self, level: int, rows: list[int]) -> bool:
     """Says whether a level is beyond the units that are counted."""
     return any(
-      scale.units(level)[0] >= unit_sums.MOST_UNITS and row != source.limit
+      scale.units(level)[0] >= unit_sequence.MOST_UNITS and row != source.limit
       for scale, row, source in zip(
         self._scales, rows, self._sources, strict=True
       )

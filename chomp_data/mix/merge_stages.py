@@ -24,7 +24,7 @@ import numpy as np
 from chomp_data.index import hashing
 from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import least_consumed
-from chomp_data.sources import unit_sums
+from chomp_data.mix import unit_sequence
 
 # Weights further apart would never be served: no run is that long.
 _MOST_RATIO = 10**15
@@ -84,7 +84,7 @@ class StageChain:
 
   def __init__(
     self,
-    sequences: Mapping[str, unit_sums.UnitSequence],
+    sequences: Mapping[str, unit_sequence.UnitSequence],
     stages: Sequence[Stage],
     key: int,
     exhaustion: str,
@@ -130,9 +130,9 @@ class StageChain:
         f"`stages` must start at position 0 and rise, got {positions}. Put"
         " them in order, each position once."
       )
-    if positions[-1] >= unit_sums.MOST_UNITS:
+    if positions[-1] >= unit_sequence.MOST_UNITS:
       raise ValueError(
-        f"`stages` must start before position {unit_sums.MOST_UNITS}, got"
+        f"`stages` must start before position {unit_sequence.MOST_UNITS}, got"
         f" {positions[-1]}. Start them earlier."
       )
     for i, stage in enumerate(self._stages):
@@ -161,7 +161,7 @@ class StageChain:
         )
 
   def _limits_of(
-    self, name: str, sequence: unit_sums.UnitSequence, at: int | None
+    self, name: str, sequence: unit_sequence.UnitSequence, at: int | None
   ) -> tuple[int | None, int | None]:
     """Returns after which rows a source is exhausted, and where it ends."""
     offered = sequence.num_rows

@@ -173,9 +173,8 @@ class MixtureSource:
       for name, own in self._parts.items()
     }
     for name, own in self._units.items():
-      cost = own.cost()
-      if cost is not None:
-        logging.warning("%s: %s: %s.", path, name, cost)
+      if own.is_long():
+        logging.warning("%s: %s: %s.", path, name, own.planned())
     exhausted_at = {
       name: own.epochs.total(limits[name] or 1) if repeats else None
       for name, own in self._parts.items()

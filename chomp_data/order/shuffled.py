@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A row source in another order, a new one in every epoch."""
 
+from collections.abc import Collection
 import dataclasses
 import math
 from typing import Any
@@ -21,15 +22,12 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import source_opening
 from chomp_data.stores import base as stores_base
 
 DEFAULT_BUDGET = 2 * 2**30
-
-# Sums of eras lie about as many rows apart.
-_ERA_ROWS = 4_096
 
 _ONE_LANE = shuffle_options.Dealt(1, 1)
 
@@ -229,9 +227,61 @@ class ShuffledSource(row_source.RowSource):
     return start + int(first[0]), start + int(last[0])
 
   @property
-  def sums(self) -> row_sums.Sums:
-    """What rows consume, in the order; see `RowSource`."""
-    return _OrderedSums(self.rows, self._order)
+  def repeating_units(self) -> Collection[str]:
+    """Units of which every epoch consumes the same; see `RowSource`."""
+    return self.rows.repeating_units
+
+  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
+    """Returns what rows consume, exceptions in the order; see `RowSource`."""
+    uniform = self.rows.uniform(epoch, unit)
+    if uniform is None:
+      return None
+    rows = np.asarray(list(uniform.exceptions), np.int64)
+    positions = self.positions(rows, epoch).tolist()
+    return row_units.Uniform(
+      uniform.each,
+      dict(zip(positions, uniform.exceptions.values(), strict=True)),
+    )
+
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns what blocks consume that the order moves whole; see `RowSource`.
+
+    Of a block order these are its windows; of an order of eras, as many eras
+    as have about the rows that are asked for.
+    """
+    order = self._order
+    if rows is None:
+      return self.rows.block_units(epoch, unit, None)
+    match order:
+      case orders.NoneOrder():
+        return self.rows.block_units(epoch, unit, rows)
+      case unequal_blocks.UnequalBlockOrder():
+        boundaries = self._blocks(epoch)
+      case orders.BlockOrder():
+        rows = order.io_block_size
+        boundaries = row_units.every(rows, self.rows.epochs.size(epoch))
+        order = self._as_unequal(order)
+      case orders.EraOrder():
+        rows = order.era_length * max(1, rows // order.era_length)
+        boundaries = row_units.every(rows, self.rows.epochs.size(epoch))
+      case _:
+        return None
+    blocks = self.rows.block_units(epoch, unit, rows)
+    if blocks is None or not np.array_equal(blocks.starts, boundaries):
+      return None
+    if isinstance(order, orders.EraOrder):
+      # Rows change places within eras only.
+      return blocks
+    positions, sums = order.sums(epoch, blocks.units)
+    return row_units.BlockUnits(positions, np.diff(sums))
+
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what rows at positions in the order consume; see `RowSource`."""
+    size = self.rows.epochs.size(epoch)
+    rows = self._order.permute(positions, epoch, size)
+    return self.rows.units(epoch, rows, unit)
 
   @property
   def fingerprint(self) -> dict[str, Any]:
@@ -358,91 +408,18 @@ class ShuffledSource(row_source.RowSource):
       first_row=self.rows.epochs.first_row,
     )
 
-
-class _OrderedSums(row_sums.Sums):
-  """What a source knows, of its rows in another order."""
-
-  def __init__(self, rows: row_source.RowSource, order: orders.Order):
-    self._rows = rows
-    self._sums = rows.sums
-    self._order = order
-
-  def epochs_repeat(self, unit: str) -> bool:
-    """Returns whether epochs consume the same; see `Sums`."""
-    return self._sums.epochs_repeat(unit)
-
-  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
-    """Returns what rows consume, exceptions in the order; see `Sums`."""
-    uniform = self._sums.uniform(epoch, unit)
-    if uniform is None:
-      return None
-    size = self._rows.epochs.size(epoch)
-    rows = np.asarray(list(uniform.exceptions), np.int64)
-    positions = self._order.positions(rows, epoch, size).tolist()
-    units = uniform.exceptions.values()
-    return row_sums.Uniform(
-      uniform.each, dict(zip(positions, units, strict=True))
-    )
-
-  def epoch_total(self, epoch: int, unit: str) -> int | None:
-    """Returns what an epoch consumes in any order; see `Sums`."""
-    return self._sums.epoch_total(epoch, unit)
-
-  def of_rows(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the units of rows, in the order; see `Sums`."""
-    units = self._sums.of_rows(epoch, unit)
-    if units is None:
-      return None
-    return units[self._order.permute(np.arange(len(units)), epoch, len(units))]
-
-  def at(
-    self, epoch: int, unit: str, positions: np.ndarray
-  ) -> np.ndarray | None:
-    """Returns the units of rows at positions in the order; see `Sums`."""
-    size = self._rows.epochs.size(epoch)
-    rows = self._order.permute(positions, epoch, size)
-    return self._sums.at(epoch, unit, rows)
-
-  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
-    """Returns where units are known, in the order; see `Sums`."""
-    order = self._order
-    match order:
-      case orders.NoneOrder():
-        return self._sums.edges(epoch, unit)
-      case unequal_blocks.UnequalBlockOrder():
-        before = self._sums.before_blocks(epoch, unit)
-        if before is None:
-          return None
-        return row_sums.Edges(*order.sums(epoch, np.diff(before)))
-      case orders.BlockOrder():
-        before = self._sums.before_every(epoch, unit, order.io_block_size)
-        if before is None:
-          return None
-        unequal = self._as_unequal(order)
-        return row_sums.Edges(*unequal.sums(epoch, np.diff(before)))
-      case orders.EraOrder():
-        # Eras stand in the order of rows.
-        rows = order.era_length * max(1, _ERA_ROWS // order.era_length)
-        before = self._sums.before_every(epoch, unit, rows)
-        if before is None:
-          return None
-        return row_sums.Edges(self._every(epoch, rows), before)
-    return None
-
-  def _every(self, epoch: int, rows: int) -> np.ndarray:
-    size = self._rows.epochs.size(epoch)
-    return np.append(np.arange(0, size, rows), size)
-
   def _as_unequal(
     self, order: orders.BlockOrder
   ) -> unequal_blocks.UnequalBlockOrder:
     """Returns the same order as one of blocks that happen to be equal."""
     return unequal_blocks.UnequalBlockOrder(
-      boundaries=lambda epoch: self._every(epoch, order.io_block_size),
+      boundaries=lambda epoch: row_units.every(
+        order.io_block_size, self.rows.epochs.size(epoch)
+      ),
       window_blocks=order.window_blocks,
       key=order.key,
       perm_type=order.perm_type,
-      last_is_tail=len(self._rows) % order.io_block_size > 0,
+      last_is_tail=len(self.rows) % order.io_block_size > 0,
     )
 
 

@@ -11,6 +11,7 @@ on makes it beside what it reads.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterator
 from collections.abc import Mapping
 import contextlib
@@ -43,7 +44,7 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.stores import background
 from chomp_data.stores import heartbeat
@@ -64,6 +65,8 @@ _PACKED_HERE = 50_000
 _COMPILED_DOCUMENTS = 500_000
 # Documents up to which what rows hold is summed within a tenth of a second.
 _SUMMED_HERE = 500_000
+# Rows of an epoch whose units may all be in memory: 16 MiB.
+_MOST_TABLE_ROWS = 2**22
 # Windows packed by a thread before it takes others.
 _WINDOWS = 16
 # From this part of an epoch on the next one is packed.
@@ -181,9 +184,13 @@ class BinSource(row_source.RowSource):
     return self.row_starts(integers.whole("epoch", epoch))
 
   @property
-  def sums(self) -> row_sums.Sums:
-    """What windows consume; see `RowSource`."""
-    return _BinSums(self)
+  def repeating_units(self) -> Collection[str]:
+    """Units of which every epoch consumes the same; see `RowSource`."""
+    # First-Fit-Decreasing cuts a document every row, whatever its neighbours.
+    ffd = self.options.packing_algorithm == "ffd"
+    if self.options.orders_differ and not ffd:
+      return ("tokens",)
+    return "tokens", "loss_tokens"
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
@@ -215,30 +222,30 @@ class BinSource(row_source.RowSource):
     row = np.searchsorted(rows.first, piece, side="right") - 1
     return window, row, rows.num_rows
 
-  def window_units(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the units before each packing window, where they are known.
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns what packing windows consume; see `RowSource`.
 
     Trained tokens are tokens less spans, which the index counts. Where the
     store has labels they are summed as windows are packed, once for each order.
     """
     order = self._order_epoch(epoch)
     exact = self.options.packing_algorithm == "exact"
-    if unit == "loss_tokens":
-      if exact and self.options.orders_differ:
-        return None
-    elif unit != "tokens":
-      return None
+    if unit not in ("tokens", "loss_tokens") or (
+      unit == "loss_tokens" and exact and self.options.orders_differ
+    ):
+      return super().block_units(epoch, unit, rows)
     if unit == "loss_tokens" and not self.store.trains_on_all:
       ends = self._windows.trained_ends(self._packing_key(order), order)
-      return np.concatenate([[0], ends])
-    # Whoever asks will ask what rows hold: now, and not while steps are read.
-    self._row_sums(order)
-    tokens = self._documents.window_tokens(order)
-    sums = np.zeros(len(tokens) + 1, np.int64)
-    np.cumsum(tokens, out=sums[1:])
-    if unit == "loss_tokens":
-      sums[1:] -= self._span_ends(order)
-    return sums
+      units = np.diff(ends, prepend=0)
+    else:
+      # Rows between blocks are asked for next: not while steps are read.
+      self._row_sums(order)
+      units = self._documents.window_tokens(order).astype(np.int64)
+      if unit == "loss_tokens":
+        units -= np.diff(self._span_ends(order), prepend=0)
+    return row_units.BlockUnits(self.row_starts(epoch), units)
 
   def _span_ends(self, order: int) -> np.ndarray:
     """Returns int64[num_windows], the spans of windows 0 .. w."""
@@ -252,46 +259,27 @@ class BinSource(row_source.RowSource):
     key = self._packing_key(order)
     return self._documents.derived("pieces", key, build)["piece_ends"]
 
-  def row_units(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the units of each row of an epoch, int32[R], where quick.
-
-    Every window is packed, and no span is made.
-    """
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what rows consume; see `RowSource`. No span is made."""
     trained = unit == "loss_tokens" and self.store.trains_on_all
     if unit != "tokens" and not trained:
-      return None
+      return super().units(epoch, positions, unit)
     order = self._order_epoch(epoch)
+    window, row = self._packed_at(np.asarray(epoch), positions, order)
     starts = self.row_starts(order)
-    units = self._units.get(
+    sums = self._row_sums(order)
+    if sums is not None:
+      row += starts[window]
+      units = sums["tokens"].take(row).astype(np.int64)
+      return units - sums["spans"].take(row) if trained else units
+    windows = np.count_nonzero(np.bincount(window))
+    if windows <= packed_windows.UNITS_CACHED or starts[-1] > _MOST_TABLE_ROWS:
+      return self._windows.units(window, row, order, trained)
+    # Rows of an order that mixes more windows than stay packed.
+    table = self._units.get(
       (order, unit), lambda: self._packed_units(order, trained)
     )
-    num_rows = np.diff(starts)
-    window = np.repeat(np.arange(len(num_rows)), num_rows)
-    first = starts[window]
-    row = np.arange(len(window)) - first
-    return units[first + self._shuffled(row, window, epoch, num_rows[window])]
-
-  def units_at(
-    self, epoch: int, unit: str, index: np.ndarray
-  ) -> np.ndarray | None:
-    """Returns the units of rows of an epoch, int64[N], where quick.
-
-    Args:
-      epoch: The epoch.
-      unit: The unit.
-      index: int64[N], rows of the epoch.
-    """
-    trained = unit == "loss_tokens" and self.store.trains_on_all
-    if unit != "tokens" and not trained:
-      return None
-    order = self._order_epoch(epoch)
-    window, row = self._packed_at(np.asarray(epoch), index, order)
-    kept = self._row_sums(order)
-    if kept is None:
-      return self._windows.units(window, row, order, trained)
-    row += self.row_starts(order)[window]
-    units = kept["tokens"].take(row)
-    return units - kept["spans"].take(row) if trained else units
+    return table[starts[window] + row].astype(np.int64)
 
   def _row_sums(self, order: int) -> Mapping[str, side_index.SideArray] | None:
     """Returns the tokens and spans of packed rows; None where not kept."""
@@ -794,38 +782,3 @@ class _Ahead:
       self._packed.append(epoch)
     if self._packed and self._packed[0] < epoch - 1:
       source.drop_packing(self._packed.pop(0))
-
-
-class _BinSums(row_sums.Sums):
-  """Sums of windows."""
-
-  def __init__(self, source: BinSource):
-    self._source = source
-
-  def epochs_repeat(self, unit: str) -> bool:
-    """Returns whether epochs consume the same; see `Sums`."""
-    options = self._source.options
-    # First-Fit-Decreasing cuts a document every row, whatever its neighbours.
-    ffd = options.packing_algorithm == "ffd"
-    return unit != "loss_tokens" or ffd or not options.orders_differ
-
-  def before_blocks(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the units before each packing window; see `Sums`."""
-    return self._source.window_units(epoch, unit)
-
-  def of_rows(self, epoch: int, unit: str) -> np.ndarray | None:
-    """Returns the units of rows, packed window by window; see `Sums`."""
-    return self._source.row_units(epoch, unit)
-
-  def at(
-    self, epoch: int, unit: str, positions: np.ndarray
-  ) -> np.ndarray | None:
-    """Returns the units of rows as they are packed; see `Sums`."""
-    return self._source.units_at(epoch, unit, positions)
-
-  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
-    """Returns the edges of windows; see `Sums`."""
-    before = self.before_blocks(epoch, unit)
-    if before is None:
-      return None
-    return row_sums.Edges(self._source.row_starts(epoch), before)

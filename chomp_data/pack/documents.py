@@ -270,28 +270,6 @@ class Documents:
       known = self._starts = (epoch, found)
     return known[1]
 
-  def begins_inside(
-    self, every: int, num_rows: int, key: Mapping[str, Any]
-  ) -> np.ndarray:
-    """Returns the documents that begin inside rows of one stream of tokens.
-
-    Inside is not at a row's first column. The documents follow each other in
-    the order of epoch 0 and are cut every `seq_len` tokens.
-
-    Args:
-      every: Rows counted together.
-      num_rows: Rows of the stream; what begins beyond them is left out.
-      key: What decides the order, as JSON values.
-
-    Returns:
-      int64[ceil(num_rows / every)].
-    """
-    key = {"every": every, "num_rows": num_rows, **key}
-    found = self.derived(
-      "begins", key, lambda: self._count_begins(every, num_rows)
-    )
-    return found["begins"]
-
   def derived(
     self,
     name: str,
@@ -405,35 +383,29 @@ class Documents:
     totals = np.asarray([total, empty, long, tokens, offered - tokens])
     return {"blocks": blocks, "totals": totals}
 
-  def _count_begins(self, every: int, num_rows: int) -> dict[str, np.ndarray]:
-    begins = np.zeros(-(-num_rows // every), np.int64)
-    end = 0
-    with progress(self.order.num_documents, f"{self.name}: begins") as bar:
-      for windows in self._window_groups():
-        kept = self.contents(windows, 0).kept
-        begin = end + np.cumsum(kept) - kept
-        end += int(kept.sum())
-        row = begin[begin % self._seq_len > 0] // self._seq_len
-        row = row[row < num_rows] // every
-        begins += np.bincount(row, minlength=len(begins))
-        bar.update(int(self.order.window_sizes(windows).sum()))
-    return {"begins": begins}
-
-  def begins_of(self, epoch: int, num_rows: int) -> int:
+  def count_begins(self, every: int, num_rows: int, epoch: int) -> np.ndarray:
     """Returns how many documents begin inside rows of one stream of tokens.
 
-    Inside is not at a row's first column; see `begins_inside`. Nothing is
-    kept: each epoch costs a pass over lengths.
+    Inside is not at a row's first column. The documents follow each other and
+    are cut every `seq_len` tokens; this takes a pass over their lengths.
 
     Args:
-      epoch: The epoch whose order is meant.
+      every: Rows counted together.
       num_rows: Rows of the stream; what begins beyond them is left out.
+      epoch: The epoch whose order is meant.
+
+    Returns:
+      int64[ceil(num_rows / every)].
     """
-    count, last = 0, num_rows * self._seq_len
-    for _, begin, kept in self.stream(epoch):
-      inside = (kept > 0) & (begin < last) & (begin % self._seq_len > 0)
-      count += int(np.count_nonzero(inside))
-    return count
+    begins = np.zeros(-(-num_rows // every), np.int64)
+    with progress(self.order.num_documents, f"{self.name}: begins") as bar:
+      for document, begin, kept in self.stream(epoch):
+        inside = (kept > 0) & (begin % self._seq_len > 0)
+        row = begin[inside] // self._seq_len
+        row = row[row < num_rows] // every
+        begins += np.bincount(row, minlength=len(begins))
+        bar.update(len(document))
+    return begins
 
   def stream(
     self, epoch: int

@@ -30,7 +30,7 @@ from chomp_data.stores import heartbeat
 _KEPT_PIECES = 1 << 20
 _ENDS_KEPT = 4
 # Windows of which the units of rows are kept, 8 bytes a row.
-_UNITS_KEPT = 64
+UNITS_CACHED = 64
 
 # Packs one window: (its documents' tokens, window, epoch of the order) -> rows.
 Pack = Callable[[np.ndarray, int, int], packing.Rows]
@@ -117,7 +117,7 @@ class PackedWindows:
     self._pack = pack
     self._lock = threading.Lock()
     self._ends = memo.Memo(_ENDS_KEPT)
-    self._units = memo.Memo(_UNITS_KEPT)
+    self._units = memo.Memo(UNITS_CACHED)
     self._clear(0)
 
   def __getstate__(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Row n of an epoch holds tokens n * seq_len .. (n + 1) * seq_len - 1 of the
 stream, whatever the documents: any row is found by binary search in sums.
 """
 
+from collections.abc import Collection
 import dataclasses
 import os
 from typing import Any
@@ -17,6 +18,7 @@ from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import hashing
 from chomp_data.index import intervals
+from chomp_data.index import memo
 from chomp_data.index import ragged
 from chomp_data.pack import document_order
 from chomp_data.pack import documents as documents_lib
@@ -26,17 +28,16 @@ from chomp_data.pack.packing_options import SequentialOptions
 from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
-from chomp_data.sources import source_units
 from chomp_data.stores import remaining
 from chomp_data.stores import side_index
 
-# Rows between sums of trained tokens: as many are planned to go between them.
-_SUMMED_ROWS = 4_096
 _PASS_ROWS = 4_096
 # Below this a pass over all rows takes under a tenth of a second.
 _MANY_ROWS = 100_000
+# Epochs and sizes of blocks whose counts are in memory.
+_COUNTS_CACHED = 2
 # Documents that are looked through to find a row's first one; the sums that
 # point there take 8 bytes for as many documents.
 _STORED_WINDOW = 16
@@ -119,10 +120,7 @@ class SequentialSource(row_source.RowSource):
         path,
         documents_lib.pass_cost(store.num_documents),
       )
-    self._counts: dict[int, np.ndarray] = {}
-
-  def __getstate__(self) -> dict[str, Any]:
-    return {**vars(self), "_counts": {}}
+    self._counts = memo.Memo(_COUNTS_CACHED)
 
   def __len__(self) -> int:
     whole, rest = divmod(self._num_tokens, self.seq_len)
@@ -135,9 +133,45 @@ class SequentialSource(row_source.RowSource):
     return rest if self.options.tail == "pad" else 0
 
   @property
-  def sums(self) -> row_sums.Sums:
-    """What rows of one stream consume; see `RowSource`."""
-    return _StreamSums(self)
+  def repeating_units(self) -> Collection[str]:
+    """Units of which every epoch consumes the same; see `RowSource`."""
+    if self.options.orders_differ:
+      return ("tokens",)
+    return "tokens", "loss_tokens"
+
+  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
+    """Returns what whole rows and the tail consume; see `RowSource`."""
+    if unit != "tokens":
+      return super().uniform(epoch, unit)
+    tail = self.tail_tokens
+    return row_units.Uniform(
+      self.seq_len, {len(self) - 1: tail} if tail else {}
+    )
+
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns the trained tokens of blocks of so many rows; see `RowSource`.
+
+    A row has one span at its first column, and one for each document that
+    begins inside it. Counted in a pass over lengths; where the store has
+    labels, in a pass over these. Documents in another order each epoch are
+    counted for the sum of an epoch alone.
+    """
+    labelled = not self.store.trains_on_all
+    differ = self.options.orders_differ
+    if unit != "loss_tokens" or (differ and (labelled or rows is not None)):
+      return super().block_units(epoch, unit, rows)
+    order = epoch if differ else 0
+    rows = rows or (len(self) if differ else row_units.BLOCK_ROWS)
+    counts = self._counts.get(
+      (order, rows), lambda: self._count(rows, order, labelled)
+    )
+    starts = row_units.every(rows, len(self))
+    if labelled:
+      return row_units.BlockUnits(starts, counts)
+    tokens = np.minimum(starts * self.seq_len, self._num_tokens)
+    return row_units.BlockUnits(starts, np.diff(tokens - starts) - counts)
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
@@ -151,50 +185,31 @@ class SequentialSource(row_source.RowSource):
       last = min((begin + num_tokens - 1) // self.seq_len + 1, len(self))
     return intervals.merged(np.asarray([first]), np.asarray([max(first, last)]))
 
-  def loss_tokens_every(self, rows: int) -> np.ndarray | None:
-    """Returns the trained tokens before every so many rows, if known.
+  def _count(self, every: int, epoch: int, labelled: bool) -> np.ndarray:
+    """Returns the trained tokens of blocks, or begins where all are trained.
 
-    A row has one span at its first column, and one for each document that
-    begins inside it. Known from a pass over lengths (and labels, where there
-    are), in one order.
+    Args:
+      every: Rows of a block.
+      epoch: The epoch whose order of documents is meant.
+      labelled: Whether labels tell what is trained on.
     """
-    if self.options.orders_differ:
-      return None
-    counts = self._counts.get(rows)
-    if counts is None:
-      counts = self._counted(rows)
-      kept = list(self._counts.items())[-1:]
-      self._counts = {**dict(kept), rows: counts}
-    sums = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=sums[1:])
-    if not self.store.trains_on_all:
-      return sums
-    row = self.every(rows)
-    return np.minimum(row * self.seq_len, self._num_tokens) - row - sums
-
-  def loss_tokens_of(self, epoch: int) -> int | None:
-    """Returns the trained tokens of an epoch, from a pass over lengths.
-
-    None where the store has labels: rows must be planned.
-    """
-    if not self.store.trains_on_all:
-      return None
-    spans = len(self) + self._documents.begins_of(epoch, len(self))
-    return min(len(self) * self.seq_len, self._num_tokens) - spans
-
-  def _counted(self, every: int) -> np.ndarray:
-    """Returns trained tokens by so many rows, or begins without labels."""
     options, documents = self.options, self._documents.order
     stored = options.shuffle_documents == "none"
     how = [documents.kind, documents.block_docs, documents.window_docs]
     order = None if stored else [*how, f"{self._order_key:016x}"]
-    if self.store.trains_on_all:
-      return self._documents.begins_inside(every, len(self), {"order": order})
     key = {"every": every, "num_rows": len(self), "order": order}
-    found = self._documents.derived(
-      "trained", key, lambda: self._count_trained(every)
-    )
-    return found["trained"]
+    if labelled:
+      return self._documents.derived(
+        "trained", key, lambda: self._count_trained(every)
+      )["trained"]
+    if options.orders_differ:
+      # Each order comes once.
+      return self._documents.count_begins(every, len(self), epoch)
+    return self._documents.derived(
+      "begins",
+      key,
+      lambda: {"begins": self._documents.count_begins(every, len(self), epoch)},
+    )["begins"]
 
   def _count_trained(self, every: int) -> dict[str, np.ndarray]:
     trained = np.zeros(-(-len(self) // every), np.int64)
@@ -204,14 +219,10 @@ class SequentialSource(row_source.RowSource):
       for first in range(0, len(self), _PASS_ROWS):
         row = np.arange(first, min(first + _PASS_ROWS, len(self)))
         spans = self._plan(row, 0)
-        own = source_units.row_units(spans, "loss_tokens", self.store)
-        np.add.at(trained, row // every, own)
+        units = row_units.planned_units(spans, "loss_tokens", self.store)
+        np.add.at(trained, row // every, units)
         bar.update(len(row))
     return {"trained": trained}
-
-  def every(self, rows: int) -> np.ndarray:
-    """Returns every so many rows of an epoch, and its end."""
-    return np.append(np.arange(0, len(self), rows), len(self))
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
     """Plans rows; see `RowSource.plan`."""
@@ -298,44 +309,3 @@ class SequentialSource(row_source.RowSource):
       segment=nth + 1,
       num_rows=len(index),
     )
-
-
-class _StreamSums(row_sums.Sums):
-  """Sums of whole rows and the tail."""
-
-  def __init__(self, source: SequentialSource):
-    self._source = source
-
-  def epochs_repeat(self, unit: str) -> bool:
-    """Returns whether epochs consume the same; see `Sums`."""
-    return unit != "loss_tokens" or not self._source.options.orders_differ
-
-  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
-    """Returns whole rows and the tail; see `Sums`."""
-    del epoch
-    if unit != "tokens":
-      return None
-    tail = self._source.tail_tokens
-    return row_sums.Uniform(
-      self._source.seq_len, {len(self._source) - 1: tail} if tail else {}
-    )
-
-  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
-    """Returns sums some thousand rows apart; see `Sums`."""
-    before = self.before_every(epoch, unit, _SUMMED_ROWS)
-    if before is None:
-      return None
-    return row_sums.Edges(self._source.every(_SUMMED_ROWS), before)
-
-  def epoch_total(self, epoch: int, unit: str) -> int | None:
-    """Returns tokens less spans of an epoch of its own order; see `Sums`."""
-    if unit != "loss_tokens":
-      return None
-    return self._source.loss_tokens_of(epoch)
-
-  def before_every(self, epoch: int, unit: str, rows: int) -> np.ndarray | None:
-    """Returns tokens less spans; see `Sums`."""
-    del epoch
-    if unit != "loss_tokens":
-      return None
-    return self._source.loss_tokens_every(rows)

@@ -27,7 +27,7 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 
 # Options that count the rows of a source from its start.
 _BY_ROW = ("curriculum_every", "content_length_schedule")
@@ -198,10 +198,22 @@ class PhasedSource(row_source.RowSource):
     """Returns the fixed grid of documents of the last phase, or None."""
     return self._sources[-1].validation()
 
-  @property
-  def sums(self) -> row_sums.Sums:
-    """What rows consume, by the phase of their epoch."""
-    return _PhaseSums(self.phases)
+  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
+    """Returns what rows of an epoch consume in its phase."""
+    return self._source_at(epoch).uniform(epoch, unit)
+
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns what blocks of an epoch consume in its phase."""
+    return self._source_at(epoch).block_units(epoch, unit, rows)
+
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what rows of an epoch consume in its phase."""
+    return self._source_at(epoch).units(epoch, positions, unit)
+
+  def _source_at(self, epoch: int) -> shuffled.ShuffledSource:
+    return [source for first, source in self.phases if first <= epoch][-1]
 
   @property
   def fingerprint(self) -> dict[str, Any]:
@@ -291,28 +303,6 @@ def continued(
       " of its epoch"
     ),
   )
-
-
-class _PhaseSums(row_sums.Sums):
-  """What the phases know, each of its own epochs."""
-
-  def __init__(self, phases: Sequence[tuple[int, shuffled.ShuffledSource]]):
-    self._sums = [(first, source.sums) for first, source in phases]
-
-  def _at(self, epoch: int) -> row_sums.Sums:
-    return [sums for first, sums in self._sums if first <= epoch][-1]
-
-  def uniform(self, epoch: int, unit: str) -> row_sums.Uniform | None:
-    """Returns what rows consume; see `Sums`."""
-    return self._at(epoch).uniform(epoch, unit)
-
-  def epoch_total(self, epoch: int, unit: str) -> int | None:
-    """Returns what an epoch consumes; see `Sums`."""
-    return self._at(epoch).epoch_total(epoch, unit)
-
-  def edges(self, epoch: int, unit: str) -> row_sums.Edges | None:
-    """Returns where units are known; see `Sums`."""
-    return self._at(epoch).edges(epoch, unit)
 
 
 def _by_phase(

@@ -9,6 +9,7 @@ What remains is packed like a store of its own, whose documents are pieces of
 documents; plans name the documents themselves.
 """
 
+from collections.abc import Collection
 import dataclasses
 from typing import Any
 
@@ -20,7 +21,7 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 from chomp_data.stores import remaining
 
 
@@ -71,9 +72,23 @@ class RemainderSource(row_source.RowSource):
     )
 
   @property
-  def sums(self) -> row_sums.Sums:
-    """What its rows consume."""
-    return self._pieces.sums
+  def repeating_units(self) -> Collection[str]:
+    """Units of which every epoch consumes the same."""
+    return self._pieces.repeating_units
+
+  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
+    """Returns what every row consumes, or None."""
+    return self._pieces.uniform(epoch, unit)
+
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns what blocks of rows consume, or None."""
+    return self._pieces.block_units(epoch, unit, rows)
+
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what rows of an epoch consume, int64[N]."""
+    return self._pieces.units(epoch, positions, unit)
 
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
     """Returns the rows that hold pieces of a document, as ranges."""

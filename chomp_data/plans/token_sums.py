@@ -18,15 +18,15 @@ from chomp_data import stores
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
+from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from chomp_data.stores import background
 from chomp_data.stores import side_index
 
 UNITS = ("tokens", "loss_tokens")
 
-# Rows, and steps, planned at once; rows whose units a source knows.
+# Rows, and steps, planned at once.
 _BLOCK = 4_096
-_KNOWN_BLOCK = 2**18
 _STEPS = 256
 # From so many on, planning takes a second or so, and is shown.
 _MANY_ROWS = 1_000_000
@@ -187,15 +187,13 @@ class _SourceSums:
     self._unit = unit
     # Sums before some rows, ascending: the latest few.
     self._told: list[tuple[int, int | None]] = [(0, 0)]
-    # Whether the source may know what its rows consume, until it was asked.
-    self._knows_rows = True
     # Sums of skipped rows.
     self._skipped: dict[tuple[int, int], int] = {}
 
   @functools.cached_property
   def known(self) -> bool:
     """Whether sums need no planning of whole epochs."""
-    return self._source.sums.known(self._unit)
+    return source_units.are_known(self._source, self._unit)
 
   @functools.cached_property
   def _prefix(self) -> source_units.SourceUnits:
@@ -270,6 +268,16 @@ class _SourceSums:
   def _rows_before(self, rows: int) -> int:
     return int(self._prefix.before(np.asarray([rows]))[0])
 
+  @functools.cached_property
+  def _repeats(self) -> bool:
+    return self._unit in self._source.repeating_units
+
+  @functools.cached_property
+  def _each_epoch(self) -> int | None:
+    """What epochs after the ramp consume, where they repeat."""
+    source = self._source
+    return source_units.epoch_units(source, source.epochs.ramp, self._unit)
+
   def _between(self, first: int, last: int) -> int:
     """Returns the units of rows, of whole epochs from their totals."""
     source, total = self._source, 0
@@ -280,27 +288,17 @@ class _SourceSums:
       whole = None
       if not index and end <= last:
         if not self._repeats or epoch < source.epochs.ramp:
-          whole = source.sums.epoch_total(epoch, self._unit)
+          whole = source_units.epoch_units(source, epoch, self._unit)
         else:
           whole = self._each_epoch
-          count = (last - first) // (end - first)
-          end = first + count * (end - first)
+          count = int(source.epochs.locate(np.asarray([last]))[0][0]) - epoch
+          end = source.epochs.start(epoch + count)
         if whole is None:
           return total + self._planned(first, last)
       end = min(end, last)
       total += self._planned(first, end) if whole is None else count * whole
       first, epoch, index = end, epoch + count, 0
     return total
-
-  @functools.cached_property
-  def _repeats(self) -> bool:
-    return self._source.sums.epochs_repeat(self._unit)
-
-  @functools.cached_property
-  def _each_epoch(self) -> int | None:
-    """What epochs after the ramp consume, where they repeat."""
-    source = self._source
-    return source.sums.epoch_total(source.epochs.ramp, self._unit)
 
   def _planned(self, first: int, last: int) -> int:
     """Returns the units of rows, a block at a time."""
@@ -310,31 +308,23 @@ class _SourceSums:
       last - first, what, "rows", last - first >= _MANY_ROWS
     ) as bar:
       while first < last:
-        units = self._known_ahead(first, last)
-        if units is None:
-          rows = np.arange(first, min(first + _BLOCK, last))
-          spans = self._source.plan(rows)
-          units = source_units.row_units(spans, self._unit, self._source.store)
+        units = self._next_units(first, last)
         total += int(units.sum())
         bar.update(len(units))
         first += len(units)
     return total
 
-  def _known_ahead(self, first: int, last: int) -> np.ndarray | None:
-    """Returns the units of some rows of an epoch, if the source knows them."""
-    # A few are planned in one call.
-    if not self._knows_rows or last - first <= _BLOCK:
-      return None
-    located = self._source.epochs.locate(np.asarray([first], np.int64))
-    epoch, index = (int(own[0]) for own in located)
-    end = min(self._source.epochs.start(epoch + 1), last)
-    count = min(end - first, _KNOWN_BLOCK)
-    if count <= _BLOCK:
-      return None
-    positions = np.arange(index, index + count)
-    found = self._source.sums.at(epoch, self._unit, positions)
-    self._knows_rows = found is not None
-    return found
+  def _next_units(self, first: int, last: int) -> np.ndarray:
+    """Returns the units of the first rows of a range, of one epoch."""
+    source = self._source
+    located = source.epochs.locate(np.asarray([first], np.int64))
+    epoch, index = (int(number[0]) for number in located)
+    count = min(source.epochs.start(epoch + 1), last, first + _BLOCK) - first
+    if last - first > _BLOCK:
+      return source.units(epoch, np.arange(index, index + count), self._unit)
+    # A few rows are planned: sums of others are not made for them.
+    spans = source.plan(np.arange(first, first + count))
+    return row_units.planned_units(spans, self._unit, source.store)
 
 
 class StepSums(TokenSums):

@@ -30,8 +30,6 @@ class Unit:
     of_bucket: By kind of buckets that may balance it, what one sample of a
       bucket consumes: a function of the bucket and the section `buckets`.
     each: What every row consumes, where that is one number.
-    known_to_sources: Whether `RowSource.sums` is asked about it; else rows
-      are planned.
   """
 
   of_rows: Callable[[spans_lib.Spans], np.ndarray] | None = None
@@ -42,7 +40,6 @@ class Unit:
     dataclasses.field(default_factory=dict)
   )
   each: int | None = None
-  known_to_sources: bool = False
 
 
 def _patches(bucket: buckets_lib.Bucket, section: Any) -> int:
@@ -58,7 +55,6 @@ UNITS: dict[str, Unit] = {
       "length": lambda bucket, _: bucket.shape[0],
       "resolution": _patches,
     },
-    known_to_sources=True,
   ),
   "rows": Unit(lambda spans: np.ones(spans.num_rows, np.int64), each=1),
   # Positions whose next token is of the same span, and trained on.
@@ -67,7 +63,6 @@ UNITS: dict[str, Unit] = {
     lambda spans, store: spans.row_sums(
       row_labels.trained_targets(spans, store)
     ),
-    known_to_sources=True,
   ),
   "samples": Unit(
     of_bucket={"length": lambda *_: 1, "resolution": lambda *_: 1}

@@ -27,7 +27,7 @@ from chomp_data.rows import row_layout
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_reading
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 from chomp_data.stores import background
 
 # Raised where the same fingerprint comes to stand for other rows or units.
@@ -140,9 +140,44 @@ class RowSource(abc.ABC):
     return None
 
   @property
-  def sums(self) -> row_sums.Sums:
-    """What its rows consume, where that is known without planning them."""
-    return row_sums.Sums()
+  def repeating_units(self) -> Collection[str]:
+    """Units of which every epoch after the ramp consumes the same."""
+    return ()
+
+  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
+    """Returns what every row of an epoch consumes; None where rows differ.
+
+    Args:
+      epoch: The epoch.
+      unit: One of `mix_units.UNITS` for rows.
+    """
+    del epoch, unit
+    return None
+
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns what blocks of rows consume; None where rows must be planned.
+
+    Args:
+      epoch: The epoch.
+      unit: One of `mix_units.UNITS` for rows.
+      rows: Rows of a block, where the source may choose; None where only the
+        sum of all blocks is needed, so that they may be of any size and order.
+    """
+    del epoch, unit, rows
+    return None
+
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what rows of an epoch consume, int64[N].
+
+    Args:
+      epoch: The epoch.
+      positions: int64[N], counted from the epoch's first row, in any order.
+      unit: One of `mix_units.UNITS` for rows.
+    """
+    spans = self.plan(self.epochs.start(epoch) + positions)
+    return row_units.planned_units(spans, unit, self.store)
 
   @checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:

@@ -15,6 +15,7 @@ model at two positions.
 """
 
 from collections.abc import Callable
+from collections.abc import Collection
 from collections.abc import Iterable
 from collections.abc import Mapping
 import dataclasses
@@ -32,14 +33,14 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import document_columns
 from chomp_data.sources import epochs as epochs_lib
 from chomp_data.sources import row_source
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 from chomp_data.sources import special_tokens
 from chomp_data.splice import document_shares
 from chomp_data.splice import grid
 from chomp_data.splice import pair_space
 from chomp_data.splice import schedule as schedule_lib
-from chomp_data.splice import units
+from chomp_data.splice import units as units_lib
 from chomp_data.splice.options import MultiSpliceOptions
 from chomp_data.splice.options import SpliceOptions
 from chomp_data.splice.options import WindowOptions
@@ -189,9 +190,28 @@ class SpliceSource(row_source.RowSource):
     )
 
   @property
-  def sums(self) -> row_sums.Sums:
-    """What copies consume; see `RowSource`."""
-    return units.SpliceSums(
+  def repeating_units(self) -> Collection[str]:
+    """Units of which every epoch consumes the same; see `RowSource`."""
+    return self._copied_units.repeating_units
+
+  def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
+    """Returns the copy that all rows hold; see `RowSource`."""
+    return self._copied_units.uniform(epoch, unit)
+
+  def block_units(
+    self, epoch: int, unit: str, rows: int | None
+  ) -> row_units.BlockUnits | None:
+    """Returns what documents' copies consume; see `RowSource`."""
+    return self._copied_units.block_units(epoch, unit, rows)
+
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what copies consume; see `RowSource`."""
+    units = self._copied_units.units(epoch, positions, unit)
+    return super().units(epoch, positions, unit) if units is None else units
+
+  @property
+  def _copied_units(self) -> units_lib.CopiedUnits:
+    return units_lib.CopiedUnits(
       self._schedule,
       self.epochs.ramp,
       all_pairs=self._all_pairs,

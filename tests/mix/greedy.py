@@ -13,7 +13,7 @@ import numpy as np
 from chomp_data.index import hashing
 from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import interleave
-from chomp_data.sources import unit_sums
+from tests.mix import unit_lists
 
 KEY = hashing.fold_key(0, "mix")
 NAMES = ["wiki", "code", "books", "web"]
@@ -92,7 +92,7 @@ def sequences_of(case):
     own = np.asarray(source["units"], np.int64)
     cycles = source["exhausted_at"] // len(own)
     is_finite = case["exhaustion"] in FINITE
-    out[name] = unit_sums.ArrayUnits(own, cycles if is_finite else None)
+    out[name] = unit_lists.ArrayUnits(own, cycles if is_finite else None)
   return out
 
 

@@ -14,8 +14,8 @@ import pytest
 
 from chomp_data.mix import interleave
 from chomp_data.mix import least_consumed
-from chomp_data.sources import unit_sums
 from tests.mix import greedy
+from tests.mix import unit_lists
 
 KEY = greedy.KEY
 F = fractions.Fraction
@@ -26,9 +26,9 @@ located = greedy.located
 def mix_of(lengths, stages, **kwargs):
   """Returns a mix of listed lengths, or endless ones for a number."""
   sequences = {
-    name: unit_sums.ConstantUnits(own)
+    name: unit_lists.ConstantUnits(own)
     if isinstance(own, int)
-    else unit_sums.ArrayUnits(np.asarray(own), kwargs.pop("cycles", 1))
+    else unit_lists.ArrayUnits(np.asarray(own), kwargs.pop("cycles", 1))
     for name, own in lengths.items()
   }
   if not isinstance(stages, list):
@@ -55,8 +55,8 @@ def one_stage(lengths, weights, exhaustion="first_exhausted"):
 def test_the_seeds_80k_and_1m_rows_at_90_to_10_give_88_9k_samples():
   mix = interleave.Interleave(
     {
-      "a": unit_sums.ConstantUnits(1, 80_000),
-      "b": unit_sums.ConstantUnits(1, 1_000_000),
+      "a": unit_lists.ConstantUnits(1, 80_000),
+      "b": unit_lists.ConstantUnits(1, 1_000_000),
     },
     [Stage(0, {"a": F("0.9"), "b": F("0.1")})],
     KEY,
@@ -318,7 +318,7 @@ def test_a_hundred_stages_are_exact():
 )
 def test_the_end_by_exhaustion(exhaustion, rows):
   mix = interleave.Interleave(
-    {"a": unit_sums.ConstantUnits(3), "b": unit_sums.ConstantUnits(3)},
+    {"a": unit_lists.ConstantUnits(3), "b": unit_lists.ConstantUnits(3)},
     [Stage(0, {"a": 1, "b": 1})],
     KEY,
     exhaustion=exhaustion,
@@ -360,7 +360,7 @@ def test_the_end_of_a_chain_of_stages_needs_no_sums(num_rows):
   assert max(own.calls for own in sequences.values()) <= 4 * 4_096 // 40
 
 
-class Counted(unit_sums.ArrayUnits):
+class Counted(unit_lists.ArrayUnits):
   """Counts the sums that a merge asks for."""
 
   calls = 0
@@ -385,7 +385,7 @@ def test_a_stage_more_asks_each_source_a_few_times():
 
 def test_numbers_of_a_long_chain_have_few_digits_more_a_stage():
   chain = interleave.Interleave(
-    {n: unit_sums.ConstantUnits(3 + i) for i, n in enumerate("abc")},
+    {n: unit_lists.ConstantUnits(3 + i) for i, n in enumerate("abc")},
     changing(400),
     KEY,
   )._chain
@@ -590,7 +590,7 @@ def test_weights_that_give_rows_are_judged_without_a_search(monkeypatch):
     lambda self, *own: found.append(own) or rank(self, *own),
   )
   mix = interleave.Interleave(
-    {n: unit_sums.ConstantUnits(3 + i) for i, n in enumerate("abc")},
+    {n: unit_lists.ConstantUnits(3 + i) for i, n in enumerate("abc")},
     changing(100),
     KEY,
   )
@@ -628,7 +628,7 @@ def test_sources_with_hardly_a_row_and_stages_of_hardly_one_are_not_judged():
 
 # Errors.
 
-GOOD = {"a": unit_sums.ConstantUnits(1), "b": unit_sums.ConstantUnits(2, 10)}
+GOOD = {"a": unit_lists.ConstantUnits(1), "b": unit_lists.ConstantUnits(2, 10)}
 
 
 @pytest.mark.parametrize(
@@ -719,14 +719,14 @@ class Nothing:
   def before(self, rows):
     return np.zeros_like(rows)
 
-  def rows_below(self, wanted):
+  def rows_below(self, wanted, near=False):
     raise AssertionError("there is no such row")
 
 
 def test_rows_that_repeat_and_consume_nothing_are_refused():
   with pytest.raises(ValueError, match=r"\['b'\]` must consume .* in 40 rows"):
     interleave.Interleave(
-      {"a": unit_sums.ConstantUnits(1), "b": Nothing()},
+      {"a": unit_lists.ConstantUnits(1), "b": Nothing()},
       [Stage(0, {"a": 1, "b": 1})],
       KEY,
       exhaustion="all_exhausted",

@@ -21,10 +21,10 @@ from chomp_data.mix import least_consumed
 from chomp_data.mix import resuming
 from chomp_data.pack import sequential
 from chomp_data.sources import source_units
-from chomp_data.sources import unit_sums as units_index
 from chomp_data.testing import stores as testing_stores
 from tests import laws
 from tests.mix import greedy
+from tests.mix import unit_lists as units_index
 
 F = fractions.Fraction
 SEQ_LEN = 16

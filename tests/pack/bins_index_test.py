@@ -14,7 +14,7 @@ import chomp_data
 from chomp_data import stores
 from chomp_data.pack import bins
 from chomp_data.pack import packing
-from chomp_data.sources import source_units
+from chomp_data.sources import row_units
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
 
@@ -233,9 +233,10 @@ def test_a_kept_packing_of_exact_rows_is_read(make_store, windows_packed):
   packed.check_fields(packed.read(again, np.arange(len(source))), expected)
   assert again.report() == report
   tokens, trained = (
-    again.sums.before_blocks(0, unit) for unit in ("tokens", "loss_tokens")
+    again.block_units(0, unit, 4_096).units.sum()
+    for unit in ("tokens", "loss_tokens")
   )
-  assert tokens[-1] - trained[-1] == counts.sum()
+  assert tokens - trained == counts.sum()
   assert not windows_packed
 
 
@@ -359,13 +360,13 @@ def test_what_packed_rows_hold_is_kept_and_packs_no_window_again(
   epoch, index = 1, np.arange(len(source))
   plan = source.plan(len(source) + index)
   expected = {
-    unit: source_units.row_units(plan, unit).tolist()
+    unit: row_units.planned_units(plan, unit).tolist()
     for unit in ("tokens", "loss_tokens")
   }
 
   def units(source):
     return {
-      unit: source.units_at(epoch, unit, index).tolist() for unit in expected
+      unit: source.units(epoch, index, unit).tolist() for unit in expected
     }
 
   assert units(source) == expected
@@ -389,18 +390,18 @@ def test_each_packing_has_sums_of_its_own_rows(make_store):
     source = make(store, packing_algorithm=algorithm)
     source.packed_on_disk(0)
     rows = np.arange(len(source))
-    expected = source_units.row_units(source.plan(rows), "tokens")
-    assert source.units_at(0, "tokens", rows).tolist() == expected.tolist()
+    expected = row_units.planned_units(source.plan(rows), "tokens")
+    assert source.units(0, rows, "tokens").tolist() == expected.tolist()
   assert len(kept_sums(store)) == 2
 
 
 def test_orders_that_come_once_keep_no_sums_of_rows(make_store):
   store = make_store(packed.documents_of(LENGTHS))
   source = make(store, **FULL)
-  found = source.units_at(1, "tokens", np.arange(3))
+  found = source.units(1, np.arange(3), "tokens")
   rows = source.epochs.start(1) + np.arange(3)
   assert (
     found.tolist()
-    == source_units.row_units(source.plan(rows), "tokens").tolist()
+    == row_units.planned_units(source.plan(rows), "tokens").tolist()
   )
   assert not kept_sums(store)

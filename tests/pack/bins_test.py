@@ -516,14 +516,15 @@ def test_exact_rows_are_not_kept_where_that_would_take_python_long(
     source._ahead.wait()
     assert not packings(source, "exact")
     # Who needs all of them packs all of them.
-    assert source.sums.before_blocks(0, "loss_tokens") is not None
+    assert source.block_units(0, "loss_tokens", 4_096) is not None
     assert packings(source, "exact")
 
 
 def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
   source = reshuffled(make_store)
   totals = [
-    source.sums.before_blocks(epoch, "loss_tokens")[-1] for epoch in range(5)
+    source.block_units(epoch, "loss_tokens", 4_096).units.sum()
+    for epoch in range(5)
   ]
   assert len(set(totals)) == 1
   for epoch in (1, 2, 3):

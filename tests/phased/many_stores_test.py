@@ -15,6 +15,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import state as state_lib
+from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
@@ -272,7 +273,7 @@ def test_sums_of_a_source_that_grows_are_those_of_its_plans(
   source = pipeline.build(config(paths, rows, shuffle, (0, 1, 3))).run_plan.rows
   count = source.epochs.start(4) + 7
   spans = source.plan(np.arange(count))
-  each = source_units.row_units(spans, unit)
+  each = row_units.planned_units(spans, unit)
   sums = np.concatenate([[0], np.cumsum(each)])
   units = source_units.SourceUnits(source, unit, None)
   np.testing.assert_array_equal(units.before(np.arange(count + 1)), sums)

@@ -14,8 +14,8 @@ from chomp_data.loading import certificate
 from chomp_data.loading import state as state_lib
 from chomp_data.order import shuffled
 from chomp_data.pack import documents
-from chomp_data.pack import sequential
 from chomp_data.plans import token_sums
+from chomp_data.sources import row_units
 from chomp_data.testing import stores as testing_stores
 
 SEQ_LEN = 16
@@ -60,8 +60,7 @@ def path(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def _many_edges(monkeypatch):
-  monkeypatch.setattr(sequential, "_SUMMED_ROWS", 32)
-  monkeypatch.setattr(shuffled, "_ERA_ROWS", 40)
+  monkeypatch.setattr(row_units, "BLOCK_ROWS", 40)
 
 
 def build(path, rows, shuffle, **changes):
@@ -180,7 +179,6 @@ def test_what_is_passed_over_is_what_rows_of_plans_hold(
   path, rows, shuffle, monkeypatch
 ):
   monkeypatch.setattr(token_sums, "_BLOCK", 7)
-  monkeypatch.setattr(token_sums, "_KNOWN_BLOCK", 31)
   pipe = build(path, PASSED_OVER[rows], shuffle)
   source = pipe.accounts._sums._sources["text"]
   steps = 3 * source.epochs.size(source.epochs.ramp) // BATCH + 20

@@ -12,10 +12,10 @@ import pytest
 
 import chomp_data
 from chomp_data.index import steps as steps_lib
-from chomp_data.order import shuffled as shuffled_lib
 from chomp_data.pack import sequential as sequential_lib
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
+from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from tests.sources import labelled
 
@@ -154,11 +154,8 @@ def test_sums_equal_those_of_batches_in_every_order(
   expected = np.concatenate([[0], np.cumsum(own)])
   with pytest.MonkeyPatch.context() as patch:
     # Several edges an epoch, several blocks between edges.
-    patch.setattr(source_units, "_EDGE_ROWS", 7)
-    patch.setattr(source_units, "_GROWN_ROWS", 14)
-    patch.setattr(sequential_lib, "_SUMMED_ROWS", 7)
+    patch.setattr(row_units, "BLOCK_ROWS", 7)
     patch.setattr(sequential_lib, "_PASS_ROWS", 5)
-    patch.setattr(shuffled_lib, "_ERA_ROWS", 15)
     sums = source_units.SourceUnits(source, unit, EPOCHS)
     assert sums.num_rows == end
     asked = data.draw(st.lists(st.integers(0, end), max_size=20))
@@ -244,8 +241,7 @@ FIXED = {"shuffle_documents": "block", "reshuffle_documents": False}
 def test_where_sums_are_known_no_epoch_is_passed_over(
   make_store, monkeypatch, make, options, kind, unit, table
 ):
-  monkeypatch.setattr(sequential_lib, "_SUMMED_ROWS", 48)
-  monkeypatch.setattr(shuffled_lib, "_ERA_ROWS", 48)
+  monkeypatch.setattr(row_units, "BLOCK_ROWS", 48)
   store = labelled.make(make_store, [20] * 3_000, table=table).store
   shuffle = {"kind": kind}
   if kind == "block" and make is sequential:
@@ -292,22 +288,22 @@ def test_rows_of_a_thousand_epochs_are_summed_together(
   make_store, monkeypatch, tail
 ):
   """Where all rows are alike, one epoch is asked for; a tail is its own."""
-  made, make = [], source_units.SourceUnits._make
+  asked, uniform = [], chomp_data.ShuffledSource.uniform
 
-  def counted(sums, epoch):
-    made.append(epoch)
-    return make(sums, epoch)
+  def counted(source, epoch, unit):
+    asked.append(epoch)
+    return uniform(source, epoch, unit)
 
-  monkeypatch.setattr(source_units.SourceUnits, "_make", counted)
+  monkeypatch.setattr(chomp_data.ShuffledSource, "uniform", counted)
   store = make_store([[3] * 21, [4] * 30])
   for rows in (sequential(store, tail=tail), splices(store, num_docs=1)):
     source = shuffled(rows, {"kind": "full"})
     sums = source_units.SourceUnits(source, "tokens", None)
     numbers = np.arange(3, source.epochs.start(1_000), 7)
     own = slow_units(source, "tokens", range(source.epochs.start(5)))
-    made.clear()
+    asked.clear()
     found = sums.before(numbers)
-    assert tail == "pad" or len(made) <= 1
+    assert tail == "pad" or len(asked) <= 1
     near = numbers[numbers < len(own)]
     assert found[: len(near)].tolist() == np.cumsum([0, *own])[near].tolist()
     each = [sums.before(one[None])[0] for one in numbers[::100]]
@@ -348,17 +344,18 @@ def test_a_long_pass_is_said_with_its_length(make_store, monkeypatch):
     sums = source_units.SourceUnits(
       shuffled(bins(store), shuffle), "tokens", None
     )
-    assert "plans all 40 rows of each epoch once" in sums.cost()
+    assert sums.is_long()
+    assert "plans all 40 rows of each epoch once" in sums.planned()
   for source, unit in (
     (shuffled(bins(store), {"kind": "full"}), "rows"),
     (shuffled(bins(store), {"kind": "block"}), "tokens"),
     (shuffled(sequential(store), {"kind": "full"}), "tokens"),
   ):
-    assert source_units.SourceUnits(source, unit, None).cost() is None
+    assert not source_units.SourceUnits(source, unit, None).is_long()
   monkeypatch.setattr(source_units, "_LONG_PASS", 41)
   source = shuffled(bins(store), {"kind": "full"})
   sums = source_units.SourceUnits(source, "tokens", None)
-  assert sums.cost() is None
+  assert not sums.is_long()
   # Short passes are part of a mix's summary all the same.
   assert "plans all 40 rows of each epoch once" in sums.planned()
 
@@ -407,7 +404,7 @@ def test_units_of_a_plan_count_each_row_by_itself():
     segment=np.ones(3, np.int32),
   )
   found = {
-    u: source_units.row_units(spans, u).tolist()
+    u: row_units.planned_units(spans, u).tolist()
     for u in mix_units.of_kind("rows")
   }
   assert found == {
@@ -431,6 +428,6 @@ def test_sums_at_edges_say_about_where_a_row_is_and_look_at_none(
   def refused(*_):
     raise AssertionError("a row is looked at")
 
-  monkeypatch.setattr(chomp_data.BinSource, "units_at", refused)
-  near = np.asarray([units.rows_near(own) for own in sums.tolist()])
+  monkeypatch.setattr(chomp_data.BinSource, "units", refused)
+  near = np.asarray([units.rows_below(own, near=True) for own in sums.tolist()])
   assert np.abs(near - places).max() <= 10

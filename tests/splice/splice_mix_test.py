@@ -17,7 +17,7 @@ import pytest
 import chomp_data
 from chomp_data import schema
 from chomp_data import stores
-from chomp_data.sources import row_sums
+from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from tests import laws
 
@@ -624,7 +624,7 @@ def test_own_strides_are_those_of_a_source_of_that_stride(make, changes):
 def test_sums_of_units_are_those_of_the_rows(make, kind, unit, options):
   source = shuffled(make(LENGTHS, seq_len=16, **options), kind)
   rows = np.arange(700)
-  own = source_units.row_units(source.plan(rows), unit)
+  own = row_units.planned_units(source.plan(rows), unit)
   sums = np.concatenate([[0], np.cumsum(own)])
   counted = source_units.SourceUnits(source, unit, None)
   assert counted.before(np.arange(701)).tolist() == sums.tolist()
@@ -634,29 +634,28 @@ def test_sums_of_units_are_those_of_the_rows(make, kind, unit, options):
 
 def test_rows_that_copy_the_same_need_no_planning(make):
   same = shuffled(make([50, 60], content_length=6, curriculum_every=9))
-  assert same.sums.uniform(0, "tokens") == row_sums.Uniform(6)
-  assert same.sums.uniform(1, "loss_tokens") == row_sums.Uniform(5)
-  assert same.sums.known("tokens")
+  assert same.uniform(0, "tokens") == row_units.Uniform(6)
+  assert same.uniform(1, "loss_tokens") == row_units.Uniform(5)
+  assert source_units.are_known(same, "tokens")
   grown = make([50, 60], content_length=6, content_length_schedule=[(9, 7)])
-  assert [grown.sums.uniform(e, "tokens").each for e in (0, 1)] == [6, 7]
+  assert [grown.uniform(e, "tokens").each for e in (0, 1)] == [6, 7]
   # Shorter documents differ, but lie one after the other.
   mixed = make([50, 5], content_length=6)
-  assert mixed.sums.uniform(0, "tokens") is None
-  edges = mixed.sums.edges(0, "tokens")
-  assert edges.positions.tolist() == [0, 42, 46]
-  assert edges.before.tolist() == [0, 252, 272]
+  assert mixed.uniform(0, "tokens") is None
+  blocks = mixed.block_units(0, "tokens", 4_096)
+  assert blocks.starts.tolist() == [0, 42, 46]
+  assert blocks.units.tolist() == [252, 20]
 
 
-def test_edges_of_sums_lie_close_together(make):
+def test_blocks_of_copies_are_short(make):
   # 8,192 starts, a multiple of what lies between two edges, and one.
   source = make([8_199, 7], content_length=8, balance_mode="enumerate")
-  edges = source.sums.edges(0, "tokens")
-  positions, sums = edges.positions, edges.before
-  assert np.diff(positions).max() <= 4_096
-  assert positions[-1] == len(source)
+  blocks = source.block_units(0, "tokens", 4_096)
+  assert np.diff(blocks.starts).max() <= 4_096
+  assert blocks.starts[-1] == len(source)
   spans = source.plan(np.arange(len(source)))
-  whole = np.concatenate([[0], np.cumsum(spans.length)])
-  assert sums.tolist() == whole[positions].tolist()
+  units = np.add.reduceat(spans.length, blocks.starts[:-1])
+  assert blocks.units.tolist() == units.tolist()
 
 
 # --- the fingerprint -------------------------------------------------------

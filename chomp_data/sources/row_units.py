@@ -1,0 +1,86 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What rows of a source consume: the answers of `RowSource` about units.
+
+A mix balances what rows consume, and accounts report it. A source that knows
+more than a plan of its rows says so by `uniform` (rows are equal) or by
+`block_units` (sums of blocks); units are those of `mix_units.UNITS`.
+"""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import mix_units
+
+# Rows of a block, where nothing else decides how many.
+BLOCK_ROWS = 4_096
+
+
+@dataclasses.dataclass(frozen=True)
+class Uniform:
+  """An epoch whose rows all consume the same, but for a few.
+
+  Attributes:
+    each: Units of a row, at least 1.
+    exceptions: Units of rows that consume less, by position in the epoch.
+  """
+
+  each: int
+  exceptions: Mapping[int, int] = dataclasses.field(default_factory=dict)
+
+  def blocks(self, size: int) -> "BlockUnits":
+    """Returns equal rows, cut at the exceptions, as blocks.
+
+    Args:
+      size: Rows of the epoch.
+    """
+    positions = np.asarray(list(self.exceptions), np.int64)
+    starts = np.unique(np.concatenate([[0, size], positions, positions + 1]))
+    units = np.diff(starts) * self.each
+    units[np.searchsorted(starts, positions)] = list(self.exceptions.values())
+    return BlockUnits(starts, units)
+
+
+@dataclasses.dataclass(frozen=True)
+class BlockUnits:
+  """What blocks of rows consume, that together are an epoch.
+
+  Attributes:
+    starts: int64[n + 1], the first position of each block, and the rows of the
+      epoch.
+    units: int64[n], the units of the rows of each block.
+  """
+
+  starts: np.ndarray
+  units: np.ndarray
+
+
+def every(rows: int, size: int) -> np.ndarray:
+  """Returns the starts of blocks of equal rows, int64[n + 1].
+
+  Args:
+    rows: Rows of a block; the last one may have fewer.
+    size: Rows of the epoch.
+  """
+  return np.append(np.arange(0, size, rows), size)
+
+
+def planned_units(
+  spans: spans_lib.Spans, unit: str, store: stores.Store | None = None
+) -> np.ndarray:
+  """Returns what each planned row consumes, int64[num_rows].
+
+  Args:
+    spans: The plan, of one source.
+    unit: One of `mix_units.UNITS` for rows.
+    store: The source's, where it may have labels.
+  """
+  definition = mix_units.UNITS[unit]
+  if definition.of_labelled_rows and store and not store.trains_on_all:
+    return definition.of_labelled_rows(spans, store)
+  assert definition.of_rows is not None
+  return definition.of_rows(spans)
