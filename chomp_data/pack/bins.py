@@ -222,6 +222,7 @@ class BinSource(row_source.RowSource):
     row = np.searchsorted(rows.first, piece, side="right") - 1
     return window, row, rows.num_rows
 
+  @row_units.block_arguments
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
@@ -259,6 +260,7 @@ class BinSource(row_source.RowSource):
     key = self._packing_key(order)
     return self._documents.derived("pieces", key, build)["piece_ends"]
 
+  @row_units.units_arguments
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
     """Returns what rows consume; see `RowSource`. No span is made."""
     trained = unit == "loss_tokens" and self.store.trains_on_all

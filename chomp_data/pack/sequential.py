@@ -139,6 +139,7 @@ class SequentialSource(row_source.RowSource):
       return ("tokens",)
     return "tokens", "loss_tokens"
 
+  @row_units.uniform_arguments
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
     """Returns what whole rows and the tail consume; see `RowSource`."""
     if unit != "tokens":
@@ -148,6 +149,7 @@ class SequentialSource(row_source.RowSource):
       self.seq_len, {len(self) - 1: tail} if tail else {}
     )
 
+  @row_units.block_arguments
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:

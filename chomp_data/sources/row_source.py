@@ -144,6 +144,7 @@ class RowSource(abc.ABC):
     """Units of which every epoch after the ramp consumes the same."""
     return ()
 
+  @row_units.uniform_arguments
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
     """Returns what every row of an epoch consumes; None where rows differ.
 
@@ -154,6 +155,7 @@ class RowSource(abc.ABC):
     del epoch, unit
     return None
 
+  @row_units.block_arguments
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
@@ -168,6 +170,7 @@ class RowSource(abc.ABC):
     del epoch, unit, rows
     return None
 
+  @row_units.units_arguments
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
     """Returns what rows of an epoch consume, int64[N].
 

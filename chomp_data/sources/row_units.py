@@ -12,12 +12,25 @@ import dataclasses
 
 import numpy as np
 
+from chomp_data import schema
 from chomp_data import stores
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
 
 # Rows of a block, where nothing else decides how many.
 BLOCK_ROWS = 4_096
+
+_EPOCH = schema.integer(0, 2**62 - 1)
+_UNIT = mix_units.rule("rows")
+
+# Decorators that check the arguments of methods of `RowSource`.
+uniform_arguments = schema.arguments(epoch=_EPOCH, unit=_UNIT)
+block_arguments = schema.arguments(
+  epoch=_EPOCH, unit=_UNIT, rows=schema.optional(schema.integer(1))
+)
+units_arguments = schema.arguments(
+  epoch=_EPOCH, positions=schema.whole_numbers(1), unit=_UNIT
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -194,16 +194,19 @@ class SpliceSource(row_source.RowSource):
     """Units of which every epoch consumes the same; see `RowSource`."""
     return self._copied_units.repeating_units
 
+  @row_units.uniform_arguments
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
     """Returns the copy that all rows hold; see `RowSource`."""
     return self._copied_units.uniform(epoch, unit)
 
+  @row_units.block_arguments
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
     """Returns what documents' copies consume; see `RowSource`."""
     return self._copied_units.block_units(epoch, unit, rows)
 
+  @row_units.units_arguments
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
     """Returns what copies consume; see `RowSource`."""
     units = self._copied_units.units(epoch, positions, unit)
