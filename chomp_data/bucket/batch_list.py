@@ -31,7 +31,7 @@ _BLOCK = 2**20
 class BatchList:
   """The batches of a dataset, epoch after epoch, with prefix sums.
 
-  Places are rows of a merge; see `unit_sums.UnitSequence`.
+  Places are rows of a merge, with the methods of `UnitSequence`.
 
   Attributes:
     order: The order of the batches.
