@@ -235,7 +235,6 @@ class ProcessInput(feed.ProcessInput):
         "config.data.balance: rows do not divide over the devices that are"
         " alive: they stand as they are planned."
       )
-    assert isinstance(self.source, batches.BatchSource)
     again = process_input(pipe, place, self.operations, source=self.source)
     return again, agreement.peers_of(sharding)
 

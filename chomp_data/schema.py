@@ -84,6 +84,7 @@ class Option:
     kinds: The field is valid only if the section's `kind` is one of these;
       None is valid for all kinds.
     sentence: Its description.
+    fix: The advice for a wrong value; None advises to leave it out.
   """
 
   name: str
@@ -91,6 +92,21 @@ class Option:
   default: Any
   kinds: tuple[str, ...] | None = None
   sentence: str = ""
+  fix: str | None = None
+
+  @property
+  def is_required(self) -> bool:
+    """Whether it has no default."""
+    return self.default is dataclasses.MISSING
+
+  def problem(self, path: str, value: Any) -> str:
+    """Returns the error for a wrong value in the section at a path."""
+    fix = self.fix
+    if fix is None and self.is_required:
+      fix = "Set it to such a value."
+    elif fix is None:
+      fix = f"Correct it, or leave it out for the default {self.default!r}."
+    return bad_value(f"{path}.{self.name}", self.rule, value, fix)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -175,6 +191,7 @@ def options_of(cls: type) -> Mapping[str, Option]:
       field.default,
       field.metadata.get(_KINDS),
       sentences.get(field.name, ""),
+      field.metadata.get(_FIX),
     )
     for field in dataclasses.fields(cls)
   }
@@ -553,16 +570,13 @@ def _converted(
 ) -> tuple[dict[str, Any], list[str]]:
   """Returns the converted known fields of a section, and their errors."""
   values, problems = {}, []
-  for field in dataclasses.fields(cls):
-    if field.name not in section:
+  for name, option in options_of(cls).items():
+    if name not in section:
       continue
-    value, rule = section[field.name], field.metadata[_RULE]
     try:
-      values[field.name] = rule.convert(value)
+      values[name] = option.rule.convert(section[name])
     except (TypeError, ValueError, OverflowError):
-      problems.append(
-        bad_value(f"{path}.{field.name}", rule, value, _fix(field))
-      )
+      problems.append(option.problem(path, section[name]))
   return values, problems
 
 
@@ -584,9 +598,9 @@ def read(
     return None, [
       bad_value(path, "a section with fields", section, "Give it fields.")
     ]
-  fields_by_name = {f.name: f for f in dataclasses.fields(cls)}  # pyright: ignore
+  options = options_of(cls)
   problems = []
-  names = [*fields_by_name, *elsewhere]
+  names = [*options, *elsewhere]
   unknown = [str(name) for name in section if name not in names]
   for name in unknown:
     # Only the last error lists the known fields.
@@ -594,11 +608,9 @@ def read(
     problems.append(unknown_key(path, name, names, listed))
   values, wrong = _converted(cls, section, path)
   problems += wrong
-  for name, field in fields_by_name.items():
-    missing = field.default is dataclasses.MISSING
-    if missing and name not in section:
-      rule = field.metadata[_RULE]
-      problems.append(f"`{path}.{name}` must be set, to {rule.text}.")
+  for name, option in options.items():
+    if option.is_required and name not in section:
+      problems.append(f"`{path}.{name}` must be set, to {option.rule.text}.")
   if problems:
     return None, problems
   return cls(**values), []
@@ -639,11 +651,3 @@ def _is_text(value: str) -> bool:
   except UnicodeEncodeError:
     return False
   return True
-
-
-def _fix(field: dataclasses.Field) -> str:
-  if field.metadata.get(_FIX) is not None:
-    return field.metadata[_FIX]
-  if field.default is dataclasses.MISSING:
-    return "Set it to such a value."
-  return f"Correct it, or leave it out for the default {field.default!r}."

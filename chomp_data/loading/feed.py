@@ -31,7 +31,6 @@ import jax
 from chomp_data import schema
 from chomp_data.config import options
 from chomp_data.index import integers
-from chomp_data.index import steps as steps_lib
 from chomp_data.loading import agreement
 from chomp_data.loading import batches
 from chomp_data.loading import certificate as certificate_lib
@@ -75,36 +74,6 @@ class Waits:
   seconds: float = 0.0
   stalls: int = 0
   failures: int = 0
-
-
-class Batches(step_records.Steps, Protocol):
-  """A Grain source whose record `step` is a process-local batch.
-
-  Attributes:
-    reads: What reading through it has cost.
-    steps: Which data step each step is.
-  """
-
-  reads: reads_lib.Reads
-
-  @property
-  def steps(self) -> steps_lib.Steps: ...
-
-  def handed_out(self, step: int) -> certifying.Sums:
-    """Returns what a step holds that was read a moment ago, as sums."""
-    ...
-
-  def places(self, step: int) -> Mapping[str, Any] | None:
-    """Returns where sources are before a step; None while it is read from."""
-    ...
-
-  def count_into(self, ledger: Any) -> bool:
-    """Counts the steps that are read, if all of their rows are."""
-    ...
-
-  def for_workers(self, count: int) -> "Batches":
-    """Returns the same batches for processes that share them by turns."""
-    ...
 
 
 class Follower(Protocol):
@@ -178,7 +147,7 @@ class ProcessInput:
     pipeline: The `Pipeline` of the run, or None.
   """
 
-  source: Batches
+  source: batches.BatchSource
   placer: Callable[[Mapping[str, Any]], dict[str, jax.Array]]
   workers_help: bool = True
   shards: Mapping[str, int] | None = None
@@ -230,7 +199,7 @@ class ProcessInput:
 
 
 def data_loader(
-  source: Batches,
+  source: batches.BatchSource,
   *,
   first_step: int = 0,
   seed: int = 0,
