@@ -17,7 +17,6 @@ import contextlib
 import dataclasses
 import functools
 from typing import Any
-from typing import Protocol
 
 from absl import logging
 import grain
@@ -27,8 +26,6 @@ import numpy as np
 
 from chomp_data.loading import operations as operations_lib
 from chomp_data.loading import placement
-from chomp_data.plans import plan as plan_lib
-from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import transfer_format
 from chomp_data.transforms import applying
 
@@ -38,22 +35,12 @@ FIELD = "wire"
 _AXIS = "device"
 
 
-class Run(Protocol):
-  """What is asked of a run to make its fields on devices."""
-
-  options: Any
-  buckets: tuple[buckets_lib.Bucket, ...]
-  run_plan: plan_lib.Plan
-
-  def operations(self) -> list[grain.transforms.Map]: ...
-
-
 class _Unsuited(Exception):
   """Why fields are made on the host."""
 
 
 def placer(
-  pipe: Run,
+  pipe: placement.Run,
   sharding: placement.ShardingTree,
   held: Mapping[str, np.ndarray],
   operations: Sequence[grain.transforms.Map] = (),
@@ -107,7 +94,7 @@ class Placer:
 
   def __init__(
     self,
-    pipe: Run,
+    pipe: placement.Run,
     sharding: placement.ShardingTree,
     held: Mapping[str, np.ndarray],
     operations: Sequence[grain.transforms.Map],

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 
 from chomp_data import schema
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.transforms import applying
 
@@ -79,10 +80,15 @@ def field_sharding(
 
 
 class Run(Protocol):
-  """What is asked of a run to know which rows of it a process needs."""
+  """What placing batches on devices needs of a `Pipeline`."""
 
   options: Any
   buckets: tuple[buckets_lib.Bucket, ...]
+  run_plan: plan_lib.Plan
+
+  def operations(self) -> list[grain.transforms.Map]:
+    """Returns the transforms over batches that the config asks for."""
+    ...
 
   def examples(self, bucket: int) -> dict[str, dict[str, np.ndarray]]:
     """Returns one sample of each source that may have fields of its own."""
@@ -483,7 +489,7 @@ def even_rows(
   sharding: ShardingTree,
   device_rows: DeviceRows = None,
 ) -> DeviceRows:
-  """Returns rows on devices that divide over a sharding, filler included.
+  """Returns rows on devices that divide over a sharding, padding included.
 
   Batches of one shape but for their rows get as many: how many a process has
   of the run may not tell them apart.
@@ -585,7 +591,7 @@ class _BucketPlacer:
     sharding: ShardingTree,
     rows: np.ndarray,
     num_rows: int,
-    filler: Mapping[str, np.ndarray] | None = None,
+    padding: Mapping[str, np.ndarray] | None = None,
   ):
     """Remembers where rows are.
 
@@ -593,9 +599,9 @@ class _BucketPlacer:
       sharding: As in `field_sharding`.
       rows: int64[R], ascending rows of the global batch in local batches.
       num_rows: Rows of the global batch.
-      filler: Fields [1, ...] of rows beyond the run's; None is 0.
+      padding: Fields [1, ...] of rows beyond the run's; None is 0.
     """
-    self._filler = filler or {}
+    self._padding = padding or {}
     self._sharding = sharding
     self._rows = rows
     self._num_rows = num_rows
@@ -607,7 +613,7 @@ class _BucketPlacer:
     """Places a batch.
 
     Args:
-      batch: Fields [R, ...], without rows at the end that are filler. Not to
+      batch: Fields [R, ...], without rows at the end that are padding. Not to
         be written to afterwards: JAX may alias.
 
     Returns:
@@ -616,7 +622,7 @@ class _BucketPlacer:
     """
     fields = {
       name: _of_rows(
-        _device_dtype(value), len(self._rows), self._filler.get(name)
+        _device_dtype(value), len(self._rows), self._padding.get(name)
       )
       for name, value in batch.items()
     }
@@ -667,7 +673,7 @@ class Placer:
     rows: Mapping[str, np.ndarray],
     buckets: Sequence[buckets_lib.Bucket],
     device_rows: DeviceRows = None,
-    filler: Mapping[str, Mapping[str, np.ndarray]] | None = None,
+    padding: Mapping[str, Mapping[str, np.ndarray]] | None = None,
   ):
     """Remembers where rows are, by their number.
 
@@ -676,14 +682,14 @@ class Placer:
       rows: By bucket, int64[R], rows of its global batch in local batches.
       buckets: The buckets.
       device_rows: As in `process_batches`; rows beyond the run's are 0.
-      filler: What they are instead, fields [1, ...] by bucket; then buckets of
+      padding: What they are instead, fields [1, ...] by bucket; then buckets of
         as many rows here are told by their fields' shapes.
 
     Raises:
       ConfigError: If as many rows here are of different global batches.
     """
     self._placers: dict[tuple[int, Shapes | None], _BucketPlacer] = {}
-    self._by_shape: bool = filler is not None
+    self._by_shape: bool = padding is not None
     own = sharding.values() if isinstance(sharding, Mapping) else [sharding]
     kinds = sorted({type(each).__name__ for each in own})
     shapes = "; ".join(map(str, buckets))
@@ -694,7 +700,7 @@ class Placer:
         continue
       own = rows[bucket.name]
       count = len(of_run(own, bucket))
-      example = (filler or {}).get(bucket.name)
+      example = (padding or {}).get(bucket.name)
       key = count, None if example is None else _shapes(example)
       other = known.setdefault(key, bucket)
       # With as many rows on devices, how many are of the run does not matter.
@@ -735,15 +741,15 @@ def of_run(rows: np.ndarray, bucket: buckets_lib.Bucket) -> np.ndarray:
 
 
 def _of_rows(
-  value: np.ndarray, count: int, filler: np.ndarray | None = None
+  value: np.ndarray, count: int, padding: np.ndarray | None = None
 ) -> np.ndarray:
-  """Returns an array with rows of filler, or 0, at its end."""
+  """Returns an array with rows of padding, or 0, at its end."""
   if len(value) == count:
     return value
   out = np.zeros((count, *value.shape[1:]), value.dtype)
   out[: len(value)] = value
-  if filler is not None:
-    out[len(value) :] = filler
+  if padding is not None:
+    out[len(value) :] = padding
   return out
 
 
