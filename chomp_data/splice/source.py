@@ -40,7 +40,7 @@ from chomp_data.splice import document_shares
 from chomp_data.splice import grid
 from chomp_data.splice import pair_space
 from chomp_data.splice import schedule as schedule_lib
-from chomp_data.splice import units as units_lib
+from chomp_data.splice import units
 from chomp_data.splice.options import MultiSpliceOptions
 from chomp_data.splice.options import SpliceOptions
 from chomp_data.splice.options import WindowOptions
@@ -192,34 +192,54 @@ class SpliceSource(row_source.RowSource):
   @property
   def repeating_units(self) -> Collection[str]:
     """Units of which every epoch consumes the same; see `RowSource`."""
-    return self._copied_units.repeating_units
+    # Jitter moves copies and never shortens them. Axes in another order each
+    # epoch may leave other pairs out, so that copies of a document must be
+    # alike, or all pairs be in each epoch.
+    ramp = self.epochs.ramp
+    return [
+      unit
+      for unit in ("tokens", "loss_tokens")
+      if self._all_pairs or self._document_units(ramp, unit) is not None
+    ]
 
   @row_units.uniform_arguments
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns the copy that all rows hold; see `RowSource`."""
-    return self._copied_units.uniform(epoch, unit)
+    """Returns what every copy consumes; see `RowSource`."""
+    each = self._document_units(epoch, unit)
+    if each is None:
+      return None
+    served = each[self._schedule.quotas(epoch) > 0]
+    if served.min() != served.max():
+      return None
+    return row_units.Uniform(int(served[0]))
 
   @row_units.block_arguments
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
     """Returns what documents' copies consume; see `RowSource`."""
-    return self._copied_units.block_units(epoch, unit, rows)
+    each = self._document_units(epoch, unit)
+    if each is None:
+      return None
+    return units.document_blocks(self._schedule.quotas(epoch), each, rows)
 
-  @row_units.units_arguments
-  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns what copies consume; see `RowSource`."""
-    units = self._copied_units.units(epoch, positions, unit)
-    return super().units(epoch, positions, unit) if units is None else units
+  def _document_units(self, epoch: int, unit: str) -> np.ndarray | None:
+    """Returns what each copy of a document consumes.
 
-  @property
-  def _copied_units(self) -> units_lib.CopiedUnits:
-    return units_lib.CopiedUnits(
-      self._schedule,
-      self.epochs.ramp,
-      all_pairs=self._all_pairs,
-      labelled=not self.store.trains_on_all,
-    )
+    Args:
+      epoch: The epoch.
+      unit: One of `mix_units.UNITS` for rows.
+
+    Returns:
+      int64[D], or None where copies of one document differ.
+    """
+    copied = self._schedule.pairs_at(epoch).copy_len()
+    if copied is None or unit not in ("tokens", "loss_tokens"):
+      return None
+    if unit == "tokens":
+      return copied
+    # A copy's last token is no target; labels may leave out others.
+    return copied - 1 if self.store.trains_on_all else None
 
   @property
   def _all_pairs(self) -> bool:

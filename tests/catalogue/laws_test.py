@@ -148,7 +148,7 @@ def test_positions_count_within_segments(name, data, pipe):
     pytest.skip("`reset_positions` is False: they count within rows")
   if data.get("tombstones"):
     pytest.skip("a document that is gone in part goes on after a gap")
-  # Splices have positions of their own: tests/splice/splice_test.py.
+  # Splices have positions of their own: tests/splice/source_test.py.
   spliced = [
     data["sources"].get(own, {}).get("rows", {}).get("kind") in _SPLICES
     for own in pipe.source_names
