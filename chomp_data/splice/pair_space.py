@@ -30,9 +30,6 @@ CONTENT_START_MODES = (
 )
 OFFSET_DOMAINS = ("tight", "grid", "frame")
 
-# Modes in which a start has one place: at the row's end, or at column 0.
-_ONE_PLACE = ("coverage_balanced", "slide")
-
 
 @dataclasses.dataclass(frozen=True)
 class PairSpace:
@@ -73,6 +70,14 @@ class PairSpace:
   def is_balanced(self) -> bool:
     """Whether copies are right-aligned, so that only starts are numbered."""
     return self.content_start_mode == "coverage_balanced"
+
+  @property
+  def has_one_place(self) -> bool:
+    """Whether a start has one place: at the row's end, or at column 0.
+
+    All copies of a document are then equally long.
+    """
+    return self.is_balanced or self.content_start_mode == "slide"
 
   @property
   def is_ragged(self) -> bool:
@@ -117,7 +122,7 @@ class PairSpace:
     Returns:
       int64[N].
     """
-    if self.content_start_mode in _ONE_PLACE:
+    if self.has_one_place:
       return np.ones(len(available), np.int64)
     match self.offset_domain:
       case "frame":

@@ -311,15 +311,15 @@ class DocumentPairs:
       out[slots] = order.space.num_pairs(lengths[slots])
     return out
 
-  def copy_len(self) -> np.ndarray | None:
-    """Returns int64[D], tokens of every copy of a document; None: they vary."""
-    match self.space.content_start_mode:
-      case "coverage_balanced":
-        return self.space.copy_len(self._all_lengths())
-      case "slide":
-        return np.minimum(self._all_lengths(), self.space.seq_len)
-      case _:
-        return None
+  def copy_len(self) -> np.ndarray:
+    """Returns int64[D], tokens of a document's copies.
+
+    Only where `space.has_one_place`: otherwise copies of a document vary.
+    """
+    lengths = self._all_lengths()
+    if self.space.is_balanced:
+      return self.space.copy_len(lengths)
+    return np.minimum(lengths, self.space.seq_len)
 
   def place(
     self, samples: Samples, in_ramp: bool

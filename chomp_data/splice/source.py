@@ -193,14 +193,18 @@ class SpliceSource(row_source.RowSource):
   def repeating_units(self) -> Collection[str]:
     """Units of which every epoch consumes the same; see `RowSource`."""
     # Jitter moves copies and never shortens them. Axes in another order each
-    # epoch may leave other pairs out, so that copies of a document must be
-    # alike, or all pairs be in each epoch.
-    ramp = self.epochs.ramp
-    return [
-      unit
-      for unit in ("tokens", "loss_tokens")
-      if self._all_pairs or self._document_units(ramp, unit) is not None
-    ]
+    # epoch may leave other pairs out, so that all copies of a document must be
+    # alike, or every epoch must hold all pairs.
+    return ("tokens", "loss_tokens") if self._all_pairs else self._copied_units
+
+  @property
+  def _copied_units(self) -> tuple[str, ...]:
+    """Units of which all copies of a document in an epoch hold the same."""
+    if not self.space.has_one_place:
+      return ()
+    # Of documents with labels, a copy has those of its own tokens.
+    trains_on_all = self.store.trains_on_all
+    return ("tokens", "loss_tokens") if trains_on_all else ("tokens",)
 
   @row_units.uniform_arguments
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
@@ -233,13 +237,11 @@ class SpliceSource(row_source.RowSource):
     Returns:
       int64[D], or None where copies of one document differ.
     """
-    copied = self._schedule.pairs_at(epoch).copy_len()
-    if copied is None or unit not in ("tokens", "loss_tokens"):
+    if unit not in self._copied_units:
       return None
-    if unit == "tokens":
-      return copied
-    # A copy's last token is no target; labels may leave out others.
-    return copied - 1 if self.store.trains_on_all else None
+    copied = self._schedule.pairs_at(epoch).copy_len()
+    # A copy's last token is no target.
+    return copied - (unit == "loss_tokens")
 
   @property
   def _all_pairs(self) -> bool:
