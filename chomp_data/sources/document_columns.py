@@ -60,6 +60,11 @@ def load_or_build(
   }
 
 
+def int64(column: columns.Column) -> np.ndarray:
+  """Returns all values of a column, int64[D]."""
+  return column.read().astype(np.int64, copy=False)
+
+
 def _narrowed(values: np.ndarray) -> np.ndarray:
   """Returns values as uint32 where they fit."""
   narrow = int(values.max(initial=0)) <= _UINT32_MAX

@@ -19,6 +19,7 @@ import numpy as np
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.index import columns
+from chomp_data.sources import document_columns
 from chomp_data.splice import powers
 from chomp_data.splice import share_options
 from chomp_data.splice.options import MultiSpliceOptions
@@ -170,7 +171,7 @@ def _slots(
   if not ids:
     return {}, []
   documents_of = store.find_documents(ids)
-  selected = documents.read().astype(np.int64, copy=False)
+  selected = document_columns.int64(documents)
   order = np.argsort(selected, kind="stable")
   out = {}
   for name, matches in documents_of.items():

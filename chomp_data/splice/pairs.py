@@ -24,6 +24,7 @@ from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index import memo
 from chomp_data.index import permutation
+from chomp_data.sources import document_columns
 from chomp_data.splice import edge_weights
 from chomp_data.splice import pair_space
 
@@ -304,7 +305,7 @@ class DocumentPairs:
 
   def num_pairs(self) -> np.ndarray:
     """Returns int64[D], how many pairs each document has."""
-    lengths = self._all_lengths()
+    lengths = document_columns.int64(self._lengths)
     out = self.space.num_pairs(lengths)
     for number, (order, _) in enumerate(self._variants):
       slots = self._overridden[self._variant_numbers == number]
@@ -316,7 +317,7 @@ class DocumentPairs:
 
     Only where `space.has_one_place`: otherwise copies of a document vary.
     """
-    lengths = self._all_lengths()
+    lengths = document_columns.int64(self._lengths)
     if self.space.is_balanced:
       return self.space.copy_len(lengths)
     return np.minimum(lengths, self.space.seq_len)
@@ -341,9 +342,6 @@ class DocumentPairs:
       index = np.flatnonzero(variant == number)
       out[:, index] = self._place(number, samples.take(index), in_ramp)
     return out[0], out[1], out[2]
-
-  def _all_lengths(self) -> np.ndarray:
-    return self._lengths.read().astype(np.int64, copy=False)
 
   def _place(
     self, variant: int, samples: Samples, in_ramp: bool

@@ -29,6 +29,7 @@ from chomp_data import schema
 from chomp_data.index import columns
 from chomp_data.index import hashing
 from chomp_data.index import memo
+from chomp_data.sources import document_columns
 from chomp_data.splice import document_shares
 from chomp_data.splice import pairs as pairs_lib
 from chomp_data.splice import periods as periods_lib
@@ -264,7 +265,7 @@ class SpliceSchedule:
   def _make_shares(self) -> shares_lib.Shares:
     """Returns how documents share the rows of an epoch."""
     options, shares = self._options, self._shares
-    lengths = self._all_lengths()
+    lengths = document_columns.int64(self._lengths)
     strides = np.full(len(lengths), options.content_stride, np.int64)
     for slot, (stride, _) in shares.overrides.items():
       strides[slot] = stride
@@ -276,9 +277,6 @@ class SpliceSchedule:
       shares.groups,
       shares.group_weights,
     )
-
-  def _all_lengths(self) -> np.ndarray:
-    return self._lengths.read().astype(np.int64, copy=False)
 
   def _count(self, path: str) -> dict[str, np.ndarray]:
     """Counts what can be copied, and the rows of each period's epochs.
@@ -296,7 +294,7 @@ class SpliceSchedule:
         an epoch has no row, or too many to number.
     """
     options = self._options
-    lengths = self._all_lengths()
+    lengths = document_columns.int64(self._lengths)
     is_usable = self._pairs[-1].space.num_pairs(lengths) > 0
     usable = Usable(
       int(np.count_nonzero(is_usable)),

@@ -138,12 +138,12 @@ class SpliceSource(row_source.RowSource):
   @property
   def documents(self) -> np.ndarray:
     """The selected documents, int64[D]; of many ones read at each call."""
-    return self._documents.read().astype(np.int64, copy=False)
+    return document_columns.int64(self._documents)
 
   @property
   def lengths(self) -> np.ndarray:
     """Tokens of the selected documents, int64[D], in the same order."""
-    return self._lengths.read().astype(np.int64, copy=False)
+    return document_columns.int64(self._lengths)
 
   def __len__(self) -> int:
     return self.epochs.size(0)
