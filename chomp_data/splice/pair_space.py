@@ -157,6 +157,8 @@ class PairSpace:
     Returns:
       (t_index, s_index), int64[N] each: which start and which of its offsets.
     """
+    if self.has_one_place:
+      return pair, np.zeros(len(pair), np.int64)
     if not self.is_ragged:
       return np.divmod(pair, self.num_offsets(lengths))
     head = self.head_starts(lengths)

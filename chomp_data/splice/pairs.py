@@ -132,9 +132,10 @@ class PairOrder:
       t_index, s_index = self._decode_ragged(lengths, pair, document, epoch)
     else:
       t_index, s_index = self.space.decode(lengths, pair)
-      t_index = self.permute_starts(
-        t_index, self.space.num_starts(lengths), document, epoch
-      )
+      if self.shuffle_content:
+        t_index = self.permute_starts(
+          t_index, self.space.num_starts(lengths), document, epoch
+        )
     if self.shuffle_offsets:
       key = hashing.fold(self.offset_key, epoch)
       key = hashing.fold(hashing.fold(key, document), t_index)

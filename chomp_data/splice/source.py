@@ -106,6 +106,10 @@ class SpliceSource(row_source.RowSource):
       store, options, seq_len, options.eos_before_document, path
     )
     self._documents, self._lengths = options.select(store, seq_len, path)
+    # In memory if the documents are: it takes a third of the time of a plan.
+    self._first_token: np.ndarray | None = None
+    if isinstance(self._documents, columns.ArrayColumn):
+      self._first_token = store.bounds(self._documents.read())[0]
     schedule_options = options.as_splices(seq_len)
     self._schedule_options = schedule_options
     self._schedule = schedule_lib.SpliceSchedule(
@@ -161,7 +165,10 @@ class SpliceSource(row_source.RowSource):
     row = np.arange(count)
     start, column, length = splices.start, splices.column, splices.length
     document = self._documents.take(splices.slot)
-    token = self.store.bounds(document)[0]
+    if self._first_token is None:
+      token = self.store.bounds(document)[0]
+    else:
+      token = self._first_token[splices.slot]
     wrapped = 0
     if self.space.content_start_mode == "cyclic_roll":
       wrapped = start + length - self._lengths.take(splices.slot)
