@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a mix does when a source has given all its rows: one entry each.
+"""What a mix does when a source is exhausted: one entry each.
 
-To add a policy, put an `Exhaustion` under its name; nothing else names them.
+To add a policy, put an `Exhaustion` under its name; no other code names them.
 Names are those of Hugging Face's stopping strategies, and 'drop'.
 """
 
@@ -14,12 +14,12 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-  """One source where a stage begins, as a policy sees it.
+  """The state of one source where a stage begins, for a policy.
 
   Attributes:
-    weighted: Whether it gives rows in this stage; else only in a later one.
-    exhausted: Whether it was given once whole.
-    last: The row of this stage that exhausts it; None: no row of it does.
+    weighted: Whether this stage weighs it; else only a later one does.
+    exhausted: Whether all of its rows were consumed at least once.
+    last: The row that exhausts it in this stage; None if no row does.
   """
 
   weighted: bool
@@ -27,7 +27,7 @@ class Source:
   last: tuple[int, int] | None
 
 
-# Where a row stands in the order of the stage.
+# Returns the place of the last row of a source in the order of the stage.
 Order = Callable[[Source], Any]
 
 
@@ -57,18 +57,18 @@ class Exhaustion:
 
 def _first(sources: Sequence[Source], order: Order) -> Source | None:
   """The first source of the stage that is exhausted."""
-  here = [own for own in sources if own.weighted]
-  over = [own for own in here if own.exhausted]
-  coming = [own for own in here if own.last is not None]
-  return over[0] if over else min(coming, key=order, default=None)
+  here = [source for source in sources if source.weighted]
+  exhausted = [source for source in here if source.exhausted]
+  upcoming = [source for source in here if source.last is not None]
+  return exhausted[0] if exhausted else min(upcoming, key=order, default=None)
 
 
 def _all(sources: Sequence[Source], order: Order) -> Source | None:
   """The last of all sources that this or a later stage weighs."""
-  if any(not own.exhausted and own.last is None for own in sources):
+  if any(not source.exhausted and source.last is None for source in sources):
     return None
-  coming = [own for own in sources if own.last is not None]
-  return max(coming, key=order, default=sources[0])
+  upcoming = [source for source in sources if source.last is not None]
+  return max(upcoming, key=order, default=sources[0])
 
 
 EXHAUSTIONS: dict[str, Exhaustion] = {

@@ -44,13 +44,13 @@ from chomp_data.mix import unit_sequence
 
 Stage = merge_stages.Stage
 
-# Positions worked out and kept together: 48 KiB.
+# Positions computed and cached together: 48 KiB.
 BLOCK = 4_096
-_KEPT_BLOCKS = 32
+_BLOCKS_CACHED = 32
 # Worked out in one piece, at most: a merge of S sources costs about 50 us a
 # source and piece, whatever its rows.
 _PIECE_BLOCKS = 16
-_KEPT_FRONTIERS = 64
+_FRONTIERS_CACHED = 64
 
 # Sources int32[N], by number, and their rows int64[N].
 _Rows = tuple[np.ndarray, np.ndarray]
@@ -58,21 +58,21 @@ _Rows = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Unserved:
-  """A source whose weight amounts to less than a row of a stage.
+  """A weight that amounts to less than one row of a stage.
 
   Attributes:
     stage: The stage's number.
     source: The source's name.
-    meant: What its weight amounts to: its share of the stage's units, in rows
-      as its next one.
-    given: Its rows in the stage, 0 or 1.
+    share: The rows that its weight amounts to: its share of the units of the
+      stage, over the units of its next row.
+    num_rows: Its rows in the stage, 0 or 1.
     following: The position of its next row; None where it never comes.
   """
 
   stage: int
   source: str
-  meant: float
-  given: int
+  share: float
+  num_rows: int
   following: int | None
 
 
@@ -119,8 +119,8 @@ class Interleave:
       start or {},
     )
     # Kept, so that going on costs no search; any entry may be dropped.
-    self._blocks = memo.Memo(_KEPT_BLOCKS)
-    self._frontiers = memo.Memo(_KEPT_FRONTIERS)
+    self._blocks = memo.Memo(_BLOCKS_CACHED)
+    self._frontiers = memo.Memo(_FRONTIERS_CACHED)
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -210,7 +210,7 @@ class Interleave:
       parts.append((stage.lanes[lane], row))
       position = until
       self._frontiers.put(position, rows)
-    sources, taken = map(np.concatenate, zip(*parts, strict=True))
+    sources, source_rows = map(np.concatenate, zip(*parts, strict=True))
     blocks = {}
     frontier = self._frontier(first)
     for low in range(0, len(sources), BLOCK):
@@ -221,13 +221,16 @@ class Interleave:
         sources[part], minlength=len(self._sequences)
       )
       # Copies: a view would keep the whole piece.
-      blocks[block + low // BLOCK] = sources[part].copy(), taken[part].copy()
+      blocks[block + low // BLOCK] = (
+        sources[part].copy(),
+        source_rows[part].copy(),
+      )
     for number, rows in blocks.items():
       self._blocks.put(number, rows)
     return blocks
 
   def consumed(self, position: int) -> tuple[np.ndarray, np.ndarray]:
-    """Returns what every source has given before a position.
+    """Returns what was consumed of every source before a position.
 
     Args:
       position: At most `num_positions`.
@@ -289,7 +292,7 @@ class Interleave:
       return None
     # Rows of stages rise: of those that are worked out, the last that begins
     # at the row or before it.
-    for index in range(self._chain.last_begun(number, row), len(self._chain)):
+    for index in range(self._chain.last_started(number, row), len(self._chain)):
       stage = self._chain.stage(index)
       if stage is None or row < stage.rows[number]:
         return None
@@ -330,22 +333,6 @@ class Interleave:
       done = stop
     return np.concatenate(parts)
 
-  def first_position(self, source: str, count: int = 1) -> int | None:
-    """Returns where a source gives its `count`-th row, None where never.
-
-    A source gives its first row as soon as it has a weight, however small: it
-    has consumed nothing yet. Its second row tells how often it is served.
-
-    Args:
-      source: Its name.
-      count: At least 1.
-
-    Raises:
-      ValueError: If the name is unknown.
-    """
-    self._chain.check_names("source", {source: None})
-    return self.position_of(source, self._chain.start_row(source) + count - 1)
-
   def unserved(self, end: int) -> Iterator[Unserved]:
     """Yields the weights that amount to less than a row, stage by stage.
 
@@ -380,13 +367,13 @@ class Interleave:
         limit = self._chain.limit(number)
         if limit is not None and limit - row < 2:
           continue
-        meant = self._meant(stage, number, until)
-        if meant < 1:
-          given = int(counts[number])
-          position = self.position_of(name, row + given)
-          yield Unserved(index, name, float(meant), given, position)
+        share = self._share(stage, number, until)
+        if share < 1:
+          num_rows = int(counts[number])
+          position = self.position_of(name, row + num_rows)
+          yield Unserved(index, name, float(share), num_rows, position)
 
-  def _meant(
+  def _share(
     self, stage: merge_stages.StageStart, number: int, until: int
   ) -> fractions.Fraction:
     """Returns the rows that a source's weight amounts to in a stage."""

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
 import fractions
+import functools
 import math
 
 import numpy as np
@@ -34,7 +35,7 @@ from chomp_data.mix import unit_sequence
 # Rows that are walked rather than searched for.
 _WALK = 4_096
 
-# Rows of a source looked at where nothing is known of it yet.
+# Rows of a source from which its mean is estimated first.
 _PROBE = 64
 
 # A mean of no units would ask for rows without end.
@@ -216,42 +217,58 @@ class Merge:
     if len(self._sources) == 1:
       return [self._first[0] + count]
 
-    def look(level: int) -> _Point:
-      point = self._point(level)
-      if point[0] <= count and self._is_beyond(*point[1:]):
-        raise ValueError(
-          "`stages` must begin before 2**62 units are consumed, got a place"
-          f" {count} rows after one begins. Begin the next one earlier."
-        )
-      return point
-
     low, high = (0, 0, self._first), None
     if count > _WALK:
-      point = look(self._level_near(count - _WALK // 2))
+      # An estimate that looks at no row says where to search exactly.
+      target = count - _WALK // 2
+      (_, level, _), _ = self._search(target, _WALK // 4, low, near=True)
+      point = self._point(level)
       low, high = (low, point) if point[0] > count else (point, None)
-    (before, _, rows), _ = bracketed.search(
-      look,
-      lambda point: point[0] <= count,
-      lambda point: count - _WALK // 2 - point[0],
-      low,
-      high,
-      enough=lambda point: count - point[0] <= _WALK,
-    )
+    (before, _, rows), high = self._search(count, _WALK, low, high)
+    if high is None and count - before > _WALK:
+      raise ValueError(
+        "`stages` must begin before 2**62 units are consumed, got a place"
+        f" {count} rows after one begins. Begin the next one earlier."
+      )
     return self.advance(np.asarray(rows), count - before)[2].tolist()
 
-  def _level_near(self, count: int) -> int:
-    """Returns about the level after which `count` rows come."""
-    low, _ = bracketed.search(
-      lambda level: self._point(level, near=True),
+  def _search(
+    self,
+    count: int,
+    slack: int,
+    low: _Point,
+    high: _Point | None = None,
+    near: bool = False,
+  ) -> tuple[_Point, _Point | None]:
+    """Returns a level with at most some rows below it, and the next one known.
+
+    Args:
+      count: The rows.
+      slack: How many rows fewer will do.
+      low: A level with at most so many rows below it.
+      high: A level with more, or None.
+      near: Whether rows are counted about, not exactly.
+    """
+    return bracketed.search(
+      lambda level: self._point(level, near),
       lambda point: point[0] <= count,
-      lambda point: count - point[0],
-      (0, 0, self._first),
+      lambda point: count - slack // 2 - point[0],
+      low,
+      high,
       first_step=lambda: int(count / max(math.fsum(self._rates()), 1e-300)),
-      # Nobody counts further.
-      last=unit_sequence.MOST_UNITS * math.ceil(max(self._gains)),
-      enough=lambda point: count - point[0] <= _WALK // 4,
+      last=self._last_level,
+      enough=lambda point: count - point[0] <= slack,
     )
-    return low[1]
+
+  @functools.cached_property
+  def _last_level(self) -> int | None:
+    """The last level up to which all units are counted, None without end."""
+    levels = [
+      math.floor(scale.level(unit_sequence.MOST_UNITS))
+      for source, scale in zip(self._sources, self._scales, strict=True)
+      if source.limit is None
+    ]
+    return min(levels, default=None)
 
   def _point(self, level: int, near: bool = False) -> _Point:
     """Returns the rows below a level, exactly or about."""
@@ -263,15 +280,6 @@ class Merge:
       below = source.rows_below(units + (rest > 0), near)
       rows.append(self._clip(i, below))
     return sum(rows) - sum(self._first), level, rows
-
-  def _is_beyond(self, level: int, rows: list[int]) -> bool:
-    """Says whether a level is beyond the units that are counted."""
-    return any(
-      scale.units(level)[0] >= unit_sequence.MOST_UNITS and row != source.limit
-      for scale, row, source in zip(
-        self._scales, rows, self._sources, strict=True
-      )
-    )
 
   def _rates(self, rows: Sequence[int] | None = None) -> list[float]:
     """Returns about how many rows each source gives in one unit of level.
@@ -310,8 +318,8 @@ class Merge:
       # A source alone gives its rows one after the other, whatever they hold.
       first = int(rows[0])
       last = self._clip(0, first + count)
-      taken = np.arange(first, last)
-      return np.zeros(len(taken), np.int32), taken, np.asarray([last])
+      alone = np.arange(first, last)
+      return np.zeros(len(alone), np.int32), alone, np.asarray([last])
     parts = [(np.zeros(0, np.int32), np.zeros(0, np.int64))]
     while count > 0:
       upcoming = self._upcoming(rows.tolist(), count)
@@ -321,8 +329,8 @@ class Merge:
       rows += np.bincount(source, minlength=len(rows))
       count -= len(source)
       parts.append((source, row))
-    sources, taken = zip(*parts, strict=True)
-    return np.concatenate(sources), np.concatenate(taken), rows
+    sources, source_rows = map(np.concatenate, zip(*parts, strict=True))
+    return sources, source_rows, rows
 
   def _upcoming(
     self, rows: list[int], wanted: int

@@ -4,7 +4,7 @@
 
 A row's level is (alpha + beta P) / delta for the P units before it. Levels are
 sorted as int64 keys, rounded down by less than a known bound; rows of several
-sources whose keys are closer than that are told apart by their ties where
+sources whose keys are closer than that are ordered by their ties where
 nothing but equal levels can be so close, else as fractions. NumPy only.
 """
 
@@ -95,54 +95,58 @@ class _Table:
 
   def __init__(self, upcoming: Sequence[Upcoming]):
     # Levels relative to a whole one below them all, where the rows start.
-    tops = [own.scale.alpha + own.scale.beta * int(own.before[0])
-            for own in upcoming]  # fmt: skip
-    self._deltas = [own.scale.delta for own in upcoming]
+    tops = [
+      rows.scale.alpha + rows.scale.beta * int(rows.before[0])
+      for rows in upcoming
+    ]
+    self._deltas = [rows.scale.delta for rows in upcoming]
     pairs = list(zip(tops, self._deltas, strict=True))
     base = min(top // delta for top, delta in pairs)
     self._tops = [top - base * delta for top, delta in pairs]
     # No row after the first that bounds the others is taken.
     firsts = [t / d for t, d in zip(self._tops, self._deltas, strict=True)]
-    used = [own.before - own.before[0] for own in upcoming]
+    used = [rows.before - rows.before[0] for rows in upcoming]
     lasts = [
-      first + int(own[-1]) * each.scale.gain
-      for first, own, each in zip(firsts, used, upcoming, strict=True)
+      first + int(units[-1]) * rows.scale.gain
+      for first, units, rows in zip(firsts, used, upcoming, strict=True)
     ]
     bounds = [
-      last for last, own in zip(lasts, upcoming, strict=True) if not own.is_all
+      last
+      for last, rows in zip(lasts, upcoming, strict=True)
+      if not rows.is_all
     ]
     highest = min(bounds, default=math.inf) * _SLACK
-    for i, own in enumerate(upcoming):
+    for i, rows in enumerate(upcoming):
       if lasts[i] > highest:
-        most = int((highest - firsts[i]) / own.scale.gain)
+        most = int((highest - firsts[i]) / rows.scale.gain)
         used[i] = used[i][: used[i].searchsorted(most, "right")]
     self._highest = min(highest, max(lasts))
     self._upcoming = upcoming
-    self._counts = np.asarray([len(own) for own in used])
+    self._counts = np.asarray([len(units) for units in used])
     self._begins = np.cumsum(self._counts) - self._counts
     self._used = np.concatenate(used)
-    self._first_rows = np.asarray([own.row for own in upcoming])
+    self._first_rows = np.asarray([rows.row for rows in upcoming])
     # The last row of these is none that is taken.
     self._bounds = np.asarray(
       [
-        len(own) == len(each.before) and not each.is_all
-        for own, each in zip(used, upcoming, strict=True)
+        len(units) == len(rows.before) and not rows.is_all
+        for units, rows in zip(used, upcoming, strict=True)
       ]
     )
 
   def ordered(self, wanted: int) -> tuple[np.ndarray, np.ndarray]:
     bits = _KEY_BITS - max(0, math.frexp(self._highest)[1])
     scales, places, error = self._key_scales(bits)
-    sources = np.asarray([own.source for own in self._upcoming], np.int32)
+    sources = np.asarray([rows.source for rows in self._upcoming], np.int32)
     # Different levels differ by at least 1 over the product of denominators.
     finest = math.prod(sorted(self._deltas)[-2:])
-    tells = bits > 0 and 2**bits > 2 * error * finest
+    ties_suffice = bits > 0 and 2**bits > 2 * error * finest
     of = np.repeat(np.arange(len(sources)), self._counts)
     keys = np.repeat(scales[0], self._counts)
     keys += self._used * np.repeat(scales[1], self._counts)
     keys += (self._used * np.repeat(scales[2], self._counts)) >> places
     order = np.argsort(keys, kind="stable")
-    order = self._told_apart(of, order, keys, error, tells)
+    order = self._tie_broken(of, order, keys, error, ties_suffice)
     is_bound = np.zeros(len(of), np.bool_)
     is_bound[(self._begins + self._counts - 1)[self._bounds]] = True
     bounds = np.flatnonzero(is_bound[order])
@@ -163,22 +167,22 @@ class _Table:
     most = int(self._used.max())
     places = _KEY_BITS + 1 - most.bit_length()
     heads, wholes, parts = [], [], []
-    for own, top in zip(self._upcoming, self._tops, strict=True):
-      fine = _scaled(own.scale.beta, own.scale.delta, bits + places)
-      # Beyond the clamp are rows that are not kept.
-      heads.append(min(_scaled(top, own.scale.delta, bits), _CLAMP))
+    for rows, top in zip(self._upcoming, self._tops, strict=True):
+      fine = _scaled(rows.scale.beta, rows.scale.delta, bits + places)
+      # Rows beyond the clamp come too late to be returned.
+      heads.append(min(_scaled(top, rows.scale.delta, bits), _CLAMP))
       wholes.append(min(fine >> places, _CLAMP))
       parts.append(fine & ((1 << places) - 1))
     # Below 1 for the head, 1 for the shift, and used / 2**places for parts.
     return np.asarray([heads, wholes, parts]), places, 3 + (most >> places)
 
-  def _told_apart(
+  def _tie_broken(
     self,
     of: np.ndarray,
     order: np.ndarray,
     keys: np.ndarray,
     error: int,
-    tells: bool,
+    ties_suffice: bool,
   ) -> np.ndarray:
     """Returns the order with rows of nearly equal keys in their true places."""
     near = np.diff(keys[order]) < error
@@ -194,7 +198,7 @@ class _Table:
     members = np.flatnonzero(is_mixed[cluster])
     flat, cluster = order[members], cluster[members]
     ties = self._ties(of, flat)
-    if tells:
+    if ties_suffice:
       places = np.lexsort((flat, ties, cluster))
     else:
       arrays = (
@@ -213,7 +217,7 @@ class _Table:
     self, of: np.ndarray, flat: np.ndarray
   ) -> list[fractions.Fraction]:
     """Returns the levels of rows."""
-    betas = [own.scale.beta for own in self._upcoming]
+    betas = [rows.scale.beta for rows in self._upcoming]
     return [
       fractions.Fraction(self._tops[i] + betas[i] * units, self._deltas[i])
       for i, units in zip(
@@ -234,10 +238,10 @@ class _Table:
     return hashing.fold(self._tie_keys()[of[flat]], rows[first[flat]])
 
   def _tie_keys(self) -> np.ndarray:
-    return np.asarray([own.tie_key for own in self._upcoming], np.uint64)
+    return np.asarray([rows.tie_key for rows in self._upcoming], np.uint64)
 
   def _run_rows(self) -> np.ndarray:
-    return np.asarray([own.run_row for own in self._upcoming])
+    return np.asarray([rows.run_row for rows in self._upcoming])
 
 
 def _scaled(over: int, under: int, bits: int) -> int:

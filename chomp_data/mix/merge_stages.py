@@ -17,7 +17,6 @@ import dataclasses
 import decimal
 import fractions
 import itertools
-import math
 
 import numpy as np
 
@@ -110,8 +109,8 @@ class StageChain:
     self._start = dict(start)
     self._check_start()
     self._later = self._weighed_from()
-    # Every stage from the first on, as far as they were asked for.
-    self._known: list[StageStart] = []
+    # The stages from the first on, as far as they were asked for.
+    self._stage_starts: list[StageStart] = []
 
   def check_names(self, field: str, by_name: Mapping[str, object]) -> None:
     """Raises ValueError if a mapping names unknown sources."""
@@ -219,8 +218,8 @@ class StageChain:
 
   def stage(self, index: int) -> StageStart | None:
     """Returns a stage, or None where the mix ends before it."""
-    known = self._known_until(index)
-    return known[index] if index < len(known) else None
+    starts = self._stages_until(index)
+    return starts[index] if index < len(starts) else None
 
   def at(self, position: int) -> StageStart:
     """Returns the stage of a position; the last one beyond the end.
@@ -229,13 +228,13 @@ class StageChain:
       position: At least 0.
     """
     index = bisect.bisect_right(self._starts, position) - 1
-    known = self._known_until(index)
-    return known[min(index, len(known) - 1)]
+    starts = self._stages_until(index)
+    return starts[min(index, len(starts) - 1)]
 
-  def last_begun(self, source: int, row: int) -> int:
-    """Returns the last stage known to begin at a source's row, or before."""
+  def last_started(self, source: int, row: int) -> int:
+    """Returns the last stage so far that starts at a source's row or before."""
     index = bisect.bisect_right(
-      self._known, row, key=lambda stage: stage.rows[source]
+      self._stage_starts, row, key=lambda stage: stage.rows[source]
     )
     return max(index - 1, 0)
 
@@ -250,16 +249,16 @@ class StageChain:
       none.
     """
     count = bisect.bisect_left(self._starts, position)
-    known = self._known_until(count - 1)[:count]
-    return np.stack([stage.rows for stage in known])
+    starts = self._stages_until(count - 1)[:count]
+    return np.stack([start.rows for start in starts])
 
   @property
   def end(self) -> int | None:
     """Where the mix ends; None is never."""
-    known, end = self._plain_end()
-    if known:
+    follows, end = self._plain_end()
+    if follows:
       return end
-    last = self._known_until(len(self._stages) - 1)[-1]
+    last = self._stages_until(len(self._stages) - 1)[-1]
     return last.until if last.ends else None
 
   def _plain_end(self) -> tuple[bool, int | None]:
@@ -301,17 +300,17 @@ class StageChain:
         out.append(out[-1])
     return out[::-1]
 
-  def _known_until(self, index: int) -> list[StageStart]:
+  def _stages_until(self, index: int) -> list[StageStart]:
     """Returns at least the stages up to one, or up to the mix's end."""
-    known = self._known
-    if len(known) > index:
-      return known
-    known = known.copy() or [self._first_stage()]
-    while len(known) <= index and not known[-1].ends:
-      known.append(self._stage_after(known[-1]))
+    starts = self._stage_starts
+    if len(starts) > index:
+      return starts
+    starts = starts.copy() or [self._first_stage()]
+    while len(starts) <= index and not starts[-1].ends:
+      starts.append(self._stage_after(starts[-1]))
     # One assignment, for other threads.
-    self._known = known
-    return known
+    self._stage_starts = starts
+    return starts
 
   def _first_stage(self) -> StageStart:
     rows = np.asarray([self.start_row(name) for name in self._names], np.int64)
@@ -319,7 +318,7 @@ class StageChain:
       source.before(row)
       for source, row in zip(self._sources, rows.tolist(), strict=True)
     ]
-    return self._started(0, rows, units, *self._first_overshoots())
+    return self._start_stage(0, rows, units, *self._first_overshoots())
 
   def _stage_after(self, last: StageStart) -> StageStart:
     """Returns the stage that begins where a stage stops."""
@@ -331,9 +330,9 @@ class StageChain:
         running[lane] = units[number]
     ahead, parts = last.merge.overshoots(running)
     ahead = {int(last.lanes[lane]): excess for lane, excess in ahead.items()}
-    return self._started(last.index + 1, rows, units, ahead, parts)
+    return self._start_stage(last.index + 1, rows, units, ahead, parts)
 
-  def _started(
+  def _start_stage(
     self,
     index: int,
     rows: np.ndarray,
@@ -374,24 +373,22 @@ class StageChain:
     return dataclasses.replace(start, until=until, ends=ends)
 
   def _first_overshoots(self) -> tuple[dict[int, int], int]:
-    """Returns how far sources are ahead at position 0; see `_started`."""
-    stage = self._stages[0]
-    # One that has ended is at no level: it gave what it had.
-    levels = {
-      name: fractions.Fraction(self._start[name][1]) / weight
-      for name, weight in stage.weights.items()
-      if name in self._start
-      and self._start[name][0] != self.limit(self._numbers[name])
+    """Returns how far sources are ahead at position 0, as `_start_stage`."""
+    by_name = self._stages[0].weights
+    weights = dict(
+      zip(by_name, least_consumed.whole(list(by_name.values())), strict=True)
+    )
+    # A source that has ended has no level: it gave all of its rows.
+    units = {
+      name: consumed
+      for name, (row, consumed) in self._start.items()
+      if name in weights and row != self.limit(self._numbers[name])
     }
-    least = min(levels.values(), default=fractions.Fraction(0))
-    ahead = {
-      self._numbers[name]: (level - least) * stage.weights[name]
-      for name, level in levels.items()
-    }
-    parts = math.lcm(*(units.denominator for units in ahead.values()))
-    return {
-      number: int(units * parts) for number, units in ahead.items()
-    }, parts
+    ahead, parts = least_consumed.beyond_least(
+      list(units.values()), [weights[name] for name in units], 1
+    )
+    numbers = [self._numbers[name] for name in units]
+    return dict(zip(numbers, ahead, strict=True)), parts
 
   def _until(self, stage: StageStart) -> tuple[int | None, bool]:
     """Returns where a stage stops, and whether the whole mix ends there."""

@@ -75,7 +75,7 @@ def _is_weight(weight: float) -> bool:
 
 def _weight(value: Any) -> float:
   """Returns one weight, above 0."""
-  ((_, weight),) = _weights({"own": value})
+  ((_, weight),) = _weights({"source": value})
   if not _is_weight(weight):
     raise ValueError
   return weight
@@ -103,21 +103,21 @@ def stage_problems(path: str, stages: Stages) -> list[str]:
     path: Dotted path of the stages.
     stages: As `STAGES` has converted them.
   """
-  found = []
+  problems = []
   for i, (step, weights) in enumerate(stages):
     before = stages[i - 1][0] if i else -1
     if not 0 <= step <= _MOST_STEPS:
-      found.append(
+      problems.append(
         f"`{path}[{i}]` must begin at a step of 0 .. {_MOST_STEPS}, got"
         f" {step}. Correct it."
       )
     elif step <= before:
-      found.append(
+      problems.append(
         f"`{path}[{i}]` must begin after step {before}, where the stage before"
         f" it begins, got step {step}. Put stages in order of their steps."
       )
-    found += weight_problems(f"{path}[{i}]", weights)
-  return found
+    problems += weight_problems(f"{path}[{i}]", weights)
+  return problems
 
 
 def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
@@ -130,8 +130,8 @@ def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
     raise TypeError
   out = {}
   for entry in value["datasets"]:
-    known = {"spec", "row_offset", "token_offset"}
-    if not isinstance(entry, Mapping) or not {"spec"} <= set(entry) <= known:
+    keys = {"spec", "row_offset", "token_offset"}
+    if not isinstance(entry, Mapping) or not {"spec"} <= set(entry) <= keys:
       raise TypeError
     spec = entry["spec"]
     rows, tokens = entry.get("row_offset", 0), entry.get("token_offset")
@@ -257,19 +257,19 @@ class MixFields(schema.Options):
       own_weights: `sources.<name>.weight` of every source.
     """
     later: list[tuple[int, Weights]] = list(self.stages or ())
-    found = weight_problems(f"{path}.weights", self.weights or ())
-    found += stage_problems(f"{path}.stages", later)
+    problems = weight_problems(f"{path}.weights", self.weights or ())
+    problems += stage_problems(f"{path}.stages", later)
     starts = bool(later) and later[0][0] == 0
     if self.weights is not None and starts:
-      found.append(
+      problems.append(
         f"`{path}.weights` must be None where stages begin at step 0, got"
         f" {dict(self.weights)}. Unset one of them."
       )
-    given = {n: w for n, w in own_weights.items() if w is not None}
-    if given and (self.weights is not None or starts):
-      found.append(
+    weighted = [n for n, weight in own_weights.items() if weight is not None]
+    if weighted and (self.weights is not None or starts):
+      problems.append(
         f"`{path}.{'stages' if starts else 'weights'}` must not be set beside"
-        f" sources.<name>.weight, got both (of {', '.join(sorted(given))})."
+        f" sources.<name>.weight, got both (of {', '.join(sorted(weighted))})."
         " Keep one."
       )
     stages = [("weights", self.weights or ())]
@@ -279,23 +279,23 @@ class MixFields(schema.Options):
     for name, weights in stages:
       unknown = sorted({source for source, _ in weights} - set(own_weights))
       if unknown:
-        found.append(
+        problems.append(
           f"`{path}.{name}` must name declared sources, got"
           f" {', '.join(map(repr, unknown))}; declared are"
           f" {', '.join(sorted(own_weights))}. Declare it under"
           " config.data.sources, or correct the name."
           + "".join(schema.did_you_mean(one, own_weights) for one in unknown)
         )
-    if (self.weights is not None or starts) and not found:
+    if (self.weights is not None or starts) and not problems:
       used = {source for _, weights in stages for source, _ in weights}
       idle = sorted(set(own_weights) - used)
       if idle:
-        found.append(
+        problems.append(
           f"`{path}.{'stages' if starts else 'weights'}` must weigh every"
           f" declared source in some stage, got none for {', '.join(idle)}."
           " Give it a weight, or remove it from config.data.sources."
         )
-    return found
+    return problems
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -342,21 +342,21 @@ def shares_at(
     step: At least 0.
     ended: Whether each source has nothing left: its share is the others'.
   """
-  weights = max(
-    (own for own in stages if own[0] <= step), key=lambda own: own[0]
-  )[1]
+  _, weights = max(
+    (stage for stage in stages if stage[0] <= step), key=lambda stage: stage[0]
+  )
   left = {
     name: 0 if has_ended else weights.get(name, 0)
     for name, has_ended in ended.items()
   }
   whole = sum(left.values())
-  return {name: float(own / whole) for name, own in left.items()}
+  return {name: float(weight / whole) for name, weight in left.items()}
 
 
 def unserved_lines(
   path: str,
   stages: Sequence[tuple[int, Mapping[str, Any]]],
-  found: Iterable[interleave.Unserved],
+  unserved: Iterable[interleave.Unserved],
   num_steps: int,
   step_of_row: Callable[[int], int] | None = None,
 ) -> list[str]:
@@ -365,27 +365,27 @@ def unserved_lines(
   Args:
     path: Dotted path of the mix.
     stages: (from_step, weights), from step 0 on.
-    found: Of the merge, in a run of `num_steps`.
+    unserved: Of the merge, in a run of `num_steps`.
     num_steps: Data steps of the run.
     step_of_row: Returns the step of a position; None where positions are
       steps, and what stands there are batches.
   """
   what = "batch" if step_of_row is None else "row"
   lines = []
-  for own in found:
-    first = stages[own.stage][0]
-    last = min([num_steps, *(at for at, _ in stages[own.stage + 1 :][:1])])
+  for weight in unserved:
+    first = stages[weight.stage][0]
+    last = min([num_steps, *(at for at, _ in stages[weight.stage + 1 :][:1])])
     when = "never comes"
-    if own.following is not None and step_of_row is None:
-      when = f"is at step {own.following}"
-    elif own.following is not None and step_of_row is not None:
-      step = step_of_row(own.following)
-      when = f"is row {own.following} of the mix, in step {step}"
+    if weight.following is not None and step_of_row is None:
+      when = f"is at step {weight.following}"
+    elif weight.following is not None and step_of_row is not None:
+      step = step_of_row(weight.following)
+      when = f"is row {weight.following} of the mix, in step {step}"
     lines.append(
-      f"`{path}`: the weight of {own.source!r} amounts to {own.meant:.2g}"
+      f"`{path}`: the weight of {weight.source!r} amounts to {weight.share:.2g}"
       f" {what} in {last - first} steps of the stage from step {first} on,"
-      f" which have {('none', 'one')[own.given]} of it: its next {when}. Raise"
-      " its weight, or leave it out."
+      f" which have {('none', 'one')[weight.num_rows]} of it: its next {when}."
+      " Raise its weight, or leave it out."
     )
   return lines
 

@@ -47,7 +47,7 @@ _ENDLESS = 2**62
 
 @dataclasses.dataclass(frozen=True)
 class Consumed:
-  """What a run has taken of a source before a step.
+  """What a run has consumed of a source before a step.
 
   Attributes:
     rows: Rows, those before the start of the run included.
@@ -146,38 +146,40 @@ class MixtureSource:
     self._parts = {name: parts[name] for name in names}
     self._names = names
     self._laned = self._with_lanes()
-    self._batch_parts = max((own for _, own in self._laned.values()), default=1)
+    self._batch_parts = max(
+      (lanes for _, lanes in self._laned.values()), default=1
+    )
     self._layout = self._parts[names[0]].layout
     self.document_slots: int = max(p.document_slots for p in parts.values())
     self._one_layout = all(
-      own.layout == self._layout for own in self._parts.values()
+      part.layout == self._layout for part in self._parts.values()
     )
     self._check_trained()
     epochs = options.passes(epochs)
     limits = {n: (max_epochs or {}).get(n) or epochs for n in names}
     repeats = options.policy.repeats
     # Only where they decide a row.
-    self._own_epochs = {
-      name: {"max_epochs": own}
-      if own is not None and (repeats or own != epochs)
+    self._epochs_fields = {
+      name: {"max_epochs": most}
+      if most is not None and (repeats or most != epochs)
       else {}
       for name in names
-      for own in [(max_epochs or {}).get(name)]
+      for most in [(max_epochs or {}).get(name)]
     }
     self._units = {
       name: source_units.SourceUnits(
-        own,
+        part,
         options.balanced_unit,
         (max_epochs or {}).get(name) if repeats else limits[name],
       )
-      for name, own in self._parts.items()
+      for name, part in self._parts.items()
     }
-    for name, own in self._units.items():
-      if own.is_long():
-        logging.warning("%s: %s: %s.", path, name, own.planned())
+    for name, units in self._units.items():
+      if units.is_long():
+        logging.warning("%s: %s: %s.", path, name, units.planned())
     exhausted_at = {
-      name: own.epochs.total(limits[name] or 1) if repeats else None
-      for name, own in self._parts.items()
+      name: part.epochs.total(limits[name] or 1) if repeats else None
+      for name, part in self._parts.items()
     }
     self._start = self._starts()
     unknown = [entry["spec"] for entry in self.foreign_specs()]
@@ -205,7 +207,7 @@ class MixtureSource:
     except ValueError as error:
       raise schema.ConfigError([f"`{path}` {error}"]) from error
     self._from_steps = np.asarray([step for step, _ in self.stages])
-    self._alone = np.asarray([len(own) == 1 for _, own in self.stages])
+    self._alone = np.asarray([len(weights) == 1 for _, weights in self.stages])
     for step, _ in self.stages:
       if self._end is not None and steps.first_row(step) >= self._end:
         logging.warning(
@@ -285,7 +287,7 @@ class MixtureSource:
 
   def _planned(self, positions: np.ndarray) -> spans_lib.Spans:
     """Plans rows at positions of the merge, each source's together."""
-    number, own = self._merge.locate(positions)
+    number, row = self._merge.locate(positions)
     plans, picks = [], []
     order = np.argsort(number, kind="stable")
     present = np.flatnonzero(np.bincount(number)).tolist()
@@ -293,10 +295,10 @@ class MixtureSource:
     parts = list(self._parts.values())
     for i, first, last in zip(present, edges[:-1], edges[1:], strict=True):
       pick = order[first:last]
-      plans.append(parts[i].plan(own[pick]))
+      plans.append(parts[i].plan(row[pick]))
       picks.append(pick)
     if not plans:
-      return parts[-1].plan(own)
+      return parts[-1].plan(row)
     whole = plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)
     return dataclasses.replace(whole, source=number[whole.row])
 
@@ -321,8 +323,8 @@ class MixtureSource:
     for number, part in enumerate(self._parts.values()):
       pick = np.flatnonzero(spans.source == number)
       if pick.size:
-        own = spans.take(pick, spans.row[pick], spans.num_rows)
-        more.append(part.prefetch(own))
+        part_spans = spans.take(pick, spans.row[pick], spans.num_rows)
+        more.append(part.prefetch(part_spans))
     # Local stores never ask for more, and need not hold others back.
     return any(more)
 
@@ -331,16 +333,17 @@ class MixtureSource:
     return row_source.group_of(row)
 
   def consumed(self, step: int) -> dict[str, Consumed]:
-    """Returns what the steps before `step` have taken, by source.
+    """Returns what the steps before `step` have consumed, by source.
 
     Args:
       step: At most the steps of the run.
     """
-    rows, taken = self._merge.consumed(self._position_of(step))
+    rows, units = self._merge.consumed(self._position_of(step))
     out = {}
-    for i, (name, part) in enumerate(self._parts.items()):
-      own = int(rows[i])
-      out[name] = Consumed(own, int(taken[i]), part.epochs.passes(own))
+    for (name, part), row, sums in zip(
+      self._parts.items(), rows.tolist(), units.tolist(), strict=True
+    ):
+      out[name] = Consumed(row, sums, part.epochs.passes(row))
     return out
 
   def intended(self, step: int) -> dict[str, float]:
@@ -350,8 +353,8 @@ class MixtureSource:
       IndexError: If the step is not of the run.
     """
     steps = self._steps
-    own = steps.data_step(step)
-    first = steps.first_row(own)
+    data_step = steps.data_step(step)
+    first = steps.first_row(data_step)
     end = _ENDLESS if self._end is None else self._end
     if not 0 <= first < end:
       last = steps.before(steps.step_of_row(end - 1))
@@ -359,17 +362,17 @@ class MixtureSource:
         f"step must be in 0 .. {last}, got {step}. Ask for a step of the run."
       )
     ended = {}
-    for name, rows in self.taken(first).items():
+    for name, rows in self.rows_before(first).items():
       most = self._units[name].num_rows
       ended[name] = most is not None and rows >= most
-    return mix_options.shares_at(self.stages, own, ended)
+    return mix_options.shares_at(self.stages, data_step, ended)
 
   def ordered(self) -> dict[str, row_source.RowSource]:
     """Returns the sources of the run in their orders, by name."""
     return dict(self._parts)
 
-  def taken(self, row: int) -> dict[str, int]:
-    """Returns how many rows each source has given before a row."""
+  def rows_before(self, row: int) -> dict[str, int]:
+    """Returns how many rows of each source come before a row of the mix."""
     rows = self._merge.rows_at(row).tolist()
     return dict(zip(self._parts, rows, strict=True))
 
@@ -380,7 +383,7 @@ class MixtureSource:
   def position_of(self, source: str, row: int) -> int | None:
     """Returns where a source's row stands before batches are permuted.
 
-    None: it never comes, or was given before a run that this one goes on from.
+    None: it never comes, or came in a run that this one continues.
 
     Args:
       source: Its name.
@@ -391,7 +394,7 @@ class MixtureSource:
       return None
     return position
 
-  def first_taken(self, name: str) -> int:
+  def start_row(self, name: str) -> int:
     """Returns a source's first row of this run."""
     return self._start.get(name, (0, 0))[0]
 
@@ -400,7 +403,7 @@ class MixtureSource:
 
     Args:
       name: The source.
-      rows: int64[N], of its own order, ascending, from `first_taken` on.
+      rows: int64[N], of its own order, ascending, from `start_row` on.
 
     Returns:
       int64[M], in the same order; M < N where rows from one on never come.
@@ -411,8 +414,8 @@ class MixtureSource:
     return self._permuted(positions, permutation.inverse)
 
   def is_long(self, rows: int) -> bool:
-    """Returns whether `taken` before a row may take longer than a second."""
-    return any(own.is_long(rows) for own in self._units.values())
+    """Returns whether `rows_before` a row may take longer than a second."""
+    return any(units.is_long(rows) for units in self._units.values())
 
   def foreign_specs(self) -> list[dict[str, Any]]:
     """Returns entries of `resume_state` that name no source."""
@@ -449,11 +452,11 @@ class MixtureSource:
           str(step): {name: str(weight) for name, weight in weights.items()}
           for step, weights in self.stages
         },
-        "start": {name: list(taken) for name, taken in self._start.items()},
+        "start": {name: list(start) for name, start in self._start.items()},
       },
       "sources": {
-        name: {**own.fingerprint, **self._own_epochs[name]}
-        for name, own in self._parts.items()
+        name: {**part.fingerprint, **self._epochs_fields[name]}
+        for name, part in self._parts.items()
       },
     }
 
@@ -473,26 +476,26 @@ class MixtureSource:
         for name, weight in weights.items()
       )
       lines.append(f"  from step {step}: {shares}")
-    for name, own in self._units.items():
+    for name, units in self._units.items():
       if name in self._start:
         lines.append(f"  {name}: starts at row {self._start[name][0]}")
-      planned = own.planned()
+      planned = units.planned()
       if planned is not None:
         lines.append(f"  {name}: {planned}")
     return "\n".join(
-      [*lines, *(own.describe() for own in self._parts.values())]
+      [*lines, *(part.describe() for part in self._parts.values())]
     )
 
   def _with_lanes(self) -> dict[int, tuple[phased_source.Ordered, int]]:
     """Returns the sources that have lanes, and how many, by number."""
-    found = {
-      number: (own, own.lanes)
-      for number, own in enumerate(self._parts.values())
-      if isinstance(own, phased_source.Ordered) and own.lanes > 1
+    laned = {
+      number: (part, part.lanes)
+      for number, part in enumerate(self._parts.values())
+      if isinstance(part, phased_source.Ordered) and part.lanes > 1
     }
-    if len({lanes for _, lanes in found.values()}) > 1:
+    if len({lanes for _, lanes in laned.values()}) > 1:
       shown = ", ".join(
-        f"{self._names[i]} {own}" for i, (_, own) in found.items()
+        f"{self._names[i]} {lanes}" for i, (_, lanes) in laned.items()
       )
       raise schema.ConfigError(
         [
@@ -500,7 +503,7 @@ class MixtureSource:
           f" parts of a batch: {shown}. Set the same, or None."
         ]
       )
-    return found
+    return laned
 
   def _check_trained(self) -> None:
     """Refuses to balance trained tokens of which a source has none."""
@@ -509,10 +512,10 @@ class MixtureSource:
       return
     problems = [
       f"`{self._path}.unit` must be another where no token of a source is"
-      f" trained on, got {unit!r} with {name!r}, of {own.store.path}. Balance"
+      f" trained on, got {unit!r} with {name!r}, of {part.store.path}. Balance"
       " 'tokens', or leave the source out."
-      for name, own in self._parts.items()
-      if not row_labels.trains_on_any(own.store)
+      for name, part in self._parts.items()
+      if not row_labels.trains_on_any(part.store)
     ]
     if problems:
       raise schema.ConfigError(problems)
@@ -524,7 +527,7 @@ class MixtureSource:
     return self._permuted(rows, permutation.permute)
 
   def _placed(self, rows: np.ndarray, back: bool = False) -> np.ndarray:
-    """Returns rows permuted in batches whose parts have lanes of their own.
+    """Returns rows permuted in batches whose parts have different lanes.
 
     What the merge gives a step is not touched: only the slots of a batch are
     chosen, by the lanes of all of its rows. Every second source has its lanes
@@ -546,10 +549,10 @@ class MixtureSource:
       [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(steps)]
     ):
       first, last = np.searchsorted(which[order], [low, high])
-      own = order[first:last]
-      if len(own):
-        out[own] = self._placed_in(
-          steps[low:high], which[own] - low, rows[own], back
+      picks = order[first:last]
+      if len(picks):
+        out[picks] = self._placed_in(
+          steps[low:high], which[picks] - low, rows[picks], back
         )
     return out
 
@@ -566,11 +569,11 @@ class MixtureSource:
     position = self._permuted(
       np.arange(len(batch)) + shift[batch], permutation.permute
     )
-    number, own = self._merge.locate(position)
+    number, row = self._merge.locate(position)
     wanted = np.full(len(batch), -1)
     for source, (part, parts) in self._laned.items():
       pick = np.flatnonzero(number == source)
-      lane = part.lane_of(own[pick])
+      lane = part.lane_of(row[pick])
       wanted[pick] = parts - 1 - lane if source % 2 else lane
     # Rows without room are of the sources with the least weight, so that the
     # chunks of others have one reader.
@@ -607,13 +610,13 @@ class MixtureSource:
     stage = np.searchsorted(self._from_steps, steps, side="right") - 1
     here, which = np.unique(stage, return_inverse=True)
     places = np.empty((len(here), len(self._parts)), np.int64)
-    for own, number in zip(places, here.tolist(), strict=True):
+    for place, number in zip(places, here.tolist(), strict=True):
       weights = self.stages[number][1]
       order = sorted(
-        range(len(own)),
-        key=lambda i, own=weights: (-own.get(self._names[i], 0), i),
+        range(len(place)),
+        key=lambda i, by_name=weights: (-by_name.get(self._names[i], 0), i),
       )
-      own[order] = np.arange(len(own))
+      place[order] = np.arange(len(place))
     return places[which]
 
   def _position_of(self, step: int) -> int:
@@ -631,7 +634,7 @@ class MixtureSource:
       raise schema.ConfigError(
         [f"`{self._path}.resume_state` {problem}" for problem in problems]
       )
-    found, level = resuming.resumed(
+    starts, level = resuming.resumed(
       self._units,
       offsets,
       self.stages[0][1],
@@ -643,7 +646,7 @@ class MixtureSource:
         " are not of a run with these weights.",
         self._path,
       )
-    return found
+    return starts
 
 
 def _steps_of(

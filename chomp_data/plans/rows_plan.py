@@ -348,7 +348,7 @@ class RowsPlan(plan_lib.Plan):
       first = min(first, end, self.num_rows)
     if self._mix is None:
       return dict.fromkeys(self.ordered, first)
-    return self._mix.taken(first)
+    return self._mix.rows_before(first)
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows before a step, filler included; see `Plan`."""

@@ -73,7 +73,7 @@ class RowsTrail:
     self._end = end
     self._mix = mix
     self._name = name
-    self._first = 0 if mix is None else mix.first_taken(name)
+    self._first = 0 if mix is None else mix.start_row(name)
 
   def cost(self, data_step: int) -> float:
     """Returns about how long `count_before` takes; see `Trail`."""
@@ -108,7 +108,7 @@ class RowsTrail:
     row = self._steps.first_row(data_step)
     if self._num_rows is not None:
       row = min(row, self._num_rows)
-    return row if self._mix is None else self._mix.taken(row)[self._name]
+    return row if self._mix is None else self._mix.rows_before(row)[self._name]
 
   def _run_rows(self, rows: np.ndarray) -> np.ndarray:
     """Returns rows of the run; fewer where the rest never comes."""

@@ -268,7 +268,7 @@ def test_lanes_move_rows_of_a_mix_within_their_batch_only(texts, store, lanes):
   assert mix._positions(several).tolist() == [
     int(mix._positions(np.asarray([row]))[0]) for row in several
   ]
-  taken = mix.taken(9 * size)["text"]
+  taken = mix.rows_before(9 * size)["text"]
   found = mix.rows_of("text", np.arange(taken))
   assert len(found) == taken
   assert (found < 9 * size).all()

@@ -143,7 +143,6 @@ def test_rows_that_are_not_taken_have_no_position(case):
     count = sum(source == name for source, _ in taken)
     assert mix.position_of(name, count) is None
     assert mix.position_of(name, count + 10**6) is None
-    assert mix.first_position(name, count + 1) is None
 
 
 # Balance and order.
@@ -512,19 +511,19 @@ def test_a_source_that_is_new_at_the_start_begins_at_the_level():
   rows, sums = mix.consumed(300)
   assert np.abs(rows - [600, 600, 100]).max() <= 1
   assert sums.tolist() == (2 * rows).tolist()
-  assert mix.first_position("a") == taken.index(("a", 500))
+  assert mix.position_of("a", 500) == taken.index(("a", 500))
   assert mix.position_of("a", 499) is None
 
 
 def test_a_weight_however_small_is_served_once_and_then_after_its_share():
   mix = mix_of({"a": 1, "b": 1}, {"a": F(1), "b": F(1, 10**9)})
-  assert mix.first_position("b") in (0, 1)
-  assert mix.first_position("b", 2) in (10**9 + 1, 10**9 + 2)
+  assert mix.position_of("b", 0) in (0, 1)
+  assert mix.position_of("b", 1) in (10**9 + 1, 10**9 + 2)
 
 
 def unserved(mix, end):
   return [
-    (own.stage, own.source, own.given, own.following)
+    (own.stage, own.source, own.num_rows, own.following)
     for own in mix.unserved(end)
   ]
 
@@ -559,7 +558,7 @@ def test_weights_of_less_than_a_row_are_those_of_a_loop(case, most):
       if given[name] < 2 and left(name) >= 2 and meant < 1:
         expected.append((i, name, given[name], float(meant)))
   mix = greedy.closed_form(case)
-  found = [(u.stage, u.source, u.given, u.meant) for u in mix.unserved(end)]
+  found = [(u.stage, u.source, u.num_rows, u.share) for u in mix.unserved(end)]
   assert sorted(found) == sorted(expected)
 
 
@@ -696,7 +695,7 @@ def test_bad_rows_and_names_are_refused():
   with pytest.raises(IndexError, match=r"0 \.\. 10, got 11"):
     mix.consumed(11)
   with pytest.raises(ValueError, match=r"got \['x'\]. Known: a"):
-    mix.first_position("x")
+    mix.position_of("x", 0)
   with pytest.raises(ValueError, match="at least 0, got -1"):
     mix.position_of("a", -1)
 

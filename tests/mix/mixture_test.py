@@ -362,7 +362,9 @@ def test_a_run_goes_on_from_its_offsets_after_a_source_has_ended(
   }
   pipe = pipeline.build(data)
   assert len(pipe.sources["a"]) == 2
-  ended = next(n for n in range(pipe.num_steps) if pipe.mix.taken(n)["a"] == 2)
+  ended = next(
+    n for n in range(pipe.num_steps) if pipe.mix.rows_before(n)["a"] == 2
+  )
   assert ended < 12
   for step in (*range(ended - 1, ended + 9), pipe.num_steps - 1):
     caplog.clear()
@@ -680,7 +682,7 @@ def test_a_weight_that_is_hardly_served_is_said_with_the_rows_it_takes(paths):
   second = int(problem.split("is row ")[1].split(" ")[0])
   assert pipe.mix.unserved(second // 2 - 1)
   assert not pipe.mix.unserved(second // 2 + 1)
-  rows = [pipe.mix.taken(n)["stream"] for n in (second, second + 1)]
+  rows = [pipe.mix.rows_before(n)["stream"] for n in (second, second + 1)]
   assert rows == [1, 2]
 
 
@@ -691,7 +693,7 @@ def test_a_run_that_hardly_serves_a_source_is_told(paths, caplog):
     "exhaustion": "first_exhausted",
   }
   pipe = pipeline.build(config(paths, ["bins", "stream"], mix=mix))
-  assert pipe.mix.taken(len(pipe.mix))["stream"] == 1
+  assert pipe.mix.rows_before(len(pipe.mix))["stream"] == 1
   assert "have one of it: its next never comes. Raise its weight" in caplog.text
   mix["weights"] = {"bins": 1, "stream": 1e-16}
   with pytest.raises(schema.ConfigError, match=r"got 1 of 'bins' and 1e-16"):
@@ -718,7 +720,7 @@ def test_fair_shares_of_a_row_or_less_are_no_error(make_store, caplog):
   }
   pipe = pipeline.build(data)
   # One long row for sixteen short ones is an even share.
-  given = [pipe.mix.taken(count)["long"] for count in (2, 17, 19, 36)]
+  given = [pipe.mix.rows_before(count)["long"] for count in (2, 17, 19, 36)]
   assert given == [1, 1, 2, 3]
   steps = range(2, pipe.num_steps)
   assert not [s for s in steps if s > 17 and pipe.mix.unserved(s)]
@@ -753,8 +755,8 @@ def test_a_weight_of_a_later_stage_that_is_hardly_served_is_said(paths):
   assert found, problem
   row, step = int(found[2]), int(found[3])
   assert step == row // 4 >= 60
-  given = pipe.mix.taken(20 * 4)["stream"] + (found[1] == "one")
-  assert [pipe.mix.taken(n)["stream"] for n in (row, row + 1)] == [
+  given = pipe.mix.rows_before(20 * 4)["stream"] + (found[1] == "one")
+  assert [pipe.mix.rows_before(n)["stream"] for n in (row, row + 1)] == [
     given,
     given + 1,
   ]

@@ -139,7 +139,7 @@ def test_what_has_ended_is_not_intended(paths):
   pipe = build(paths, **RUNS["sources end"])
   rows = {name: len(own) for name, own in pipe.sources.items()}
   for step in range(pipe.num_steps):
-    given = pipe.mix.taken(step * BATCH)
+    given = pipe.mix.rows_before(step * BATCH)
     left = [name for name in rows if given[name] < rows[name]]
     assert pipe.mix.intended(step) == {
       name: 1 / len(left) if name in left else 0.0 for name in rows
