@@ -357,7 +357,7 @@ def _keep_packing(kind: str, corpus: pathlib.Path) -> None:
   if isinstance(rows, chomp_data.ShuffledSource):
     rows = rows.rows
   if isinstance(rows, chomp_data.BinSource):
-    rows.packed_on_disk(0)
+    rows.packing.build_index(0)
 
 
 def _times_line(kind: str, what: str, times: Sequence[float]) -> list[str]:

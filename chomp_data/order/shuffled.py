@@ -87,6 +87,7 @@ class ShuffledSource(row_source.RowSource):
       )
     if problems:
       raise schema.ConfigError(problems)
+    rows.full_order |= options.kind == "full"
     self.rows = rows
     self.options = options
     self.name: str = rows.name

@@ -10,7 +10,6 @@ over the lengths, kept beside the store where it is large.
 from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
-from collections.abc import Sequence
 import dataclasses
 import itertools
 import time
@@ -56,29 +55,6 @@ class Contents:
   first_token: np.ndarray
   stored: np.ndarray
   kept: np.ndarray
-
-  def part(self, first: int, last: int) -> "Contents":
-    """Returns documents first .. last - 1."""
-    cut = slice(first, last)
-    return Contents(
-      self.window[cut],
-      self.document[cut],
-      self.first_token[cut],
-      self.stored[cut],
-      self.kept[cut],
-    )
-
-
-def joined(parts: Sequence[Contents]) -> Contents:
-  """Returns the documents of several windows, one after the other."""
-  if len(parts) == 1:
-    return parts[0]
-  return Contents(
-    *(
-      np.concatenate([getattr(part, field.name) for part in parts])
-      for field in dataclasses.fields(Contents)
-    )
-  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,6 @@ window. Lengths, starts and columns are in tokens; a document's tokens include
 an added BOS or EOS. NumPy, or compiled.
 """
 
-from collections.abc import Sequence
 import dataclasses
 import heapq
 import itertools
@@ -62,32 +61,6 @@ class Rows:
   def num_rows(self) -> int:
     """Rows of the window."""
     return len(self.first) - 1
-
-
-def joined(parts: Sequence[Rows], sizes: Sequence[int]) -> Rows:
-  """Concatenates the rows of several windows.
-
-  Args:
-    parts: The rows of each window, at least one.
-    sizes: The documents of each window; slots continue across windows.
-  """
-  if len(parts) == 1:
-    return parts[0]
-  documents, pieces = 0, 0
-  slots, firsts = [], [np.zeros(1, np.int64)]
-  for part, size in zip(parts, sizes, strict=True):
-    slots.append(part.slot + documents)
-    firsts.append(part.first[1:] + pieces)
-    documents += size
-    pieces += len(part.slot)
-  return Rows(
-    np.concatenate(firsts),
-    np.concatenate(slots),
-    np.concatenate([part.start for part in parts]),
-    np.concatenate([part.length for part in parts]),
-    np.concatenate([part.column for part in parts]),
-    sum(part.num_cut for part in parts),
-  )
 
 
 def kept_lengths(

@@ -78,6 +78,7 @@ class RowSource(abc.ABC):
     expected_passes: How often a reader passes it at most, the ramp apart, so
       that an epoch may be prepared before it comes; None has no end. 0 where
       nobody reads, but plans are asked about.
+    full_order: Whether its rows are read in any order of the whole epoch.
   """
 
   name: str
@@ -89,6 +90,7 @@ class RowSource(abc.ABC):
   spans_repeat: bool = False
   one_span: bool = False
   expected_passes: int | None = 0
+  full_order: bool = False
 
   @abc.abstractmethod
   def __len__(self) -> int:

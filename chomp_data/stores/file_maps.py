@@ -87,7 +87,19 @@ def _buffer(
 
 def read_soon(values: np.ndarray) -> None:
   """Asks the system to read a part of a map ahead."""
+  _advise(values, mmap.MADV_WILLNEED)
+
+
+def release(values: np.ndarray) -> None:
+  """Takes a part of a read-only map out of this process's memory.
+
+  It stays in the system's cache of files, and reading it maps it again.
+  """
+  _advise(values, mmap.MADV_DONTNEED)
+
+
+def _advise(values: np.ndarray, advice: int) -> None:
   address = values.__array_interface__["data"][0]
   first = address // mmap.PAGESIZE * mmap.PAGESIZE
   # Advice only: where a file system refuses it, reads do all the same.
-  _libc.madvise(first, address + values.nbytes - first, mmap.MADV_WILLNEED)
+  _libc.madvise(first, address + values.nbytes - first, advice)

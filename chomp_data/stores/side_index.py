@@ -47,7 +47,7 @@ _SCHEMA = 1
 _PAGE_BYTES = 1 << 20
 # Up to this size an index is checked whole when it is opened; a larger one
 # page by page, at first touch.
-_CHECKED_AT_OPEN = 64 * 2**20
+_CHECKED_AT_OPEN = _PAGE_BYTES
 _POLL_S = 0.2
 # When an unfinished index is a killed process's: nothing was written for so
 # long, and nobody has its lock. One that can be gone on with is kept longer.
@@ -266,6 +266,8 @@ class SideArray:
           f" {found:08x}"
         )
       self._checked[page] = True
+      # All of it was read, of which few values may be needed.
+      file_maps.release(data)
 
   @property
   def nbytes(self) -> int:

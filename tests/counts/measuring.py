@@ -203,7 +203,7 @@ def _memory(data: dict[str, Any], rows: np.ndarray | None) -> Counts:
 def _wait_for_packing() -> None:
   """Waits for threads that have files open for a while."""
   for thread in threading.enumerate():
-    if thread.name == "packing ahead":
+    if thread.name == "background packer":
       thread.join()
 
 

@@ -314,7 +314,7 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores):
 
     @atexit.register
     def last():
-      ours = {"chomp_data", "accounts", "packing ahead"}
+      ours = {"chomp_data", "accounts", "background packer"}
       print(ours & {t.name for t in threading.enumerate()})
 
     from chomp_data import iterators

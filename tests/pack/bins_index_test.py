@@ -12,8 +12,8 @@ import pytest
 
 import chomp_data
 from chomp_data import stores
-from chomp_data.pack import bins
 from chomp_data.pack import packing
+from chomp_data.pack import window_packing
 from chomp_data.sources import row_units
 from chomp_data.stores import side_index
 from chomp_data.testing import packed
@@ -227,7 +227,7 @@ def test_a_kept_packing_of_exact_rows_is_read(make_store, windows_packed):
   report = source.report()
   counts = np.bincount(source.plan(np.arange(len(source))).document)
   assert counts.max() > 1
-  source.packed_on_disk(0)
+  source.packing.build_index(0)
   del windows_packed[:]
   again = make(stores.open_store(store.path), **exact)
   packed.check_fields(packed.read(again, np.arange(len(source))), expected)
@@ -241,17 +241,21 @@ def test_a_kept_packing_of_exact_rows_is_read(make_store, windows_packed):
 
 
 @pytest.mark.parametrize("name", ["rows", "piece_ends", "bins"])
-def test_a_packing_of_other_exact_rows_is_refused(make_store, name):
+def test_a_packing_of_other_exact_rows_is_refused(
+  make_store, monkeypatch, name
+):
   exact = {"packing_algorithm": "exact", "packing_buffer_docs": 5}
   other, store = (
     make_store(packed.documents_of(lengths))
     for lengths in ([5, 5, 5, 5, 4, 2, 2, 3, 1, 8], [1, 2, 2, 5, 3, 5, 8, 9, 9])
   )
   for own in (other, store):
-    make(own, **exact).packed_on_disk(0)
+    make(own, **exact).packing.build_index(0)
   source = make(store, **exact)
-  given = make(other, **exact).packed_on_disk(0)
-  source._indexes = {0: {**source.packed_on_disk(0), name: given[name]}}
+  given = make(other, **exact).packing.build_index(0)
+  mixed = {**source.packing.build_index(0), name: given[name]}
+  monkeypatch.setattr(side_index, "find", lambda *_: mixed)
+  source = make(store, **exact)
   with pytest.raises(
     stores.StoreError, match=r"window \d must pack \d+ pieces"
   ):
@@ -260,9 +264,9 @@ def test_a_packing_of_other_exact_rows_is_refused(make_store, name):
 
 def in_threads(monkeypatch, count):
   """Lets so many threads pack two windows each, however few there are."""
-  monkeypatch.setattr(bins, "_COMPILED_DOCUMENTS", 0)
-  monkeypatch.setattr(bins, "_WINDOWS", 2)
-  monkeypatch.setattr(bins, "num_threads", lambda: count)
+  monkeypatch.setattr(window_packing, "COMPILED_DOCUMENTS", 0)
+  monkeypatch.setattr(window_packing, "_WINDOWS", 2)
+  monkeypatch.setattr(window_packing, "num_threads", lambda: count)
 
 
 def files_of(store, name="ffd"):
@@ -281,11 +285,11 @@ def test_threads_pack_the_same_bytes(
   if algorithm == "ffd":
     options["packing_max_docs_per_bin"] = 3
   store = make_store(documents)
-  make(store, **options).packed_on_disk(0)
+  make(store, **options).packing.build_index(0)
   expected = files_of(store, algorithm)
   shutil.rmtree(index_of(store, algorithm))
   in_threads(monkeypatch, threads)
-  make(stores.open_store(store.path), **options).packed_on_disk(0)
+  make(stores.open_store(store.path), **options).packing.build_index(0)
   assert files_of(store, algorithm) == expected
 
 
@@ -300,7 +304,7 @@ def test_an_interrupted_packing_goes_on(
 
   def pack():
     own = stores.open_store(store.path)
-    make(own, packing_algorithm=algorithm).packed_on_disk(0)
+    make(own, packing_algorithm=algorithm).packing.build_index(0)
 
   pack()
   expected, total = files_of(store, algorithm), len(windows_packed)
@@ -337,13 +341,10 @@ def kept_sums(store):
   return sorted(pathlib.Path(f"{store.path}.index").glob("row_sums-*"))
 
 
-@pytest.mark.parametrize("beside", [False, True], ids=["here", "in a thread"])
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
 def test_what_packed_rows_hold_is_kept_and_packs_no_window_again(
-  make_store, monkeypatch, algorithm, beside
+  make_store, monkeypatch, algorithm
 ):
-  if beside:
-    monkeypatch.setattr(bins, "_SUMMED_HERE", 0)
   sizes = np.random.default_rng(1).integers(0, 20, 60).tolist()
   store = make_store(packed.documents_of(sizes))
 
@@ -371,10 +372,9 @@ def test_what_packed_rows_hold_is_kept_and_packs_no_window_again(
 
   assert units(source) == expected
   # Of 'exact' without a packing there is nothing that would be quicker.
-  source.packed_on_disk(0)
+  source.packing.build_index(0)
   for reader in (again(), again()):
     assert units(reader) == expected
-    reader._ahead.wait()  # A file that is being written has another name.
   assert len(kept_sums(store)) == 1
 
   def refused(*_):
@@ -388,7 +388,7 @@ def test_each_packing_has_sums_of_its_own_rows(make_store):
   store = make_store(packed.documents_of([3, 5, 2, 4, 7, 1] * 20))
   for algorithm in ("ffd", "exact"):
     source = make(store, packing_algorithm=algorithm)
-    source.packed_on_disk(0)
+    source.packing.build_index(0)
     rows = np.arange(len(source))
     expected = row_units.planned_units(source.plan(rows), "tokens")
     assert source.units(0, rows, "tokens").tolist() == expected.tolist()

@@ -21,11 +21,11 @@ import chomp_data
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.kernels import compiled
-from chomp_data.pack import bins
 from chomp_data.pack import documents as documents_lib
 from chomp_data.pack import epoch_starts
 from chomp_data.pack import packed_windows as packed_windows_lib
 from chomp_data.pack import packing
+from chomp_data.pack import window_packing
 from chomp_data.sources import row_source
 from chomp_data.sources import source_units
 from chomp_data.stores import background
@@ -251,7 +251,7 @@ def test_every_epoch_holds_every_token_once(make_store, corpus, seed, data):
   if data.draw(st.booleans()):
     # 'exact' reads what is kept, as 'ffd' always does.
     for epoch in range(3 if source.options.orders_differ else 1):
-      fresh.packed_on_disk(epoch)
+      fresh.packing.build_index(epoch)
   packed.check_fields(
     packed.read(fresh, rows), {k: v[rows] for k, v in every.items()}
   )
@@ -399,13 +399,13 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
 ):
   source = reshuffled(make_store)
   packed_by = []
-  packed_ = chomp_data.BinSource._packed
+  first_fit = packing.first_fit_decreasing
 
-  def told(self, order, *more):
-    packed_by.append((order, threading.current_thread().name))
-    return packed_(self, order, *more)
+  def recorded(*args, **kwargs):
+    packed_by.append(threading.current_thread().name)
+    return first_fit(*args, **kwargs)
 
-  monkeypatch.setattr(chomp_data.BinSource, "_packed", told)
+  monkeypatch.setattr(packing, "first_fit_decreasing", recorded)
   source.expected_passes = 6
   row, at_two = 0, None
   for epoch in range(6):
@@ -413,10 +413,10 @@ def test_the_next_epoch_is_packed_before_it_comes_and_past_ones_go(
     for first in range(row, last, 3):
       spans = source.plan(np.arange(first, min(first + 3, last)))
       at_two = spans if (epoch, first) == (2, row) else at_two
-    source._ahead.wait()
+    source.background.wait()
     row = last
-  assert [epoch for epoch, _ in packed_by] == [1, 2, 3, 4, 5]
-  assert {name for _, name in packed_by} == {"packing ahead"}
+  # Twelve windows of each epoch but the first, which is packed at once.
+  assert packed_by == ["background packer"] * 12 * 5
   # The first, the last two and none between; of all others their rows.
   assert len(packings(source)) == len(packings(source, "ffd_rows")) == 3
   packed_by.clear()
@@ -436,7 +436,8 @@ def test_a_run_of_one_epoch_and_exact_packings_prepare_nothing(make_store):
     source = reshuffled(make_store, packing_algorithm=algorithm)
     source.expected_passes = epochs
     source.plan(np.arange(len(source)))
-    assert not source._ahead._threads
+    source.background.wait()
+    assert len(packings(source, algorithm)) == (algorithm == "ffd")
 
 
 def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
@@ -465,55 +466,61 @@ def test_rows_of_epochs_of_exact_are_counted_once(make_store, monkeypatch):
   assert set(passed) == {0, 4}
 
 
-def test_who_packs_much_of_exact_keeps_all_and_past_epochs_go(
-  make_store, monkeypatch
-):
-  source = reshuffled(make_store, packing_algorithm="exact")
-  source.plan(np.arange(len(source)))
-  assert not packings(source, "exact")
-  monkeypatch.setattr(bins, "_PACKED_HERE", 40)
+def test_an_index_of_exact_is_for_a_full_order_of_rows(make_store, monkeypatch):
+  monkeypatch.setattr(packed_windows_lib, "CACHED_PIECES", 40)
+  options = {"packing_algorithm": "exact"}
+  in_turn = reshuffled(make_store, **options)
+  in_turn.expected_passes = None
+  spans = [in_turn.plan(packed.rows_of(in_turn, epoch)) for epoch in range(5)]
+  in_turn.background.wait()
+  assert not packings(in_turn, "exact")
   packed_by = []
   exact_bins = packing.exact_bins
 
-  def told(*args):
+  def recorded(*args):
     packed_by.append(threading.current_thread().name)
     return exact_bins(*args)
 
-  monkeypatch.setattr(packing, "exact_bins", told)
-  options = {**dataclasses.asdict(source.options), "packing_algorithm": "exact"}
-  reader = make(source.store, 12, **options)
-  spans = []
+  monkeypatch.setattr(packing, "exact_bins", recorded)
+  source = make(in_turn.store, 12, **dataclasses.asdict(in_turn.options))
+  order = chomp_data.ShuffledSource(
+    source, chomp_data.ShuffleOptions(kind="full"), 0
+  )
+  source.plan(np.arange(len(source)))
+  source.background.wait()
+  # Nobody reads, but plans are asked about.
+  assert not packings(source, "exact")
+  source.expected_passes = None
   for epoch in range(5):
     del packed_by[:]
     for _ in range(2):
-      spans.append(reader.plan(packed.rows_of(reader, epoch)))
-      reader._ahead.wait()
-    # Itself while it is not there: at most all windows once, and no more then.
-    assert packed_by.count("packing ahead") == 12
-    assert 0 < len(packed_by) - 12 <= 12
-    assert len(packings(reader, "exact")) == min(epoch + 1, 2)
-  assert not packings(reader, "exact_rows")
-  # Another one packs nothing of what is kept, and plans the same.
+      order.plan(packed.rows_of(source, epoch))
+      source.background.wait()
+    # By the reader until the index is there: each window at most once.
+    assert packed_by.count("background packer") == 12
+    assert len(packed_by) - 12 <= 12
+    assert len(packings(source, "exact")) == min(epoch + 1, 2)
+  # Another source reads what is there, and plans the same.
   del packed_by[:]
-  again = make(source.store, 12, **options)
+  again = make(source.store, 12, **dataclasses.asdict(source.options))
   for epoch in (3, 4):
     found = again.plan(packed.rows_of(again, epoch))
-    np.testing.assert_array_equal(found.start, spans[2 * epoch].start)
-    np.testing.assert_array_equal(found.row, spans[2 * epoch].row)
+    np.testing.assert_array_equal(found.start, spans[epoch].start)
+    np.testing.assert_array_equal(found.row, spans[epoch].row)
   assert not packed_by
 
 
-def test_exact_rows_are_not_kept_where_that_would_take_python_long(
+def test_exact_rows_are_not_indexed_where_that_would_take_python_long(
   make_store, monkeypatch
 ):
-  monkeypatch.setattr(bins, "_PACKED_HERE", 40)
-  monkeypatch.setattr(bins, "_COMPILED_DOCUMENTS", 0)
+  monkeypatch.setattr(packed_windows_lib, "CACHED_PIECES", 40)
   source = reshuffled(
     make_store, packing_algorithm="exact", reshuffle_documents=False
   )
+  source.full_order, source.expected_passes = True, None
   with compiled.allowed(False):
     source.plan(np.arange(len(source)))
-    source._ahead.wait()
+    source.background.wait()
     assert not packings(source, "exact")
     # Who needs all of them packs all of them.
     assert source.block_units(0, "loss_tokens", 4_096) is not None
@@ -528,11 +535,11 @@ def test_what_is_past_is_not_packed_again_for_sums(make_store, monkeypatch):
   ]
   assert len(set(totals)) == 1
   for epoch in (1, 2, 3):
-    source.drop_packing(epoch)
+    source.packing.drop_index(epoch)
   again = make(
     source.store, 12, packing_buffer_docs=8, shuffle_documents="full"
   )
-  monkeypatch.setattr(chomp_data.BinSource, "_packed", None)
+  monkeypatch.setattr(packing, "first_fit_decreasing", None)
   units = source_units.SourceUnits(again, "loss_tokens", None)
   start = again.epochs.start(4)
   assert units.before(np.asarray([start])).tolist() == [sum(totals[:4])]
@@ -559,12 +566,12 @@ def test_two_threads_that_count_epochs_at_once_agree():
 def test_nobody_waits_to_pack_ahead_where_another_process_does(make_store):
   source = reshuffled(make_store)
   before = {*packings(source)}
-  source.packed_on_disk(1)
+  source.packing.build_index(1)
   (own,) = {*packings(source)} - before
   shutil.rmtree(own)
   with publish.lock(own), pytest.raises(side_index.BusyError):
-    source.packed_on_disk(1, ahead=True)
-  assert source.packed_on_disk(1, ahead=True)["bins"].nbytes
+    source.packing.build_index(1, in_background=True)
+  assert source.packing.build_index(1, in_background=True)["bins"].nbytes
 
 
 def test_a_packing_is_interrupted_where_its_thread_is_stopped(
@@ -574,18 +581,18 @@ def test_a_packing_is_interrupted_where_its_thread_is_stopped(
   source.plan(np.arange(2))
   before = packings(source)
   begun, stopped = threading.Event(), threading.Event()
-  packed_window = bins.BinSource._packed_window
+  first_fit = packing.first_fit_decreasing
 
-  def waits(self, kept):
+  def waits(*args, **kwargs):
     begun.set()
     assert stopped.wait(30)
-    return packed_window(self, kept)
+    return first_fit(*args, **kwargs)
 
-  monkeypatch.setattr(bins.BinSource, "_packed_window", waits)
-  monkeypatch.setattr(bins, "_WINDOWS", 1)
+  monkeypatch.setattr(packing, "first_fit_decreasing", waits)
+  monkeypatch.setattr(window_packing, "_WINDOWS", 1)
   # What a reader's thread starts is stopped with it.
   reader = background.Thread(
-    lambda: (source._ahead._begin(1), stopped.wait(30)), "reader"
+    lambda: (source.background.request(1), stopped.wait(30)), "reader"
   )
   reader.start()
   assert begun.wait(30)
@@ -594,10 +601,10 @@ def test_a_packing_is_interrupted_where_its_thread_is_stopped(
   assert reader.join(30)
   assert packings(source) == before
   # Another reader begins with it again.
-  monkeypatch.setattr(bins.BinSource, "_packed_window", packed_window)
-  source._ahead._begin(1)
-  source._ahead.wait()
-  assert source.is_packed(1)
+  monkeypatch.setattr(packing, "first_fit_decreasing", first_fit)
+  source.background.request(1)
+  source.background.wait()
+  assert source.packing.find_index(1)
 
 
 @pytest.mark.parametrize("algorithm", ["ffd", "exact"])
@@ -658,7 +665,7 @@ def test_a_window_in_use_is_packed_once(make_store, monkeypatch):
 def test_windows_that_do_not_fit_in_memory_are_packed_again(
   make_store, monkeypatch
 ):
-  monkeypatch.setattr(packed_windows_lib, "_KEPT_PIECES", 20)
+  monkeypatch.setattr(packed_windows_lib, "CACHED_PIECES", 20)
   source = make(
     make_store(packed.documents_of([3, 5, 2, 4] * 8)), 8, packing_buffer_docs=8
   )

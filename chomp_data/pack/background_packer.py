@@ -1,0 +1,78 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Packs an epoch in a thread before a reader comes to it."""
+
+import functools
+from typing import Any
+
+from absl import logging
+
+from chomp_data.kernels import compiled
+from chomp_data.pack import window_packing
+from chomp_data.stores import background
+from chomp_data.stores import side_index
+
+
+class BackgroundPacker:
+  """Writes indexes of orders of documents, and removes those that are past.
+
+  Reshuffled documents are packed anew in each epoch: 10**6 documents take 0.1
+  to 0.4 s compiled and 2.5 s in NumPy, for which no batch should wait.
+  """
+
+  def __init__(self, packing: window_packing.WindowPacking):
+    """Binds what packs; starts nothing."""
+    self._packing = packing
+    self._last_order = -1
+    # Orders whose indexes this process wrote and did not remove.
+    self._written: list[int] = []
+    self._threads: list[background.Thread] = []
+
+  def __reduce__(self) -> tuple[Any, ...]:
+    # Other processes pack for themselves.
+    return BackgroundPacker, (self._packing,)
+
+  def request(self, order: int) -> None:
+    """Starts to pack an order, once; earlier orders are not asked for again.
+
+    Args:
+      order: The epoch whose order of documents is meant.
+    """
+    if order <= self._last_order:
+      return
+    thread = background.Thread(
+      functools.partial(self._run, order), "background packer"
+    )
+    self._threads = [each for each in self._threads if each.is_alive()]
+    self._threads.append(thread)
+    before, self._last_order = self._last_order, order
+    try:
+      thread.start()
+    except background.Stopped:
+      self._last_order = before
+      raise
+
+  def wait(self) -> None:
+    """Waits for what was started."""
+    for thread in self._threads:
+      thread.join()
+
+  def _run(self, order: int) -> None:
+    # Python would pack for minutes beside who reads and who trains, and
+    # windows of 'exact' can be packed one by one.
+    if self._packing.exact and not compiled.wait():
+      return
+    try:
+      if self._packing.find_index(order) is None:
+        self._packing.build_index(order, in_background=True)
+        self._written.append(order)
+      if self._written and self._written[0] < order - 1:
+        self._packing.drop_index(self._written.pop(0))
+    except background.Stopped:
+      # Another reader of this source may come to it.
+      self._last_order = min(self._last_order, order - 1)
+      raise
+    except side_index.BusyError:
+      pass  # Another process packs it.
+    except Exception:  # The reader of the epoch meets and reports it, too.
+      logging.debug("epoch %d is not packed ahead", order, exc_info=True)
