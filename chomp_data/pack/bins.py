@@ -39,7 +39,6 @@ from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
-from chomp_data.stores import remaining
 
 # Documents packed per second, on the slow side; for messages only.
 _PACKING_RATE = 4e5
@@ -297,7 +296,7 @@ class BinSource(row_source.RowSource):
 
   def _check(self, path: str) -> None:
     totals = self._documents.totals
-    whole = not isinstance(self.store, remaining.Remaining)
+    whole = not self.store.holds_pieces
     if whole and totals.tokens < self.seq_len:
       lost = f" ({totals.lost} more in long documents)" if totals.lost else ""
       raise schema.ConfigError(

@@ -24,7 +24,6 @@ from chomp_data.index import memo
 from chomp_data.pack import document_order
 from chomp_data.pack import packing
 from chomp_data.rows import spans as spans_lib
-from chomp_data.stores import remaining
 from chomp_data.stores import side_index
 
 # Below this a pass over all lengths takes a few milliseconds.
@@ -320,7 +319,7 @@ class Documents:
     self, document: np.ndarray
   ) -> tuple[np.ndarray | int, np.ndarray | int]:
     """Returns how many BOS and EOS documents get; 0 where one is cut."""
-    if not isinstance(self.store, remaining.Remaining):
+    if not self.store.holds_pieces:
       return self._bos, self._eos
     begins, ends = self.store.at_ends(document)
     return self._bos * begins, self._eos * ends

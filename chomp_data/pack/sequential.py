@@ -30,7 +30,6 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
-from chomp_data.stores import remaining
 from chomp_data.stores import side_index
 
 _PASS_ROWS = 4_096
@@ -105,7 +104,7 @@ class SequentialSource(row_source.RowSource):
       name=name,
     )
     self._num_tokens = self._documents.totals.tokens
-    whole = not isinstance(store, remaining.Remaining)
+    whole = not store.holds_pieces
     if whole and self._num_tokens < seq_len:
       raise schema.ConfigError(
         [

@@ -449,6 +449,20 @@ class Store(abc.ABC, Generic[OpenedT]):
     return self.read_tokens(*self.bounds(number))
 
   @property
+  def holds_pieces(self) -> bool:
+    """Whether its documents may be pieces of the documents of another store."""
+    return False
+
+  def at_ends(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns whether documents begin, and end, where whole ones do, bool[N].
+
+    Args:
+      documents: int64[N], their numbers.
+    """
+    whole = np.ones(len(documents), np.bool_)
+    return whole, whole
+
+  @property
   def has_labels(self) -> bool:
     """Whether some tokens may not be trained on; else all are."""
     return False

@@ -107,9 +107,14 @@ class Remaining(base.Store[base.Opened]):
     own = np.arange(low, last)
     return self._piece.take(own) + document - self._document.take(own)
 
-  def at_ends(self, pieces: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+  @property
+  def holds_pieces(self) -> bool:
+    """True: parts of the whole store's documents."""
+    return True
+
+  def at_ends(self, documents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns whether pieces begin, and end, where their documents do."""
-    _, begin, length, first, whole = self._cut(pieces)
+    _, begin, length, first, whole = self._cut(documents)
     return begin == first, begin + length == first + whole
 
   def trained_before(self, positions: np.ndarray) -> np.ndarray:
