@@ -122,9 +122,17 @@ class PieceRows(row_source.RowSource):
       num_rows=count,
     )
 
-  def tokens(self, rows: np.ndarray) -> np.ndarray:
-    """Returns int64[N], the tokens of pieces int64[N], added ones included."""
-    document, begin = self._index.get(self._bucket, rows)
+  def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
+    """Returns what pieces consume, int64[N]; tokens follow from lengths.
+
+    Args:
+      epoch: Any; all epochs are the same.
+      positions: int64[N], pieces.
+      unit: One of `mix_units.UNITS` for rows.
+    """
+    if unit != "tokens":
+      return super().units(epoch, positions, unit)
+    document, begin = self._index.get(self._bucket, positions)
     _, stored = self.store.bounds(document)
     whole = stored + self.options.add_bos + self.options.add_eos
     return np.minimum(begin + self.seq_len, whole) - begin
@@ -182,13 +190,12 @@ class DocumentDataset(dataset.Dataset):
       added=options.add_bos + options.add_eos,
       name=name,
     )
-    self._pieces = [
+    self.rows: Sequence[row_source.RowSource] = [
       PieceRows(
         store, options, self._index, i, seq_len=length, name=name, path=path
       )
       for i, length in enumerate(lengths)
     ]
-    self.rows: Sequence[row_source.RowSource] = self._pieces
     self.counts: dict[str, int] = {
       bucket.name: count
       for bucket, count in zip(buckets, self._index.counts, strict=True)
@@ -206,15 +213,6 @@ class DocumentDataset(dataset.Dataset):
   def samples_of(self, document: int) -> list[np.ndarray]:
     """Returns the pieces of a document by bucket, int64[N] each, ascending."""
     return self._index.of_document(document)
-
-  def tokens(self, bucket: int, samples: np.ndarray) -> np.ndarray:
-    """Returns int64[N], the tokens of pieces; reads none of them.
-
-    Args:
-      bucket: The bucket's number.
-      samples: int64[N], pieces of it.
-    """
-    return self._pieces[bucket].tokens(samples)
 
   def read(
     self,

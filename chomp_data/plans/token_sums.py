@@ -16,6 +16,7 @@ import numpy as np
 
 from chomp_data import stores
 from chomp_data.rows import spans as spans_lib
+from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_labels
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
@@ -276,7 +277,7 @@ class _SourceSums:
   def _each_epoch(self) -> int | None:
     """What epochs after the ramp consume, where they repeat."""
     source = self._source
-    return source_units.epoch_units(source, source.epochs.ramp, self._unit)
+    return prefix_sums.epoch_units(source, source.epochs.ramp, self._unit)
 
   def _between(self, first: int, last: int) -> int:
     """Returns the units of rows, of whole epochs from their totals."""
@@ -288,7 +289,7 @@ class _SourceSums:
       whole = None
       if not index and end <= last:
         if not self._repeats or epoch < source.epochs.ramp:
-          whole = source_units.epoch_units(source, epoch, self._unit)
+          whole = prefix_sums.epoch_units(source, epoch, self._unit)
         else:
           whole = self._each_epoch
           count = int(source.epochs.locate(np.asarray([last]))[0][0]) - epoch

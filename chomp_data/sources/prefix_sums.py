@@ -102,7 +102,12 @@ class _EpochSums:
     inside = positions - edges[block]
     if self._each is not None:
       return sums[block] + inside * self._each
-    asked = np.unique(block[inside > 0])
+    within = block[inside > 0]
+    if not len(within):
+      return sums[block]
+    # Mostly one or two blocks, which need no sort.
+    lowest = within.min()
+    asked = lowest + np.flatnonzero(np.bincount(within - lowest))
     # From the last one on, as a block that is cut renumbers those after it.
     is_cut = [
       self._cut(number, int(positions[block == number].max()))

@@ -1,27 +1,18 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The prefix sums of what a source's rows consume, by random access.
+"""What the rows of a source consume, as prefix sums in their order.
 
 A mix asks how many tokens (or trained tokens, or rows) the rows before row k
-of a source consume, in the order in which they come. Each epoch has sums at
-the edges of blocks, which the source knows, or which are summed every 4,096
-rows as far as they are asked for; a few blocks have sums at every row.
+of a source consume, in the order in which they come.
 """
-
-from collections.abc import Callable
-import functools
 
 import numpy as np
 
-from chomp_data.index import memo
 from chomp_data.sources import mix_units
+from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
-from chomp_data.stores import background
 
-# Blocks of an epoch with sums at every row, and epochs with sums.
-_BLOCKS_CACHED = 16
-_EPOCHS_CACHED = 3
 # A pass over so many rows takes a second or so, and is reported.
 _LONG_PASS = 1_000_000
 _PASS_RATE = 1.5e6  # rows planned a second, on the slow side
@@ -43,164 +34,8 @@ def are_known(source: row_source.RowSource, unit: str) -> bool:
   )
 
 
-def epoch_units(
-  source: row_source.RowSource, epoch: int, unit: str
-) -> int | None:
-  """Returns what all rows of an epoch consume; None where they must be planned.
-
-  Args:
-    source: The rows.
-    epoch: The epoch.
-    unit: One of `mix_units.UNITS` for rows.
-  """
-  uniform = source.uniform(epoch, unit)
-  if uniform is not None:
-    blocks = uniform.blocks(source.epochs.size(epoch))
-  else:
-    blocks = source.block_units(epoch, unit, None)
-  return None if blocks is None else int(blocks.units.sum())
-
-
-class _EpochSums:
-  """Units before the rows of one epoch; positions count from its first row.
-
-  The sums at edges are exact; a block between two edges has equal rows, or is
-  summed row by row where it is asked for. After the last edge nothing is
-  summed yet.
-  """
-
-  def __init__(
-    self,
-    size: int,
-    units_of: Callable[[int, int], np.ndarray],
-    uniform: row_units.Uniform | None,
-    blocks: row_units.BlockUnits | None,
-  ):
-    """Sums blocks that are known.
-
-    Args:
-      size: Rows of the epoch.
-      units_of: Returns the units of positions first to last - 1.
-      uniform: What rows consume, where they are equal.
-      blocks: Units of blocks, where they are known.
-    """
-    self._size = size
-    self._units_of = units_of
-    self._each = None
-    if uniform is not None:
-      self._each, blocks = uniform.each, uniform.blocks(size)
-    # Positions of edges and the units before them.
-    self._edges = np.zeros((2, 1), np.int64)
-    if blocks is not None:
-      self._edges = np.stack([blocks.starts, np.zeros_like(blocks.starts)])
-      np.cumsum(blocks.units, out=self._edges[1, 1:])
-    self._tables = memo.Memo(_BLOCKS_CACHED)
-
-  def before(self, positions: np.ndarray) -> np.ndarray:
-    """Returns the units before positions, int64[N]."""
-    edges, sums = self._edges
-    block = edges.searchsorted(positions, side="right") - 1
-    inside = positions - edges[block]
-    if self._each is not None:
-      return sums[block] + inside * self._each
-    within = block[inside > 0]
-    if not len(within):
-      return sums[block]
-    # Mostly one or two blocks, which need no sort.
-    lowest = within.min()
-    asked = lowest + np.flatnonzero(np.bincount(within - lowest))
-    # From the last one on, as a block that is cut renumbers those after it.
-    is_cut = [
-      self._cut(number, int(positions[block == number].max()))
-      for number in asked[::-1].tolist()
-    ]
-    if any(is_cut):
-      return self.before(positions)
-    out = sums[block]
-    for number in asked.tolist():
-      picks = np.flatnonzero(block == number) if len(asked) > 1 else slice(None)
-      first, last = edges[number : number + 2].tolist()
-      out[picks] += self._table(first, last)[inside[picks]]
-    return out
-
-  def rows_below(self, units: int, near: bool = False) -> int:
-    """Returns how many positions have fewer units before them.
-
-    Args:
-      units: Any number.
-      near: Whether an estimate will do, which looks at no single row.
-    """
-    edges, sums = self._edges
-    number = int(sums.searchsorted(units)) - 1
-    if number < 0:
-      return 0
-    first, low = self._edges[:, number].tolist()
-    if first == self._size:
-      return first
-    if self._each is not None:
-      return first + -(-(units - low) // self._each)
-    if near and number + 1 < len(edges):
-      last, high = self._edges[:, number + 1].tolist()
-      return first + (last - first) * (units - low) // (high - low)
-    if self._cut(number, self._size, units):
-      return self.rows_below(units)
-    table = self._table(first, int(edges[number + 1]))
-    return first + int(table.searchsorted(units - low))
-
-  def _cut(self, number: int, position: int, units: int | None = None) -> bool:
-    """Cuts a block that is long, or not summed, into short ones from its start.
-
-    Args:
-      number: The block's number.
-      position: The position that edges reach at least.
-      units: The units before the last edge, where fewer rows will do.
-
-    Returns:
-      Whether there are more edges than before.
-    """
-    edges = self._edges
-    first, total = edges[:, number].tolist()
-    is_summed = number + 1 < edges.shape[1]
-    end = int(edges[0, number + 1]) if is_summed else self._size
-    if is_summed and end - first <= row_units.BLOCK_ROWS:
-      return False
-    added: list[tuple[int, int]] = []
-    while first < min(position, end) and (units is None or total < units):
-      background.check()
-      last = min(first + row_units.BLOCK_ROWS, end)
-      total += int(self._table(first, last)[-1])
-      added.append((last, total))
-      first = last
-    if is_summed and first == end:
-      added.pop()
-    # One assignment, for other threads.
-    self._edges = np.concatenate(
-      [
-        edges[:, : number + 1],
-        np.asarray(added, np.int64).reshape(-1, 2).T,
-        edges[:, number + 1 :],
-      ],
-      axis=1,
-    )
-    return True
-
-  def _table(self, first: int, last: int) -> np.ndarray:
-    """Returns int64[last - first + 1], the units from a block's start on."""
-
-    def summed() -> np.ndarray:
-      sums = np.zeros(last - first + 1, np.int64)
-      np.cumsum(self._units_of(first, last), out=sums[1:])
-      return sums
-
-    return self._tables.get(first, summed)
-
-
-class SourceUnits:
-  """The units of a source's rows in its order, through all epochs.
-
-  Attributes:
-    unit: What is summed.
-  """
+class SourceUnits(prefix_sums.PrefixSums):
+  """The units of a source's rows in its order, through all epochs."""
 
   def __init__(
     self, source: row_source.RowSource, unit: str, max_epochs: int | None
@@ -217,16 +52,13 @@ class SourceUnits:
         f"`unit` must be one of {', '.join(mix_units.of_kind('rows'))}, got"
         f" {unit!r}. Choose one."
       )
-    self._source = source
-    self.unit = unit
-    self._max_epochs = max_epochs
-    self._epochs = memo.Memo(_EPOCHS_CACHED)
-    # Units before the first epochs.
-    self._starts: tuple[int, ...] = (0,)
+    num_rows = source.epochs.total(max_epochs)
+    super().__init__(source, unit, num_rows, mix_units.UNITS[unit].each)
+    self._rows = source
 
   def planned(self) -> str | None:
     """Returns which rows must be planned for sums, in words, or None."""
-    if are_known(self._source, self.unit):
+    if are_known(self._rows, self.unit):
       return None
     size = self._epoch_rows()
     return (
@@ -243,15 +75,10 @@ class SourceUnits:
       rows: Their number; None is an epoch.
     """
     rows = self._epoch_rows() if rows is None else rows
-    return rows > _LONG_PASS and not are_known(self._source, self.unit)
+    return rows > _LONG_PASS and not are_known(self._rows, self.unit)
 
   def _epoch_rows(self) -> int:
-    return self._source.epochs.size(self._source.epochs.ramp)
-
-  @property
-  def num_rows(self) -> int | None:
-    """Rows offered, or None for no end."""
-    return self._source.epochs.total(self._max_epochs)
+    return self._rows.epochs.size(self._rows.epochs.ramp)
 
   def most_tokens(self, rows: int, token_offset: int) -> int:
     """Returns the most tokens that so many rows of any order can hold.
@@ -261,135 +88,20 @@ class SourceUnits:
       token_offset: A count of tokens; whether it is possible decides how many
         rows are looked at.
     """
-    most = rows * self._source.seq_len
+    most = rows * self._rows.seq_len
     if token_offset > most or self.unit != "tokens":
       return most
     if token_offset == int(self.before(np.asarray([rows]))[0]):
       return most
     # The offset is of another run's order. Rows of a ramp may be longer.
-    last = self._source.epochs.start(self._source.epochs.ramp + 1)
+    last = self._rows.epochs.start(self._rows.epochs.ramp + 1)
     if last > _LONG_PASS:
       return most
     longest = 0
     for first in range(0, last, _PLANNED_ROWS):
-      spans = self._source.plan(
+      spans = self._rows.plan(
         np.arange(first, min(first + _PLANNED_ROWS, last))
       )
       units = row_units.planned_units(spans, "tokens")
       longest = max(longest, int(units.max()))
     return rows * longest
-
-  def before(self, rows: np.ndarray) -> np.ndarray:
-    """Returns the units before rows, int64[N].
-
-    Args:
-      rows: int64[N], at least 0.
-    """
-    rows = np.asarray(rows, np.int64)
-    if not len(rows):
-      return rows.copy()
-    if self._equal_rows is not None and rows.min() >= self._equal_rows[0]:
-      # A merge asks for hundreds of short epochs at once.
-      first, units, each = self._equal_rows
-      return units + (rows - first) * each
-    epoch, index = self._source.epochs.locate(rows)
-    numbers = epoch[:1] if (epoch == epoch[0]).all() else np.unique(epoch)
-    out = np.empty(len(rows), np.int64)
-    for number in numbers.tolist():
-      picks = slice(None) if len(numbers) == 1 else epoch == number
-      positions = index[picks]
-      out[picks] = self._units_before_epoch(number)
-      # The first row of an epoch needs no sums of that epoch.
-      if positions.any():
-        out[picks] += self._epoch(number).before(positions)
-    return out
-
-  def rows_below(self, units: int, near: bool = False) -> int:
-    """Returns how many rows have fewer units before them.
-
-    Args:
-      units: At most 2**62.
-      near: Whether an estimate will do, which looks at no single row.
-    """
-    limit = self.num_rows
-    if units <= 0:
-      return 0
-    if self._equal_rows is not None and units > self._equal_rows[1]:
-      first, low, each = self._equal_rows
-      rows = first + -(-(units - low) // each)
-    else:
-      epoch = self._epoch_of(units)
-      left = units - self._units_before_epoch(epoch)
-      rows = self._source.epochs.start(epoch)
-      rows += self._epoch(epoch).rows_below(left, near)
-    return rows if limit is None else min(rows, limit)
-
-  def _epoch_of(self, units: int) -> int:
-    """Returns the last epoch offered with fewer units before it."""
-    repeated = self._repeated_epoch
-    last = None
-    if self._max_epochs is not None:
-      last = self._source.epochs.ramp + self._max_epochs - 1
-    epoch = 0
-    while epoch not in (last, repeated):
-      if self._units_before_epoch(epoch + 1) >= units:
-        return epoch
-      epoch += 1
-    if epoch == repeated:
-      first, following = map(self._units_before_epoch, (epoch, epoch + 1))
-      epoch += (units - 1 - first) // max(following - first, 1)
-    return epoch if last is None else min(epoch, last)
-
-  def _units_before_epoch(self, epoch: int) -> int:
-    repeated = self._repeated_epoch
-    last = epoch if repeated is None else min(epoch, repeated + 1)
-    starts = self._starts
-    while len(starts) <= last:
-      number = len(starts) - 1
-      units = epoch_units(self._source, number, self.unit)
-      if units is None:
-        size = self._source.epochs.size(number)
-        units = int(self._epoch(number).before(np.asarray([size]))[0])
-      starts = (*starts, starts[-1] + units)
-    # One assignment, for other threads.
-    self._starts = starts
-    each = starts[last] - starts[last - 1] if epoch > last else 0
-    return starts[last] + (epoch - last) * each
-
-  @property
-  def _repeated_epoch(self) -> int | None:
-    """The epoch whose units every later one consumes too, or None."""
-    if self.unit in self._source.repeating_units:
-      return self._source.epochs.ramp
-    return None
-
-  @functools.cached_property
-  def _equal_rows(self) -> tuple[int, int, int] | None:
-    """(row, units before it, units of each row from there on), or None."""
-    each = mix_units.UNITS[self.unit].each
-    if each is not None:
-      return 0, 0, each
-    epoch = self._repeated_epoch
-    if epoch is None:
-      return None
-    uniform = self._source.uniform(epoch, self.unit)
-    if uniform is None or uniform.exceptions:
-      return None
-    units = self._units_before_epoch(epoch)
-    return self._source.epochs.start(epoch), units, uniform.each
-
-  def _epoch(self, epoch: int) -> _EpochSums:
-    return self._epochs.get(epoch, lambda: self._epoch_sums(epoch))
-
-  def _epoch_sums(self, epoch: int) -> _EpochSums:
-    source, unit = self._source, self.unit
-    uniform = source.uniform(epoch, unit)
-    blocks = None
-    if uniform is None:
-      blocks = source.block_units(epoch, unit, row_units.BLOCK_ROWS)
-    return _EpochSums(
-      source.epochs.size(epoch),
-      lambda first, last: source.units(epoch, np.arange(first, last), unit),
-      uniform,
-      blocks,
-    )
