@@ -25,7 +25,7 @@ _BLOCK = 2**20
 
 
 class BatchUnits:
-  """The units of batches, as of a row source; see `prefix_sums.UnitSource`.
+  """The units of batches, in the form of the rows of a source.
 
   Short epochs are summed several at a time: an epoch here is a group of them.
 
@@ -151,7 +151,15 @@ class BatchList(prefix_sums.PrefixSums):
   def locate(
     self, places: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns buckets, epochs and batch numbers at places; see `BatchOrder`."""
+    """Returns which batches are at places.
+
+    Args:
+      places: int64[N], from 0.
+
+    Returns:
+      Buckets int32[N], epochs int64[N], and numbers of batches int64[N] within
+      the epoch of their bucket.
+    """
     return self.order.locate(places)
 
   def parts_at(self, place: int) -> list[tuple[batch_order.BatchOrder, int]]:

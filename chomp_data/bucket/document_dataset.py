@@ -222,7 +222,15 @@ class DocumentDataset(dataset.Dataset):
     spans: spans_lib.Spans | None,
     columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
-    """Returns the canonical fields of a batch; see `Dataset`."""
+    """Returns the canonical fields of planned rows of a bucket.
+
+    Args:
+      bucket: The bucket's number.
+      samples: Any; `spans` say which rows these are.
+      number: Any.
+      spans: The rows, with the dataset's number as their source.
+      columns: (first, last + 1) of those whose tokens are read, or None.
+    """
     del samples, number
     assert spans is not None
     batch = self.rows[bucket].read(spans, self.extra, columns)

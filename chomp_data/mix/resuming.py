@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where another run was: its offsets, and where sources go on from them.
+"""Where sources of a mix start from the offsets of another run.
 
-`resume_state` holds rows and tokens by source. Whether a run can have them is
-told here, and which source is ahead of which.
+`resume_state` holds the rows and tokens that the other run had read of each
+source.
 """
 
 from collections.abc import Iterable
@@ -21,12 +21,12 @@ def resumed(
   weights: Mapping[str, fractions.Fraction | int],
   longest: int,
 ) -> tuple[dict[str, tuple[int, int]], bool]:
-  """Returns (rows, units) of sources that go on where another run was.
+  """Returns (rows, units) consumed of sources, from another run's offsets.
 
-  Where sources that have rows left are further apart than these weights ever
-  let them be, the offsets are of other weights, or a source joined late: one
-  that has given nothing then starts at the level of the others, or all go on
-  level.
+  The units per weight of sources that have rows left never differ by more than
+  one row. Where they do, the offsets are of other weights, or a source joined
+  late: a source that was not read then starts at the level of the others, or,
+  if that is not enough, all sources start at the same level.
 
   Args:
     sums: By source, in one unit.
@@ -35,29 +35,31 @@ def resumed(
     longest: The most that a row consumes.
 
   Returns:
-    The starts, and whether all go on level.
+    The starts, and whether all start at the same level.
   """
-  out = {}
-  going = set()
+  starts: dict[str, tuple[int, int]] = {}
+  # Sources that have rows left.
+  unfinished = set()
   for name, rows, tokens in offsets:
     if name in sums:
       most = sums[name].num_rows
       if most is None or rows < most:
-        going.add(name)
-      told = tokens if sums[name].unit == "tokens" else None
-      if told is None:
-        told = int(sums[name].before(np.asarray([rows]))[0])
-      out[name] = (rows, told)
+        unfinished.add(name)
+      units = tokens if sums[name].unit == "tokens" else None
+      if units is None:
+        units = int(sums[name].before(np.asarray([rows]))[0])
+      starts[name] = (rows, units)
   bound = longest / min(weights.values())
-  for own in (out, {name: taken for name, taken in out.items() if any(taken)}):
+  begun = {name: start for name, start in starts.items() if any(start)}
+  for candidates in (starts, begun):
     levels = [
-      own[name][1] / weights[name]
+      candidates[name][1] / weights[name]
       for name in weights
-      if name in own and name in going
+      if name in candidates and name in unfinished
     ]
     if not levels or max(levels) - min(levels) <= bound:
-      return own, False
-  return {name: (rows, 0) for name, (rows, _) in out.items()}, True
+      return candidates, False
+  return {name: (rows, 0) for name, (rows, _) in starts.items()}, True
 
 
 def impossible(
@@ -70,24 +72,23 @@ def impossible(
     sums: By source.
     offsets: As in `resumed`.
   """
-  found = []
+  problems = []
   for name, rows, tokens in offsets:
-    own = sums.get(name)
-    if own is None:
+    if name not in sums:
       continue
-    offered = own.num_rows
+    offered = sums[name].num_rows
     if offered is not None and rows > offered:
-      found.append(
+      problems.append(
         f"must hold offsets that a run can have, got row_offset {rows} of"
         f" {name!r}, which gives at most {offered} rows. Raise its epochs, or"
         " take the state of a run over the same store."
       )
     elif tokens is not None and tokens > (
-      most := own.most_tokens(rows, tokens)
+      most := sums[name].most_tokens(rows, tokens)
     ):
-      found.append(
+      problems.append(
         f"must hold offsets that a run can have, got token_offset {tokens} of"
         f" {name!r} with row_offset {rows}: so many of its rows hold at most"
         f" {most} tokens. Take both from one state, or leave token_offset out."
       )
-  return found
+  return problems
