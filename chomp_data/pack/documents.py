@@ -11,7 +11,6 @@ from collections.abc import Callable
 from collections.abc import Iterator
 from collections.abc import Mapping
 import dataclasses
-import itertools
 import time
 from typing import Any
 
@@ -399,21 +398,6 @@ class Documents:
       begin = end + np.cumsum(kept) - kept
       end += int(kept.sum())
       yield document, begin, kept
-
-  def windows(self, epoch: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields the documents that each window of an epoch packs, in turn.
-
-    Args:
-      epoch: The epoch whose order is meant.
-
-    Yields:
-      int64[N] each: documents of some tokens, and these.
-    """
-    for windows, document, kept in self._in_order(epoch):
-      ends = np.cumsum(self.order.window_sizes(windows)).tolist()
-      for low, high in itertools.pairwise([0, *ends]):
-        some = np.flatnonzero(kept[low:high])
-        yield document[low:high][some], kept[low:high][some]
 
   def _in_order(
     self, epoch: int
