@@ -35,6 +35,7 @@ from chomp_data import planning
 from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import reading
+from chomp_data.plans import answers
 
 _SMALL = flags.DEFINE_bool(
   "small", False, "Fewer documents and steps: seconds."
@@ -158,7 +159,8 @@ def measured(
       ]
       rows = pipe.accounts.rows(steps)
       epochs = max(
-        pipe.run_plan.passes(source, count) for source, count in rows.items()
+        answers.of(pipe.run_plan).passes(source, count)
+        for source, count in rows.items()
       )
       lines.append([name, f"{epochs:.0f}", *cells])
       print(*lines[-1], sep=" | ", flush=True)

@@ -32,6 +32,7 @@ from chomp_data.loading import state
 from chomp_data.loading import workers
 from chomp_data.plans import balance
 from chomp_data.plans import certifying
+from chomp_data.plans import consumption
 from chomp_data.transforms import applying
 
 
@@ -203,7 +204,10 @@ class ProcessInput(feed.ProcessInput):
     if continued is pipe:
       return self
     # Batches of a size that is past need not divide over what there is now.
-    place, needed = self.place, continued.run_plan.buckets_from(step)
+    place, needed = (
+      self.place,
+      consumption.buckets_from(continued.run_plan, step),
+    )
     if place.is_reassigned:
       place, needed = place.moved(continued, place.sharding), None
     return process_input(continued, place, self.operations, needed=needed)

@@ -25,6 +25,7 @@ from chomp_data import stores
 from chomp_data.config import edits
 from chomp_data.config import options as options_lib
 from chomp_data.index import steps as steps_lib
+from chomp_data.plans import consumption
 from chomp_data.plans import rows_plan
 from chomp_data.stores import concatenated
 
@@ -123,8 +124,9 @@ def next_epoch(plan: rows_plan.RowsPlan, name: str, step: int) -> int:
 
   It is at least 1, because stores of the first epoch are there from the start.
   """
-  taken = sum(plan.taken(min(step, plan.step_limit))[name].values())
-  epoch, index = plan.ordered[name].epochs.locate(np.asarray([taken], np.int64))
+  counts = consumption.consumed(plan, min(step, plan.step_limit))
+  row = sum(counts[name].values())
+  epoch, index = plan.ordered[name].epochs.locate(np.asarray([row], np.int64))
   return max(1, int(epoch[0]) + bool(index[0]))
 
 

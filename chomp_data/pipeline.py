@@ -35,7 +35,9 @@ from chomp_data.loading import state
 from chomp_data.loading import watching
 from chomp_data.loading import workers
 from chomp_data.plans import accounts as accounts_lib
+from chomp_data.plans import answers
 from chomp_data.plans import balance as balance_lib
+from chomp_data.plans import consumption
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
 from chomp_data.plans import trails
@@ -153,12 +155,12 @@ class Pipeline:
             f" that processes read each other's blocks of {name!r}. Unset"
             f" balance, or sources.{name}.shuffle.lanes."
           )
-    yield from self.run_plan.warnings()
+    yield from answers.of(self.run_plan).warnings()
     if self.num_steps is not None:
       if self.mix is not None:
         yield from self.mix.unserved(self.num_steps)
-      yield from self.run_plan.repeats(
-        self.num_steps, self.run_options.max_epochs
+      yield from answers.repeats(
+        self.run_plan, self.num_steps, self.run_options.max_epochs
       )
 
   @property
@@ -273,13 +275,13 @@ class Pipeline:
     Raises:
       IndexError: If there is none of that number.
     """
-    count = self.run_plan.num_documents(self._known_source(source))
+    count = answers.of(self.run_plan).num_documents(self._known_source(source))
     if not 0 <= document < count:
       raise IndexError(
         f"`document` must be in 0 .. {count - 1} of source {source!r}, got"
         f" {document}. Correct it."
       )
-    return self.run_plan.trail(source, document)
+    return answers.of(self.run_plan).trail(source, document)
 
   @schema.arguments(first=_STEP, last=_STEP)
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
@@ -304,9 +306,9 @@ class Pipeline:
         f"`last` must be at least `first`, got {last} and {first}. Swap them."
       )
     self._of_run("last", last)
-    if plan.is_gone_before(last):
+    if consumption.is_removed_before(plan, last):
       edge = max(first, steps.before(plan.gone.first_step or 0))
-      out = np.zeros(plan.num_documents(source), np.int64)
+      out = np.zeros(answers.of(plan).num_documents(source), np.int64)
       if first < edge:
         out += self.exposures(source, first, edge)
       number = self.source_names.index(source)
@@ -316,10 +318,10 @@ class Pipeline:
         out += np.bincount(documents, minlength=len(out))
       return out
     ends = [steps.data_step(first), steps.data_step(last)]
-    out = plan.exposures(source, *ends)
+    out = answers.of(plan).exposures(source, *ends)
     for low, high in steps.skipped(last):
       if low >= ends[0]:
-        out -= plan.exposures(source, low, high)
+        out -= answers.of(plan).exposures(source, low, high)
     return out
 
   @schema.arguments(step=_STEP, rows=_ROWS)

@@ -15,6 +15,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.plans import answers
 
 # Begins of epochs that are looked up; further ones are counted.
 _MOST_BEGINS = 8
@@ -238,7 +239,7 @@ def _marks(pipe: pipeline.Pipeline, steps: int) -> list[Mark]:
     whole = sum(weights.values())
     shares = [f"{n} {float(own / whole):.4g}" for n, own in weights.items()]
     found.append((step, "stage", ", ".join(shares)))
-  for step, text in pipe.run_plan.stages():
+  for step, text in answers.of(pipe.run_plan).stages():
     _, _, shares = text.partition(": ")
     found.append((step, "buckets", shares))
   if len(pipe.steps.sizes) > 1:

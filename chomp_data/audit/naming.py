@@ -9,6 +9,7 @@ import numpy as np
 
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.plans import answers
 from chomp_data.rows import spans as spans_lib
 
 # Ids that are shown of a source where one is unknown.
@@ -52,7 +53,7 @@ def find_document(pipe: pipeline.Pipeline, text: str) -> tuple[str, int]:
         + schema.did_you_mean(source, pipe.source_names)
       ]
     )
-  count = pipe.run_plan.num_documents(source)
+  count = answers.of(pipe.run_plan).num_documents(source)
   if name[0] == "#" and name[1:].isdecimal():
     number = int(name[1:])
     if number >= count:

@@ -23,8 +23,8 @@ from chomp_data import pipeline
 from chomp_data import stores
 from chomp_data.phased import source_trail
 from chomp_data.plans import batches_plan
+from chomp_data.plans import consumption
 from chomp_data.plans import rows_plan
-from chomp_data.plans import token_sums
 from chomp_data.rows import spans as spans_lib
 from chomp_data.stores import concatenated
 from chomp_data.stores import span_reads
@@ -80,9 +80,9 @@ def fetched(pipe: pipeline.Pipeline, steps: int) -> dict[str, Fetched]:
   """
   plan = pipe.run_plan
   if isinstance(plan, rows_plan.RowsPlan):
-    first, last = (plan.places(own) for own in (0, steps))
+    first, last = (consumption.positions(plan, step) for step in (0, steps))
     return {
-      name: _of_rows(source, first[name].samples, last[name])
+      name: _of_rows(source, first[name].consumed, last[name])
       for name, source in plan.ordered.items()
     }
   if isinstance(plan, batches_plan.BatchesPlan) and pipe.sources:
@@ -185,12 +185,12 @@ class _Reader:
 
 
 def _of_rows(
-  source: source_trail.Ordered, first: int, place: token_sums.Place
+  source: source_trail.Ordered, first: int, position: consumption.Position
 ) -> Fetched:
   """Returns what rows from `first` to a place in a source's order fetch."""
   reader = _Reader(source.store)
-  last, skipped = place.samples, place.skipped
-  handed_out = place.given - first
+  last, skipped = position.consumed, position.skipped
+  handed_out = position.delivered - first
   if handed_out <= _MOST_ROWS:
     for rows in _groups(first, last, skipped):
       reader.read(source.plan(rows))

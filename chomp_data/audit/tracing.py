@@ -12,6 +12,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import naming
 from chomp_data.audit import visits
+from chomp_data.plans import answers
 
 # Documents whose ids are looked up together.
 _DOCUMENTS = 1 << 16
@@ -46,7 +47,7 @@ def step_records(
     if not pipe.sources:
       name, _ = pipe.bucket_of(step)
       assert name is not None
-      numbers = pipe.run_plan.sample_numbers(step)
+      numbers = answers.of(pipe.run_plan).sample_numbers(step)
       for row, sample in enumerate(numbers.tolist()):
         if sample >= 0:
           yield {**about, "row": row, **_sample(name, sample)}

@@ -29,9 +29,9 @@ from chomp_data.loading import reads as reads_lib
 from chomp_data.loading import workers
 from chomp_data.plans import balance
 from chomp_data.plans import certifying
-from chomp_data.plans import following
+from chomp_data.plans import consumption
+from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import token_sums
 from chomp_data.sources import row_source
 
 # Rows planned at once: NumPy's cost by call is shared by all of them. A reader
@@ -146,7 +146,7 @@ class BatchSource(workers.SentToWorkers):
     # Planned before their turn, in order.
     self._ahead: collections.deque[_Group] = collections.deque()
     # Where steps are counted as they are read, and the last group counted.
-    self._ledger: following.Ledger | None = None
+    self._ledger: ledger_lib.Ledger | None = None
     self._in_ledger: _Group | None = None
     self._logged = time.monotonic()
     self.reads: reads_lib.Reads = reads_lib.Reads(plan.sources)
@@ -214,7 +214,7 @@ class BatchSource(workers.SentToWorkers):
       planned = self._planned_of(steps, group)
       self.reads.add_batch(planned.spans)
       batch = (
-        {"wire": self._plan.on_wire(planned)}
+        {"wire": self._transferred(planned)}
         if self._on_wire
         else self._plan.read(planned)
       )
@@ -287,8 +287,8 @@ class BatchSource(workers.SentToWorkers):
     with self._lock:
       return self._sums[step]
 
-  def places(self, step: int) -> dict[str, token_sums.Place] | None:
-    """Returns where sources are before a step; see `Plan.places`.
+  def positions(self, step: int) -> dict[str, consumption.Position] | None:
+    """Returns where sources are before a step; see `consumption`.
 
     What is found of a mix on the way there, the first batch needs too.
 
@@ -301,11 +301,11 @@ class BatchSource(workers.SentToWorkers):
     if not self._lock.acquire(blocking=False):
       return None
     try:
-      return self._plan.places(step)
+      return consumption.positions(self._plan, step)
     finally:
       self._lock.release()
 
-  def count_into(self, ledger: following.Ledger) -> bool:
+  def count_into(self, ledger: ledger_lib.Ledger) -> bool:
     """Counts what is read from here on, if all rows of all steps are.
 
     Args:
@@ -336,7 +336,9 @@ class BatchSource(workers.SentToWorkers):
     values: list[int | None] = [None] * len(steps)
     if self._certificate == certifying.TOKENS:
       if self._on_wire:
-        batch = {"tokens": self._plan.tokens_on_wire(planned, batch["wire"])}
+        transfer = self._plan.transfer(planned.bucket)
+        assert transfer is not None
+        batch = {"tokens": transfer.tokens(batch["wire"])}
       values[:] = self._certifier.values(batch, planned, steps)
     rows = self._certifier.num_rows(planned.bucket)
     for step, own, of_values in zip(steps, sums, values, strict=True):
@@ -409,6 +411,13 @@ class BatchSource(workers.SentToWorkers):
     return bool(sources) and all(
       getattr(own.store, "is_mapped", False) for own in sources
     )
+
+  def _transferred(self, planned: plan_lib.Planned) -> np.ndarray:
+    """Returns planned steps of text as they travel to devices."""
+    transfer = self._plan.transfer(planned.bucket)
+    assert transfer is not None
+    assert planned.spans is not None
+    return transfer.rows(planned.spans, planned.columns)
 
   def _rows_at(self, step: int) -> int:
     """Returns the rows to be planned with a step."""

@@ -106,7 +106,8 @@ class Placer:
     for number, bucket in enumerate(pipe.buckets):
       if bucket.name not in held:
         continue
-      wire = pipe.run_plan.wire(number)
+      transfer = pipe.run_plan.transfer(number)
+      wire = None if transfer is None else transfer.wire
       if wire is None:
         raise _Unsuited(f"bucket {bucket.name}, which holds arrays")
       rows = held[bucket.name]

@@ -113,7 +113,7 @@ class Accounting(Protocol):
     self,
     record: Mapping[str, Any],
     step: int,
-    places: Mapping[str, Any] | None = None,
+    positions: Mapping[str, Any] | None = None,
   ) -> list[str]:
     """Returns one line for each thing that a checkpoint says otherwise."""
     ...
@@ -817,8 +817,8 @@ class InputIterator(Iterator[dict[str, jax.Array]]):
       if state_lib.of_rows(path for path, _ in found):
         again.accounts.forget()
       else:
-        places = again.source.places(step)
-        _refuse(again.accounts.restore(record, step, places))
+        positions = again.source.positions(step)
+        _refuse(again.accounts.restore(record, step, positions))
     self._input = again
     if again.fingerprint != self._fingerprint.fields:
       self._fingerprint = state_lib.Fingerprint(again.fingerprint)

@@ -2,37 +2,41 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run has consumed before a step: samples, tokens, epochs, by source.
 
-Samples follow from the step, and so do tokens where a source knows its sums;
-see `token_sums` for the others.
+Three ways lead to the same numbers (`totals.Totals`): a checkpoint holds them,
+a reader counts what it reads from a step on at which they are known, and they
+are computed from the plan.
 """
 
 from collections.abc import Callable
 from collections.abc import Mapping
 from collections.abc import Sequence
 import dataclasses
+import functools
 from typing import Any
 
-from absl import logging
 import numpy as np
 
-from chomp_data.plans import following
+from chomp_data.plans import answers
+from chomp_data.plans import background_counter
+from chomp_data.plans import consumption
+from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import token_sums
+from chomp_data.plans import totals as totals_lib
 
 
 @dataclasses.dataclass(frozen=True)
 class Account:
-  """One source's consumption.
+  """What one source has delivered.
 
   Attributes:
-    rows: Rows handed out: those taken in its own order from its first, less
-      what `config.data.skip` leaves out.
-    tokens: Positions of them that hold a token, which none does that is gone.
+    rows: Rows in batches: those consumed in its own order from its first, less
+      those that `config.data.skip` leaves out.
+    tokens: Positions of them that hold a token which no tombstone removes.
     loss_tokens: Positions of them whose next token is of the same document
       and row, and is trained on by the store's labels; before `train_on_eos`,
       and without the last column that `lookahead` adds. Both are None of
       arrays, where they must be summed from plans and a run goes on from a
-      state that does not tell them, and in a state where that takes minutes.
+      state that does not hold them, and in a state where that takes minutes.
     epochs: Passes over the source, the one under way as a fraction; skipped
       rows are passed too.
   """
@@ -43,59 +47,19 @@ class Account:
   epochs: float
 
 
-_NOTHING: dict[str, int] = dict.fromkeys(token_sums.UNITS, 0)
-
-
 @dataclasses.dataclass(frozen=True)
-class _Standing:
-  """What a run has consumed before a step, by source.
+class _Start:
+  """What the thread of a `BackgroundCounter` knows of the step it began at.
 
   Attributes:
-    step: The step.
-    places: Where each source is.
-    given: Samples that were handed out, by source and bucket, where states tell
-      them.
-    sums: Units that were handed out, by source and unit; none of arrays.
-    gone: What of them is gone, by source and unit; none where nothing is yet.
+    accounts: Those of its copy of the plan.
+    totals: The totals before that step.
+    problems: Where the state that the run goes on from differs from the plan.
   """
 
-  step: int
-  places: Mapping[str, token_sums.Place]
-  given: Mapping[str, Mapping[str, int]]
-  sums: Mapping[str, Mapping[str, int | None]]
-  gone: Mapping[str, Mapping[str, int]]
-
-
-@dataclasses.dataclass(frozen=True)
-class _Told:
-  """What a state tells of a step, which the plan has yet to say.
-
-  Attributes:
-    step: The step.
-    places: Where each source is.
-    sums: By source and unit.
-    gone: As in `_Standing`.
-  """
-
-  step: int
-  places: Mapping[str, token_sums.Place]
-  sums: Mapping[str, Mapping[str, int | None]]
-  gone: Mapping[str, Mapping[str, int]]
-
-  def problems(self, sums: token_sums.TokenSums) -> list[str]:
-    """Returns a line for each count of tokens that a plan does not have."""
-    sums.go_on(self.step, self.places, self.sums, self.gone)
-    found = []
-    for name, own in self.sums.items():
-      place, tokens = self.places[name], own["tokens"]
-      if not sums.known(name):
-        continue
-      planned = sums.before(self.step, name, place, "tokens")
-      if tokens != planned:
-        found.append(
-          f"accounts.{name}.tokens: state has {tokens}, plan {planned}"
-        )
-    return found
+  accounts: "Accounts"
+  totals: totals_lib.Totals
+  problems: list[str]
 
 
 class Accounts:
@@ -104,7 +68,7 @@ class Accounts:
   def __init__(
     self, plan: plan_lib.Plan, entries: Sequence[Mapping[str, str]] = ()
   ):
-    """Sums nothing yet.
+    """Computes nothing yet.
 
     Args:
       plan: The run.
@@ -112,227 +76,106 @@ class Accounts:
     """
     self._plan = plan
     self._entries = list(entries)
-    self._sums = plan.token_sums()
-    # Of what reads: what it reads is counted in `_ledger`, from `_base` on.
-    self._ledger: following.Ledger | None = None
-    self._base: _Standing | None = None
-    self._follower: following.Follower | None = None
-    # What a state tells until the plan was asked, and where it says otherwise.
-    self._told: _Told | None = None
-    self._problems: list[str] = []
+    self._questions = answers.of(plan)
+    self._totals = totals_lib.PlanTotals(plan)
+    # The totals of the last step at which they are known.
+    self._base: totals_lib.Totals | None = None
+    # Those that a state holds, until a reader has compared them.
+    self._restored: totals_lib.Totals | None = None
+    # Of what is read, where something is.
+    self._ledger: ledger_lib.Ledger | None = None
+    self._counter: background_counter.BackgroundCounter[_Start] | None = None
 
   def follow(
-    self, step: int, count_into: Callable[[following.Ledger], bool]
-  ) -> following.Follower | None:
-    """Begins to count what a run reads, so that no state needs planning.
+    self, step: int, count_into: Callable[[ledger_lib.Ledger], bool]
+  ) -> background_counter.BackgroundCounter[_Start] | None:
+    """Counts what is read from a step on, so that no state needs planning.
 
     Args:
-      step: Where it begins to read.
-      count_into: Lets who reads count all rows of steps; returns whether it
-        will.
+      step: The first step that is read.
+      count_into: Called with a ledger; returns whether the reader counts all
+        rows of all steps there.
 
     Returns:
-      A thread that hears where the run is; None: none is needed.
+      A thread to which the step of the run is reported; None: none is needed.
     """
-    plan = self._plan
-    self._ledger = ledger = following.Ledger(plan)
-    self._follower = None
-    self._problems = []
+    self._ledger = ledger = ledger_lib.Ledger(self._plan)
+    self._counter = None
     counts = count_into(ledger)
-    base, told = self._base, self._told
-    if (base is None or base.step != step) and self._is_begin(step):
-      base = self._standing_at(step)
-    self._base = base if base is not None and base.step == step else None
-    self._told = told = told if told is not None and told.step == step else None
-    if self._base is not None and told is None and counts:
+    base, restored = (
+      totals if totals and totals.step == step else None
+      for totals in (self._base, self._restored)
+    )
+    if base is None and restored is None and self._is_begin(step):
+      base = self._totals.at(step)
+    self._base, self._restored = base, None
+    if base is not None and restored is None and counts:
       return None
-
-    base = self._base
-
-    def begin(plan: plan_lib.Plan) -> Accounts:
-      own = Accounts(plan, self._entries)
-      sums = plan.token_sums()
-      problems = [] if told is None or sums is None else told.problems(sums)
-      found = None
-      if base is None:
-        found = own._standing_at(step, whole=False)
-      elif own._sums is not None:
-        own._sums.go_on(step, base.places, base.sums, base.gone)
-      # Another reader may have begun.
-      if self._ledger is not ledger:
-        return own
-      self._told, self._problems = None, problems
-      if problems:
-        self._base = None
-      elif self._base is None:
-        self._base = found
-      return own
-
-    self._follower = following.Follower(plan, ledger, step, begin, not counts)
-    return self._follower
+    begin = functools.partial(_start, self._entries, step, base, restored)
+    self._counter = background_counter.BackgroundCounter(
+      self._plan, ledger, step, begin, not counts
+    )
+    return self._counter
 
   def forget(self) -> None:
-    """Hears that a run goes to a step of which no state tells."""
-    self._ledger = self._base = self._follower = self._told = None
-    self._problems = []
+    """Forgets all totals: a run goes to a step of which no state is known."""
+    self._ledger = self._base = self._restored = self._counter = None
 
   def problems(self) -> list[str]:
-    """Returns where the state that a run reads on from says otherwise.
+    """Returns where the state that a run reads on from differs from the plan.
 
-    One line for each thing that does not agree; see `restore`.
+    One line for each thing that differs; see `restore`.
     """
-    return self._problems
+    start = self._counter and self._counter.begun
+    return start.problems if start else []
 
   def _is_begin(self, step: int) -> bool:
-    """Returns whether nothing was taken before a step."""
+    """Returns whether nothing was consumed before a step."""
     return step == 0 and not any(
-      own.samples for own in self._plan.places(0).values()
+      own.consumed for own in consumption.positions(self._plan, 0).values()
     )
 
-  def _standing(
+  def _at(
     self,
     step: int,
-    units: Sequence[str] = token_sums.UNITS,
-    whole: bool = True,
-  ) -> _Standing:
-    """Returns what was consumed before a step, by what was counted if it was.
-
-    Args:
-      step: The step.
-      units: Those that are asked for, at least.
-      whole: As in `_standing_at`.
-
-    Raises:
-      IndexError: If the step lies beyond the run.
-    """
-    if self._base is None and self._follower is not None:
+    units: Sequence[str] = ledger_lib.UNITS,
+    for_state: bool = False,
+  ) -> totals_lib.Totals:
+    """Returns the totals before a step; the arguments are `PlanTotals.at`'s."""
+    if self._base is None and self._counter is not None:
       # It is nearly there, and two at once take longer.
-      self._follower.wait_begun()
-    found = self._known_at(step)
-    if found is not None:
-      return found
+      self._counter.wait_begun()
+    counted = self._counted_at(step)
+    if counted is not None:
+      return counted
     base, ledger = self._base, self._ledger
-    if ledger is None and units != token_sums.UNITS:
-      return self._standing_at(step, units, whole)
-    if base is not None and base.step <= step and self._sums is not None:
-      self._sums.go_on(base.step, base.places, base.sums, base.gone)
-    found = self._standing_at(step, whole=whole)
-    if base is None or ledger is None or ledger.covers(step):
-      self._base = found
-    return found
+    totals = self._totals.at(step, base or self._restored, units, for_state)
+    is_later = base is None or base.step < step
+    # Where a run is read, what is counted goes on from its own steps.
+    is_later &= base is None or ledger is None or ledger.covers(step)
+    # A state that holds no units leaves them unknown.
+    is_final = totals.is_complete or self._restored is not None
+    if units == ledger_lib.UNITS and is_later and is_final:
+      self._base = totals
+    return totals
 
-  def _known_at(self, step: int) -> _Standing | None:
-    """Returns what was consumed before a step, if it was counted."""
+  def _counted_at(self, step: int) -> totals_lib.Totals | None:
+    """Returns the totals before a step, if they were counted."""
+    if self._base is None and self._counter and self._counter.begun:
+      self._base = self._counter.begun.totals
     base, ledger = self._base, self._ledger
     if base is None or base.step == step:
       return base
-    # Skipped rows, which sources have passed too, nobody counts.
-    if ledger is None or self._skipped(step) != self._skipped(base.step):
+    # Nobody counts skipped rows, which sources have passed too.
+    skips = [self._plan.steps.data_step(own) - own for own in (base.step, step)]
+    if ledger is None or skips[0] != skips[1]:
       return None
-    sums = ledger.between(base.step, step)
-    if sums is None:
+    delivered = ledger.between(base.step, step)
+    if delivered is None:
       return None
     # What is counted goes on from the last step that was asked for.
-    self._base = self._after(base, step, *ledger.split(sums))
+    self._base = self._totals.after(base, step, delivered)
     return self._base
-
-  def _skipped(self, step: int) -> int:
-    """Returns how many data steps before a step are skipped."""
-    return self._plan.steps.data_step(step) - step
-
-  def _after(
-    self,
-    base: _Standing,
-    step: int,
-    samples: np.ndarray,
-    live: np.ndarray,
-    gone: np.ndarray,
-  ) -> _Standing:
-    """Returns what was consumed where that much came since."""
-    names = self._plan.source_names
-    buckets = [own.name for own in self._plan.buckets]
-    more, lost = (_by_unit(names, units) for units in (live, gone))
-    return _Standing(
-      step,
-      {
-        name: dataclasses.replace(
-          base.places[name], samples=base.places[name].samples + own
-        )
-        for name, own in zip(names, samples.sum(axis=1).tolist(), strict=True)
-      },
-      {
-        name: {
-          bucket: base.given[name][bucket] + count
-          for bucket, count in zip(buckets, own, strict=True)
-        }
-        for name, own in zip(names, samples.tolist(), strict=True)
-        if name in base.given
-      },
-      {
-        name: {
-          unit: None if sum_ is None else sum_ + more[name][unit]
-          for unit, sum_ in own.items()
-        }
-        for name, own in base.sums.items()
-      },
-      {
-        name: {
-          unit: count + base.gone.get(name, _NOTHING)[unit]
-          for unit, count in own.items()
-        }
-        for name, own in lost.items()
-        if base.sums and self._plan.is_gone_before(step)
-      },
-    )
-
-  def _standing_at(
-    self,
-    step: int,
-    units: Sequence[str] = token_sums.UNITS,
-    whole: bool = True,
-  ) -> _Standing:
-    """Returns what was consumed before a step, from the plan.
-
-    Args:
-      step: The step.
-      units: Those that are asked for.
-      whole: Whether sums that take minutes are made too, or left None.
-    """
-    places = self._plan.places(step)
-    sums: dict[str, dict[str, int | None]] = {}
-    gone: dict[str, dict[str, int]] = {}
-    if self._sums is not None:
-      sums = {
-        name: {
-          unit: None
-          if not whole and self._is_long(name, place, unit)
-          else self._sums.before(step, name, place, unit)
-          for unit in units
-        }
-        for name, place in places.items()
-      }
-      gone = self._sums.gone(step)
-    return _Standing(step, places, self._given(step), sums, gone)
-
-  def _is_long(self, name: str, place: token_sums.Place, unit: str) -> bool:
-    """Returns whether a sum takes minutes, and says so."""
-    assert self._sums is not None
-    found = self._sums.is_long(name, place, unit)
-    if found:
-      logging.log_first_n(
-        logging.WARNING,
-        "%s: states tell no `%s`: to count them before row %d takes minutes,"
-        " since epochs differ. A run that goes on from a state knows them.",
-        1,
-        name,
-        unit,
-        place.samples,
-      )
-    return found
-
-  def _given(self, step: int) -> plan_lib.Counts:
-    """Returns samples by source and bucket; none where nobody asks for them."""
-    return self._plan.given(step) if self._plan.by_bucket else {}
 
   def at(self, step: int) -> dict[str, Account]:
     """Returns every source's account before a step.
@@ -343,22 +186,22 @@ class Accounts:
     Raises:
       IndexError: If the step lies beyond the run.
     """
-    return self._accounts(self._standing(step))
+    return self._accounts(self._at(step))
 
-  def _accounts(self, standing: _Standing) -> dict[str, Account]:
-    out = {}
-    for name, place in standing.places.items():
-      sums = standing.sums.get(name, {})
-      out[name] = Account(
-        rows=place.given,
-        tokens=sums.get("tokens"),
-        loss_tokens=sums.get("loss_tokens"),
-        epochs=self._plan.passes(name, place.samples),
+  def _accounts(self, totals: totals_lib.Totals) -> dict[str, Account]:
+    accounts = {}
+    for name, position in totals.positions.items():
+      units = totals.units.get(name, {})
+      accounts[name] = Account(
+        rows=position.delivered,
+        tokens=units.get("tokens"),
+        loss_tokens=units.get("loss_tokens"),
+        epochs=self._questions.passes(name, position.consumed),
       )
-    return out
+    return accounts
 
   def rows(self, step: int) -> dict[str, int]:
-    """Returns the rows (or samples) that sources have given before a step.
+    """Returns the rows (or samples) that sources have delivered before a step.
 
     Args:
       step: At most the steps of the run.
@@ -366,15 +209,16 @@ class Accounts:
     Raises:
       IndexError: If the step lies beyond the run.
     """
-    return {n: own.given for n, own in self._plan.places(step).items()}
+    positions = consumption.positions(self._plan, step)
+    return {name: position.delivered for name, position in positions.items()}
 
   def histogram(self, step: int) -> dict[str, dict[str, int]]:
-    """Returns samples by source and bucket before a step, filler left out.
+    """Returns samples by source and bucket before a step, without padding.
 
     Args:
       step: At most the steps of the run.
     """
-    return _some(self._plan.given(step))
+    return _without_zeros(consumption.delivered(self._plan, step))
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows of batches by bucket before a step, filler included.
@@ -382,7 +226,7 @@ class Accounts:
     Args:
       step: At most the steps of the run.
     """
-    return self._plan.rows_held(step)
+    return self._questions.rows_held(step)
 
   def epoch_begins(self, source: str, epoch: int) -> int | None:
     """Returns the first step of an epoch, as `Account.epochs` counts them.
@@ -394,14 +238,14 @@ class Accounts:
     Returns:
       None where the run never comes there.
     """
-    return self._plan.epoch_begins(source, epoch)
+    return self._questions.epoch_begins(source, epoch)
 
   def ends(self, source: str) -> int | None:
     """Returns the first step before which a source has given all it will.
 
     None: it never ends, or not in this run.
     """
-    return self._plan.ends(source)
+    return self._questions.ends(source)
 
   def documents(self, source: str, step: int) -> np.ndarray:
     """Returns which documents a source has given before a step.
@@ -416,27 +260,27 @@ class Accounts:
       bool[num_documents], of which a token was in a batch; of arrays samples,
       by bucket.
     """
-    return self._plan.documents(source, step)
+    return self._questions.documents(source, step)
 
   def recording(self, step: int) -> Callable[[], dict[str, Any]]:
-    """Returns what gives `record` of a step, which is not waited for here.
+    """Returns a function that returns `record` of a step.
 
     Args:
       step: At most the steps of the run.
 
     Returns:
-      A function for any thread. It waits where the sums of all that came before
-      a step that was gone to are still made.
+      A function for any thread. It waits where what came before a step that
+      was gone to is still summed.
 
     Raises:
       IndexError: If the step lies beyond the run.
     """
-    if self._follower is not None and self._known_at(step) is None:
-      asked = self._follower.ask(lambda own: own.record(step))
-      if asked is not None:
-        return asked.result
-    found = self.record(step)
-    return lambda: found
+    if self._counter is not None and self._counted_at(step) is None:
+      future = self._counter.ask(lambda start: start.accounts.record(step))
+      if future is not None:
+        return future.result
+    record = self.record(step)
+    return lambda: record
 
   def record(self, step: int) -> dict[str, Any]:
     """Returns what a checkpoint keeps, as JSON values.
@@ -452,21 +296,22 @@ class Accounts:
     Raises:
       IndexError: If the step lies beyond the run.
     """
-    found: dict[str, Any] = {}
-    standing = self._standing(step, whole=False)
+    record: dict[str, Any] = {}
+    totals = self._at(step, for_state=True)
     if self._plan.by_bucket:
-      found["histogram"] = _some(standing.given)
-    if self._sums is not None:
-      found["accounts"] = {
-        name: vars(own).copy() for name, own in self._accounts(standing).items()
+      record["histogram"] = _without_zeros(totals.histogram)
+    if self._totals.has_tokens:
+      record["accounts"] = {
+        name: vars(account).copy()
+        for name, account in self._accounts(totals).items()
       }
-      if standing.gone:
-        found["gone"] = {n: dict(own) for n, own in standing.gone.items()}
-    if self._plan.foreign_offsets() is not None:
-      found["resume_state"] = self._resume_state(standing)
+      if totals.removed:
+        record["gone"] = {n: dict(own) for n, own in totals.removed.items()}
+    if self._questions.foreign_offsets() is not None:
+      record["resume_state"] = self._resume_state(totals)
     if self._entries:
-      found["dataset_mix"] = self._entries
-    return found
+      record["dataset_mix"] = self._entries
+    return record
 
   def resume_state(self, step: int) -> dict[str, Any]:
     """Returns row and token offsets before a step, skipped rows counted.
@@ -476,132 +321,134 @@ class Accounts:
 
     Returns:
       {"datasets": [{"spec", "row_offset", "token_offset"}]}, without token
-      offsets that are not known. Source: seed 001.
+      offsets that are not known.
 
     Raises:
       IndexError: If the step lies beyond the run.
       TypeError: If a run of this kind cannot start from offsets.
     """
-    if self._plan.foreign_offsets() is None:
+    if self._questions.foreign_offsets() is None:
       raise TypeError(
         "`resume_state` must be asked of a run without `config.data.buckets`:"
         " offsets cannot say which samples of an epoch were given. Use the"
         " step."
       )
-    return self._resume_state(self._standing(step, ("tokens",)))
+    return self._resume_state(self._at(step, ("tokens",)))
 
-  def _resume_state(self, standing: _Standing) -> dict[str, Any]:
+  def _resume_state(self, totals: totals_lib.Totals) -> dict[str, Any]:
     entries = []
-    for name, place in standing.places.items():
-      tokens = self._taken(standing, name)
-      known = {} if tokens is None else {"token_offset": tokens}
-      entries.append({"spec": name, "row_offset": place.samples, **known})
-    return {"datasets": entries + (self._plan.foreign_offsets() or [])}
+    for name, position in totals.positions.items():
+      tokens = self._totals.consumed_tokens(totals, name)
+      offset = {} if tokens is None else {"token_offset": tokens}
+      entries.append({"spec": name, "row_offset": position.consumed, **offset})
+    return {"datasets": entries + (self._questions.foreign_offsets() or [])}
 
   def restore(
     self,
     record: Mapping[str, Any],
     step: int,
-    places: Mapping[str, token_sums.Place] | None = None,
+    positions: Mapping[str, consumption.Position] | None = None,
   ) -> list[str]:
     """Compares a checkpoint's accounts with the plan, and goes on from them.
 
-    Rows at once; tokens, of which a plan may pack windows, behind the first
-    batch of what reads: `problems` tells.
+    Rows are compared at once; tokens, for which a plan may pack windows, after
+    the first batch that is read: see `problems`.
 
     Args:
       record: Of `record`, at that step; older states have none.
       step: The step.
-      places: Where the plan says that sources are there, if that is known.
+      positions: Where the plan says that sources are there, if that is known.
 
     Returns:
-      One line for each thing that does not agree.
+      One line for each thing that differs.
     """
     problems = []
     if self._plan.by_bucket:
-      problems = self._uneven(record.get("histogram") or {}, step)
-    if self._sums is None or problems:
+      problems = self._histogram_problems(record.get("histogram") or {}, step)
+    if not self._totals.has_tokens or problems:
       return problems
     saved = record.get("accounts") or {}
-    places = places or self._plan.places(step)
-    told: dict[str, dict[str, int | None]] = {}
-    for name, place in places.items():
-      count, own = place.given, saved.get(name)
-      if not saved:
+    positions = positions or consumption.positions(self._plan, step)
+    units: dict[str, dict[str, int | None]] = {}
+    for name, position in positions.items():
+      count, own = position.delivered, saved.get(name)
+      # A source that joined the config later has delivered nothing.
+      units[name] = dict(totals_lib.NOTHING)
+      if not saved and count:
         # An older state: summing everything again would take long.
-        if count:
-          told[name] = dict.fromkeys(token_sums.UNITS)
-      elif own is None:
-        # A source that joined the config later has given nothing.
-        if count:
-          problems.append(f"accounts.{name}: state has none, plan {count} rows")
-      elif own["rows"] != count:
+        units[name] = dict.fromkeys(ledger_lib.UNITS)
+      elif saved and own is None and count:
+        problems.append(f"accounts.{name}: state has none, plan {count} rows")
+      elif own is not None and own["rows"] != count:
         problems.append(
           f"accounts.{name}.rows: state has {own['rows']}, plan {count}"
         )
-      else:
-        told[name] = {unit: own[unit] for unit in token_sums.UNITS}
+      elif own is not None:
+        units[name] = {unit: own[unit] for unit in ledger_lib.UNITS}
     if problems:
       return problems
-    # What is gone is taken from the state: counting it again would take long.
-    gone = record.get("gone") or {}
-    self._sums.go_on(step, places, told, gone)
-    self._base = self._told = None
-    self._problems = []
-    if not saved:
-      return []
-    self._told = _Told(step, places, told, gone)
-    sums = {name: told.get(name, _NOTHING) for name in places}
-    if not any(
-      own is None for units in sums.values() for own in units.values()
-    ):
-      self._base = _Standing(step, places, self._given(step), sums, gone)
+    self.forget()
+    histogram = {}
+    if self._plan.by_bucket:
+      histogram = consumption.delivered(self._plan, step)
+    # What is removed is taken from the state: to count it again takes long.
+    removed = record.get("gone") or {}
+    totals = totals_lib.Totals(
+      step, positions, histogram, units, removed, bool(saved)
+    )
+    self._base = totals if totals.is_complete else None
+    self._restored = totals if saved or not totals.is_complete else None
     return []
 
-  def _taken(self, standing: _Standing, name: str) -> int | None:
-    """Returns the tokens of all rows that were taken, skipped ones too."""
-    if self._sums is None:
-      return None
-    place, tokens = standing.places[name], standing.sums[name]["tokens"]
-    if tokens is None:
-      return None
-    tokens += standing.gone.get(name, _NOTHING)["tokens"]
-    if not place.skipped:
-      return tokens
-    skipped = self._sums.skipped(name, place)
-    return None if skipped is None else tokens + skipped
-
-  def _uneven(
+  def _histogram_problems(
     self, saved: Mapping[str, Mapping[str, int]], step: int
   ) -> list[str]:
+    """Returns a line for each count of a histogram that the plan has not."""
     problems = []
     planned = self.histogram(step)
     for name in dict.fromkeys([*planned, *saved]):
-      own, other = planned.get(name, {}), saved.get(name, {})
-      for bucket in dict.fromkeys([*own, *other]):
-        plan, state = own.get(bucket, 0), other.get(bucket, 0)
-        if plan != state:
+      by_plan, by_state = planned.get(name, {}), saved.get(name, {})
+      for bucket in dict.fromkeys([*by_plan, *by_state]):
+        count, state = by_plan.get(bucket, 0), by_state.get(bucket, 0)
+        if count != state:
           problems.append(
-            f"histogram.{name}.{bucket}: state has {state} samples, plan {plan}"
+            f"histogram.{name}.{bucket}: state has {state} samples, plan"
+            f" {count}"
           )
     return problems
 
 
-def _by_unit(
-  names: Sequence[str], units: np.ndarray
-) -> dict[str, dict[str, int]]:
-  """Returns int64[sources, units] by name and unit."""
-  return {
-    name: dict(zip(token_sums.UNITS, own, strict=True))
-    for name, own in zip(names, units.tolist(), strict=True)
-  }
+def _start(
+  entries: Sequence[Mapping[str, str]],
+  step: int,
+  base: totals_lib.Totals | None,
+  restored: totals_lib.Totals | None,
+  plan: plan_lib.Plan,
+) -> _Start:
+  """Returns the totals at the first step of a reader, in its thread.
+
+  Args:
+    entries: As in `Accounts`.
+    step: The step.
+    base: The totals there, or None.
+    restored: Those that a state holds, which are compared with the plan.
+    plan: The copy of the thread.
+  """
+  accounts = Accounts(plan, entries)
+  problems = []
+  if restored is not None:
+    problems = accounts._totals.differences(restored)
+  if base is None:
+    base = accounts._totals.at(step, restored, for_state=True)
+  accounts._base = base
+  return _Start(accounts, base, problems)
 
 
-def _some(
-  given: Mapping[str, Mapping[str, int]],
+def _without_zeros(
+  counts: Mapping[str, Mapping[str, int]],
 ) -> dict[str, dict[str, int]]:
   """Returns counts by source and bucket, none of which is 0."""
   return {
     name: {bucket: count for bucket, count in own.items() if count}
-    for name, own in given.items()
+    for name, own in counts.items()
   }

@@ -37,6 +37,10 @@ class Mix(Protocol):
     """Returns one sentence for each weight that a run would hardly see."""
     ...
 
+  def is_long(self, rows: int) -> bool:
+    """Returns whether finding the sources of so many rows takes long."""
+    ...
+
 
 class BatchMix:
   """A mix of sources whose batches are merged."""
@@ -110,6 +114,11 @@ class BatchMix:
     return mix_options.unserved_lines(
       self._path, self.stages, self._schedule.unserved(steps), steps
     )
+
+  def is_long(self, rows: int) -> bool:
+    """Returns False: places follow from whole epochs."""
+    del rows
+    return False
 
   def _within(self, count: int) -> int:
     """Returns how many of the first data steps there are."""

@@ -23,20 +23,15 @@ from chomp_data.order import shuffled
 from chomp_data.phased import source_trail
 from chomp_data.plans import mix as mix_lib
 from chomp_data.plans import plan as plan_lib
-from chomp_data.plans import token_sums
 from chomp_data.plans import tombstones
-from chomp_data.plans import trails
+from chomp_data.plans import transfer as transfer_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import spans as spans_lib
-from chomp_data.rows import transfer_format
 from chomp_data.sources import row_source
 from chomp_data.sources import row_transfer
 
 # Row numbers stay inside int64 with room for several batches.
 _MAX_ROW = 2**62
-
-# Rows whose documents are looked at together.
-_BLOCK_ROWS = 65_536
 
 
 class RunRows(Protocol):
@@ -84,6 +79,7 @@ class RowsPlan(plan_lib.Plan):
   Attributes:
     rows: The run's rows in order.
     ordered: The sources in their orders, by name, in that of their numbers.
+    merge: The mix of the sources, or None for one alone.
   """
 
   rows: RunRows
@@ -123,7 +119,8 @@ class RowsPlan(plan_lib.Plan):
     self.steps: steps_lib.Steps = steps
     self.gone: tombstones.Tombstones = gone or tombstones.Tombstones()
     self.mix: mix_lib.Mix | None = mix
-    self._mix = mix
+    self.merge: mixture.MixtureSource | None = mix
+    self.merges_rows: bool = mix is not None and len(ordered) > 1
     self.ordered: dict[str, source_trail.Ordered] = dict(ordered)
     self.sources: dict[str, row_source.RowSource] = {
       n: shuffled.unordered(own) for n, own in ordered.items()
@@ -155,8 +152,8 @@ class RowsPlan(plan_lib.Plan):
   @functools.cached_property
   def num_rows(self) -> int | None:
     """Rows of the whole run, filler excluded, or None."""
-    if self._mix is not None:
-      return self._mix.end
+    if self.merge is not None:
+      return self.merge.end
     (source,) = self.ordered.values()
     return source.epochs.total(self._epochs)
 
@@ -184,13 +181,6 @@ class RowsPlan(plan_lib.Plan):
     self.check_steps(step)
     return None, self._number_of(self.steps.data_step(step))
 
-  def buckets_from(self, step: int) -> list[str]:
-    """Returns the sizes of the batches from a step on; see `Plan`."""
-    first = self.steps.data_step(step)
-    later = [size for at, size in self.steps.sizes if at > first]
-    sizes = {self.steps.size(first), *later}
-    return [own.name for own in self.buckets if own.batch_size in sizes]
-
   def _number_of(self, data_step: int) -> int:
     """Returns the bucket of a data step."""
     return self._numbers[self.steps.size(data_step)]
@@ -203,11 +193,6 @@ class RowsPlan(plan_lib.Plan):
   ) -> spans_lib.Spans:
     """Plans consecutive steps without reading a token; see `Plan`."""
     return self._spans(range(first_step, first_step + count), rows)
-
-  def whole_spans(self, first_step: int, count: int) -> spans_lib.Spans:
-    """Plans steps as if nothing were gone; see `Plan`."""
-    steps = range(first_step, first_step + count)
-    return self._whole(steps, None)[0]
 
   def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
     return self.gone.without(*self._whole(steps, rows))
@@ -244,11 +229,6 @@ class RowsPlan(plan_lib.Plan):
     """Returns what `read` needs for steps of one size; see `Plan`."""
     steps = range(first_step, first_step + count * stride, stride)
     return plan_lib.Planned(self._spans(steps, rows), self.at(first_step)[1])
-
-  @property
-  def merges_rows(self) -> bool:
-    """Whether rows of several sources are merged; see `Plan`."""
-    return self._mix is not None and len(self.ordered) > 1
 
   def group(self, step: int, most: int) -> tuple[int, int]:
     """Returns the steps planned together with a step; see `Plan`.
@@ -295,26 +275,19 @@ class RowsPlan(plan_lib.Plan):
     return batch
 
   @functools.cached_property
-  def _wire(self) -> transfer_format.Wire:
-    return row_transfer.wire_of(
+  def _transfer(self) -> transfer_lib.Transfer:
+    wire = row_transfer.wire_of(
       self.ordered.values(),
       self._extra,
       self.rows.document_slots if self._document_id else 0,
       self.gone.first_step is not None,
     )
+    return transfer_lib.Transfer(wire, dict(enumerate(self.ordered.values())))
 
-  def wire(self, bucket: int) -> transfer_format.Wire:
-    """Returns how rows travel to devices; see `Plan`."""
+  def transfer(self, bucket: int) -> transfer_lib.Transfer:
+    """Returns how rows travel to devices, the same for all sizes."""
     del bucket
-    return self._wire
-
-  def on_wire(self, planned: plan_lib.Planned) -> np.ndarray:
-    """Returns planned steps as they travel to devices; see `Plan`."""
-    assert planned.spans is not None
-    sources = dict(enumerate(self.ordered.values()))
-    return row_transfer.read(
-      sources, planned.spans, self._wire, planned.columns
-    )
+    return self._transfer
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
     """Yields one row of the run: all have the same fields; see `Plan`."""
@@ -322,12 +295,12 @@ class RowsPlan(plan_lib.Plan):
     planned = plan_lib.Planned(self._spans(range(1), first), bucket)
     yield self.source_names[0], planned
 
-  def in_data_steps(self, count: int) -> plan_lib.Counts:
+  def counts(self, data_step: int) -> plan_lib.Counts:
     """Returns the rows of sources by size; see `Plan`."""
     found = {n: {b.name: 0 for b in self.buckets} for n in self.ordered}
     begin = dict.fromkeys(self.ordered, 0)
-    for first, last in self._stretches(count):
-      end = self._rows_before(last)
+    for first, last in self._stretches(data_step):
+      end = self.rows_before(last)
       name = self.buckets[self._number_of(first)].name
       for source, own in found.items():
         own[name] += end[source] - begin[source]
@@ -339,138 +312,22 @@ class RowsPlan(plan_lib.Plan):
     changes = [at for at, _ in self.steps.sizes[1:] if at < count]
     return itertools.pairwise([0, *changes, count])
 
-  def _rows_before(self, data_step: int) -> dict[str, int]:
-    """Returns the rows that sources have given before a data step."""
+  def rows_before(self, data_step: int) -> dict[str, int]:
+    """Returns the rows that sources have consumed before a data step."""
     first = self.steps.first_row(data_step)
     if self.num_rows is not None:
       # A skip may reach over the end; rows that fill no step are not taken.
       end = self.steps.first_row(self.data_steps_of(self.num_rows))
       first = min(first, end, self.num_rows)
-    if self._mix is None:
+    if self.merge is None:
       return dict.fromkeys(self.ordered, first)
-    return self._mix.rows_before(first)
-
-  def rows_held(self, step: int) -> dict[str, int]:
-    """Returns rows before a step, filler included; see `Plan`."""
-    held = self._held(self.steps.data_step(step))
-    for first, last in self.steps.skipped(step):
-      held -= self._held(last) - self._held(first)
-    names = [bucket.name for bucket in self.buckets]
-    return dict(zip(names, held.tolist(), strict=True))
-
-  def _held(self, data_step: int) -> np.ndarray:
-    """Returns rows before a data step by bucket, int64[num_buckets]."""
-    held = np.zeros(len(self.buckets), np.int64)
-    for begin, last in self._stretches(data_step):
-      rows = self.steps.first_row(last) - self.steps.first_row(begin)
-      held[self._number_of(begin)] += rows
-    return held
-
-  def epoch_begins(self, source: str, epoch: int) -> int | None:
-    """Returns the step of an epoch's first row; see `Plan`."""
-    own = self.ordered[source]
-    found = self._step_of(source, own.epochs.start(own.epochs.ramp + epoch))
-    return None if found is None else self.steps.before(found)
-
-  def ends(self, source: str) -> int | None:
-    """Returns the step after a source's last row; see `Plan`."""
-    mix = self._mix
-    last = self.num_rows if mix is None else mix.num_rows(source)
-    if last is None:
-      return None
-    step = self._step_of(source, last - 1)
-    return None if step is None else self.steps.before(step + 1)
-
-  def _step_of(self, source: str, row: int) -> int | None:
-    """Returns the data step of a source's row; None: it never comes."""
-    position = row
-    if self._mix is not None:
-      found = self._mix.position_of(source, row)
-      if found is None:
-        return None
-      position = found
-    # A batch is permuted in itself: its rows are the merge's.
-    step = self.steps.step_of_row(position)
-    over = self.num_rows is not None and step >= self.data_steps_of(
-      self.num_rows
-    )
-    return None if over else step
-
-  def passes(self, source: str, samples: int) -> float:
-    """Returns how often a source was passed; see `Plan`."""
-    return self.ordered[source].epochs.passes(samples)
-
-  def repeats(
-    self, num_steps: int, max_epochs: Mapping[str, int | None]
-  ) -> list[str]:
-    """Returns which sources come often; nothing where to tell takes long."""
-    rows = self.steps.first_row(self.steps.data_step(num_steps))
-    if self._mix is not None and self._mix.is_long(rows):
-      return []
-    return super().repeats(num_steps, max_epochs)
-
-  def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns where a document comes in the run; see `Plan`."""
-    end = None if self.num_rows is None else self.data_steps_of(self.num_rows)
-    return trails.RowsTrail(
-      self.ordered[source],
-      document,
-      steps=self.steps,
-      num_rows=self.num_rows,
-      end=end,
-      mix=self._mix,
-      name=source,
-    )
-
-  def documents(self, source: str, step: int) -> np.ndarray:
-    """Returns which documents a source has given; see `Plan`."""
-    rows = self.ordered[source]
-    seen = np.zeros(rows.store.num_documents, np.bool_)
-    most = plan_lib.documents_to_see(rows)
-    for spans in self._handed_out(source, step):
-      seen[spans.document[spans.stored()[0] > 0]] = True
-      if np.count_nonzero(seen) == most:
-        break
-    return seen
-
-  def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Returns the spans of each document; see `Plan`."""
-    rows = [self._rows_before(step)[source] for step in (first, last)]
-    return source_trail.exposures(self.ordered[source], *rows)
-
-  def _handed_out(self, source: str, step: int) -> Iterator[spans_lib.Spans]:
-    """Yields the live spans of a source in the steps before one."""
-    whole = step
-    if self.is_gone_before(step):
-      whole = self.steps.before(self.gone.first_step or 0)
-    place = self.places(whole)[source]
-    first = sum(self.in_data_steps(0)[source].values())
-    for low, high in (*place.skipped, (place.samples, place.samples)):
-      for own in range(first, low, _BLOCK_ROWS):
-        rows = np.arange(own, min(own + _BLOCK_ROWS, low))
-        yield self.ordered[source].plan(rows)
-      first = high
-    # From there on what is gone goes by steps, of all sources.
-    number = self.source_names.index(source)
-    block = max(1, _BLOCK_ROWS // max(self.steps.distinct_sizes))
-    for first in range(whole, step, block):
-      spans = self.spans(first, min(block, step - first)).live()
-      pick = np.flatnonzero(spans.source == number)
-      yield spans.take(pick, spans.row[pick], spans.num_rows)
-
-  def whole_sums(self) -> token_sums.TokenSums:
-    """Returns sums of tokens by source; see `Plan`."""
-    return token_sums.RowSums(self.ordered)
-
-  def foreign_offsets(self) -> list[dict[str, Any]] | None:
-    """Returns entries of `resume_state` that name no source; see `Plan`."""
-    return [] if self._mix is None else self._mix.foreign_specs()
+    return self.merge.rows_before(first)
 
   @property
   def fingerprint(self) -> dict[str, Any]:
     """Sources and mix, as JSON values."""
-    if self._mix is not None:
-      found = self._mix.fingerprint
+    if self.merge is not None:
+      found = self.merge.fingerprint
     else:
       found = {"sources": {n: s.fingerprint for n, s in self.ordered.items()}}
     # These two are the run's own.

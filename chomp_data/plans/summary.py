@@ -12,6 +12,7 @@ from chomp_data.bucket import dataset as dataset_lib
 from chomp_data.bucket import schedule as schedule_lib
 from chomp_data.index import steps as steps_lib
 from chomp_data.mix import mix_options
+from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 
 Weights = Mapping[str, fractions.Fraction]
@@ -28,7 +29,7 @@ class Batches(Protocol):
   @property
   def num_steps(self) -> int | None: ...
 
-  def bucket_passes(self, step: int) -> dict[str, dict[str, float]]: ...
+  def counts(self, data_step: int) -> plan_lib.Counts: ...
 
 
 def bucket_lines(
@@ -74,7 +75,7 @@ def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
   for begins, _, last, weights in _spans(plan, stages):
     text = f"  {stage_text(plan, begins, weights)}"
     if last is not None:
-      given = plan.bucket_passes(last)
+      given = bucket_passes(plan, last)
       by_name = [
         f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in own.items())
         for name, own in given.items()
@@ -106,8 +107,8 @@ def repeats(plan: Batches, stages: Stages | None) -> list[str]:
   for begins, first, last, _ in _spans(plan, stages):
     if last is None:
       continue
-    before = plan.bucket_passes(first)
-    for name, own in plan.bucket_passes(last).items():
+    before = bucket_passes(plan, first)
+    for name, own in bucket_passes(plan, last).items():
       for bucket, number in own.items():
         times = number - before[name][bucket]
         if times > mix_options.MANY_PASSES:
@@ -137,3 +138,20 @@ def _spans(
       last = end if last is None else min(last, end)
     if end is None or first < end:
       yield at, first, last, weights
+
+
+def bucket_passes(plan: Batches, step: int) -> dict[str, dict[str, float]]:
+  """Returns how often each bucket of each dataset was passed before a step.
+
+  Args:
+    plan: The run.
+    step: At most the number of steps of the run.
+  """
+  return {
+    name: {
+      bucket: count / plan.datasets[name].counts[bucket]
+      for bucket, count in own.items()
+      if plan.datasets[name].counts.get(bucket)
+    }
+    for name, own in plan.counts(plan.steps.data_step(step)).items()
+  }

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from chomp_data import pipeline
+from chomp_data.plans import answers
 
 
 class BucketLog:
@@ -52,7 +53,7 @@ class BucketLog:
     """Returns a line for each stage that began in the window up to a step."""
     return [
       f"stage {text}"
-      for begins, text in self._pipe.run_plan.stages()
+      for begins, text in answers.of(self._pipe.run_plan).stages()
       if self._first <= self._pipe.steps.before(begins) < step
     ]
 
@@ -69,7 +70,7 @@ class BucketLog:
     batches = dict.fromkeys(self._names, 0)
     for own in range(self._first, step):
       batches[self._pipe.bucket_of(own)[1]] += 1
-    passes = self._pipe.run_plan.bucket_passes(step)
+    passes = answers.of(self._pipe.run_plan).bucket_passes(step)
     out = {}
     for name in self._names:
       weight = self._weight[name]

@@ -10,6 +10,7 @@ from absl import logging
 
 from chomp_data import pipeline
 from chomp_data import schema
+from chomp_data.plans import answers
 from chomp_data.reference import decoder as decoder_lib
 from chomp_data.reference import held_out
 from chomp_data.reference import training
@@ -204,8 +205,8 @@ def _input_problems(
     if pipe.mix is not None:
       for line in pipe.mix.unserved(train.num_steps):
         logging.warning("%s", line)
-    for line in pipe.run_plan.repeats(
-      train.num_steps, pipe.run_options.max_epochs
+    for line in answers.repeats(
+      pipe.run_plan, train.num_steps, pipe.run_options.max_epochs
     ):
       logging.warning("%s", line)
   return found

@@ -14,7 +14,6 @@ import pytest
 from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data.audit import forecast as forecast_lib
-from chomp_data.plans import token_sums
 from tests import in_process
 from tests import laws
 from tests.audit import small_runs
@@ -64,10 +63,7 @@ def test_a_forecast_equals_a_count_of_batches(paths, data):
   pipe = built(data.draw(small_runs.of_any(paths)))
   most = min(pipe.num_steps or MOST, MOST)
   steps = data.draw(st.integers(1, most))
-  # From there on sums are of whole epochs.
-  near = data.draw(st.sampled_from((1, 4_096)))
-  with mock.patch.object(token_sums, "_NEAR", near):
-    found = forecast_lib.forecast(pipe, steps)
+  found = forecast_lib.forecast(pipe, steps)
   slow, positions = counted(pipe, steps)
   for name, own in slow.items():
     source = found.sources[name]

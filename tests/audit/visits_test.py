@@ -11,6 +11,7 @@ import pytest
 
 from chomp_data import pipeline
 from chomp_data.audit import visits as visits_lib
+from chomp_data.plans import answers
 from chomp_data.prepare import saving
 from chomp_data.stores import samples_array_record
 from chomp_data.testing import stores as testing_stores
@@ -222,7 +223,9 @@ def check(pipe, middle):
   middle = min(middle, steps)
   for name in pipe.source_names:
     counted = [pipe.exposures(name, low, steps) for low in (0, middle)]
-    for document in range(middle % 4, pipe.run_plan.num_documents(name), 4):
+    for document in range(
+      middle % 4, answers.of(pipe.run_plan).num_documents(name), 4
+    ):
       wanted = expected.get((name, document), [])
       own = visits_lib.Visits(pipe, name, document)
       past = [v for v in wanted if v[0] < middle]

@@ -125,9 +125,9 @@ def check_on_host(data, most=12):
   plan = pipe.run_plan
   for step in range(min(most, pipe.num_steps or most)):
     planned = plan.planned(step)
-    wire = plan.wire(planned.bucket)
-    rows = plan.on_wire(planned)
-    made = transfer_format.decode(wire, rows, numpy_namespace.NUMPY)
+    transfer = plan.transfer(planned.bucket)
+    rows = transfer.rows(planned.spans, planned.columns)
+    made = transfer_format.decode(transfer.wire, rows, numpy_namespace.NUMPY)
     made = applying.applied(made, pipe.operations())
     batch = pipe.batch(step)
     assert set(made) == set(batch)

@@ -8,7 +8,7 @@ import types
 from typing import Any
 
 from chomp_data.loading import reader as reader_lib
-from chomp_data.plans import following
+from chomp_data.plans import background_counter
 
 
 class Numbers:
@@ -63,12 +63,12 @@ def test_a_reader_that_waits_is_stopped_at_once(monkeypatch):
 
 
 def test_a_follower_begins_when_somebody_needs_it(monkeypatch):
-  monkeypatch.setattr(following, "_FIRST_USED_S", 60.0)
+  monkeypatch.setattr(background_counter, "_FIRST_USED_S", 60.0)
 
   ledger: Any = types.SimpleNamespace(end=None)
   plan: Any = None
   begun = threading.Event()
-  follower = following.Follower(
+  follower = background_counter.BackgroundCounter(
     plan, ledger, 0, lambda _: begun.set(), counts=False
   )
   follower.reached(1)

@@ -4,18 +4,18 @@
 
 import threading
 
-from chomp_data.plans import accounts
+from chomp_data.plans import totals
 
 
 def sums(monkeypatch):
   """Returns an event that the thread which sums what came before waits for."""
   may_sum = threading.Event()
-  standing_at = accounts.Accounts._standing_at
+  totals_at = totals.PlanTotals.at
 
   def late(*args, **options):
     if threading.current_thread().name == "accounts":
       assert may_sum.wait(60)
-    return standing_at(*args, **options)
+    return totals_at(*args, **options)
 
-  monkeypatch.setattr(accounts.Accounts, "_standing_at", late)
+  monkeypatch.setattr(totals.PlanTotals, "at", late)
   return may_sum

@@ -18,7 +18,7 @@ from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import feed
 from chomp_data.loading import state as state_lib
-from chomp_data.plans import accounts as accounts_lib
+from chomp_data.plans import totals
 from chomp_data.testing import batch_hashes
 from chomp_data.testing import stores as testing_stores
 
@@ -310,7 +310,7 @@ def test_another_format_goes_on_from_what_the_state_counts(data, monkeypatch):
     it.seek(10**6)
     saved = it.get_state()
   with iterators.make_iterator(data, operations=[Scale(2)]) as it:
-    monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", None)
+    monkeypatch.setattr(totals.PlanTotals, "at", None)
     it.set_state(saved, allow_changes={"operations"})
     own = json.loads(it.get_state())
   assert own["accounts"] == json.loads(saved)["accounts"]

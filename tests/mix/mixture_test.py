@@ -20,6 +20,7 @@ from chomp_data.mix import interleave
 from chomp_data.mix import least_consumed
 from chomp_data.mix import resuming
 from chomp_data.pack import sequential
+from chomp_data.plans import answers
 from chomp_data.sources import source_units
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -891,8 +892,8 @@ def test_a_source_that_is_given_more_often_than_asked_for_is_said(
   assert passes > 10
   assert f"steps give source 'stream' {passes:.1f} times over. Take" in line
   plan, asked = pipe.run_plan, pipe.run_options.max_epochs
-  assert not plan.repeats(2, asked)
-  assert len(plan.repeats(pipe.num_steps, asked)) == 1
+  assert not answers.repeats(plan, 2, asked)
+  assert len(answers.repeats(plan, pipe.num_steps, asked)) == 1
   # What is asked for is no surprise.
   caplog.clear()
   pipeline.build(config(paths, ["bins", "stream"], epochs=5))

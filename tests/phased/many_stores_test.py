@@ -15,6 +15,7 @@ from chomp_data import pipeline
 from chomp_data import schema
 from chomp_data import stores
 from chomp_data.loading import state as state_lib
+from chomp_data.plans import consumption
 from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from chomp_data.testing import batch_hashes
@@ -300,7 +301,7 @@ def test_a_run_of_epochs_ends_with_the_stores_it_then_has(paths, exhaustion):
   pipe = pipeline.build(mixed)
   for step in range(pipe.num_steps):
     pipe.plan(step)
-  taken = pipe.run_plan.taken(pipe.num_steps)
+  taken = consumption.consumed(pipe.run_plan, pipe.num_steps)
   assert sum(own["32"] for own in taken.values()) == 4 * pipe.num_steps
 
 
@@ -338,15 +339,15 @@ def test_an_appended_store_joins_at_the_next_epoch(paths, mixed, workers):
   begun, state, pipe = iterated(data(paths[0]), 17)
   assert all(alone[step] == own for step, own in begun.items())
   own = plain.run_plan.ordered["web"]
-  taken = plain.run_plan.taken(17)["web"]["32"]
+  taken = consumption.consumed(plain.run_plan, 17)["web"]["32"]
   epoch = int(own.epochs.locate(np.asarray([taken]))[0][0]) + 1
   after, later, pipe = iterated(data(paths[:2]), 60, state)
   assert pipe.run_options.sources["web"].joined == (0, epoch)
   # Up to the epoch nothing moved.
   for step, found in after.items():
-    if step < 40 and plain.run_plan.taken(step + 1)["web"]["32"] <= (
-      own.epochs.start(epoch)
-    ):
+    if step < 40 and consumption.consumed(plain.run_plan, step + 1)["web"][
+      "32"
+    ] <= (own.epochs.start(epoch)):
       assert alone[step] == found
   assert any(alone.get(step, found) != found for step, found in after.items())
   # What the state tells is what a config can tell, and one that does not goes

@@ -2,8 +2,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Accounts at any step: equal to a slow count, and found without replay."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -15,6 +13,7 @@ from chomp_data.loading import state as state_lib
 from chomp_data.order import shuffled
 from chomp_data.pack import documents
 from chomp_data.plans import token_sums
+from chomp_data.plans import totals
 from chomp_data.sources import row_units
 from chomp_data.testing import stores as testing_stores
 
@@ -78,41 +77,34 @@ def build(path, rows, shuffle, **changes):
   )
 
 
-@dataclasses.dataclass
 class Counted:
-  """Passes everything on, and counts the rows that are planned."""
+  """Counts the rows of a run of one source that are planned."""
 
-  source: shuffled.ShuffledSource
-  planned: int = 0
-
-  def __getattr__(self, name):
-    return getattr(self.source, name)
+  def __init__(self, pipe):
+    self.source = pipe.run_plan.ordered["text"]
+    self.planned = 0
+    self._plan = self.source.plan
+    self.source.plan = self._counted
 
   def __len__(self):
     return len(self.source)
 
-  def plan(self, rows):
+  def _counted(self, rows):
     self.planned += len(rows)
-    return self.source.plan(rows)
-
-
-def counted(pipe):
-  own = Counted(pipe.accounts._sums._sources["text"])
-  pipe.accounts._sums._sources["text"] = own
-  return own
+    return self._plan(rows)
 
 
 def trained(pipe, first, last):
   """Counts positions that rows train on, from their batches."""
-  own = pipe.accounts._sums._sources["text"]
-  spans = own.source.plan(np.arange(first, last))
-  return own.source.rows.read(spans)["loss_mask"].sum(axis=1)
+  source = pipe.run_plan.ordered["text"]
+  spans = shuffled.ShuffledSource.plan(source, np.arange(first, last))
+  return source.rows.read(spans)["loss_mask"].sum(axis=1)
 
 
 @pytest.mark.parametrize(("rows", "shuffle"), KNOWN)
 def test_a_far_step_plans_a_few_windows(path, rows, shuffle):
   pipe = build(path, ROWS[rows], shuffle)
-  own = counted(pipe)
+  own = Counted(pipe)
   account = pipe.accounts.at(FAR)["text"]
   # Two shuffle windows of 2 blocks or 2 packing windows, and no epoch.
   assert own.planned <= 64 < len(own)
@@ -126,7 +118,7 @@ def test_a_far_step_plans_a_few_windows(path, rows, shuffle):
 
 def test_where_epochs_are_alike_a_far_step_plans_one_or_two(path):
   pipe = build(path, ROWS["sequential"], "full")
-  own = counted(pipe)
+  own = Counted(pipe)
   far = pipe.accounts.at(FAR)["text"]
   assert own.planned <= 3 * len(own)
   whole = trained(pipe, 0, len(own)).sum()
@@ -178,9 +170,9 @@ PASSED_OVER = {
 def test_what_is_passed_over_is_what_rows_of_plans_hold(
   path, rows, shuffle, monkeypatch
 ):
-  monkeypatch.setattr(token_sums, "_BLOCK", 7)
+  monkeypatch.setattr(token_sums, "_MANY_ROWS", 31)
   pipe = build(path, PASSED_OVER[rows], shuffle)
-  source = pipe.accounts._sums._sources["text"]
+  source = pipe.run_plan.ordered["text"]
   steps = 3 * source.epochs.size(source.epochs.ramp) // BATCH + 20
   spans = source.plan(np.arange(steps * BATCH))
   tokens = np.cumsum([0, *spans.row_sums(spans.length)])
@@ -208,7 +200,7 @@ def test_what_must_be_planned_goes_on_from_a_checkpoint(path):
   old = build(path, RESHUFFLED, "none")
   record = old.accounts.record(500)
   new = build(path, RESHUFFLED, "none")
-  own = counted(new)
+  own = Counted(new)
   assert new.accounts.restore(record, 500) == []
   assert new.accounts.at(502) == old.accounts.at(502)
   assert own.planned == 2 * BATCH
@@ -221,7 +213,7 @@ def test_whole_epochs_of_a_reshuffled_stream_are_not_planned(
 ):
   rows = {**RESHUFFLED, "shuffle_documents": documents}
   pipe = build(path, rows, shuffle)
-  own = counted(pipe)
+  own = Counted(pipe)
   steps = 5 * len(own) // BATCH + 3
   found = pipe.accounts.at(steps)["text"].loss_tokens
   assert own.planned < len(own)
@@ -252,9 +244,9 @@ def test_what_takes_minutes_to_count_is_told_by_no_state(
 ):
   rows = PASSED_OVER[rows]
   whole = build(path, rows, "none").accounts
-  monkeypatch.setattr(token_sums, "_MOST_ROWS", 80 * BATCH)
+  monkeypatch.setattr(totals, "_MAX_STATE_ROWS", 80 * BATCH)
   pipe = build(path, rows, "none")
-  own = counted(pipe)
+  own = Counted(pipe)
   told = pipe.accounts.record(80)["accounts"]["text"]
   assert told["loss_tokens"] == whole.at(80)["text"].loss_tokens
   new = build(path, rows, "none")
@@ -282,7 +274,7 @@ def with_certificate(state, other):
 def test_states_after_a_seek_tell_the_same_at_once_and_later(
   path, own, monkeypatch
 ):
-  monkeypatch.setattr(token_sums, "_MOST_ROWS", 80 * BATCH)
+  monkeypatch.setattr(totals, "_MAX_STATE_ROWS", 80 * BATCH)
   if not own:
     monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
   for rows in PASSED_OVER.values():
@@ -292,7 +284,7 @@ def test_states_after_a_seek_tell_the_same_at_once_and_later(
       it.seek(99)
       next(it)
       at_once = it.get_state()
-      pipe.accounts._follower.wait_begun()
+      pipe.accounts._counter.wait_begun()
       assert at_once == with_certificate(never_read, at_once)
       assert it.get_state() == at_once
       for _ in range(3):
@@ -307,13 +299,11 @@ def test_states_after_a_seek_tell_the_same_at_once_and_later(
 
 def test_offsets_plan_nothing_and_count_no_trained_token(path):
   pipe = build(path, RESHUFFLED, "block")
-  own = counted(pipe)
+  own = Counted(pipe)
   found = pipe.accounts.resume_state(FAR)["datasets"]
   assert own.planned == 0
   assert [entry["row_offset"] for entry in found] == [FAR * BATCH]
-  assert found[0]["token_offset"] == pipe.accounts._sums._sums(
-    "text", "tokens"
-  ).before(token_sums.Place(FAR * BATCH))
+  assert found[0]["token_offset"] == pipe.accounts.at(FAR)["text"].tokens
   record = pipe.accounts.record(20)
   assert record["resume_state"] == pipe.accounts.resume_state(20)
 

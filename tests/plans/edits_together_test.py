@@ -23,6 +23,7 @@ from chomp_data.audit import coverage
 from chomp_data.audit import difference
 from chomp_data.audit import forecast
 from chomp_data.audit import visits
+from chomp_data.plans import answers
 from tests import laws
 from tests.audit import small_runs
 
@@ -347,7 +348,7 @@ def check(reference, pipe, data):
       for unit in units
       if unit[0] == name
     ]
-    counts = np.zeros(pipe.run_plan.num_documents(name), np.int64)
+    counts = np.zeros(answers.of(pipe.run_plan).num_documents(name), np.int64)
     for step, _, document, *_ in flat:
       counts[document] += low <= step < high
     assert np.array_equal(pipe.exposures(name, low, high), counts)

@@ -20,6 +20,7 @@ from chomp_data.commands.html import packing
 from chomp_data.commands.html import texts as texts_lib
 from chomp_data.commands.inspecting import records
 from chomp_data.loading import state as state_lib
+from chomp_data.plans import answers
 from chomp_data.rows import spans as spans_lib
 
 # Positions of all steps: pages of more are slow to open (30 MB).
@@ -305,7 +306,9 @@ def _pictures(
     "filler": [sample < 0 for sample in samples.tolist()],
     "lit": [
       (source, number) == lit
-      for number in pipe.run_plan.sample_numbers(step)[:num_rows].tolist()
+      for number in answers.of(pipe.run_plan)
+      .sample_numbers(step)[:num_rows]
+      .tolist()
     ],
   }
   value = next((own for own in batch.values() if own.ndim > 1), None)

@@ -19,9 +19,10 @@ import pytest
 from chomp_data import iterators
 from chomp_data import pipeline
 from chomp_data.loading import batches
-from chomp_data.plans import accounts as accounts_lib
-from chomp_data.plans import following
+from chomp_data.plans import background_counter
+from chomp_data.plans import ledger as ledger_lib
 from chomp_data.plans import rows_plan
+from chomp_data.plans import totals
 from chomp_data.stores import heartbeat
 from chomp_data.testing import stores as testing_stores
 from tests import laws
@@ -182,7 +183,8 @@ def test_a_state_is_what_the_plan_says_at_every_step(stores, name, data):
   steps = st.integers(0, last)
   own = data.draw(st.booleans(), "read by this process")
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(following, "_KEPT_STEPS", data.draw(st.sampled_from([4, 99])))
+    cached = data.draw(st.sampled_from([4, 99]))
+    patch.setattr(ledger_lib, "_CACHED_STEPS", cached)
     if not own:
       patch.setattr(batches.BatchSource, "count_into", lambda *_: False)
     with iterators.make_iterator(config, step=data.draw(steps, "begin")) as it:
@@ -259,7 +261,7 @@ def test_a_thread_that_fails_tells_who_saves(stores, monkeypatch):
     raise OSError("an index is gone")
 
   with iterators.make_iterator(configs(stores)["mix"], step=20) as it:
-    monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", fail)
+    monkeypatch.setattr(totals.PlanTotals, "at", fail)
     next(it)
     with pytest.raises(OSError, match="an index is gone"):
       it.saving()()
@@ -272,14 +274,14 @@ def test_all_threads_have_ended_once_an_iterator_is_closed(stores, monkeypatch):
 
   def counts(*args, **options):
     if threading.current_thread().name != "accounts":
-      return standing_at(*args, **options)
+      return totals_at(*args, **options)
     begun.set()
     for _ in range(1_000):
       parts.append(time.sleep(0.2))
       heartbeat.beat()
 
-  standing_at = accounts_lib.Accounts._standing_at
-  monkeypatch.setattr(accounts_lib.Accounts, "_standing_at", counts)
+  totals_at = totals.PlanTotals.at
+  monkeypatch.setattr(totals.PlanTotals, "at", counts)
   monkeypatch.setattr(batches.BatchSource, "count_into", lambda *_: False)
   it = iterators.make_iterator(configs(stores)["mix"], step=20)
   next(it)
@@ -293,7 +295,7 @@ def test_an_iterator_is_closed_while_its_checkpoint_is_saved(
   stores, monkeypatch
 ):
   may_sum = late.sums(monkeypatch)
-  monkeypatch.setattr(following.background, "STOP_S", 0.2)
+  monkeypatch.setattr(background_counter.background, "STOP_S", 0.2)
   it = iterators.make_iterator(configs(stores)["mix"], step=20)
   next(it)
   state = it.saving()
@@ -319,15 +321,15 @@ def test_no_thread_runs_when_the_interpreter_finalizes(stores):
 
     from chomp_data import iterators
     from chomp_data import pipeline
-    from chomp_data.plans import following
+    from chomp_data.plans import background_counter
 
-    loads = following.pickle.loads
+    loads = background_counter.pickle.loads
     def slow(pickled):
       begun.set()
       time.sleep(7)  # As arrays of a store that are opened.
       return loads(pickled)
     begun = threading.Event()
-    following.pickle.loads = slow
+    background_counter.pickle.loads = slow
     batches = iterators.make_iterator(json.loads(sys.argv[1]), step=20)
     next(batches)
     begun.wait()

@@ -1,0 +1,120 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""How many samples of each source a run has consumed before a step.
+
+A sample of a step that is skipped is consumed, but not delivered. Padding
+counts as no sample.
+"""
+
+import dataclasses
+
+from chomp_data.plans import plan as plan_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Position:
+  """How far a source is before a step.
+
+  Attributes:
+    consumed: Its samples of the data steps before the step; in a run that goes
+      on from the offsets of another also those before them.
+    skipped: Which of them no step delivered, as (first, last + 1), rising.
+  """
+
+  consumed: int
+  skipped: tuple[tuple[int, int], ...] = ()
+
+  @property
+  def delivered(self) -> int:
+    """Samples that were in batches."""
+    return self.consumed - sum(last - first for first, last in self.skipped)
+
+
+def consumed(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
+  """Returns the samples of all data steps before a step, skipped ones too.
+
+  Args:
+    plan: The run.
+    step: At most the number of steps of the run.
+
+  Raises:
+    IndexError: If the step is beyond the run.
+  """
+  if not 0 <= step <= plan.step_limit:
+    raise IndexError(
+      f"step must be in 0 .. {plan.step_limit}, got {step}. Ask before"
+      " a step of the run, or at its end."
+    )
+  return plan.counts(plan.steps.data_step(step))
+
+
+def delivered(plan: plan_lib.Plan, step: int) -> plan_lib.Counts:
+  """Returns the samples of `consumed` that were in batches.
+
+  Args:
+    plan: The run.
+    step: At most the number of steps of the run.
+
+  Raises:
+    IndexError: If the step is beyond the run.
+  """
+  counts = consumed(plan, step)
+  for first, last in plan.steps.skipped(step):
+    low, high = plan.counts(first), plan.counts(last)
+    counts = {
+      name: {
+        bucket: count - (high[name][bucket] - low[name][bucket])
+        for bucket, count in by_bucket.items()
+      }
+      for name, by_bucket in counts.items()
+    }
+  return counts
+
+
+def positions(plan: plan_lib.Plan, step: int) -> dict[str, Position]:
+  """Returns where each source is before a step.
+
+  Args:
+    plan: The run.
+    step: At most the number of steps of the run.
+
+  Raises:
+    IndexError: If the step is beyond the run.
+  """
+  counts = by_source(consumed(plan, step))
+  skipped: dict[str, list[tuple[int, int]]] = {name: [] for name in counts}
+  for first, last in plan.steps.skipped(step):
+    low, high = by_source(plan.counts(first)), by_source(plan.counts(last))
+    for name, ranges in skipped.items():
+      if low[name] < high[name]:
+        ranges.append((low[name], high[name]))
+  return {
+    name: Position(count, tuple(skipped[name]))
+    for name, count in counts.items()
+  }
+
+
+def is_removed_before(plan: plan_lib.Plan, step: int) -> bool:
+  """Returns whether tombstones may remove tokens of steps before one."""
+  first = plan.gone.first_step
+  return first is not None and plan.steps.before(first) < step
+
+
+def by_source(counts: plan_lib.Counts) -> dict[str, int]:
+  """Returns the samples of each source, in all buckets together."""
+  return {name: sum(own.values()) for name, own in counts.items()}
+
+
+def buckets_from(plan: plan_lib.Plan, step: int) -> list[str] | None:
+  """Returns the buckets that batches from a step on are of; None is all.
+
+  Args:
+    plan: The run.
+    step: The step.
+  """
+  if plan.by_bucket:
+    return None
+  first = plan.steps.data_step(step)
+  later = [size for at, size in plan.steps.sizes if at > first]
+  sizes = {plan.steps.size(first), *later}
+  return [own.name for own in plan.buckets if own.batch_size in sizes]

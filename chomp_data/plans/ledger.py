@@ -1,0 +1,229 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""What planned steps deliver, counted, and sums of it at the steps of a reader.
+
+Counts are one vector: samples by source and bucket, then by source tokens and
+trained tokens, and where documents are removed those of both that are.
+"""
+
+import collections
+from collections.abc import Mapping
+import threading
+from typing import NamedTuple
+
+import numpy as np
+
+from chomp_data import stores
+from chomp_data.plans import plan as plan_lib
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import tombstones
+from chomp_data.sources import row_labels
+from chomp_data.stores import background
+
+UNITS = ("tokens", "loss_tokens")
+
+# Steps that are remembered before the last one: more than are read ahead.
+_CACHED_STEPS = 1_024
+# Rows that are planned together.
+_ROWS = 4_096
+
+
+class Delivered(NamedTuple):
+  """What some steps deliver.
+
+  Attributes:
+    samples: int64[num_sources, num_buckets], without padding.
+    units: int64[num_sources, 2], tokens and trained tokens that remain.
+    removed: int64[num_sources, 2], those that tombstones remove.
+  """
+
+  samples: np.ndarray
+  units: np.ndarray
+  removed: np.ndarray
+
+
+class Counter:
+  """Counts what planned steps of a run deliver. For any thread."""
+
+  def __init__(self, plan: plan_lib.Plan):
+    """Binds a run.
+
+    Args:
+      plan: The run.
+    """
+    self._with_removed = plan.gone.first_step is not None
+    self._shape = (len(plan.source_names), len(plan.buckets))
+    # Stores that do not train on all of their tokens.
+    self._labelled: Mapping[int, stores.Store] = {
+      number: rows.store
+      for number, rows in enumerate(plan.sources.values())
+      if not rows.store.trains_on_all
+    }
+
+  def sums(self, count: int, planned: plan_lib.Planned) -> np.ndarray:
+    """Returns int64[count + 1, N], the counts before each of some steps.
+
+    Args:
+      count: How many steps, all of one size.
+      planned: All of their rows.
+    """
+    num_sources, num_buckets = self._shape
+    spans, samples = planned.spans, planned.samples
+    if samples is not None:
+      source = np.where(samples < 0, -1, planned.dataset)
+    else:
+      assert spans is not None
+      source = spans.row_source()
+    step = np.repeat(np.arange(count), len(source) // count)
+    real = source >= 0
+    rows = np.zeros((count, num_sources, num_buckets), np.int64)
+    rows[:, :, planned.bucket] = np.bincount(
+      (step * num_sources + source)[real], minlength=count * num_sources
+    ).reshape(count, num_sources)
+    num_units = 4 if self._with_removed else 2
+    units = np.zeros((num_units, count, num_sources), np.int64)
+    if spans is not None:
+      self._sum(spans.live(), step, units[:2])
+      if spans.gone is not None:
+        self._sum(tombstones.whole(spans), step, units[2:])
+        units[2:] -= units[:2]
+    columns = np.concatenate([rows.reshape(count, -1), *units], axis=1)
+    out = np.zeros((count + 1, columns.shape[1]), np.int64)
+    np.cumsum(columns, axis=0, out=out[1:])
+    return out
+
+  def _sum(
+    self, spans: spans_lib.Spans, step: np.ndarray, out: np.ndarray
+  ) -> None:
+    """Sums tokens and trained tokens into int64[2, steps, sources].
+
+    Args:
+      spans: The plan.
+      step: int64[num_rows], which step each row is of.
+      out: Where the sums go.
+    """
+    trained = spans.length - 1
+    for number, store in self._labelled.items():
+      pick = np.flatnonzero(spans.source == number)
+      own = spans.take(pick, spans.row[pick], spans.num_rows)
+      trained[pick] = row_labels.trained_targets(own, store)
+    key = step[spans.row] * out.shape[2] + spans.source
+    for sums, units in zip(out, (spans.length, trained), strict=True):
+      # Sums of steps stay far below 2**53, where float64 is exact.
+      sums[:] = np.bincount(key, units, sums.size).reshape(sums.shape)
+
+  def between(self, plan: plan_lib.Plan, first: int, last: int) -> Delivered:
+    """Returns what steps first to last - 1 deliver, which plans all of them.
+
+    Args:
+      plan: The run.
+      first: The first step.
+      last: The step after the last one.
+    """
+    width = self._shape[0] * self._shape[1]
+    width += self._shape[0] * (4 if self._with_removed else 2)
+    total = np.zeros(width, np.int64)
+    for steps in groups(plan, first, last):
+      background.check()
+      planned = plan.planned(steps.start, len(steps))
+      total += self.sums(len(steps), planned)[-1]
+    return self.split(total)
+
+  def split(self, counts: np.ndarray) -> Delivered:
+    """Returns the parts of a vector of counts."""
+    num_sources, num_buckets = self._shape
+    size = num_sources * num_buckets
+    units = counts[size:].reshape(-1, 2, num_sources)
+    removed = units[1] if self._with_removed else 0 * units[0]
+    return Delivered(counts[:size].reshape(self._shape), units[0].T, removed.T)
+
+
+def groups(plan: plan_lib.Plan, first: int, last: int, rows: int = _ROWS):
+  """Yields ranges of steps first to last - 1 that are planned together.
+
+  Args:
+    plan: The run.
+    first: The first step.
+    last: The step after the last one.
+    rows: The most rows of a group of several steps.
+  """
+  while first < last:
+    size = plan.buckets[plan.at(first)[1]].batch_size
+    end = min(plan.group(first, max(1, rows // size))[1], last)
+    yield range(first, end)
+    first = end
+
+
+class Ledger:
+  """Counts at the steps that a reader is at. For several threads."""
+
+  def __init__(self, plan: plan_lib.Plan):
+    """Counts nothing yet.
+
+    Args:
+      plan: The run.
+    """
+    self._steps = plan.steps
+    self._counter = Counter(plan)
+    self._lock = threading.Lock()
+    # (first step, int64[steps + 1, N]) of groups that follow each other: the
+    # counts before each step, from some step on that does not matter.
+    self._groups: collections.deque[tuple[int, np.ndarray]] = (
+      collections.deque()
+    )
+
+  def add(self, steps: range, planned: plan_lib.Planned) -> None:
+    """Counts steps that follow each other.
+
+    Args:
+      steps: Of one size, with no skip between them.
+      planned: All of their rows.
+    """
+    sums = self._counter.sums(len(steps), planned)
+    with self._lock:
+      last = self._groups[-1] if self._groups else (steps.start, sums[:1])
+      if _end(last) != steps.start or self._is_skip_before(steps.start):
+        # The reader went to another step.
+        self._groups.clear()
+      elif self._groups:
+        sums += last[1][-1]
+      self._groups.append((steps.start, sums))
+      while (
+        len(self._groups) > 1
+        and _end(self._groups[0]) < steps.start - _CACHED_STEPS
+      ):
+        self._groups.popleft()
+
+  def between(self, first: int, last: int) -> Delivered | None:
+    """Returns what steps first to last - 1 deliver, or None if not counted."""
+    with self._lock:
+      low, high = self._before(first), self._before(last)
+    if low is None or high is None:
+      return None
+    return self._counter.split(high - low)
+
+  def covers(self, step: int) -> bool:
+    """Returns whether the counts before a step are known."""
+    with self._lock:
+      return self._before(step) is not None
+
+  @property
+  def end(self) -> int | None:
+    """The step after the last one counted."""
+    with self._lock:
+      return _end(self._groups[-1]) if self._groups else None
+
+  def _before(self, step: int) -> np.ndarray | None:
+    for first, sums in reversed(self._groups):
+      if first <= step < first + len(sums):
+        return sums[step - first]
+    return None
+
+  def _is_skip_before(self, step: int) -> bool:
+    """Returns whether the data step before a step is skipped."""
+    before = self._steps.data_step(step) - 1
+    return before >= 0 and self._steps.run_step(before) is None
+
+
+def _end(group: tuple[int, np.ndarray]) -> int:
+  return group[0] + len(group[1]) - 1

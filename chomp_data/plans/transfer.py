@@ -1,0 +1,41 @@
+# SPDX-FileCopyrightText: 2026 The chomp_data Authors
+# SPDX-License-Identifier: Apache-2.0
+"""Rows of a bucket of text as they travel to devices that make fields."""
+
+from collections.abc import Mapping
+import dataclasses
+
+import numpy as np
+
+from chomp_data.rows import spans as spans_lib
+from chomp_data.rows import transfer_format
+from chomp_data.sources import row_reading
+from chomp_data.sources import row_transfer
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+  """How rows of a bucket travel.
+
+  Attributes:
+    wire: Their format, of which devices make the fields that reading makes.
+    sources: Their sources, by number.
+  """
+
+  wire: transfer_format.Wire
+  sources: Mapping[int, row_reading.Readable]
+
+  def rows(
+    self, spans: spans_lib.Spans, columns: tuple[int, int] | None
+  ) -> np.ndarray:
+    """Reads planned rows as they travel, uint16[R, words].
+
+    Args:
+      spans: The plan of the rows.
+      columns: (first, last + 1) of those whose tokens are read; None is all.
+    """
+    return row_transfer.read(self.sources, spans, self.wire, columns)
+
+  def tokens(self, rows: np.ndarray) -> np.ndarray:
+    """Returns the tokens of what `rows` returned, int32[R, seq_len]."""
+    return transfer_format.tokens_of(self.wire, rows, np)
