@@ -19,7 +19,7 @@ from chomp_data import pipeline
 from chomp_data.loading import certificate
 from chomp_data.loading import state as state_lib
 from chomp_data.plans import certifying
-from chomp_data.plans import order_sums
+from chomp_data.plans import digests
 
 # Rows planned at once.
 _ROWS = 4_096
@@ -245,8 +245,8 @@ def sums(
     step = own.stop
   return certifying.Sums(
     rows,
-    total % order_sums.MODULUS,
-    values % order_sums.MODULUS if tokens else None,
+    total % digests.MODULUS,
+    values % digests.MODULUS if tokens else None,
   )
 
 
@@ -305,13 +305,13 @@ def _between_checkpoints(
   for _, own in sorted(ends.items()):
     tokens = None
     if own.tokens is not None and before.tokens is not None:
-      tokens = (own.tokens - before.tokens) % order_sums.MODULUS
+      tokens = (own.tokens - before.tokens) % digests.MODULUS
     out.append(
       dataclasses.replace(
         own,
         first=before.last,
         rows=own.rows - before.rows,
-        plan=(own.plan - before.plan) % order_sums.MODULUS,
+        plan=(own.plan - before.plan) % digests.MODULUS,
         tokens=tokens,
       )
     )

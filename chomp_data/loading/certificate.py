@@ -3,7 +3,7 @@
 """An order certificate: sums of what a run has handed out, as it goes on.
 
 A segment is a stretch of steps under one input, and its sums modulo 2**128
-over global rows, each once; see `plans.order_sums`. A state holds the run's
+over global rows, each once; see `plans.digests`. A state holds the run's
 segments. Where several processes share batches, each has its part of a
 segment, and sums of parts are the segment's, under any topology. An input that
 changes, or a step that is gone to, begins a new one.
@@ -26,7 +26,7 @@ from chomp_data import errors
 from chomp_data import schema
 from chomp_data.loading import state
 from chomp_data.plans import certifying
-from chomp_data.plans import order_sums
+from chomp_data.plans import digests
 
 # What a state calls it.
 FIELD = "certificate"
@@ -123,12 +123,12 @@ class Segment:
     """Returns it with the steps up to another one."""
     tokens = None
     if self.tokens is not None and sums.tokens is not None:
-      tokens = (self.tokens + sums.tokens) % order_sums.MODULUS
+      tokens = (self.tokens + sums.tokens) % digests.MODULUS
     return dataclasses.replace(
       self,
       last=last,
       rows=self.rows + sums.rows,
-      plan=(self.plan + sums.plan) % order_sums.MODULUS,
+      plan=(self.plan + sums.plan) % digests.MODULUS,
       tokens=tokens,
     )
 
@@ -198,8 +198,8 @@ class Certificate:
       last=step,
       input=input_digest,
       rows=rows,
-      plan=plan % order_sums.MODULUS,
-      tokens=None if values is None else values % order_sums.MODULUS,
+      plan=plan % digests.MODULUS,
+      tokens=None if values is None else values % digests.MODULUS,
     )
     return step, _merged([*before, last])
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What steps hand out, as sums; see `plans.order_sums`."""
+"""What planned steps hold, as one digest per step (`digests`)."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from chomp_data.plans import order_sums
+from chomp_data.plans import digests
 from chomp_data.plans import plan as plan_lib
 
 # What sums are of: spans, and the values that were read.
@@ -70,12 +70,12 @@ class Certifier:
     bucket = planned.bucket
     place = self._place(planned, steps)
     if planned.spans is not None:
-      return order_sums.of_spans(
+      return digests.of_spans(
         planned.spans, *place, self._names(bucket), self._counts(bucket)
       )
     assert planned.samples is not None
     name = self._names(bucket)[:, planned.dataset]
-    return order_sums.of_samples(
+    return digests.of_samples(
       planned.samples, *place, name, self._counts(bucket)
     )
 
@@ -93,7 +93,7 @@ class Certifier:
       steps: As in `planned`.
     """
     fields = {"tokens": batch["tokens"]} if planned.spans is not None else batch
-    return order_sums.of_values(
+    return digests.of_values(
       fields, *self._place(planned, steps), self._counts(planned.bucket)
     )
 
@@ -121,7 +121,7 @@ class Certifier:
     if bucket not in self._known_names:
       shape = self._plan.buckets[bucket].shape
       keys = [
-        order_sums.name_keys(name, *shape) for name in self._plan.source_names
+        digests.name_keys(name, *shape) for name in self._plan.source_names
       ]
       self._known_names[bucket] = np.stack(keys, 1)
     return self._known_names[bucket]

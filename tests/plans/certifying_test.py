@@ -14,7 +14,7 @@ import pytest
 from chomp_data import pipeline
 from chomp_data.audit import verifying
 from chomp_data.plans import certifying
-from chomp_data.plans import order_sums
+from chomp_data.plans import digests
 from chomp_data.rows import spans as spans_lib
 from tests import laws
 
@@ -79,7 +79,7 @@ def pipe(request, kinds, text, pictures):
 def added(parts):
   """Sums of sums."""
   rows, plan, tokens = (sum(own) for own in zip(*parts, strict=True))
-  modulus = order_sums.MODULUS
+  modulus = digests.MODULUS
   return certifying.Sums(rows, plan % modulus, tokens % modulus)
 
 
@@ -165,8 +165,8 @@ def plan_of(seed):
 
 
 def sums_of(spans, steps=(4, 5), rows=(0, 1, 2, 0, 1, 2), names="ab"):
-  keys = np.stack([order_sums.name_keys(name, 32) for name in names], 1)
-  return order_sums.of_spans(spans, np.asarray(steps), np.asarray(rows), keys)
+  keys = np.stack([digests.name_keys(name, 32) for name in names], 1)
+  return digests.of_spans(spans, np.asarray(steps), np.asarray(rows), keys)
 
 
 @laws.examples(50)
@@ -211,17 +211,17 @@ def test_values_count_all_bits_of_a_row():
   steps, rows = np.arange(2), np.asarray([0, 1, 0, 1])
   for dtype in (np.uint8, np.int32, np.float32, np.bool_):
     value = rng.integers(0, 2, (4, 3, 5)).astype(dtype)
-    wanted = order_sums.of_values({"x": value}, steps, rows)
+    wanted = digests.of_values({"x": value}, steps, rows)
     for at in np.ndindex(value.shape):
       other = value.copy()
       other[at] = 1 - other[at].astype(int)
-      found = order_sums.of_values({"x": other}, steps, rows)
+      found = digests.of_values({"x": other}, steps, rows)
       assert (found[at[0] // 2], found[1 - at[0] // 2]) == (
         found[at[0] // 2],
         wanted[1 - at[0] // 2],
       )
       assert found[at[0] // 2] != wanted[at[0] // 2]
-    assert order_sums.of_values({"y": value}, steps, rows) != wanted
+    assert digests.of_values({"y": value}, steps, rows) != wanted
 
 
 def test_sums_are_what_they_were():
@@ -245,15 +245,15 @@ def test_sums_are_what_they_were():
     "8349ffc30660f035d2108156eca15cfa",
     "7457d6f795d82eb58909412f3a1fb600",
   ]
-  keys = order_sums.name_keys("a", 8, 8)
+  keys = digests.name_keys("a", 8, 8)
   place = np.arange(2), np.asarray([0, 1, 0, 1])
   samples = np.asarray([5, -1, 7, 8])
-  assert told(order_sums.of_samples(samples, *place, keys)) == [
+  assert told(digests.of_samples(samples, *place, keys)) == [
     "f4ad23033e03fc76118e19cebbae67a2",
     "50f2ed7dc86c14d33412f91770c272f0",
   ]
   tokens = {"tokens": np.arange(12, dtype=np.int32).reshape(4, 3)}
-  assert told(order_sums.of_values(tokens, *place)) == [
+  assert told(digests.of_values(tokens, *place)) == [
     "9d39cab0c31e251b764f9954709ed908",
     "dc8682a3ed8475de05f4a3a265e7f4f3",
   ]
