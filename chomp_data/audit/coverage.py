@@ -48,7 +48,7 @@ class Coverage:
     """Entropy of the documents' shares of the rows read, in nats.
 
     0 where all rows are of one document, log(D) where D documents have as many
-    rows each. Source: seed 000, *Validation and Debugging*.
+    rows each: one number that shows a schedule reading few documents.
     """
     rows = self.rows[self.rows > 0]
     share = rows / max(int(rows.sum()), 1)

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Mixes written in one line: `"pathA:0.9 pathB:0.1"` (seed 004)."""
+"""Mixes written in one line, as for a flag: `"pathA:0.9 pathB:0.1"`."""
 
 from collections.abc import Mapping
 import dataclasses

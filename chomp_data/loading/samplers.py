@@ -227,8 +227,9 @@ class EraShuffleSampler(OrderSampler):
 class BlockShuffleSampler(OrderSampler):
   """Blocks of records permuted, then the records of windows of blocks.
 
-  Nearly as random as a full shuffle, at the reads of a local one. Finite only,
-  as in seed 002: blocks of all records are permuted, the tail stands last.
+  Nearly as random as a full shuffle, but reads are local. The number of epochs
+  must be finite. Blocks of all records are permuted; a short block at the end
+  stays last, because permuted blocks must have one size.
   """
 
   @schema.arguments(

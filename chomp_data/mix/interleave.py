@@ -26,8 +26,6 @@ The end, by `exhaustion`:
 
 The merge ends as well where its stage has no row left, even if a later stage
 would have one. NumPy only.
-
-Source: seed 001, "Interleave Policy"; seed 004, "Dataset Assembly Pipeline".
 """
 
 from collections.abc import Iterator

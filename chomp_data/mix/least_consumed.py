@@ -14,8 +14,6 @@ the rows before a level are counted by one search in each source's prefix sums,
 and the rows from there on are sorted in one piece (`level_order`). One unit of
 level is one unit of the heaviest source, so the levels of one source are at
 least 1 apart. NumPy only.
-
-Source: seed 001, "Interleave Policy".
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of row orders (seed 002), their rules and their memory."""
+"""Options of row orders, the rules between them, and their memory use."""
 
 import dataclasses
 import math

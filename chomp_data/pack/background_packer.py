@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packs an epoch in a thread before a reader comes to it."""
+"""Packs an epoch in a background thread before a reader needs it."""
 
 import functools
 from typing import Any
@@ -21,7 +21,7 @@ class BackgroundPacker:
   """
 
   def __init__(self, packing: window_packing.WindowPacking):
-    """Binds what packs; starts nothing."""
+    """Stores what packs windows; starts no thread."""
     self._packing = packing
     self._last_order = -1
     # Orders whose indexes this process wrote and did not remove.
@@ -29,14 +29,14 @@ class BackgroundPacker:
     self._threads: list[background.Thread] = []
 
   def __reduce__(self) -> tuple[Any, ...]:
-    # Other processes pack for themselves.
+    # Another process starts threads of its own.
     return BackgroundPacker, (self._packing,)
 
   def request(self, order: int) -> None:
-    """Starts to pack an order, once; earlier orders are not asked for again.
+    """Starts to pack an order, unless it or a later one was requested before.
 
     Args:
-      order: The epoch whose order of documents is meant.
+      order: The epoch whose order of documents is packed, from 0.
     """
     if order <= self._last_order:
       return
@@ -53,13 +53,13 @@ class BackgroundPacker:
       raise
 
   def wait(self) -> None:
-    """Waits for what was started."""
+    """Waits for the threads that were started."""
     for thread in self._threads:
       thread.join()
 
   def _run(self, order: int) -> None:
-    # Python would pack for minutes beside who reads and who trains, and
-    # windows of 'exact' can be packed one by one.
+    # Without a compiled loop, packing would compete with reading and training
+    # for minutes, and 'exact' can pack each window when it is needed.
     if self._packing.exact and not compiled.wait():
       return
     try:
@@ -69,10 +69,10 @@ class BackgroundPacker:
       if self._written and self._written[0] < order - 1:
         self._packing.drop_index(self._written.pop(0))
     except background.Stopped:
-      # Another reader of this source may come to it.
+      # Another reader of this source may request it again.
       self._last_order = min(self._last_order, order - 1)
       raise
     except side_index.BusyError:
       pass  # Another process packs it.
-    except Exception:  # The reader of the epoch meets and reports it, too.
+    except Exception:  # The epoch's reader meets the error too and reports it.
       logging.debug("epoch %d is not packed ahead", order, exc_info=True)

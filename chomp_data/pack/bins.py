@@ -2,9 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bin packing: whole documents in rows, packed by windows.
 
-`window_packing` says how the documents of each window share rows,
-`packed_windows` keeps the windows in use, and this module makes a row source of
-them.
+`window_packing` assigns the documents of each window to rows, `packed_windows`
+caches the windows in use, and this module makes a row source of them.
 """
 
 from collections.abc import Collection
@@ -40,12 +39,12 @@ from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 from chomp_data.sources import shared_options as options_lib
 
-# Documents packed per second, on the slow side; for messages only.
+# Documents packed per second, a low estimate; for messages only.
 _PACKING_RATE = 4e5
 _SAMPLED_WINDOWS = 4
 # Orders whose trained tokens are in memory.
 _TRAINED_ORDERS = 4
-# From this part of an epoch on the next one is packed.
+# Part of an epoch after which the next one is packed in the background.
 _AHEAD_FROM = 0.5
 
 
@@ -63,7 +62,7 @@ class BinSource(row_source.RowSource):
     name: str = "bin",
     path: str = "rows",
   ):
-    """Builds or opens what random access needs; reads no token.
+    """Builds or opens the sums that random access needs; reads no token.
 
     Args:
       store: Where the documents are; a path is opened with `open_store`.
@@ -76,7 +75,7 @@ class BinSource(row_source.RowSource):
     Raises:
       TypeError: If an argument is of a wrong type.
       ConfigError: If options do not fit the store.
-      StoreError: If the index can be kept nowhere.
+      StoreError: If no directory for the index is writable.
     """
     assert isinstance(store, stores.Store)
     options_lib.raise_problems(options, seq_len, path)
@@ -86,7 +85,8 @@ class BinSource(row_source.RowSource):
     self._seed = seed
     self._path = path
     self.one_span: bool = True
-    # First-Fit-Decreasing cuts a document every row, 'exact' where need be.
+    # 'ffd' cuts a document at multiples of seq_len in every epoch; where
+    # 'exact' cuts it depends on the other documents of its window.
     self.spans_repeat: bool = (
       options.packing_algorithm == "ffd" or not options.orders_differ
     )
@@ -137,25 +137,34 @@ class BinSource(row_source.RowSource):
 
   @property
   def epochs(self) -> epochs_lib.Epochs:
-    """Epochs differ in rows where documents are packed anew in each."""
+    """The rows of epochs; they differ where each packs documents again."""
     return self._epochs if self.options.orders_differ else super().epochs
 
   def blocks(self, epoch: int) -> np.ndarray:
-    """Returns the first row of each packing window; see `RowSource`."""
+    """Returns int64[num_windows + 1], the first row of each packing window.
+
+    Args:
+      epoch: The epoch, from 0.
+    """
     epoch = integers.whole("epoch", epoch)
     return self.packing.row_starts(self._order_epoch(epoch))
 
   @property
   def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch consumes the same; see `RowSource`."""
-    # First-Fit-Decreasing cuts a document every row, whatever its neighbours.
+    """Units of which every epoch consumes the same number."""
+    # 'ffd' cuts a document at the same tokens in every epoch.
     if self.options.orders_differ and self.packing.exact:
       return ("tokens",)
     return "tokens", "loss_tokens"
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows that hold pieces of a document; see `RowSource`."""
+    """Returns the rows of an epoch that hold pieces of a document.
+
+    Args:
+      document: The document.
+      epoch: The epoch, from 0.
+    """
     if not self._documents.num_kept(document):
       return intervals.merged(np.empty(0, np.int64), np.empty(0, np.int64))
     order = self._order_epoch(epoch)
@@ -173,10 +182,18 @@ class BinSource(row_source.RowSource):
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
-    """Returns what packing windows consume; see `RowSource`.
+    """Returns the units that the rows of each packing window consume.
 
-    Trained tokens are tokens less spans; where the store has labels, they are
+    Trained tokens are tokens minus spans; where the store has labels, they are
     counted once for each order of documents.
+
+    Args:
+      epoch: The epoch, from 0.
+      unit: What is counted, such as "tokens".
+      rows: Not used, because packing windows are the blocks.
+
+    Returns:
+      The units of each block, or None if they are not known.
     """
     order = self._order_epoch(epoch)
     trained = unit == "loss_tokens"
@@ -187,7 +204,8 @@ class BinSource(row_source.RowSource):
     if trained and not self.store.trains_on_all:
       units = self._trained.get(order, lambda: self._trained_tokens(order))
     else:
-      # Rows between blocks are asked for next: not while steps are read.
+      # Rows within a block are needed next. Building their sums here keeps it
+      # out of the time in which steps are read.
       self.packing.row_sums(order)
       units = self._documents.window_tokens(order).astype(np.int64)
       if trained:
@@ -196,7 +214,13 @@ class BinSource(row_source.RowSource):
 
   @row_units.units_arguments
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns what rows consume; see `RowSource`. No span is made."""
+    """Returns the units that rows of an epoch consume, without their spans.
+
+    Args:
+      epoch: The epoch, from 0.
+      positions: int64[N], rows of the epoch.
+      unit: What is counted, such as "tokens".
+    """
     trained = unit == "loss_tokens" and self.store.trains_on_all
     if unit != "tokens" and not trained:
       return super().units(epoch, positions, unit)
@@ -211,7 +235,7 @@ class BinSource(row_source.RowSource):
     return tokens - spans if trained else tokens
 
   def _trained_tokens(self, order: int) -> np.ndarray:
-    """Returns int64[num_windows], the tokens of windows that are trained on."""
+    """Returns int64[num_windows], the trained tokens of each window."""
     documents = self._documents
 
     def build() -> dict[str, np.ndarray]:
@@ -232,7 +256,11 @@ class BinSource(row_source.RowSource):
     return np.diff(ends, prepend=0)
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; see `RowSource.plan`."""
+    """Returns the spans of rows.
+
+    Args:
+      rows: int64[N], row numbers over all epochs.
+    """
     rows = row_source.checked_rows(rows)
     epoch, index = self.epochs.locate(rows)
     epochs = np.unique(epoch) if self.options.orders_differ else epoch[:1]
@@ -269,7 +297,7 @@ class BinSource(row_source.RowSource):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
@@ -295,9 +323,10 @@ class BinSource(row_source.RowSource):
     )
 
   def _check(self, path: str) -> None:
+    """Raises `ConfigError` if a row is longer than all packed tokens."""
     totals = self._documents.totals
-    whole = not self.store.holds_pieces
-    if whole and totals.tokens < self.seq_len:
+    whole_documents = not self.store.holds_pieces
+    if whole_documents and totals.tokens < self.seq_len:
       lost = f" ({totals.lost} more in long documents)" if totals.lost else ""
       raise schema.ConfigError(
         [
@@ -308,6 +337,7 @@ class BinSource(row_source.RowSource):
       )
 
   def _report_cost(self) -> None:
+    """Warns about options that take a pass over all documents per epoch."""
     if not self.options.orders_differ:
       return
     ffd = self.options.packing_algorithm == "ffd"
@@ -331,20 +361,29 @@ class BinSource(row_source.RowSource):
       )
 
   def _most_epochs(self) -> int:
-    """Returns how many epochs of differing orders may be counted."""
+    """Returns the most epochs to count where each has its own order."""
     if self.options.packing_algorithm == "ffd":
-      work, epochs = self.store.num_documents, 10**9
+      documents_per_epoch, countable_documents = self.store.num_documents, 10**9
     else:
-      work, epochs = self._documents.order.num_blocks, 10**10
+      documents_per_epoch, countable_documents = (
+        self._documents.order.num_blocks,
+        10**10,
+      )
     if self.options.shuffle_documents == "full":
-      work = self.store.num_documents
-    return min(max(epochs // work, 64), 10_000)
+      documents_per_epoch = self.store.num_documents
+    return min(max(countable_documents // documents_per_epoch, 64), 10_000)
 
   def _order_epoch(self, epoch: int) -> int:
+    """Returns the epoch whose order of documents an epoch uses."""
     return epoch if self.options.orders_differ else 0
 
   def _plan(self, epoch: np.ndarray, index: np.ndarray) -> spans_lib.Spans:
-    """Plans rows whose epochs pack documents in one order."""
+    """Returns the spans of rows whose epochs use one order of documents.
+
+    Args:
+      epoch: int64[N], the epoch of each row.
+      index: int64[N], the row of that epoch.
+    """
     order = self._order_epoch(int(epoch[0])) if len(epoch) else 0
     window, row = self._packed_at(epoch, index, order)
     if len(index) and self.expected_passes != 0:
@@ -352,14 +391,14 @@ class BinSource(row_source.RowSource):
     return self._windows.plan(window, row, order)
 
   def _pack_ahead(self, order: int, row: int) -> None:
-    """Packs in the background what a reader will need.
+    """Starts to pack in the background what a reader needs next.
 
     Args:
       order: The epoch whose order of documents is read.
       row: A row of the epoch that is read.
     """
     if self.packing.exact:
-      # Rows in any order, of more windows than are cached.
+      # Rows are read in random order, from more windows than are cached.
       if (
         self.full_order
         and self.store.num_documents > packed_windows.CACHED_PIECES
@@ -374,7 +413,13 @@ class BinSource(row_source.RowSource):
   def _packed_at(
     self, epoch: np.ndarray, index: np.ndarray, order: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the windows of rows, and which packed rows of them they are."""
+    """Returns (window, packed row of that window), int64[N] each.
+
+    Args:
+      epoch: int64[N], the epoch of each row; it determines the order of rows.
+      index: int64[N], the row of that epoch.
+      order: The epoch whose order of documents is used, from 0.
+    """
     starts = self.packing.row_starts(order)
     window = np.searchsorted(starts, index, side="right") - 1
     row = index - starts[window]

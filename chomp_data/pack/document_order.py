@@ -29,7 +29,7 @@ class DocumentOrder:
     kind: str,
     key: int,
   ):
-    """Binds the options of the order.
+    """Stores the options of the order; computes nothing.
 
     Args:
       num_documents: Documents of the store, at least 1.
@@ -46,7 +46,7 @@ class DocumentOrder:
     self._blocks: tuple[int, np.ndarray] | None = None
 
   def __getstate__(self) -> dict[str, Any]:
-    # Other processes compute the blocks again.
+    # Another process computes the order of blocks again.
     return {**vars(self), "_blocks": None}
 
   @property
@@ -56,11 +56,11 @@ class DocumentOrder:
 
   @property
   def num_blocks(self) -> int:
-    """Blocks, the short one at the end included."""
+    """Blocks of an epoch, with the short one at the end."""
     return -(-self.num_documents // self.block_docs)
 
   def window_sizes(self, windows: np.ndarray) -> np.ndarray:
-    """Returns int64[N], the documents of windows."""
+    """Returns int64[N], the number of documents of each window."""
     remaining = self.num_documents - windows * self.window_docs
     return np.minimum(remaining, self.window_docs)
 
@@ -74,16 +74,16 @@ class DocumentOrder:
     sizes = self.window_sizes(windows)
     window = np.repeat(windows, sizes)
     local = ragged.places(sizes)
-    first = window * self.window_docs
+    window_begin = window * self.window_docs
     if self.kind == "none":
-      return first + local
+      return window_begin + local
     if self.kind == "full":
-      return self.at(first + local, epoch)
+      return self.at(window_begin + local, epoch)
     keys = hashing.fold(hashing.fold(self._key, np.asarray(epoch)), windows)
     local = permutation.permute(
       local, np.repeat(sizes, sizes), np.repeat(keys, sizes)
     )
-    position = first + local
+    position = window_begin + local
     block, within = np.divmod(position, self.block_docs)
     return self.blocks(epoch)[block] * self.block_docs + within
 
@@ -96,29 +96,31 @@ class DocumentOrder:
     """Returns the position of a document in an epoch; inverts `documents`."""
     if self.kind == "none":
       return document
-    one = np.asarray([document])
+    documents = np.asarray([document])
     if self.kind == "full":
       key = int(hashing.fold(self._key, np.asarray(epoch))[0])
-      return int(permutation.inverse(one, self.num_documents, key)[0])
+      return int(permutation.inverse(documents, self.num_documents, key)[0])
     block, within = divmod(document, self.block_docs)
     place = int(np.flatnonzero(self.blocks(epoch) == block)[0])
     place = place * self.block_docs + within
     window = np.asarray([place // self.window_docs])
-    first = int(window[0]) * self.window_docs
+    window_begin = int(window[0]) * self.window_docs
     key = hashing.fold(hashing.fold(self._key, np.asarray(epoch)), window)
     size = int(self.window_sizes(window)[0])
-    local = permutation.inverse(np.asarray([place - first]), size, key)
-    return first + int(local[0])
+    local = permutation.inverse(np.asarray([place - window_begin]), size, key)
+    return window_begin + int(local[0])
 
   def blocks(self, epoch: int) -> np.ndarray:
     """Returns int64[num_blocks], the block at each place of the order."""
     cached = self._blocks
     if cached is None or cached[0] != epoch:
       order = np.arange(self.num_blocks)
-      whole = self.num_documents // self.block_docs
-      if self.kind == "block" and whole:
+      full_blocks = self.num_documents // self.block_docs
+      if self.kind == "block" and full_blocks:
         key = hashing.fold_key(self._key, "blocks", epoch)
-        order[:whole] = permutation.permute(order[:whole], whole, key)
+        order[:full_blocks] = permutation.permute(
+          order[:full_blocks], full_blocks, key
+        )
       cached = self._blocks = (epoch, order)
     return cached[1]
 
@@ -126,7 +128,8 @@ class DocumentOrder:
     """Returns int64[num_windows], sums over windows of sums over blocks.
 
     Args:
-      sums: int64[num_blocks], sums of the store's blocks. Not for kind 'full'.
+      sums: int64[num_blocks], sums over the store's blocks. Kind 'full' has no
+        such sums, because its windows hold no whole blocks.
       epoch: The epoch.
     """
     per_window = self.window_docs // self.block_docs

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""First rows of epochs that differ in rows, counted as far as is asked."""
+"""First rows of epochs with different numbers of rows, counted on demand."""
 
 from collections.abc import Callable
 
@@ -19,13 +19,13 @@ class EpochStarts(epochs_lib.Epochs):
 
     Args:
       rows_of: Returns the rows of an epoch.
-      most: Epochs that may be counted: each costs time.
+      most: Most epochs to count; counting one takes time.
       path: Dotted path of the rows' options, for messages.
     """
     self._rows_of = rows_of
     self._most = most
     self._path = path
-    # Replaced whole, never altered: other threads may look at it.
+    # Replaced, never modified: other threads may read it.
     self._known = np.asarray([0, rows_of(0)], np.int64)
 
   @property
@@ -40,33 +40,38 @@ class EpochStarts(epochs_lib.Epochs):
       ConfigError: If there are too many epochs to count.
     """
     epoch = integers.array("epoch", epoch)
-    last = int(np.max(epoch, initial=0))
-    self._check(last)
-    known = self._known
-    while len(known) <= last:
-      known = self._grown(known)
-    return known[epoch]
+    last_epoch = int(np.max(epoch, initial=0))
+    self._check(last_epoch)
+    starts = self._known
+    while len(starts) <= last_epoch:
+      starts = self._grown(starts)
+    return starts[epoch]
 
   def locate(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (epoch, row of that epoch), int64[N] each; raises likewise."""
-    rows = integers.array("rows", rows)
-    last = int(np.max(rows, initial=0))
-    known = self._known
-    # Epochs differ by a few rows: this many are needed at least.
-    self._check(last // max(2 * int(known[1]), 1))
-    while known[-1] <= last:
-      known = self._grown(known)
-    epoch = np.searchsorted(known, rows, side="right") - 1
-    return epoch, rows - known[epoch]
+    """Returns (epoch, row of that epoch), int64[N] each.
 
-  def _grown(self, known: np.ndarray) -> np.ndarray:
-    """Returns what is known and an epoch more; two threads may ask at once."""
-    epoch = len(known) - 1
+    Raises:
+      ConfigError: If there are too many epochs to count.
+    """
+    rows = integers.array("rows", rows)
+    last_row = int(np.max(rows, initial=0))
+    starts = self._known
+    # Epochs differ by a few rows, so none has twice the rows of the first, and
+    # this number of epochs is a lower bound.
+    self._check(last_row // max(2 * int(starts[1]), 1))
+    while starts[-1] <= last_row:
+      starts = self._grown(starts)
+    epoch = np.searchsorted(starts, rows, side="right") - 1
+    return epoch, rows - starts[epoch]
+
+  def _grown(self, starts: np.ndarray) -> np.ndarray:
+    """Returns `starts` and that of one more epoch; safe in several threads."""
+    epoch = len(starts) - 1
     self._check(epoch)
-    known = np.append(known, known[-1] + self._rows_of(epoch))
-    if len(known) > len(self._known):
-      self._known = known
-    return known
+    starts = np.append(starts, starts[-1] + self._rows_of(epoch))
+    if len(starts) > len(self._known):
+      self._known = starts
+    return starts
 
   def _check(self, epoch: int) -> None:
     if epoch > self._most:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Packed windows in memory, and the rows of a plan that are taken from them."""
+"""Caches packed windows and plans rows from them."""
 
 from collections.abc import Callable
 from collections.abc import Iterator
@@ -28,13 +28,13 @@ _Window = tuple[documents_lib.Contents, packing.Rows]
 
 
 class PackedWindows:
-  """Plans rows of packed windows; several threads may."""
+  """Plans rows of packed windows; safe to call from several threads."""
 
   def __init__(self, documents: documents_lib.Documents, pack: Pack):
-    """Packs nothing yet.
+    """Stores the arguments; packs nothing yet.
 
     Args:
-      documents: Whose windows are packed.
+      documents: The documents whose windows are packed.
       pack: Packs one window.
     """
     self._documents = documents
@@ -50,10 +50,10 @@ class PackedWindows:
     Args:
       window: int64[N], each row's window.
       row: int64[N], the row within its window.
-      order: The epoch whose order of documents is meant.
+      order: The epoch whose order of documents is used, from 0.
     """
     parts, picks = [], []
-    # A plan of no row needs a window, too.
+    # A plan without rows takes its empty arrays from window 0.
     for number in np.unique(window).tolist() or [0]:
       pick = np.flatnonzero(window == number)
       parts.append(self.spans(*self._window(number, order), row[pick]))
@@ -68,7 +68,7 @@ class PackedWindows:
     Args:
       window: int64[N], each row's window.
       row: int64[N], the row within its window.
-      order: The epoch whose order of documents is meant.
+      order: The epoch whose order of documents is used, from 0.
     """
     tokens, spans = np.empty_like(row), np.empty_like(row)
     for number in np.unique(window).tolist():
@@ -84,7 +84,7 @@ class PackedWindows:
     """Yields all windows of an order in turn; none is cached.
 
     Args:
-      order: The epoch whose order of documents is meant.
+      order: The epoch whose order of documents is used, from 0.
     """
     for number in range(self._documents.order.num_windows):
       yield self._packed(number, order)
@@ -95,7 +95,7 @@ class PackedWindows:
     rows: packing.Rows,
     which: np.ndarray,
   ) -> spans_lib.Spans:
-    """Returns rows of a window as the rows of a plan.
+    """Plans rows of one packed window.
 
     Args:
       contents: The documents of the window.
@@ -133,8 +133,10 @@ class PackedWindows:
     if sums is None:
       _, rows = self._window(number, order)
       # A row's tokens end where its last piece does.
-      last = rows.first[1:] - 1
-      tokens = (rows.column[last] + rows.length[last]).astype(np.int32)
+      last_piece = rows.first[1:] - 1
+      tokens = (rows.column[last_piece] + rows.length[last_piece]).astype(
+        np.int32
+      )
       sums = tokens, np.diff(rows.first).astype(np.int32)
       self._sums.put((order, number), sums, len(tokens))
     return sums

@@ -128,9 +128,9 @@ def first_fit_decreasing(
   Source: D. S. Johnson, "Near-optimal bin packing algorithms", 1973.
   """
   count = len(length)
-  out = np.full(count, -1, np.int64)
+  bins = np.full(count, -1, np.int64)
   if not count:
-    return out, 0
+    return bins, 0
   bin_limit = count if max_bins is None else min(max_bins, count)
   order = np.argsort(_sorting_keys(capacity - length, capacity), kind="stable")
   loop = compiled.find("first_fit", _PLACED_S * count)
@@ -139,14 +139,16 @@ def first_fit_decreasing(
     length = compiled.flat(length, np.int64)
     room = np.empty(2 << (bin_limit - 1).bit_length(), np.int64)
     scratch = room, np.empty(bin_limit, np.int64)
-    return out, loop(order, length, capacity, items, bin_limit, *scratch, out)
-  bins, opened = _first_fit(length[order], capacity, max_items, bin_limit)
-  out[order] = bins
-  return out, opened
+    return bins, loop(order, length, capacity, items, bin_limit, *scratch, bins)
+  placed_bins, opened = _first_fit(
+    length[order], capacity, max_items, bin_limit
+  )
+  bins[order] = placed_bins
+  return bins, opened
 
 
 def _first_fit(
-  ordered: np.ndarray, capacity: int, max_items: int | None, most: int
+  ordered: np.ndarray, capacity: int, max_items: int | None, max_bins: int
 ) -> tuple[list[int], int]:
   """Returns the bin of each item, or -1, and how many bins are opened.
 
@@ -158,10 +160,10 @@ def _first_fit(
     ordered: int64[N], lengths, descending.
     capacity: Tokens of a bin.
     max_items: Most items of a bin, or None.
-    most: Most bins.
+    max_bins: Most bins.
   """
   # Two items longer than half a bin never share one.
-  big = min(int(np.searchsorted(-ordered, -(capacity // 2))), most)
+  big = min(int(np.searchsorted(-ordered, -(capacity // 2))), max_bins)
   room = (capacity - ordered[:big]).tolist()
   most_items = len(ordered) if max_items is None else max_items
   slots = [most_items - 1] * big
@@ -172,16 +174,16 @@ def _first_fit(
   ready: list[int] = []
   edges = np.flatnonzero(np.diff(ordered[big:])) + big + 1
   edges = [big, *edges.tolist(), len(ordered)] if big < len(ordered) else []
-  last = capacity
+  last_size = capacity
   for low, high in itertools.pairwise(edges):
     size, unplaced = int(ordered[low]), high - low
-    for waiting_bins in waiting[size:last]:
+    for waiting_bins in waiting[size:last_size]:
       for number in waiting_bins or ():
         heapq.heappush(ready, number)
-    last = size
+    last_size = size
     while unplaced:
       if not ready:
-        if len(room) == most:
+        if len(room) == max_bins:
           break
         ready.append(len(room))
         room.append(capacity)
@@ -232,12 +234,17 @@ def rows_of_bins(
   order = np.argsort(_sorting_keys(bins, num_rows), kind="stable")
   length = pieces.length[order]
   counts = np.bincount(bins, minlength=num_rows)
-  first = np.zeros(num_rows + 1, np.int64)
-  np.cumsum(counts, out=first[1:])
+  first_piece = np.zeros(num_rows + 1, np.int64)
+  np.cumsum(counts, out=first_piece[1:])
   before = np.cumsum(length) - length
-  column = before - np.repeat(before[first[:-1]], counts)
+  column = before - np.repeat(before[first_piece[:-1]], counts)
   return Rows(
-    first, pieces.slot[order], pieces.start[order], length, column, num_cut
+    first_piece,
+    pieces.slot[order],
+    pieces.start[order],
+    length,
+    column,
+    num_cut,
   )
 
 
@@ -285,14 +292,14 @@ def filled_rows(
     seq_len: Positions of a row.
   """
   fitted = bins >= 0
-  left = np.flatnonzero(~fitted)
-  if not left.size:
+  unplaced = np.flatnonzero(~fitted)
+  if not unplaced.size:
     return rows_of_bins(pieces, bins, num_rows)
-  fill = _filled(pieces, bins, left, seq_len, num_rows)
-  owner = left[fill.owner]
-  slot = np.concatenate([pieces.slot[fitted], pieces.slot[owner]])
+  fill = _filled(pieces, bins, unplaced, seq_len, num_rows)
+  cut_piece = unplaced[fill.owner]
+  slot = np.concatenate([pieces.slot[fitted], pieces.slot[cut_piece]])
   start = np.concatenate(
-    [pieces.start[fitted], pieces.start[owner] + fill.begin]
+    [pieces.start[fitted], pieces.start[cut_piece] + fill.begin]
   )
   length = np.concatenate([pieces.length[fitted], fill.length])
   bins = np.concatenate([bins[fitted], fill.bins])
@@ -302,7 +309,7 @@ def filled_rows(
     bins[order],
     num_rows,
     # No gap is as large as a piece that did not fit.
-    num_cut=len(left),
+    num_cut=len(unplaced),
   )
 
 
@@ -317,11 +324,11 @@ def filled_parts(
     num_rows: The number of rows.
     seq_len: Positions of a row.
   """
-  left = np.flatnonzero(bins < 0)
+  unplaced = np.flatnonzero(bins < 0)
   parts = np.ones(len(bins), np.int64)
-  if left.size:
-    fill = _filled(pieces, bins, left, seq_len, num_rows)
-    parts[left] = np.bincount(fill.owner, minlength=len(left))
+  if unplaced.size:
+    fill = _filled(pieces, bins, unplaced, seq_len, num_rows)
+    parts[unplaced] = np.bincount(fill.owner, minlength=len(unplaced))
   return parts
 
 
@@ -341,10 +348,10 @@ def filled_sums(
   Returns:
     int64[num_rows] each.
   """
-  left = np.flatnonzero(bins < 0)
+  unplaced = np.flatnonzero(bins < 0)
   length = pieces.length
-  if left.size:
-    fill = _filled(pieces, bins, left, seq_len, num_rows)
+  if unplaced.size:
+    fill = _filled(pieces, bins, unplaced, seq_len, num_rows)
     fitted = bins >= 0
     bins = np.concatenate([bins[fitted], fill.bins])
     length = np.concatenate([length[fitted], fill.length])
@@ -358,7 +365,8 @@ class _Fill:
   """The parts of pieces that did not fit, cut to fill the gaps of rows.
 
   Attributes:
-    owner: int64[M], the piece of each part, its index in `left`, ascending.
+    owner: int64[M], the piece of each part, as its index among the pieces that
+      did not fit, ascending.
     begin: int64[M], the part's first token in the piece.
     length: int64[M], the part's tokens.
     bins: int64[M], the part's row.
@@ -371,20 +379,32 @@ class _Fill:
 
 
 def _filled(
-  pieces: Pieces, bins: np.ndarray, left: np.ndarray, seq_len: int, rows: int
+  pieces: Pieces,
+  bins: np.ndarray,
+  unplaced: np.ndarray,
+  seq_len: int,
+  rows: int,
 ) -> _Fill:
-  """Cuts the pieces `left` into the gaps of the rows of the other pieces."""
+  """Cuts pieces without a row into the gaps of the other rows.
+
+  Args:
+    pieces: The pieces of a window.
+    bins: int64[N], the row of each piece, or -1.
+    unplaced: int64[U], the pieces whose row is -1, ascending.
+    seq_len: Positions of a row.
+    rows: The number of rows.
+  """
   fitted = bins >= 0
   gaps = seq_len - np.bincount(
     bins[fitted], pieces.length[fitted], rows
   ).astype(np.int64)
   by_gap = np.argsort(-gaps, kind="stable")
   # Left-over pieces and gaps as two cuts of one line of tokens.
-  piece_end = np.cumsum(pieces.length[left])
+  piece_end = np.cumsum(pieces.length[unplaced])
   gap_end = np.cumsum(gaps[by_gap])
   ends = np.union1d(piece_end, gap_end[gap_end < piece_end[-1]])
   begins = np.concatenate([[0], ends[:-1]])
   owner = np.searchsorted(piece_end, begins, side="right")
   bin_of = by_gap[np.searchsorted(gap_end, begins, side="right")]
-  piece_begin = piece_end - pieces.length[left]
+  piece_begin = piece_end - pieces.length[unplaced]
   return _Fill(owner, begins - piece_begin[owner], ends - begins, bin_of)

@@ -1,9 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of the packers, sequential and bin (seed 003).
-
-Names are the seed's own where it has them. Lengths are in tokens.
-"""
+"""Options of the sequential and the bin packer. Lengths are in tokens."""
 
 import dataclasses
 
@@ -21,7 +18,7 @@ _TOKEN_ID = schema.optional(schema.integer(0, 2**32 - 1))
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PackingOptions(options_lib.FillerOptions):
-  """What both packers share.
+  """Options that both packers have.
 
   Attributes:
     add_bos: Whether a begin-of-document token is put before each document; an
@@ -81,16 +78,16 @@ class BinOptions(PackingOptions):
 
   Attributes:
     packing_algorithm: How documents share rows: 'ffd' (First-Fit-Decreasing)
-      cuts no document that fits a row; 'exact' makes the fewest rows,
-      ceil(tokens / seq_len) a window, and cuts the few documents that then fit
-      nowhere.
-    packing_buffer_docs: Documents that are packed together, a window.
-    packing_max_docs_per_bin: Most documents of a row; None is any number, and
+      cuts no document that fits in a row; 'exact' makes the fewest rows,
+      ceil(tokens / seq_len) per window, and cuts the few documents that do not
+      fit in them.
+    packing_buffer_docs: Documents of a window; they are packed together.
+    packing_max_docs_per_bin: Most documents of a row; None sets no limit, and
       'exact' needs None.
     long_documents: What happens to documents longer than a row: 'cut' into
-      rows and a rest, 'truncate' to one row, or 'drop'.
-    shuffle_rows: Whether the rows of a window come in random order, another
-      one in every epoch; else those of the longest documents come first.
+      full rows and a remainder, 'truncate' to one row, or 'drop'.
+    shuffle_rows: Whether the rows of a window come in random order, a new one
+      in every epoch; else those of the longest documents come first.
   """
 
   packing_algorithm: str = schema.option("ffd", schema.choice(("ffd", "exact")))
@@ -105,12 +102,12 @@ class BinOptions(PackingOptions):
 
   def problems(self, path: str, seq_len: int) -> list[str]:
     """Returns what is wrong between these fields."""
-    found = super().problems(path, seq_len)
+    problems = super().problems(path, seq_len)
     if (
       self.packing_algorithm == "exact"
       and self.packing_max_docs_per_bin is not None
     ):
-      found.append(
+      problems.append(
         f"`{path}.packing_max_docs_per_bin` must be None with"
         " packing_algorithm 'exact', got"
         f" {self.packing_max_docs_per_bin}: a number of rows that is fixed by"
@@ -118,17 +115,17 @@ class BinOptions(PackingOptions):
       )
     block, window = self.document_block, self.packing_buffer_docs
     if block is not None and window % block:
-      found.append(
+      problems.append(
         f"`{path}.document_block` must divide packing_buffer_docs, got"
         f" {block} and {window}. Change one, or unset document_block."
       )
-    return found
+    return problems
 
   def window_block(self) -> int:
-    """Returns the documents of a block, a divisor of the window."""
+    """Returns the number of documents of a block, a divisor of the window."""
     window = self.packing_buffer_docs
     if self.document_block is not None:
       return self.document_block
     block = next(d for d in range(DEFAULT_BLOCK, 0, -1) if window % d == 0)
-    # Sums over tiny blocks cost memory: such windows move whole.
+    # Sums over tiny blocks cost memory: the block is then the whole window.
     return block if block >= DEFAULT_BLOCK // 8 else window

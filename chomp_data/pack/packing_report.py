@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What packing comes to: utilisation, padding, and what was cut or lost."""
+"""Reports of packing: utilisation, padding, and tokens cut or lost."""
 
 import dataclasses
 
@@ -9,17 +9,17 @@ from chomp_data.pack.packing_options import BinOptions
 
 @dataclasses.dataclass(frozen=True)
 class PackingReport:
-  """What an epoch's packing comes to.
+  """The result of packing an epoch.
 
   Attributes:
     rows: Rows of the first epoch.
     tokens: Tokens in them, added ones included.
     documents: Documents of the store.
-    empty: Documents of no token, skipped.
+    empty: Documents without tokens, which are skipped.
     long: Documents longer than a row.
     lost: Tokens that `long_documents` truncates or drops.
-    cut: Documents of which a part that fits in a row was cut, in the windows
-      looked at (always 0 for 'ffd').
+    cut: Documents with a piece that fits in a row but was cut, counted in a
+      few windows (always 0 for 'ffd').
     looked_at: Documents of those windows.
     seq_len: Positions of a row.
   """
@@ -45,7 +45,7 @@ class PackingReport:
     return 1 - self.utilisation
 
   def lines(self, options: BinOptions) -> list[str]:
-    """Returns the report in words, two indented lines."""
+    """Returns the report as two indented lines of text."""
     cut = ""
     if options.packing_algorithm == "exact":
       cut = (

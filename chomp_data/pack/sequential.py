@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sequential packing: one stream of documents, cut every seq_len (seed 003).
+"""Sequential packing: one stream of documents, cut every seq_len tokens.
 
 Row n of an epoch holds tokens n * seq_len .. (n + 1) * seq_len - 1 of the
-stream, whatever the documents: any row is found by binary search in sums.
+stream, wherever documents begin, so that a binary search in prefix sums of
+lengths finds the documents of any row.
 """
 
 from collections.abc import Collection
@@ -37,8 +38,8 @@ _PASS_ROWS = 4_096
 _MANY_ROWS = 100_000
 # Epochs and sizes of blocks whose counts are in memory.
 _COUNTS_CACHED = 2
-# Documents that are looked through to find a row's first one; the sums that
-# point there take 8 bytes for as many documents.
+# Documents per window in the store's own order: those searched for the first
+# one of a row. There is one sum of 8 bytes per window.
 _STORED_WINDOW = 16
 _WINDOW_BLOCKS = 8
 
@@ -57,7 +58,7 @@ class SequentialSource(row_source.RowSource):
     name: str = "sequential",
     path: str = "rows",
   ):
-    """Sums document lengths, or opens the sums; reads no token.
+    """Sums document lengths, or opens stored sums; reads no token.
 
     Args:
       store: Where the documents are; a path is opened with `open_store`.
@@ -104,8 +105,8 @@ class SequentialSource(row_source.RowSource):
       name=name,
     )
     self._num_tokens = self._documents.totals.tokens
-    whole = not store.holds_pieces
-    if whole and self._num_tokens < seq_len:
+    whole_documents = not store.holds_pieces
+    if whole_documents and self._num_tokens < seq_len:
       raise schema.ConfigError(
         [
           "`config.data.seq_len` must be at most the tokens of"
@@ -122,25 +123,30 @@ class SequentialSource(row_source.RowSource):
     self._counts = memo.Memo(_COUNTS_CACHED)
 
   def __len__(self) -> int:
-    whole, rest = divmod(self._num_tokens, self.seq_len)
-    return whole + (rest > 0 and self.options.tail == "pad")
+    whole_rows, tail_tokens = divmod(self._num_tokens, self.seq_len)
+    return whole_rows + (tail_tokens > 0 and self.options.tail == "pad")
 
   @property
   def tail_tokens(self) -> int:
-    """Tokens of a last row that holds filler too, or 0."""
-    rest = self._num_tokens % self.seq_len
-    return rest if self.options.tail == "pad" else 0
+    """Tokens of the last row if it holds filler as well, else 0."""
+    num_tokens = self._num_tokens % self.seq_len
+    return num_tokens if self.options.tail == "pad" else 0
 
   @property
   def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch consumes the same; see `RowSource`."""
+    """Units of which every epoch consumes the same number."""
     if self.options.orders_differ:
       return ("tokens",)
     return "tokens", "loss_tokens"
 
   @row_units.uniform_arguments
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns what whole rows and the tail consume; see `RowSource`."""
+    """Returns the tokens of full rows and of the tail; None of other units.
+
+    Args:
+      epoch: The epoch, from 0.
+      unit: What is counted, such as "tokens".
+    """
     if unit != "tokens":
       return super().uniform(epoch, unit)
     tail = self.tail_tokens
@@ -152,12 +158,21 @@ class SequentialSource(row_source.RowSource):
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
-    """Returns the trained tokens of blocks of so many rows; see `RowSource`.
+    """Returns the trained tokens of blocks of rows.
 
     A row has one span at its first column, and one for each document that
-    begins inside it. Counted in a pass over lengths; where the store has
-    labels, in a pass over these. Documents in another order each epoch are
-    counted for the sum of an epoch alone.
+    begins inside it; the first token of a span is not trained on. Spans are
+    counted in a pass over lengths; where the store has labels, trained tokens
+    are counted in a pass over these. Where each epoch has its own order of
+    documents, only the sum of a whole epoch is counted.
+
+    Args:
+      epoch: The epoch, from 0.
+      unit: What is counted.
+      rows: Rows of a block; None if only the sum of all blocks is needed.
+
+    Returns:
+      The units of each block, or None if they are not known.
     """
     labelled = not self.store.trains_on_all
     differ = self.options.orders_differ
@@ -176,35 +191,47 @@ class SequentialSource(row_source.RowSource):
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows that hold some of a document; see `RowSource`."""
+    """Returns the rows of an epoch that hold tokens of a document.
+
+    Args:
+      document: The document.
+      epoch: The epoch, from 0.
+    """
     num_tokens = self._documents.num_kept(document)
-    first = last = 0
+    first_row = end_row = 0
     if num_tokens:
       order = epoch if self.options.orders_differ else 0
       begin = self._documents.tokens_before(document, order)
-      first = begin // self.seq_len
-      last = min((begin + num_tokens - 1) // self.seq_len + 1, len(self))
-    return intervals.merged(np.asarray([first]), np.asarray([max(first, last)]))
+      first_row = begin // self.seq_len
+      end_row = min((begin + num_tokens - 1) // self.seq_len + 1, len(self))
+    return intervals.merged(
+      np.asarray([first_row]), np.asarray([max(first_row, end_row)])
+    )
 
   def _count(self, every: int, epoch: int, labelled: bool) -> np.ndarray:
-    """Returns the trained tokens of blocks, or begins where all are trained.
+    """Counts the trained tokens of blocks, or the documents that begin in them.
 
     Args:
       every: Rows of a block.
-      epoch: The epoch whose order of documents is meant.
-      labelled: Whether labels tell what is trained on.
+      epoch: The epoch whose order of documents is used, from 0.
+      labelled: Whether labels say which tokens are trained on. If not, all
+        are, and the documents that begin inside rows are counted.
     """
     options, documents = self.options, self._documents.order
     stored = options.shuffle_documents == "none"
-    how = [documents.kind, documents.block_docs, documents.window_docs]
-    order = None if stored else [*how, f"{self._order_key:016x}"]
+    order_options = [
+      documents.kind,
+      documents.block_docs,
+      documents.window_docs,
+    ]
+    order = None if stored else [*order_options, f"{self._order_key:016x}"]
     key = {"every": every, "num_rows": len(self), "order": order}
     if labelled:
       return self._documents.derived(
         "trained", key, lambda: self._count_trained(every)
       )["trained"]
     if options.orders_differ:
-      # Each order comes once.
+      # Each order is used in one epoch: nothing is written to disk.
       return self._documents.count_begins(every, len(self), epoch)
     return self._documents.derived(
       "begins",
@@ -213,12 +240,13 @@ class SequentialSource(row_source.RowSource):
     )["begins"]
 
   def _count_trained(self, every: int) -> dict[str, np.ndarray]:
+    """Counts the trained tokens of blocks of `every` rows."""
     trained = np.zeros(-(-len(self) // every), np.int64)
     with side_index.progress(
       len(self), f"{self.name}: labels", "rows", len(self) >= _MANY_ROWS
     ) as bar:
-      for first in range(0, len(self), _PASS_ROWS):
-        row = np.arange(first, min(first + _PASS_ROWS, len(self)))
+      for first_row in range(0, len(self), _PASS_ROWS):
+        row = np.arange(first_row, min(first_row + _PASS_ROWS, len(self)))
         spans = self._plan(row, 0)
         units = row_units.planned_units(spans, "loss_tokens", self.store)
         np.add.at(trained, row // every, units)
@@ -226,15 +254,19 @@ class SequentialSource(row_source.RowSource):
     return {"trained": trained}
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; see `RowSource.plan`."""
+    """Returns the spans of rows.
+
+    Args:
+      rows: int64[N], row numbers over all epochs.
+    """
     rows = row_source.checked_rows(rows)
     epoch, index = self.epochs.locate(rows)
     if not self.options.orders_differ:
       return self._plan(index, 0)
-    epochs, which = np.unique(epoch, return_inverse=True)
+    epochs, epoch_index = np.unique(epoch, return_inverse=True)
     if len(epochs) <= 1:
       return self._plan(index, int(epochs[0]) if len(epochs) else 0)
-    picks = [np.flatnonzero(which == i) for i in range(len(epochs))]
+    picks = [np.flatnonzero(epoch_index == i) for i in range(len(epochs))]
     parts = [
       self._plan(index[pick], int(e))
       for e, pick in zip(epochs, picks, strict=True)
@@ -243,7 +275,7 @@ class SequentialSource(row_source.RowSource):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
     return {
       "store": self.store.hash,
       "seq_len": self.seq_len,
@@ -258,8 +290,12 @@ class SequentialSource(row_source.RowSource):
   def describe(self) -> str:
     """Returns the summary for the log: documents, tokens, tail."""
     totals = self._documents.totals
-    rest = self._num_tokens % self.seq_len
-    tail = "none" if not rest else f"{rest} tokens ({self.options.tail})"
+    tail_tokens = self._num_tokens % self.seq_len
+    tail = (
+      "none"
+      if not tail_tokens
+      else f"{tail_tokens} tokens ({self.options.tail})"
+    )
     return (
       f"[{self.name}] sequential: {totals.documents} documents"
       f" ({totals.empty} empty, skipped), {self._num_tokens} tokens,"
@@ -270,39 +306,48 @@ class SequentialSource(row_source.RowSource):
     )
 
   def _plan(self, index: np.ndarray, epoch: int) -> spans_lib.Spans:
-    """Plans rows of one epoch."""
+    """Returns the spans of rows of one epoch.
+
+    Args:
+      index: int64[N], rows of the epoch.
+      epoch: The epoch whose order of documents is used, from 0.
+    """
     begin = index * self.seq_len
     end = np.minimum(begin + self.seq_len, self._num_tokens)
     starts = self._documents.window_starts(epoch)
-    # Ascending keys are found in a quarter of the time.
+    # Searching ascending keys takes a quarter of the time.
     order = np.argsort(begin)
-    first, last = np.empty_like(begin), np.empty_like(begin)
-    first[order] = starts.search(begin[order]) - 1
-    # The windows that begin before the end.
-    last[order] = starts.search(end[order] - 1)
-    # Sorted in a tenth of the time that `np.unique` hashes them in.
-    windows = np.sort(ragged.ranges(first, last - first))
+    first_window, end_window = np.empty_like(begin), np.empty_like(begin)
+    first_window[order] = starts.search(begin[order]) - 1
+    # One more than the last window that begins before the row's end.
+    end_window[order] = starts.search(end[order] - 1)
+    # Sorting takes a tenth of the time of `np.unique`, which hashes.
+    windows = np.sort(ragged.ranges(first_window, end_window - first_window))
     windows = windows[np.flatnonzero(np.diff(windows, prepend=-1))]
     contents = self._documents.contents(windows, epoch)
-    # Where each document ends in the stream: sums within its window.
+    # Where each document ends in the stream, from sums within its window.
     within = np.cumsum(contents.kept)
     opens = np.searchsorted(contents.window, np.arange(len(windows)))
     base = np.concatenate([[0], within])[opens]
     stream_end = within + np.repeat(
       starts.take(windows) - base, np.diff(np.append(opens, len(within)))
     )
-    low, high = np.empty_like(begin), np.empty_like(begin)
-    low[order] = np.searchsorted(stream_end, begin[order], side="right")
-    high[order] = np.searchsorted(stream_end, end[order], side="left") + 1
-    count = high - low
+    first_document, end_document = np.empty_like(begin), np.empty_like(begin)
+    first_document[order] = np.searchsorted(
+      stream_end, begin[order], side="right"
+    )
+    end_document[order] = (
+      np.searchsorted(stream_end, end[order], side="left") + 1
+    )
+    count = end_document - first_document
     row, nth = ragged.elements(count)
-    which = low[row] + nth
-    opening = (stream_end - contents.kept)[which]
+    document_index = first_document[row] + nth
+    opening = (stream_end - contents.kept)[document_index]
     part_begin = np.maximum(begin[row], opening)
-    part_end = np.minimum(end[row], stream_end[which])
+    part_end = np.minimum(end[row], stream_end[document_index])
     return self._documents.spans_of(
       contents,
-      which,
+      document_index,
       part_begin - opening,
       part_end - opening,
       row=row,

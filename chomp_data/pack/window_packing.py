@@ -50,7 +50,7 @@ _Index = Mapping[str, side_index.SideArray]
 
 
 class WindowPacking:
-  """The rows of each window of documents; several threads may ask.
+  """The rows of each window of documents; safe to use from several threads.
 
   Attributes:
     exact: Whether the algorithm is 'exact', which needs no index.
@@ -64,10 +64,10 @@ class WindowPacking:
     seq_len: int,
     order_key: int,
   ):
-    """Opens and packs nothing yet.
+    """Stores the arguments; opens and packs nothing yet.
 
     Args:
-      documents: Whose windows are packed.
+      documents: The documents whose windows are packed.
       options: The algorithm and its limits.
       seq_len: Positions of a row.
       order_key: The key of the order of documents.
@@ -85,15 +85,20 @@ class WindowPacking:
     """Returns what determines packing besides lengths, as JSON values.
 
     Args:
-      order: The epoch whose order of documents is meant, here and below.
+      order: The epoch whose order of documents is used, from 0; the same in all
+        methods.
     """
     documents = self._documents.order
-    how = [documents.kind, documents.block_docs, f"{self._order_key:016x}"]
+    order_key = [
+      documents.kind,
+      documents.block_docs,
+      f"{self._order_key:016x}",
+    ]
     return {
       "version": PACKING_VERSION,
       "packing_buffer_docs": self._options.packing_buffer_docs,
       "packing_max_docs_per_bin": self._options.packing_max_docs_per_bin,
-      "order": None if documents.kind == "none" else [*how, order],
+      "order": None if documents.kind == "none" else [*order_key, order],
     }
 
   def row_starts(self, order: int) -> np.ndarray:
@@ -115,7 +120,7 @@ class WindowPacking:
     a pass over all documents, so that later epochs need no such pass.
     """
     if order and not self.exact:
-      # `drop_index` leaves it.
+      # `drop_index` leaves the number of rows on disk.
       rows = side_index.find(*self._side_index("ffd_rows", order))
       if rows is not None:
         return int(rows["rows"].read()[0])
@@ -148,14 +153,15 @@ class WindowPacking:
     def build() -> dict[str, np.ndarray]:
       return {"piece_ends": np.cumsum(self.index(order)["spans"].read())}
 
-    # Of a large store they were kept before there was an index.
+    # A large store has them on disk, maybe from before there was an index.
     ends = self._documents.derived("pieces", self.key(order), build)
     return np.diff(ends["piece_ends"], prepend=0)
 
   def row_sums(self, order: int) -> _Index | None:
     """Returns the `tokens` and `spans` of all packed rows, if they are on disk.
 
-    They are summed where there is an index. Not for orders that come once.
+    They are summed if there is an index. None for an order that is used in one
+    epoch only.
     """
     if self._options.orders_differ:
       return None
@@ -193,18 +199,18 @@ class WindowPacking:
     """Packs all windows of an order and writes the index, or opens it.
 
     Args:
-      order: The epoch whose order of documents is meant.
-      in_background: Whether nobody waits for it. It is then made by one
-        thread, shows no progress, and is left to another process that makes it.
+      order: The epoch whose order of documents is used, from 0.
+      in_background: Whether no reader waits for it. It is then built by one
+        thread and shows no progress.
 
     Raises:
-      BusyError: If another process makes it, in the background.
+      BusyError: If `in_background` and another process builds the index.
     """
     return side_index.load_or_build(
       *self._side_index(self._options.packing_algorithm, order),
       build_from=lambda sizes: self._parts(order, sizes, in_background),
       wait=not in_background,
-      # Nobody else needs an order that comes once.
+      # No other run needs an order that is used in one epoch only.
       share=not self._options.orders_differ,
     )
 
@@ -229,7 +235,12 @@ class WindowPacking:
   ) -> tuple[packing.Pieces, np.ndarray, int]:
     """Returns a window's pieces, the row of each, and the number of rows.
 
-    A piece that 'exact' cuts has row -1. Arguments are those of `rows`.
+    A piece that 'exact' cuts has row -1.
+
+    Args:
+      tokens: int64[D], the tokens of its documents, at least 1 each.
+      window: The number of the window.
+      order: The epoch whose order of documents is used, from 0.
     """
     pieces = packing.cut_pieces(tokens, self._seq_len)
     index = self.find_index(order) if self.exact else self.index(order)
@@ -237,10 +248,12 @@ class WindowPacking:
       return pieces, *packing.exact_bins(pieces, self._seq_len)
     num_rows = int(index["rows"].read(window, window + 1)[0])
     ends = index["piece_ends"]
-    first = int(ends.read(window - 1, window)[0]) if window else 0
-    last = int(ends.read(window, window + 1)[0])
+    first_piece = int(ends.read(window - 1, window)[0]) if window else 0
+    end_piece = int(ends.read(window, window + 1)[0])
     # -1 is stored as 2**32 - 1.
-    bins = index["bins"].read(first, last).view(np.int32).astype(np.int64)
+    bins = (
+      index["bins"].read(first_piece, end_piece).view(np.int32).astype(np.int64)
+    )
     if not self._fits(pieces.length, bins, num_rows):
       path = index["bins"].path
       raise stores.StoreError(
@@ -251,7 +264,13 @@ class WindowPacking:
     return pieces, bins, num_rows
 
   def _fits(self, length: np.ndarray, bins: np.ndarray, num_rows: int) -> bool:
-    """Returns whether rows int64[N] of pieces are possible."""
+    """Returns whether pieces fit in the rows assigned to them.
+
+    Args:
+      length: int64[N], tokens of the pieces.
+      bins: int64[N], the row of each, -1 where it is cut.
+      num_rows: Rows of the window.
+    """
     if len(bins) != len(length) or bins.max(initial=0) > num_rows:
       return False
     placed = np.flatnonzero(bins >= 0) if self.exact else slice(None)
@@ -267,27 +286,30 @@ class WindowPacking:
   def _parts(
     self, order: int, sizes: Mapping[str, int], in_background: bool
   ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the index by some windows each; see `build_index`.
+    """Packs windows and yields the index in parts of a few windows each.
 
     Args:
-      order: The epoch whose order of documents is meant.
-      sizes: The sizes of arrays that are on disk, those of the first windows.
-      in_background: As in `build_index`.
+      order: The epoch whose order of documents is used, from 0.
+      sizes: The sizes of the arrays already on disk, which hold the first
+        windows.
+      in_background: Whether no reader waits: one thread, and no progress bar.
     """
     began = time.monotonic()
     name, documents = self._documents.name, self._documents.order
     total = documents.num_documents
     first_window = sizes.get("rows", 0)
-    first = min(first_window * documents.window_docs, total)
+    packed_documents = min(first_window * documents.window_docs, total)
     threads = 1
     if total >= COMPILED_DOCUMENTS and not in_background and compiled.wait():
       threads = num_threads()
     shown = not in_background and total >= _BAR_DOCUMENTS
-    if shown and first:
-      logging.info("%s: goes on after %d packed documents", name, first)
+    if shown and packed_documents:
+      logging.info(
+        "%s: goes on after %d packed documents", name, packed_documents
+      )
     num_pieces = sizes.get("bins", 0)
     with side_index.progress(
-      total, f"{name}: packing", "docs", shown, first
+      total, f"{name}: packing", "docs", shown, packed_documents
     ) as bar:
       for windows, packed in _packed_in_order(
         self._pack, self._window_tokens(first_window, order), threads
@@ -308,14 +330,21 @@ class WindowPacking:
       logging.info(
         "%s: packed %d documents in %.1f s, with %d threads",
         name,
-        total - first,
+        total - packed_documents,
         time.monotonic() - began,
         threads,
       )
 
   def _pack(self, tokens: np.ndarray) -> tuple[np.ndarray, int, int]:
-    """Returns the row of each piece of a window, all rows, and all spans."""
-    # Who waits for many windows is shown a sign of life after each.
+    """Packs a window.
+
+    Args:
+      tokens: int64[D], the tokens of its documents, at least 1 each.
+
+    Returns:
+      (row of each piece int64[N], number of rows, number of spans).
+    """
+    # Packing many windows takes long: report progress after each.
     heartbeat.beat()
     pieces = packing.cut_pieces(tokens, self._seq_len)
     if not self.exact:
@@ -328,7 +357,7 @@ class WindowPacking:
     return bins, rows, int(parts.sum())
 
   def _sum_rows(self, order: int) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the tokens and spans of packed rows, by some windows each."""
+    """Yields the tokens and spans of packed rows, a few windows at a time."""
     # A row has no more spans than positions.
     dtype = np.uint16 if self._seq_len < 2**16 else np.uint32
     for windows, tokens in self._window_tokens(0, order):
@@ -343,21 +372,26 @@ class WindowPacking:
       }
 
   def _window_tokens(
-    self, first: int, order: int
+    self, first_window: int, order: int
   ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
-    """Yields windows int64[W] and the tokens of the documents of each."""
+    """Yields windows int64[W] and, for each, the tokens of its documents.
+
+    Args:
+      first_window: The window to begin with.
+      order: The epoch whose order of documents is used, from 0.
+    """
     num_windows = self._documents.order.num_windows
-    for low in range(first, num_windows, _WINDOWS):
+    for group_begin in range(first_window, num_windows, _WINDOWS):
       background.check()
-      windows = np.arange(low, min(low + _WINDOWS, num_windows))
+      windows = np.arange(group_begin, min(group_begin + _WINDOWS, num_windows))
       contents = self._documents.contents(windows, order)
       edges = np.searchsorted(contents.window, np.arange(1, len(windows)))
       yield windows, np.split(contents.kept, edges)
 
 
 def num_threads() -> int:
-  """Returns how many threads may pack: the cores of this process."""
-  if hasattr(os, "sched_getaffinity"):  # Not everywhere.
+  """Returns how many threads may pack: the cores available to this process."""
+  if hasattr(os, "sched_getaffinity"):  # Not on macOS and Windows.
     return len(os.sched_getaffinity(0))
   return os.cpu_count() or 1
 
@@ -367,13 +401,13 @@ def _packed_in_order(
   groups: Iterator[tuple[np.ndarray, list[np.ndarray]]],
   threads: int,
 ) -> Iterator[tuple[np.ndarray, list[Any]]]:
-  """Yields groups of windows in their order, each window packed.
+  """Packs windows in threads and yields them in order.
 
   Args:
-    pack: Packs a window, by the tokens of its documents. It runs in a thread.
-    groups: Yields windows and the tokens of the documents of each, in the
+    pack: Packs a window, given the tokens of its documents. Runs in a thread.
+    groups: Yields windows and the tokens of the documents of each. Runs in the
       caller's thread.
-    threads: How many pack; 1 is the caller's alone.
+    threads: How many threads pack; 1 is the caller's thread alone.
   """
 
   def packed(tokens: list[np.ndarray]) -> list[Any]:

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run learned, asked by start, offset and document (seed 000).
+"""Measures what a run learned, by start, offset and document.
 
 Training on splices should make a model predict a document from any start at
 any offset. So perplexity is compared over small grids of rows that differ in
