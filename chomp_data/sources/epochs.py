@@ -58,16 +58,16 @@ class Epochs(abc.ABC):
   @schema.arguments(epoch=_NUMBER)
   def size(self, epoch: int) -> int:
     """Returns the rows of an epoch."""
-    first, last = self.first_row(np.asarray([epoch, epoch + 1])).tolist()
-    return last - first
+    first_row, end_row = self.first_row(np.asarray([epoch, epoch + 1])).tolist()
+    return end_row - first_row
 
   @final
   @schema.arguments(epochs=schema.optional(_NUMBER))
   def total(self, epochs: int | None) -> int | None:
-    """Returns the rows of the ramp and of so many epochs after it.
+    """Returns the rows of the ramp and of a number of epochs after it.
 
     Args:
-      epochs: How many, or None for no end, which returns None.
+      epochs: The number of epochs, or None for no end, which returns None.
     """
     return None if epochs is None else self.start(self.ramp + epochs)
 
@@ -93,7 +93,7 @@ class EqualEpochs(Epochs):
   """Epochs of the same number of rows, without a ramp."""
 
   def __init__(self, rows: int):
-    """Binds the number of rows of an epoch, at least 1."""
+    """Stores the number of rows of an epoch, at least 1."""
     self._rows = rows
 
   def first_row(self, epoch: np.ndarray) -> np.ndarray:

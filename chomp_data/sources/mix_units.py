@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a mix may balance, `mix.unit`: one entry each.
+"""The units that a mix may balance, `mix.unit`: one entry each.
 
-To add one, put a `Unit` under its name; nothing else names units.
+To add a unit, put a `Unit` under its name into `UNITS`; no other module has a
+list of units.
 """
 
 from collections.abc import Callable
@@ -20,16 +21,16 @@ from chomp_data.stores import base
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-  """One unit.
+  """How one unit is counted.
 
   Attributes:
-    of_rows: Returns what each planned row consumes, int64[num_rows]; None
-      where no run of rows may balance it. At most the positions of a row.
-    of_labelled_rows: The same where the store has labels and the unit asks
-      for them: a function of planned spans and the store.
-    of_bucket: By kind of buckets that may balance it, what one sample of a
-      bucket consumes: a function of the bucket and the section `buckets`.
-    each: What every row consumes, where that is one number.
+    of_rows: Returns the units of each planned row, int64[num_rows], at most the
+      positions of a row; None where a run of rows cannot balance the unit.
+    of_labelled_rows: The same for a store with labels, if labels matter to the
+      unit: a function of planned spans and the store.
+    of_bucket: Units of one sample of a bucket, for each kind of buckets that
+      can balance the unit: a function of the bucket and the section `buckets`.
+    each: Units of every row if that is one number, or None.
   """
 
   of_rows: Callable[[spans_lib.Spans], np.ndarray] | None = None
@@ -76,10 +77,10 @@ UNITS: dict[str, Unit] = {
 
 
 def rule(*kinds: str) -> schema.Rule:
-  """Accepts what a run of one of some kinds may balance."""
+  """Returns a rule that accepts the units of some kinds of runs."""
 
   def convert(value: Any) -> str:
-    # Not at import: one that is added later counts too.
+    # Looked up here and not at import, so that units added later count.
     if not isinstance(value, str):
       raise TypeError
     if not any(value in of_kind(kind) for kind in kinds):
@@ -98,5 +99,7 @@ def of_kind(kind: str) -> tuple[str, ...]:
     kind: 'rows', or a kind of buckets.
   """
   if kind == "rows":
-    return tuple(n for n, own in UNITS.items() if own.of_rows is not None)
-  return tuple(n for n, own in UNITS.items() if kind in own.of_bucket)
+    return tuple(
+      name for name, unit in UNITS.items() if unit.of_rows is not None
+    )
+  return tuple(name for name, unit in UNITS.items() if kind in unit.of_bucket)

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The prefix sums of what rows consume, by random access.
+"""Prefix sums of the units that rows consume, by random access.
 
-Each epoch has sums at the edges of blocks, which its source knows, or which are
-summed every 4,096 rows as far as they are asked for; a few blocks have sums at
-every row. NumPy only.
+Each epoch has sums at the edges of blocks. The source knows them, or they are
+computed every 4,096 rows as far as they are needed. A few blocks at a time have
+sums at every row. NumPy only.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _EPOCHS_CACHED = 3
 
 
 class UnitSource(Protocol):
-  """Rows that consume units, as `RowSource` has them."""
+  """The part of a `RowSource` that tells what its rows consume."""
 
   @property
   def epochs(self) -> epochs_lib.Epochs: ...
@@ -45,12 +45,12 @@ class UnitSource(Protocol):
 
 
 def epoch_units(source: UnitSource, epoch: int, unit: str) -> int | None:
-  """Returns what all rows of an epoch consume; None where they must be planned.
+  """Returns the units of an epoch, or None if its rows must be planned.
 
   Args:
     source: The rows.
-    epoch: The epoch.
-    unit: What is summed.
+    epoch: The epoch, from 0.
+    unit: What is summed, such as "tokens".
   """
   uniform = source.uniform(epoch, unit)
   if uniform is not None:
@@ -63,9 +63,9 @@ def epoch_units(source: UnitSource, epoch: int, unit: str) -> int | None:
 class _EpochSums:
   """Units before the rows of one epoch; positions count from its first row.
 
-  The sums at edges are exact; a block between two edges has equal rows, or is
-  summed row by row where it is asked for. After the last edge nothing is
-  summed yet.
+  The sums at edges are exact. A block between two edges has equal rows, or is
+  summed row by row when it is needed. Rows after the last edge are not summed
+  yet.
   """
 
   def __init__(
@@ -75,7 +75,7 @@ class _EpochSums:
     uniform: row_units.Uniform | None,
     blocks: row_units.BlockUnits | None,
   ):
-    """Sums blocks that are known.
+    """Sums the blocks that the source knows.
 
     Args:
       size: Rows of the epoch.
@@ -107,72 +107,78 @@ class _EpochSums:
       return sums[block]
     # Mostly one or two blocks, which need no sort.
     lowest = within.min()
-    asked = lowest + np.flatnonzero(np.bincount(within - lowest))
-    # From the last one on, as a block that is cut renumbers those after it.
+    block_numbers = lowest + np.flatnonzero(np.bincount(within - lowest))
+    # Backwards, because cutting a block renumbers those after it.
     is_cut = [
       self._cut(number, int(positions[block == number].max()))
-      for number in asked[::-1].tolist()
+      for number in block_numbers[::-1].tolist()
     ]
     if any(is_cut):
       return self.before(positions)
-    out = sums[block]
-    for number in asked.tolist():
-      picks = np.flatnonzero(block == number) if len(asked) > 1 else slice(None)
-      first, last = edges[number : number + 2].tolist()
-      out[picks] += self._table(first, last)[inside[picks]]
-    return out
+    totals = sums[block]
+    for number in block_numbers.tolist():
+      picks = (
+        np.flatnonzero(block == number)
+        if len(block_numbers) > 1
+        else slice(None)
+      )
+      first_row, end_row = edges[number : number + 2].tolist()
+      totals[picks] += self._table(first_row, end_row)[inside[picks]]
+    return totals
 
   def rows_below(self, units: int, near: bool = False) -> int:
     """Returns how many positions have fewer units before them.
 
     Args:
       units: Any number.
-      near: Whether an estimate will do, which looks at no single row.
+      near: Whether an estimate suffices, which needs no sums of single rows.
     """
     edges, sums = self._edges
     number = int(sums.searchsorted(units)) - 1
     if number < 0:
       return 0
-    first, low = self._edges[:, number].tolist()
-    if first == self._size:
-      return first
+    first_row, units_before = self._edges[:, number].tolist()
+    if first_row == self._size:
+      return first_row
     if self._each is not None:
-      return first + -(-(units - low) // self._each)
+      return first_row + -(-(units - units_before) // self._each)
     if near and number + 1 < len(edges):
-      last, high = self._edges[:, number + 1].tolist()
-      return first + (last - first) * (units - low) // (high - low)
+      end_row, units_at_end = self._edges[:, number + 1].tolist()
+      return first_row + (end_row - first_row) * (units - units_before) // (
+        units_at_end - units_before
+      )
     if self._cut(number, self._size, units):
       return self.rows_below(units)
-    table = self._table(first, int(edges[number + 1]))
-    return first + int(table.searchsorted(units - low))
+    table = self._table(first_row, int(edges[number + 1]))
+    return first_row + int(table.searchsorted(units - units_before))
 
   def _cut(self, number: int, position: int, units: int | None = None) -> bool:
-    """Cuts a block that is long, or not summed, into short ones from its start.
+    """Cuts a long or unsummed block into short ones, from its start.
 
     Args:
       number: The block's number.
-      position: The position that edges reach at least.
-      units: The units before the last edge, where fewer rows will do.
+      position: The position that the new edges must reach.
+      units: Stop earlier, once this many units are before the last new edge.
 
     Returns:
       Whether there are more edges than before.
     """
     edges = self._edges
-    first, total = edges[:, number].tolist()
+    edge, total = edges[:, number].tolist()
     is_summed = number + 1 < edges.shape[1]
     end = int(edges[0, number + 1]) if is_summed else self._size
-    if is_summed and end - first <= row_units.BLOCK_ROWS:
+    if is_summed and end - edge <= row_units.BLOCK_ROWS:
       return False
     added: list[tuple[int, int]] = []
-    while first < min(position, end) and (units is None or total < units):
+    while edge < min(position, end) and (units is None or total < units):
       background.check()
-      last = min(first + row_units.BLOCK_ROWS, end)
-      total += int(self._table(first, last)[-1])
-      added.append((last, total))
-      first = last
-    if is_summed and first == end:
+      next_edge = min(edge + row_units.BLOCK_ROWS, end)
+      total += int(self._table(edge, next_edge)[-1])
+      added.append((next_edge, total))
+      edge = next_edge
+    if is_summed and edge == end:
       added.pop()
-    # One assignment, for other threads.
+    # One assignment, because other threads may read it.
     self._edges = np.concatenate(
       [
         edges[:, : number + 1],
@@ -183,15 +189,23 @@ class _EpochSums:
     )
     return True
 
-  def _table(self, first: int, last: int) -> np.ndarray:
-    """Returns int64[last - first + 1], the units from a block's start on."""
+  def _table(self, first_row: int, end_row: int) -> np.ndarray:
+    """Returns the units of a block before each of its rows, and of all.
+
+    Args:
+      first_row: The block's first position.
+      end_row: The position after its last.
+
+    Returns:
+      int64[end_row - first_row + 1].
+    """
 
     def summed() -> np.ndarray:
-      sums = np.zeros(last - first + 1, np.int64)
-      np.cumsum(self._units_of(first, last), out=sums[1:])
+      sums = np.zeros(end_row - first_row + 1, np.int64)
+      np.cumsum(self._units_of(first_row, end_row), out=sums[1:])
       return sums
 
-    return self._tables.get(first, summed)
+    return self._tables.get(first_row, summed)
 
 
 class PrefixSums:
@@ -209,13 +223,13 @@ class PrefixSums:
     num_rows: int | None,
     each: int | None = None,
   ):
-    """Sums nothing yet.
+    """Stores the arguments; sums nothing yet.
 
     Args:
       source: The rows, in their order.
       unit: What is summed, as the source names it.
       num_rows: Rows offered, or None for no end.
-      each: What every row consumes, where that is known without the source.
+      each: Units of every row if they are known without the source, or None.
     """
     self._source = source
     self.unit = unit
@@ -235,77 +249,84 @@ class PrefixSums:
     if not len(rows):
       return rows.copy()
     if self._equal_rows is not None and rows.min() >= self._equal_rows[0]:
-      # A merge asks for hundreds of short epochs at once.
-      first, units, each = self._equal_rows
-      return units + (rows - first) * each
+      # A merge needs the sums of hundreds of short epochs at once.
+      first_row, units, each = self._equal_rows
+      return units + (rows - first_row) * each
     epoch, index = self._source.epochs.locate(rows)
     numbers = epoch[:1] if (epoch == epoch[0]).all() else np.unique(epoch)
-    out = np.empty(len(rows), np.int64)
+    totals = np.empty(len(rows), np.int64)
     for number in numbers.tolist():
       picks = slice(None) if len(numbers) == 1 else epoch == number
       positions = index[picks]
-      out[picks] = self._units_before_epoch(number)
+      totals[picks] = self._units_before_epoch(number)
       # The first row of an epoch needs no sums of that epoch.
       if positions.any():
-        out[picks] += self._epoch(number).before(positions)
-    return out
+        totals[picks] += self._epoch(number).before(positions)
+    return totals
 
   def rows_below(self, units: int, near: bool = False) -> int:
     """Returns how many rows have fewer units before them.
 
     Args:
       units: At most 2**62.
-      near: Whether an estimate will do, which looks at no single row.
+      near: Whether an estimate suffices, which needs no sums of single rows.
     """
     limit = self.num_rows
     if units <= 0:
       return 0
     if self._equal_rows is not None and units > self._equal_rows[1]:
-      first, low, each = self._equal_rows
-      rows = first + -(-(units - low) // each)
+      first_row, units_before, each = self._equal_rows
+      rows = first_row + -(-(units - units_before) // each)
     else:
       epoch = self._epoch_of(units)
-      left = units - self._units_before_epoch(epoch)
+      remaining_units = units - self._units_before_epoch(epoch)
       rows = self._source.epochs.start(epoch)
-      rows += self._epoch(epoch).rows_below(left, near)
+      rows += self._epoch(epoch).rows_below(remaining_units, near)
     return rows if limit is None else min(rows, limit)
 
   def _epoch_of(self, units: int) -> int:
     """Returns the last epoch offered with fewer units before it."""
     repeated = self._repeated_epoch
-    last = None
+    last_epoch = None
     if self.num_rows is not None:
       final = np.asarray([max(self.num_rows - 1, 0)])
-      last = int(self._source.epochs.locate(final)[0][0])
+      last_epoch = int(self._source.epochs.locate(final)[0][0])
     epoch = 0
-    while epoch not in (last, repeated):
+    while epoch not in (last_epoch, repeated):
       if self._units_before_epoch(epoch + 1) >= units:
         return epoch
       epoch += 1
     if epoch == repeated:
-      first, following = map(self._units_before_epoch, (epoch, epoch + 1))
-      epoch += (units - 1 - first) // max(following - first, 1)
-    return epoch if last is None else min(epoch, last)
+      units_before, following = map(
+        self._units_before_epoch, (epoch, epoch + 1)
+      )
+      epoch += (units - 1 - units_before) // max(following - units_before, 1)
+    return epoch if last_epoch is None else min(epoch, last_epoch)
 
   def _units_before_epoch(self, epoch: int) -> int:
+    """Returns the units of all earlier epochs."""
     repeated = self._repeated_epoch
-    last = epoch if repeated is None else min(epoch, repeated + 1)
+    last_summed = epoch if repeated is None else min(epoch, repeated + 1)
     starts = self._starts
-    while len(starts) <= last:
+    while len(starts) <= last_summed:
       number = len(starts) - 1
       units = epoch_units(self._source, number, self.unit)
       if units is None:
         size = self._source.epochs.size(number)
         units = int(self._epoch(number).before(np.asarray([size]))[0])
       starts = (*starts, starts[-1] + units)
-    # One assignment, for other threads.
+    # One assignment, because other threads may read it.
     self._starts = starts
-    each = starts[last] - starts[last - 1] if epoch > last else 0
-    return starts[last] + (epoch - last) * each
+    each = (
+      starts[last_summed] - starts[last_summed - 1]
+      if epoch > last_summed
+      else 0
+    )
+    return starts[last_summed] + (epoch - last_summed) * each
 
   @property
   def _repeated_epoch(self) -> int | None:
-    """The epoch whose units every later one consumes too, or None."""
+    """The first epoch from which on all consume the same units, or None."""
     if self.unit in self._source.repeating_units:
       return self._source.epochs.ramp
     return None
@@ -335,7 +356,9 @@ class PrefixSums:
       blocks = source.block_units(epoch, unit, row_units.BLOCK_ROWS)
     return _EpochSums(
       source.epochs.size(epoch),
-      lambda first, last: source.units(epoch, np.arange(first, last), unit),
+      lambda first_row, end_row: source.units(
+        epoch, np.arange(first_row, end_row), unit
+      ),
       uniform,
       blocks,
     )

@@ -24,7 +24,8 @@ class Runs:
   Attributes:
     begin: int64[M], the first position, ascending.
     end: int64[M], the position after the last.
-    weight: float32[M], what tokens weigh as targets; 0 is not trained on.
+    weight: float32[M], the loss weight of the tokens as targets; 0 is not
+      trained on.
   """
 
   begin: np.ndarray
@@ -36,7 +37,7 @@ class Runs:
     return self._grid(self.weight > 0, num_rows, seq_len)
 
   def weight_grid(self, num_rows: int, seq_len: int) -> np.ndarray:
-    """Returns float32[num_rows, seq_len], what tokens weigh as targets."""
+    """Returns float32[num_rows, seq_len], loss weights of tokens as targets."""
     return self._grid(self.weight, num_rows, seq_len)
 
   def _grid(
@@ -114,14 +115,14 @@ def trained_targets(spans: spans_lib.Spans, store: stores.Store) -> np.ndarray:
   stored, column = spans.stored()
   end = spans.offset + stored
   # The first stored token is a target after an added BOS only.
-  first = spans.offset + (column == spans.column)
+  first_target = spans.offset + (column == spans.column)
   before = store.trained_before(
-    np.concatenate([np.minimum(first, end), end, np.maximum(end - 1, 0)])
+    np.concatenate([np.minimum(first_target, end), end, np.maximum(end - 1, 0)])
   )
-  first, end, last = np.split(before, 3)
-  trained = end - first
+  first_target, end, last_token = np.split(before, 3)
+  trained = end - first_target
   if spans.eos is not None:
-    trained += (spans.eos & (spans.length > 1)) * (end - last)
+    trained += (spans.eos & (spans.length > 1)) * (end - last_token)
   if store.has_document_weights:
     trained *= store.document_weights(spans.document) > 0
   return trained
@@ -132,6 +133,8 @@ def trains_on_any(store: stores.Store) -> bool:
   if not store.trained_before(np.asarray([store.num_tokens]))[0]:
     return False
   return not store.has_document_weights or any(
-    store.document_weights(np.arange(first, first + len(lengths))).any()
-    for first, lengths in store.iter_lengths()
+    store.document_weights(
+      np.arange(first_document, first_document + len(lengths))
+    ).any()
+    for first_document, lengths in store.iter_lengths()
   )

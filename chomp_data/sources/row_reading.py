@@ -25,7 +25,7 @@ LABEL_FIELDS = ("loss_weight", "label_weight")
 
 
 class Readable(Protocol):
-  """What reading needs of a row source; see `RowSource`."""
+  """The part of a row source that reading needs."""
 
   @property
   def store(self) -> stores.Store: ...
@@ -46,13 +46,16 @@ def read(
   """Reads and places planned rows of sources that share a layout.
 
   Args:
-    sources: By number, those that spans are of; one takes all of them.
+    sources: The sources of the spans by number; a single one takes all spans.
     spans: The plan.
-    extra: As in `RowSource.read`.
-    columns: As in `RowSource.read`.
+    extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too.
+    columns: (first, last + 1) of the columns whose tokens and labels are read,
+      or None for all; tokens of others are padding.
 
   Returns:
-    The fields of `RowSource.read`.
+    `tokens`, `segment_ids`, `positions` int32[N, seq_len], `loss_mask`
+    bool[N, seq_len] and the extra fields; `loss_weight` float32[N, seq_len]
+    always where a store has weights.
   """
   layout = next(iter(sources.values())).layout
   batch = row_layout.placed(spans, layout)
@@ -65,23 +68,25 @@ def read(
   copy_tokens(sources, fetched, batch["tokens"])
   if "attention_mask" in extra:
     batch["attention_mask"] = row_layout.real_tokens(spans, layout.seq_len)
-  last = None
+  last_weight = None
   if "next_token" in extra:
-    token, last = read_following(sources, spans, layout.filler_id)
+    token, last_weight = read_following(sources, spans, layout.filler_id)
     batch["next_token"] = token
-    batch["loss_mask"][:, -1] |= last > 0
+    batch["loss_mask"][:, -1] |= last_weight > 0
   stores_by_number = {n: source.store for n, source in sources.items()}
   opened = stores_by_number.values()
-  wanted = [name for name in LABEL_FIELDS if name in extra]
-  if "loss_weight" not in wanted and any(own.has_weights for own in opened):
-    wanted.append("loss_weight")
-  if wanted or any(store.has_labels for store in opened):
-    _label(batch, stores_by_number, fetched, wanted, last)
+  label_fields = [name for name in LABEL_FIELDS if name in extra]
+  if "loss_weight" not in label_fields and any(
+    own.has_weights for own in opened
+  ):
+    label_fields.append("loss_weight")
+  if label_fields or any(store.has_labels for store in opened):
+    _label(batch, stores_by_number, fetched, label_fields, last_weight)
   return batch
 
 
 class _Reader(Protocol):
-  """What reads planned rows: a row source or a mix."""
+  """A reader of planned rows: a row source or a mix."""
 
   def read(
     self, spans: spans_lib.Spans, extra: Collection[str] = ()
@@ -106,7 +111,9 @@ def batch_of(
     document_slots: Documents of a row that `document_id` names.
 
   Returns:
-    The fields of `RowSource.batch`.
+    The fields of `read` with `attention_mask`, `loss_weight` where a store has
+    weights, `label_weight` where one has labels or weights, `source_id`
+    int32[N] and `document_id` int64[N, document_slots].
   """
   extra = ["attention_mask"]
   if any(store.has_weights for store in opened):
@@ -128,7 +135,7 @@ def row_of(
   """Returns one row of a source: `source[index]`.
 
   Args:
-    index: Which; negative ones count from the end.
+    index: The row's number; negative ones count from the end.
     size: The number of rows.
     batch: Returns the fields of several rows.
 
@@ -154,23 +161,34 @@ def _label(
   batch: dict[str, np.ndarray],
   by_source: Mapping[int, stores.Store],
   spans: spans_lib.Spans,
-  wanted: Collection[str],
-  last: np.ndarray | None,
+  label_fields: Collection[str],
+  last_weight: np.ndarray | None,
 ) -> None:
-  """Applies labels of stores to the mask; adds fields of `LABEL_FIELDS`."""
+  """Applies labels of stores to `loss_mask`, and adds label fields.
+
+  Args:
+    batch: The fields, which are changed.
+    by_source: The store of each source that spans are of.
+    spans: The plan, without masked spans.
+    label_fields: Which of `LABEL_FIELDS` to add.
+    last_weight: float32[N], the weight of the token after each row as a
+      target, or None for 0.
+  """
   mask = batch["loss_mask"]
   runs = row_labels.runs_of(by_source, spans, mask.shape[1])
-  # The last columns are those of `follows`: each position's target is next.
+  # A position's target is the next token. The last column has none in its row.
   mask[:, :-1] &= runs.trained_grid(*mask.shape)[:, 1:]
-  if not wanted:
+  if not label_fields:
     return
   weight = runs.weight_grid(*mask.shape)
-  if "label_weight" in wanted:
+  if "label_weight" in label_fields:
     batch["label_weight"] = weight
-  if "loss_weight" in wanted:
-    if last is None:
-      last = np.zeros(len(mask), np.float32)
-    batch["loss_weight"] = row_masks.before_end(weight[:, 1:], last) * mask
+  if "loss_weight" in label_fields:
+    if last_weight is None:
+      last_weight = np.zeros(len(mask), np.float32)
+    batch["loss_weight"] = (
+      row_masks.before_end(weight[:, 1:], last_weight) * mask
+    )
 
 
 def by_layout(
@@ -178,17 +196,17 @@ def by_layout(
 ) -> Iterator[
   tuple[np.ndarray | slice, Mapping[int, Readable], spans_lib.Spans]
 ]:
-  """Yields planned rows apart where their layouts differ.
+  """Yields planned rows, separated by source where layouts differ.
 
   Args:
-    sources: By number, all whose rows there may be.
+    sources: All sources of the rows by number.
     spans: The plan.
     one_layout: Whether all sources share a layout.
 
   Yields:
     (rows of the plan, their sources, their spans, renumbered from row 0).
-    Rows of padding are laid out as the first source's, so that they do not
-    depend on the rows that a process holds.
+    Rows of padding have the layout of the first source, so that they do not
+    depend on which rows a process reads.
   """
   if one_layout:
     present = np.flatnonzero(np.bincount(spans.source)).tolist()
@@ -213,38 +231,45 @@ def read_apart(
   extra: Collection[str] = (),
   columns: tuple[int, int] | None = None,
 ) -> dict[str, np.ndarray]:
-  """Returns `read` of sources that need not share a layout.
+  """Reads and places planned rows of sources that may differ in layout.
 
   Args:
-    sources: As in `by_layout`.
+    sources: All sources of the rows by number.
     spans: The plan.
-    one_layout: As in `by_layout`.
-    extra: As in `RowSource.read`.
-    columns: As in `RowSource.read`.
+    one_layout: Whether all sources share a layout.
+    extra: Which of `OPTIONAL_FIELDS` and `LABEL_FIELDS` to make too.
+    columns: (first, last + 1) of the columns whose tokens and labels are read,
+      or None for all; tokens of others are padding.
+
+  Returns:
+    The fields of `read`.
   """
-  out: dict[str, np.ndarray] = {}
-  for rows, some, part in by_layout(sources, spans, one_layout):
-    fields = read(some, part, extra, columns)
+  batch: dict[str, np.ndarray] = {}
+  for rows, part_sources, part in by_layout(sources, spans, one_layout):
+    fields = read(part_sources, part, extra, columns)
     if isinstance(rows, slice):
       return fields
     for name, value in fields.items():
-      if name not in out:
-        out[name] = np.empty((spans.num_rows, *value.shape[1:]), value.dtype)
-      out[name][rows] = value
-  return out
+      if name not in batch:
+        batch[name] = np.empty((spans.num_rows, *value.shape[1:]), value.dtype)
+      batch[name][rows] = value
+  return batch
 
 
 def copy_tokens(
   sources: Mapping[int, Readable], spans: spans_lib.Spans, tokens: np.ndarray
 ) -> None:
-  """Copies the stored tokens of spans to where they go.
+  """Copies the stored tokens of spans into rows.
 
   Args:
-    sources: As in `read`.
+    sources: The sources of the spans by number; a single one takes all spans.
     spans: The plan, without masked spans.
-    tokens: int32[num_rows, seq_len], contiguous, to be written to.
+    tokens: int32[num_rows, seq_len], contiguous, which is written to.
   """
-  copies, out = row_layout.copies(spans, tokens.shape[1]), tokens.reshape(-1)
+  copies, flat_tokens = (
+    row_layout.copies(spans, tokens.shape[1]),
+    tokens.reshape(-1),
+  )
   for number, pick in spans_lib.picks(spans, sources):
     source = sources[number]
     start, length, position = (values[pick] for values in copies)
@@ -252,30 +277,30 @@ def copy_tokens(
       start, length, position = row_layout.joined_copies(
         start, length, position
       )
-    source.store.copy_tokens(start, length, out, position)
+    source.store.copy_tokens(start, length, flat_tokens, position)
 
 
 def read_following(
   sources: Mapping[int, Readable], spans: spans_lib.Spans, padding_id: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns what follows the last column of rows.
+  """Returns the tokens that follow the last column of rows.
 
   Args:
-    sources: As in `read`.
+    sources: The sources of the spans by number; a single one takes all spans.
     spans: The plan, without masked spans.
-    padding_id: The token of rows that nothing follows.
+    padding_id: The token of rows whose last document does not continue.
 
   Returns:
     `next_token` int32[num_rows], and its weight as a target float32[num_rows];
-    0 is not trained on, or no token.
+    0 where it is not trained on or there is none.
   """
   token = np.full(spans.num_rows, padding_id, np.int32)
   weight = np.zeros(spans.num_rows, np.float32)
   if spans.following is None:
     return token, weight
   seq_len = next(iter(sources.values())).layout.seq_len
-  last = np.flatnonzero((spans.ends() == seq_len) & (spans.following > 0))
-  spans = spans.take(last, spans.row[last], spans.num_rows)
+  followed = np.flatnonzero((spans.ends() == seq_len) & (spans.following > 0))
+  spans = spans.take(followed, spans.row[followed], spans.num_rows)
   assert spans.following is not None
   after = spans.offset + spans.stored()[0]
   for number, pick in spans_lib.picks(spans, sources):

@@ -30,13 +30,13 @@ from chomp_data.sources import row_reading
 from chomp_data.sources import row_units
 from chomp_data.stores import background
 
-# Raised where the same fingerprint comes to stand for other rows or units.
+# Raise it when the same fingerprint begins to mean other rows or units.
 FINGERPRINT_SCHEMA = 1
 
-# Rows that are planned at once where many are.
+# Rows planned at a time where there are many.
 _PLANNED_ROWS = 65_536
 
-# Rows read together where nothing says which.
+# Rows read together where the order does not determine which.
 _GROUP_ROWS = 1_024
 
 _NUMBER = schema.integer(0, 2**62 - 1)
@@ -48,8 +48,8 @@ _FIELDS = schema.sequence(
 
 
 def _columns(value: Any) -> tuple[int, int]:
-  first, last = schema.sequence(schema.integer(0)).convert(value)
-  return first, last
+  first_column, end_column = schema.sequence(schema.integer(0)).convert(value)
+  return first_column, end_column
 
 
 _COLUMNS = schema.Rule("(first, last + 1) of columns", _columns)
@@ -75,10 +75,10 @@ class RowSource(abc.ABC):
     spans_repeat: Whether every epoch after the ramp has as many spans of a
       document as another.
     one_span: Whether no row has two spans of one document.
-    expected_passes: How often a reader passes it at most, the ramp apart, so
-      that an epoch may be prepared before it comes; None has no end. 0 where
-      nobody reads, but plans are asked about.
-    full_order: Whether its rows are read in any order of the whole epoch.
+    expected_passes: Most epochs that a reader reads after the ramp, so that the
+      next epoch may be prepared in advance; None has no end. 0 where rows are
+      only planned, not read.
+    full_order: Whether its rows are read in random order over the whole epoch.
   """
 
   name: str
@@ -110,7 +110,7 @@ class RowSource(abc.ABC):
   @property
   @abc.abstractmethod
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
 
   def describe(self) -> str:
     """Returns a summary for the log, several lines."""
@@ -119,7 +119,7 @@ class RowSource(abc.ABC):
   def validation(self) -> "RowSource | None":
     """Returns a fixed small grid of documents, for evaluation.
 
-    None: the first documents will do; see `grid.validation_of`.
+    None means that the first documents of the store are used.
     """
     return None
 
@@ -198,9 +198,9 @@ class RowSource(abc.ABC):
       The first row of each range and the row after its last, int64[N] each,
       ascending and disjoint, counted from the first row of the epoch.
     """
-    first, last = self.epochs.start(epoch), self.epochs.start(epoch + 1)
+    first_row, end_row = self.epochs.start(epoch), self.epochs.start(epoch + 1)
     rows, begin = [np.empty(0, np.int64)], 0
-    for spans in planned_blocks(self, first, last):
+    for spans in planned_blocks(self, first_row, end_row):
       rows.append(begin + spans.row[spans.document == document])
       begin += spans.num_rows
     row = np.concatenate(rows)
@@ -214,9 +214,10 @@ class RowSource(abc.ABC):
 
   @final
   def prefetch(self, spans: spans_lib.Spans) -> bool:
-    """Fetches what reading the rows of a plan will need, at once.
+    """Fetches in parallel the chunks that reading a plan needs.
 
-    Returns whether it helps to plan further ahead; see `Store.prefetch`.
+    Returns whether it helps to plan further ahead: whether the store fetches
+    chunks, and has room for more of them.
     """
     spans = _checked_spans(spans).live()
     stored = spans.stored()[0]
@@ -282,7 +283,7 @@ class RowSource(abc.ABC):
 
 
 def described(source: Any, fingerprint: Any) -> str:
-  """Returns the `repr` of a source: class, name, digest of what decides rows.
+  """Returns the `repr` of a source: class, name, digest of its fingerprint.
 
   Grain compares it where it restores the state of a stock pipeline.
 
@@ -336,6 +337,10 @@ def planned_blocks(
 
 
 def group_of(row: int) -> tuple[int, int]:
-  """Returns rows first .. last - 1 to read together where nothing says."""
-  first = row // _GROUP_ROWS * _GROUP_ROWS
-  return first, first + _GROUP_ROWS
+  """Returns the aligned group of 1,024 rows that a row is read with.
+
+  Returns:
+    (first row, the row after the last).
+  """
+  first_row = row // _GROUP_ROWS * _GROUP_ROWS
+  return first_row, first_row + _GROUP_ROWS

@@ -1,8 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Planned rows as they travel to devices, where fields are made of them.
+"""Reads planned rows in the format in which they are sent to devices.
 
-What `row_reading` reads and places on the host, encoded by `transfer_format`.
+`row_reading` makes the fields of a batch on the host. Here the same tokens and
+labels are encoded in fewer bytes by `transfer_format`; devices decode them.
 """
 
 from collections.abc import Collection
@@ -24,31 +25,31 @@ def wire_of(
   document_slots: int = 0,
   gone: bool = False,
 ) -> transfer_format.Wire:
-  """Returns how rows of some sources travel, in one form for all of them.
+  """Returns the transfer format of rows, one for all sources of a run.
 
   Args:
-    sources: All whose rows there may be.
-    extra: As in `RowSource.read`.
-    document_slots: Documents of `document_id`; 0 is without it.
-    gone: Whether spans may be gone.
+    sources: All sources of the rows.
+    extra: The optional fields that are sent, such as "attention_mask".
+    document_slots: Documents of a row in `document_id`; 0 sends none.
+    gone: Whether spans may be masked.
   """
   sources = list(sources)
-  layouts = [own.layout for own in sources]
+  layouts = [each.layout for each in sources]
   ids = [
     token
-    for own in layouts
+    for layout in layouts
     for token in (
-      own.filler_id,
-      own.token_before_document,
-      own.bos_id,
-      own.eos_id,
+      layout.filler_id,
+      layout.token_before_document,
+      layout.bos_id,
+      layout.eos_id,
     )
   ]
   return transfer_format.Wire(
     seq_len=layouts[0].seq_len,
     wide=transfer_format.is_wide(ids)
-    or any(own.store.token_dtype.itemsize > 2 for own in sources),
-    restarts=any(own.positions == "segment" for own in layouts),
+    or any(source.store.token_dtype.itemsize > 2 for source in sources),
+    restarts=any(layout.positions == "segment" for layout in layouts),
     gone=gone,
     extra=frozenset(extra),
     document_slots=document_slots,
@@ -67,24 +68,25 @@ def read(
   Args:
     sources: By number, at least those that spans are of.
     spans: The plan.
-    wire: How they travel.
-    columns: As in `RowSource.read`.
+    wire: Their transfer format.
+    columns: (first, last + 1) of the columns whose tokens and labels are read,
+      or None for all; tokens of others are padding.
 
   Returns:
     uint16[num_rows, wire.words].
   """
   parts = [
-    (rows, _read(some, part, wire, columns))
-    for rows, some, part in row_reading.by_layout(
+    (rows, _read(part_sources, part, wire, columns))
+    for rows, part_sources, part in row_reading.by_layout(
       sources, spans, not wire.mixed
     )
   ]
   if len(parts) == 1:
     return parts[0][1]
-  out = np.empty((spans.num_rows, wire.words), np.uint16)
+  encoded_rows = np.empty((spans.num_rows, wire.words), np.uint16)
   for rows, encoded in parts:
-    out[rows] = encoded
-  return out
+    encoded_rows[rows] = encoded
+  return encoded_rows
 
 
 def _read(
@@ -95,23 +97,25 @@ def _read(
 ) -> np.ndarray:
   """Reads rows of sources that share a layout."""
   layout = next(iter(sources.values())).layout
-  out = transfer_format.Writer(wire, spans.num_rows)
-  out.patterns(spans, layout.trailing_filler_in_segment)
-  out.of_run(spans.row_source(), layout.positions == "segment")
+  writer = transfer_format.Writer(wire, spans.num_rows)
+  writer.patterns(spans, layout.trailing_filler_in_segment)
+  writer.of_run(spans.row_source(), layout.positions == "segment")
   if wire.document_slots:
-    out.documents(spans.row_documents(wire.document_slots))
+    writer.documents(spans.row_documents(wire.document_slots))
   tokens = row_layout.token_grid(spans, layout)
   # Masked spans are padding in all that follows.
   spans = spans.live()
   fetched = spans if columns is None else spans.in_columns(*columns)
   row_reading.copy_tokens(sources, fetched, tokens)
-  out.tokens(tokens)
-  stores = {number: own.store for number, own in sources.items()}
-  if wire.weighs or any(own.has_labels for own in stores.values()):
+  writer.tokens(tokens)
+  stores = {number: source.store for number, source in sources.items()}
+  if wire.weighs or any(store.has_labels for store in stores.values()):
     runs = row_labels.runs_of(stores, fetched, layout.seq_len)
-    out.labels(runs.trained_grid(*tokens.shape))
+    writer.labels(runs.trained_grid(*tokens.shape))
     if wire.weighs:
-      out.weights(runs.weight_grid(*tokens.shape))
+      writer.weights(runs.weight_grid(*tokens.shape))
   if "next_token" in wire.extra:
-    out.following(*row_reading.read_following(sources, spans, layout.filler_id))
-  return out.rows
+    writer.following(
+      *row_reading.read_following(sources, spans, layout.filler_id)
+    )
+  return writer.rows

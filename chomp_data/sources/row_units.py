@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What rows of a source consume: the answers of `RowSource` about units.
+"""The units that rows of a source consume, without planning every row.
 
-A mix balances what rows consume, and accounts report it. A source that knows
-more than a plan of its rows says so by `uniform` (rows are equal) or by
-`block_units` (sums of blocks); units are those of `mix_units.UNITS`.
+A mix balances the units of rows, and accounts report them. A source that knows
+them without a plan overrides `RowSource.uniform` (all rows are equal) or
+`RowSource.block_units` (sums of blocks). Units are those of `mix_units.UNITS`.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from chomp_data import stores
 from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import mix_units
 
-# Rows of a block, where nothing else decides how many.
+# Rows of a block, where the source has no blocks.
 BLOCK_ROWS = 4_096
 
 _EPOCH = schema.integer(0, 2**62 - 1)
@@ -35,7 +35,7 @@ units_arguments = schema.arguments(
 
 @dataclasses.dataclass(frozen=True)
 class Uniform:
-  """An epoch whose rows all consume the same, but for a few.
+  """The units of an epoch whose rows consume the same, except for a few.
 
   Attributes:
     each: Units of a row, at least 1.
@@ -60,7 +60,7 @@ class Uniform:
 
 @dataclasses.dataclass(frozen=True)
 class BlockUnits:
-  """What blocks of rows consume, that together are an epoch.
+  """The units of blocks of rows that together are an epoch.
 
   Attributes:
     starts: int64[n + 1], the first position of each block, and the rows of the
@@ -85,7 +85,7 @@ def every(rows: int, size: int) -> np.ndarray:
 def planned_units(
   spans: spans_lib.Spans, unit: str, store: stores.Store | None = None
 ) -> np.ndarray:
-  """Returns what each planned row consumes, int64[num_rows].
+  """Returns the units that each planned row consumes, int64[num_rows].
 
   Args:
     spans: The plan, of one source.

@@ -37,10 +37,10 @@ STORE = schema.Rule(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class FillerOptions(schema.Options):
-  """What stands where no document does.
+  """Options of the positions without a document, which are padding.
 
   Attributes:
-    filler: Which token fills what no document does.
+    filler: The token of positions without a document.
     trailing_filler_in_segment: Whether filler after a document keeps the
       document's segment id, or gets 0.
     pad_token_id: Id that rows are padded with; None takes the tokenizer's
@@ -58,10 +58,10 @@ class FillerOptions(schema.Options):
 def source_arguments(
   *classes: type[schema.Options],
 ) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
-  """Returns what checks the arguments of a source of rows, each by itself.
+  """Returns a decorator that checks each argument of a row source.
 
   Args:
-    *classes: Of its `options`.
+    *classes: The allowed classes of its `options`.
   """
   return schema.arguments(
     store=STORE,

@@ -13,9 +13,9 @@ from chomp_data.sources import prefix_sums
 from chomp_data.sources import row_source
 from chomp_data.sources import row_units
 
-# A pass over so many rows takes a second or so, and is reported.
+# A pass over this many rows takes about a second, and is reported.
 _LONG_PASS = 1_000_000
-_PASS_RATE = 1.5e6  # rows planned a second, on the slow side
+_PASS_RATE = 1.5e6  # rows planned per second, a low estimate
 # Rows planned at once to find the longest one.
 _PLANNED_ROWS = 65_536
 
@@ -57,7 +57,7 @@ class SourceUnits(prefix_sums.PrefixSums):
     self._rows = source
 
   def planned(self) -> str | None:
-    """Returns which rows must be planned for sums, in words, or None."""
+    """Describes the rows that must be planned for sums, or returns None."""
     if are_known(self._rows, self.unit):
       return None
     size = self._epoch_rows()
@@ -69,7 +69,7 @@ class SourceUnits(prefix_sums.PrefixSums):
     )
 
   def is_long(self, rows: int | None = None) -> bool:
-    """Returns whether summing rows takes longer than a second or so.
+    """Returns whether summing rows takes longer than about a second.
 
     Args:
       rows: Their number; None is an epoch.
@@ -81,12 +81,12 @@ class SourceUnits(prefix_sums.PrefixSums):
     return self._rows.epochs.size(self._rows.epochs.ramp)
 
   def most_tokens(self, rows: int, token_offset: int) -> int:
-    """Returns the most tokens that so many rows of any order can hold.
+    """Returns the most tokens that a number of rows in any order can hold.
 
     Args:
       rows: At most `num_rows`.
-      token_offset: A count of tokens; whether it is possible decides how many
-        rows are looked at.
+      token_offset: A count of tokens to compare with. If it is clearly too
+        large, or the sum of this order, no row is planned.
     """
     most = rows * self._rows.seq_len
     if token_offset > most or self.unit != "tokens":
@@ -94,13 +94,13 @@ class SourceUnits(prefix_sums.PrefixSums):
     if token_offset == int(self.before(np.asarray([rows]))[0]):
       return most
     # The offset is of another run's order. Rows of a ramp may be longer.
-    last = self._rows.epochs.start(self._rows.epochs.ramp + 1)
-    if last > _LONG_PASS:
+    end_row = self._rows.epochs.start(self._rows.epochs.ramp + 1)
+    if end_row > _LONG_PASS:
       return most
     longest = 0
-    for first in range(0, last, _PLANNED_ROWS):
+    for first_row in range(0, end_row, _PLANNED_ROWS):
       spans = self._rows.plan(
-        np.arange(first, min(first + _PLANNED_ROWS, last))
+        np.arange(first_row, min(first_row + _PLANNED_ROWS, end_row))
       )
       units = row_units.planned_units(spans, "tokens")
       longest = max(longest, int(units.max()))
