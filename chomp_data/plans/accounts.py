@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run has consumed before a step: samples, tokens, epochs, by source.
 
-Three ways lead to the same numbers (`totals.Totals`): a checkpoint holds them,
-a reader counts what it reads from a step on at which they are known, and they
-are computed from the plan.
+The numbers (`totals.Totals`) come from one of three places, and agree: from a
+checkpoint, from counting what a reader reads after a step at which they are
+known, or from the plan.
 """
 
 from collections.abc import Callable
@@ -29,16 +29,18 @@ class Account:
   """What one source has delivered.
 
   Attributes:
-    rows: Rows in batches: those consumed in its own order from its first, less
+    rows: Rows that were in batches: all that the source has consumed, without
       those that `config.data.skip` leaves out.
-    tokens: Positions of them that hold a token which no tombstone removes.
-    loss_tokens: Positions of them whose next token is of the same document
-      and row, and is trained on by the store's labels; before `train_on_eos`,
-      and without the last column that `lookahead` adds. Both are None of
-      arrays, where they must be summed from plans and a run goes on from a
-      state that does not hold them, and in a state where that takes minutes.
-    epochs: Passes over the source, the one under way as a fraction; skipped
-      rows are passed too.
+    tokens: Positions of these rows that hold a token, without those that
+      tombstones remove.
+    loss_tokens: Positions of these rows whose next token is of the same
+      document and row, and is trained on by the store's labels. `train_on_eos`
+      and the column that `lookahead` adds are not taken into account.
+      `tokens` and `loss_tokens` are None for arrays; if the run resumed from a
+      state without them and they must be summed from plans; and in a state if
+      to compute them takes minutes.
+    epochs: Passes over the source, the current one as a fraction. Skipped rows
+      count as passed.
   """
 
   rows: int
@@ -49,12 +51,13 @@ class Account:
 
 @dataclasses.dataclass(frozen=True)
 class _Start:
-  """What the thread of a `BackgroundCounter` knows of the step it began at.
+  """What the thread of a `BackgroundCounter` computes before it counts.
 
   Attributes:
-    accounts: Those of its copy of the plan.
-    totals: The totals before that step.
-    problems: Where the state that the run goes on from differs from the plan.
+    accounts: The accounts of the thread's copy of the plan.
+    totals: The totals before the first step that the thread counts.
+    problems: A line for each difference between the state that the run resumed
+      from and the plan.
   """
 
   accounts: "Accounts"
@@ -63,7 +66,7 @@ class _Start:
 
 
 class Accounts:
-  """Accounts of a run at any step. For one thread."""
+  """The accounts of a run at any step. To be used by one thread."""
 
   def __init__(
     self, plan: plan_lib.Plan, entries: Sequence[Mapping[str, str]] = ()
@@ -72,7 +75,7 @@ class Accounts:
 
     Args:
       plan: The run.
-      entries: The sources as `dataset_mix` names them, kept in checkpoints.
+      entries: The sources as `dataset_mix` names them, for checkpoints.
     """
     self._plan = plan
     self._entries = list(entries)
@@ -80,16 +83,16 @@ class Accounts:
     self._totals = totals_lib.PlanTotals(plan)
     # The totals of the last step at which they are known.
     self._base: totals_lib.Totals | None = None
-    # Those that a state holds, until a reader has compared them.
+    # The totals of a state, until a reader has compared them with the plan.
     self._restored: totals_lib.Totals | None = None
-    # Of what is read, where something is.
+    # Counts what a reader reads; None without a reader.
     self._ledger: ledger_lib.Ledger | None = None
     self._counter: background_counter.BackgroundCounter[_Start] | None = None
 
   def follow(
     self, step: int, count_into: Callable[[ledger_lib.Ledger], bool]
   ) -> background_counter.BackgroundCounter[_Start] | None:
-    """Counts what is read from a step on, so that no state needs planning.
+    """Counts what is read from a step on, so that saving a state plans no rows.
 
     Args:
       step: The first step that is read.
@@ -97,7 +100,7 @@ class Accounts:
         rows of all steps there.
 
     Returns:
-      A thread to which the step of the run is reported; None: none is needed.
+      A thread to which the reader reports its steps; None if none is needed.
     """
     self._ledger = ledger = ledger_lib.Ledger(self._plan)
     self._counter = None
@@ -106,7 +109,7 @@ class Accounts:
       totals if totals and totals.step == step else None
       for totals in (self._base, self._restored)
     )
-    if base is None and restored is None and self._is_begin(step):
+    if base is None and restored is None and self._is_run_start(step):
       base = self._totals.at(step)
     self._base, self._restored = base, None
     if base is not None and restored is None and counts:
@@ -118,21 +121,22 @@ class Accounts:
     return self._counter
 
   def forget(self) -> None:
-    """Forgets all totals: a run goes to a step of which no state is known."""
+    """Discards all totals, because the run moves to a step without a state."""
     self._ledger = self._base = self._restored = self._counter = None
 
   def problems(self) -> list[str]:
-    """Returns where the state that a run reads on from differs from the plan.
+    """Returns a line for each difference between restored state and plan.
 
-    One line for each thing that differs; see `restore`.
+    They are known after the first batch, as comparing tokens may plan rows.
     """
     start = self._counter and self._counter.begun
     return start.problems if start else []
 
-  def _is_begin(self, step: int) -> bool:
-    """Returns whether nothing was consumed before a step."""
+  def _is_run_start(self, step: int) -> bool:
+    """Returns whether the run has consumed nothing before a step."""
     return step == 0 and not any(
-      own.consumed for own in consumption.positions(self._plan, 0).values()
+      position.consumed
+      for position in consumption.positions(self._plan, 0).values()
     )
 
   def _at(
@@ -141,9 +145,15 @@ class Accounts:
     units: Sequence[str] = ledger_lib.UNITS,
     for_state: bool = False,
   ) -> totals_lib.Totals:
-    """Returns the totals before a step; the arguments are `PlanTotals.at`'s."""
+    """Returns the totals before a step, from the cheapest place that has them.
+
+    Args:
+      step: At most the number of steps of the run.
+      units: The units that are needed.
+      for_state: Whether units that take minutes are left out, as None.
+    """
     if self._base is None and self._counter is not None:
-      # It is nearly there, and two at once take longer.
+      # The thread computes the same; to do it twice at once takes longer.
       self._counter.wait_begun()
     counted = self._counted_at(step)
     if counted is not None:
@@ -151,9 +161,9 @@ class Accounts:
     base, ledger = self._base, self._ledger
     totals = self._totals.at(step, base or self._restored, units, for_state)
     is_later = base is None or base.step < step
-    # Where a run is read, what is counted goes on from its own steps.
+    # A reader's counts can only be added to totals at a step that they cover.
     is_later &= base is None or ledger is None or ledger.covers(step)
-    # A state that holds no units leaves them unknown.
+    # After a state without units they stay unknown.
     is_final = totals.is_complete or self._restored is not None
     if units == ledger_lib.UNITS and is_later and is_final:
       self._base = totals
@@ -166,14 +176,17 @@ class Accounts:
     base, ledger = self._base, self._ledger
     if base is None or base.step == step:
       return base
-    # Nobody counts skipped rows, which sources have passed too.
-    skips = [self._plan.steps.data_step(own) - own for own in (base.step, step)]
+    # Sources have passed skipped rows too, which the ledger does not count.
+    skips = [
+      self._plan.steps.data_step(at_step) - at_step
+      for at_step in (base.step, step)
+    ]
     if ledger is None or skips[0] != skips[1]:
       return None
     delivered = ledger.between(base.step, step)
     if delivered is None:
       return None
-    # What is counted goes on from the last step that was asked for.
+    # The ledger drops old steps: add from the latest step that was asked for.
     self._base = self._totals.after(base, step, delivered)
     return self._base
 
@@ -221,7 +234,7 @@ class Accounts:
     return _without_zeros(consumption.delivered(self._plan, step))
 
   def rows_held(self, step: int) -> dict[str, int]:
-    """Returns rows of batches by bucket before a step, filler included.
+    """Returns rows of batches by bucket before a step, padding included.
 
     Args:
       step: At most the steps of the run.
@@ -232,33 +245,33 @@ class Accounts:
     """Returns the first step of an epoch, as `Account.epochs` counts them.
 
     Args:
-      source: Its name.
+      source: The name of the source.
       epoch: From 0.
 
     Returns:
-      None where the run never comes there.
+      The step, or None if the run does not reach the epoch.
     """
     return self._questions.epoch_begins(source, epoch)
 
   def ends(self, source: str) -> int | None:
-    """Returns the first step before which a source has given all it will.
+    """Returns the first step before which a source has delivered all its rows.
 
-    None: it never ends, or not in this run.
+    None if it never ends, or not in this run.
     """
     return self._questions.ends(source)
 
   def documents(self, source: str, step: int) -> np.ndarray:
-    """Returns which documents a source has given before a step.
+    """Returns which documents a source has delivered before a step.
 
-    Rows are planned until all documents were seen, or the step comes.
+    Rows are planned until all documents were seen, or the step is reached.
 
     Args:
-      source: Its name.
+      source: The name of the source.
       step: At most the steps of the run.
 
     Returns:
-      bool[num_documents], of which a token was in a batch; of arrays samples,
-      by bucket.
+      bool[num_documents], whether a token of the document was in a batch. For
+      arrays: whether the sample was, with samples numbered by bucket.
     """
     return self._questions.documents(source, step)
 
@@ -269,8 +282,8 @@ class Accounts:
       step: At most the steps of the run.
 
     Returns:
-      A function for any thread. It waits where what came before a step that
-      was gone to is still summed.
+      A function for any thread. It waits if a background thread is still
+      computing the totals.
 
     Raises:
       IndexError: If the step lies beyond the run.
@@ -283,15 +296,16 @@ class Accounts:
     return lambda: record
 
   def record(self, step: int) -> dict[str, Any]:
-    """Returns what a checkpoint keeps, as JSON values.
+    """Returns what a checkpoint stores, as JSON values.
 
     Args:
       step: At most the steps of the run.
 
     Returns:
-      What there is of `histogram` by source and bucket, `accounts` by source,
-      what is `gone` of them, `resume_state` as `resume_state` returns it, and
-      `dataset_mix` where the run was given one.
+      `histogram` by source and bucket if the run has buckets, `accounts` by
+      source if samples are text, `gone` with the removed units by source if
+      tombstones removed any, `resume_state` if the run can start from offsets,
+      and `dataset_mix` if the config has one.
 
     Raises:
       IndexError: If the step lies beyond the run.
@@ -306,7 +320,9 @@ class Accounts:
         for name, account in self._accounts(totals).items()
       }
       if totals.removed:
-        record["gone"] = {n: dict(own) for n, own in totals.removed.items()}
+        record["gone"] = {
+          n: dict(by_unit) for n, by_unit in totals.removed.items()
+        }
     if self._questions.foreign_offsets() is not None:
       record["resume_state"] = self._resume_state(totals)
     if self._entries:
@@ -314,14 +330,14 @@ class Accounts:
     return record
 
   def resume_state(self, step: int) -> dict[str, Any]:
-    """Returns row and token offsets before a step, skipped rows counted.
+    """Returns row and token offsets before a step, skipped rows included.
 
     Args:
       step: At most the steps of the run.
 
     Returns:
-      {"datasets": [{"spec", "row_offset", "token_offset"}]}, without token
-      offsets that are not known.
+      {"datasets": [{"spec", "row_offset", "token_offset"}]}; an entry has no
+      "token_offset" if it is unknown.
 
     Raises:
       IndexError: If the step lies beyond the run.
@@ -349,15 +365,15 @@ class Accounts:
     step: int,
     positions: Mapping[str, consumption.Position] | None = None,
   ) -> list[str]:
-    """Compares a checkpoint's accounts with the plan, and goes on from them.
+    """Compares a checkpoint's accounts with the plan, and continues from them.
 
-    Rows are compared at once; tokens, for which a plan may pack windows, after
-    the first batch that is read: see `problems`.
+    Rows are compared at once. Tokens are compared after the first batch, as
+    that may pack windows; `problems` then returns their differences.
 
     Args:
-      record: Of `record`, at that step; older states have none.
+      record: What `record` returned at that step; older states have none.
       step: The step.
-      positions: Where the plan says that sources are there, if that is known.
+      positions: The position of each source at that step, if it is known.
 
     Returns:
       One line for each thing that differs.
@@ -371,27 +387,27 @@ class Accounts:
     positions = positions or consumption.positions(self._plan, step)
     units: dict[str, dict[str, int | None]] = {}
     for name, position in positions.items():
-      count, own = position.delivered, saved.get(name)
+      count, account = position.delivered, saved.get(name)
       # A source that joined the config later has delivered nothing.
       units[name] = dict(totals_lib.NOTHING)
       if not saved and count:
-        # An older state: summing everything again would take long.
+        # An older state without accounts: to sum all rows would take long.
         units[name] = dict.fromkeys(ledger_lib.UNITS)
-      elif saved and own is None and count:
+      elif saved and account is None and count:
         problems.append(f"accounts.{name}: state has none, plan {count} rows")
-      elif own is not None and own["rows"] != count:
+      elif account is not None and account["rows"] != count:
         problems.append(
-          f"accounts.{name}.rows: state has {own['rows']}, plan {count}"
+          f"accounts.{name}.rows: state has {account['rows']}, plan {count}"
         )
-      elif own is not None:
-        units[name] = {unit: own[unit] for unit in ledger_lib.UNITS}
+      elif account is not None:
+        units[name] = {unit: account[unit] for unit in ledger_lib.UNITS}
     if problems:
       return problems
     self.forget()
     histogram = {}
     if self._plan.by_bucket:
       histogram = consumption.delivered(self._plan, step)
-    # What is removed is taken from the state: to count it again takes long.
+    # Removed tokens are taken from the state: to count them again takes long.
     removed = record.get("gone") or {}
     totals = totals_lib.Totals(
       step, positions, histogram, units, removed, bool(saved)
@@ -403,7 +419,7 @@ class Accounts:
   def _histogram_problems(
     self, saved: Mapping[str, Mapping[str, int]], step: int
   ) -> list[str]:
-    """Returns a line for each count of a histogram that the plan has not."""
+    """Returns a line for each saved count that differs from the plan."""
     problems = []
     planned = self.histogram(step)
     for name in dict.fromkeys([*planned, *saved]):
@@ -430,9 +446,9 @@ def _start(
   Args:
     entries: As in `Accounts`.
     step: The step.
-    base: The totals there, or None.
-    restored: Those that a state holds, which are compared with the plan.
-    plan: The copy of the thread.
+    base: The totals at that step, or None.
+    restored: The totals of a state, which are compared with the plan.
+    plan: The thread's copy of the plan.
   """
   accounts = Accounts(plan, entries)
   problems = []
@@ -447,8 +463,8 @@ def _start(
 def _without_zeros(
   counts: Mapping[str, Mapping[str, int]],
 ) -> dict[str, dict[str, int]]:
-  """Returns counts by source and bucket, none of which is 0."""
+  """Returns the counts by source and bucket that are not 0."""
   return {
-    name: {bucket: count for bucket, count in own.items() if count}
-    for name, own in counts.items()
+    name: {bucket: count for bucket, count in by_bucket.items() if count}
+    for name, by_bucket in counts.items()
   }

@@ -25,15 +25,15 @@ def of(plan: plan_lib.Plan) -> questions.Questions:
 def repeats(
   plan: plan_lib.Plan, num_steps: int, max_epochs: Mapping[str, int | None]
 ) -> list[str]:
-  """Returns a sentence for each source that is repeated more than asked for.
+  """Returns a sentence for each source that is repeated more than intended.
 
   Args:
     plan: The run.
     num_steps: At most the number of steps of the run.
-    max_epochs: Passes that were asked for by source; None is without end.
+    max_epochs: The configured passes by source; None if without end.
 
   Returns:
-    Sentences; none where it takes long to know.
+    Sentences; none if to compute them takes long.
   """
   rows = plan.steps.first_row(plan.steps.data_step(num_steps))
   if plan.mix is not None and plan.mix.is_long(rows):

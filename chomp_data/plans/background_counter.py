@@ -3,10 +3,10 @@
 """A thread that counts what a run consumes, so that no checkpoint waits for it.
 
 To sum what was consumed before a step may plan thousands of rows. A reader
-that plans all rows counts them itself (`ledger`). Where a process plans its own
-rows only, or workers read, this thread plans all rows a little ahead of the
-run; and where a run begins at a step before which nothing is counted, it sums
-what came before. It begins after the first batch, which it would delay.
+that plans all rows counts them itself (`ledger`). If a process plans only its
+part of the rows, or workers read, this thread plans all rows, slightly ahead
+of the run. If a run begins at a step whose totals are unknown, it computes
+them. It starts after the first batch, so as not to delay it.
 """
 
 import collections
@@ -28,20 +28,20 @@ from chomp_data.stores import background
 
 _Work = TypeVar("_Work")
 
-# Rows planned together, few at first, as a question waits for a group.
+# Rows planned together; few at first, because an answer waits for a group.
 _FIRST_ROWS, _ROWS = 64, 4_096
-# Steps that are counted before the run comes to them.
+# Steps that are counted ahead of the run.
 _STEPS_AHEAD = 256
-# The first batch is used before a thread competes for the interpreter, as a
-# reader's does; see `loading/reader.py`.
+# The thread starts this long after the first batch was read, so that it does
+# not compete with the use of that batch for the interpreter.
 _FIRST_USED_S = 0.01
 
 
 class BackgroundCounter(Generic[_Work]):
-  """A thread that sums what came before a step, and counts steps from there on.
+  """A thread that computes totals before a step and counts steps from it on.
 
   Attributes:
-    begun: What `begin` returned, or None as long as it has not.
+    begun: What `begin` returned, or None until it has returned.
   """
 
   def __init__(
@@ -52,14 +52,14 @@ class BackgroundCounter(Generic[_Work]):
     begin: Callable[[plan_lib.Plan], _Work],
     counts: bool,
   ):
-    """Prepares a thread that begins after the first batch.
+    """Prepares the thread, which `reached` starts after the first batch.
 
     Args:
-      plan: The run; the thread gets a copy.
+      plan: The run, of which the thread gets a copy.
       ledger: Where steps are counted.
-      step: The step of the run.
-      begin: Called with the copy, in the thread, before anything else.
-      counts: Whether the thread plans and counts steps too.
+      step: The first step that is read.
+      begin: Called first in the thread, with the copy of the plan.
+      counts: Whether the thread also plans and counts steps.
     """
     self.begun: _Work | None = None
     self._plan: plan_lib.Plan | None = plan
@@ -92,12 +92,12 @@ class BackgroundCounter(Generic[_Work]):
   def close(self, wait: bool = True) -> None:
     """Ends the thread.
 
-    Questions that were asked are still answered, for checkpoints that are being
-    saved; other work is interrupted.
+    Functions passed to `ask` before are still called, because checkpoints that
+    are being saved need their results. Other work is interrupted.
 
     Args:
-      wait: Whether to wait until it has ended, up to 5 s: a longer one is
-        waited for at the end of the process.
+      wait: Whether to wait until the thread has ended, for at most 5 s. If it
+        takes longer, the end of the process waits for it.
     """
     with self._lock:
       self._closed = True
@@ -124,13 +124,13 @@ class BackgroundCounter(Generic[_Work]):
       self._has_begun.wait()
 
   def ask(self, work: Callable[[_Work], Any]) -> "futures.Future[Any] | None":
-    """Has the thread call a function after `begin`, before it counts on.
+    """Calls a function in the thread, after `begin` and between counted groups.
 
     Args:
       work: Called in the thread with what `begin` returned.
 
     Returns:
-      A future of what `work` returns; None where no thread runs.
+      A future of what `work` returns; None if no thread is running.
     """
     future: futures.Future[Any] = futures.Future()
     with self._lock:
@@ -144,11 +144,11 @@ class BackgroundCounter(Generic[_Work]):
   def _answer(
     self, failure: Exception | None = None, is_last: bool = False
   ) -> None:
-    """Answers the questions that were asked.
+    """Calls the functions that `ask` has queued.
 
     Args:
-      failure: Why `begin` returned nothing.
-      is_last: Whether nothing can be asked from then on.
+      failure: The error of `begin`, if it failed.
+      is_last: Whether `ask` accepts no function afterwards.
     """
     while True:
       with self._lock:

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Balance: which row of a batch on devices is which row of the plan.
+"""Balance: places the rows of a batch so that shards have equal attention cost.
 
-A placement after the plan. What a step holds, and so states, fingerprints,
-accounts and traces, are of rows as they were planned; the number of shards
-decides only where in the global batch each of them stands.
+Rows are placed after they were planned. Which rows a step holds does not depend
+on it, nor do states, fingerprints, accounts and traces; the number of shards
+decides only at which place of the global batch each row is.
 """
 
 from collections.abc import Mapping
@@ -20,12 +20,12 @@ from chomp_data.plans import plan as plan_lib
 from chomp_data.rows import buckets as buckets_lib
 from chomp_data.rows import row_costs
 
-# Of the batches of each bucket, by its name.
+# The number of shards of a batch, by bucket name.
 Shards = Mapping[str, int]
 
 
 def is_asked(options: Any) -> bool:
-  """Returns whether options of a run ask for rows dealt by their cost."""
+  """Returns whether the options of a run balance rows by cost."""
   return getattr(options, "balance", None) is not None
 
 
@@ -34,15 +34,15 @@ def dealt_shards(
   buckets: Sequence[buckets_lib.Bucket],
   shards: Shards | None = None,
 ) -> Shards | None:
-  """Returns over how many shards rows are dealt, by bucket.
+  """Returns over how many shards rows are balanced, by bucket.
 
   Args:
-    options: Of the run.
-    buckets: The run's.
-    shards: Those of an iterator; None is `balance_shards`.
+    options: The options of the run.
+    buckets: The buckets of the run.
+    shards: The shards of an iterator; None takes `balance_shards`.
 
   Returns:
-    None where rows stand as they are planned.
+    The number of shards, or None if rows keep their planned order.
 
   Raises:
     ConfigError: If `balance_shards` does not divide the rows of a step.
@@ -65,31 +65,34 @@ def dealt_shards(
 
 
 def shards_of(plan: plan_lib.Plan, step: int, shards: Shards | None) -> int:
-  """Returns over how many shards the rows of a step are dealt; 1 is not."""
+  """Returns over how many shards a step is balanced; 1 keeps its row order."""
   if shards is None:
     return 1
   bucket = plan.buckets[plan.at(step)[1]]
-  own = shards.get(bucket.name, 1)
-  return own if balance.helps(bucket.batch_size, own) else 1
+  count = shards.get(bucket.name, 1)
+  return count if balance.helps(bucket.batch_size, count) else 1
 
 
 def order(
   plan: plan_lib.Plan, planned: plan_lib.Planned, shards: int
 ) -> np.ndarray:
-  """Returns the row of its step that stands at each place of global batches.
+  """Returns which planned row is at each place of global batches.
 
   Args:
     plan: The run.
-    planned: All rows of steps of one size; text.
-    shards: Over how many shards they are dealt.
+    planned: All rows of steps of one size, of text.
+    shards: Over how many shards they are balanced.
 
   Returns:
-    int64[steps, batch size].
+    int64[steps, batch size], row numbers in the step.
   """
   bucket, spans = plan.buckets[planned.bucket], planned.spans
   assert spans is not None
   trailing = np.asarray(
-    [own.layout.trailing_filler_in_segment for own in plan.sources.values()]
+    [
+      source.layout.trailing_filler_in_segment
+      for source in plan.sources.values()
+    ]
   )
   costs = row_costs.attention(spans, bucket.shape[0], trailing[spans.source])
   return balance.deal(costs.reshape(-1, bucket.batch_size), shards)
@@ -105,27 +108,31 @@ def planned(
 
   Args:
     plan: The run.
-    steps: Which `Plan.group` puts together.
-    places: Where these rows stand in global batches; None is all.
-    shards: By bucket, over how many shards rows are dealt; None: they stand as
-      they are planned.
+    steps: Steps of one group of `Plan.group`.
+    places: The places of the rows in global batches, by bucket; None is all.
+    shards: Over how many shards rows are balanced, by bucket; None keeps their
+      planned order.
   """
   count = shards_of(plan, steps[0], shards)
   if count == 1:
     first, step = steps[0], steps.step
     return plan.planned(first, len(steps), places, step)
-  whole = plan.planned(steps[0], len(steps), None, steps.step)
-  found = order(plan, whole, count)
-  size = found.shape[1]
+  global_plan = plan.planned(steps[0], len(steps), None, steps.step)
+  row_of_place = order(plan, global_plan, count)
+  size = row_of_place.shape[1]
   if places is not None:
-    found = found[:, places[plan.buckets[whole.bucket].name]]
-  rows = found.reshape(-1)
-  found = (found + np.arange(len(found))[:, None] * size).reshape(-1)
-  spans, samples = whole.spans, whole.samples
+    row_of_place = row_of_place[
+      :, places[plan.buckets[global_plan.bucket].name]
+    ]
+  rows_of_steps = row_of_place.reshape(-1)
+  row_of_place = (
+    row_of_place + np.arange(len(row_of_place))[:, None] * size
+  ).reshape(-1)
+  spans, samples = global_plan.spans, global_plan.samples
   assert spans is not None
   return dataclasses.replace(
-    whole,
-    spans=spans.of_rows(found),
-    samples=None if samples is None else samples[found],
-    rows=rows,
+    global_plan,
+    spans=spans.of_rows(row_of_place),
+    samples=None if samples is None else samples[row_of_place],
+    rows=rows_of_steps,
   )

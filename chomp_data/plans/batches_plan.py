@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Batches merged one by one: each is of one source and one static shape."""
+"""The plan of runs in buckets: each batch is of one source and one shape."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from chomp_data.rows import spans as spans_lib
 from chomp_data.sources import row_source
 from chomp_data.sources import row_transfer
 
-# Steps of a run without an end have numbers below this.
+# The limit of step numbers in a run without an end.
 _ENDLESS = 2**40
 
 
@@ -33,7 +33,7 @@ class BatchesPlan(plan_lib.Plan):
 
   Attributes:
     datasets: By name, in the order of their numbers.
-    schedule: Which of them each data step has.
+    schedule: The dataset, bucket and samples of each data step.
     bucket_stages: (from_step, weights of buckets), or None.
     by_tokens: Whether the mix balances datasets of text by tokens.
     path: Dotted path of `config.data`, for messages.
@@ -61,14 +61,14 @@ class BatchesPlan(plan_lib.Plan):
     Args:
       datasets: By name, in the order of their numbers.
       buckets: In the order of their numbers.
-      schedule: Which of them each data step has.
-      steps: Which data step each step is; each has rows of its own.
+      schedule: The dataset, bucket and samples of each data step.
+      steps: Which data step each step is.
       stages: (from_step, weights of datasets).
       bucket_stages: (from_step, weights of buckets), or None.
-      fingerprints: Of the sections `buckets` and `mix`, and what orders each
-        dataset by `sources`.
-      by_tokens: Whether tokens of text are what datasets are balanced by.
-      gone: Documents and spans that are gone.
+      fingerprints: Those of the sections `buckets` and `mix`, and under
+        `sources` those of the order of each dataset.
+      by_tokens: Whether the mix balances datasets of text by tokens.
+      gone: Documents and spans that are removed.
       path: Dotted path of `config.data`, for messages.
     """
     self.datasets: dict[str, dataset_lib.Dataset] = dict(datasets)
@@ -78,9 +78,9 @@ class BatchesPlan(plan_lib.Plan):
     self.gone: tombstones.Tombstones = gone
     self.source_names: list[str] = list(self.datasets)
     self.sources: dict[str, row_source.RowSource] = {
-      name: own.text
-      for name, own in self.datasets.items()
-      if own.text is not None
+      name: dataset.text
+      for name, dataset in self.datasets.items()
+      if dataset.text is not None
     }
     self._numbered = tuple(self.datasets.values())
     self.bucket_stages: mix_lib.Stages | None = bucket_stages
@@ -88,32 +88,42 @@ class BatchesPlan(plan_lib.Plan):
     self.by_tokens: bool = by_tokens
     self.path: str = path
     self._samples = {n: sum(d.counts.values()) for n, d in datasets.items()}
-    own = mix_lib.BatchMix(
+    mix = mix_lib.BatchMix(
       schedule, steps, stages, self._samples, f"{path}.mix"
     )
-    self._stages = own.stages
-    self.mix: mix_lib.Mix | None = own if len(self.datasets) > 1 else None
+    self._stages = mix.stages
+    self.mix: mix_lib.Mix | None = mix if len(self.datasets) > 1 else None
 
   @property
   def num_steps(self) -> int | None:
-    """Steps of the whole run, or None; see `Plan`."""
+    """Steps of the whole run; None if it has no end."""
     end = self.schedule.num_steps
     return None if end is None else self.steps.before(end)
 
   @property
   def step_limit(self) -> int:
-    """Steps below this can be read; see `Plan`."""
+    """Steps below this can be read."""
     return _ENDLESS if self.num_steps is None else self.num_steps
 
   def at(self, step: int) -> tuple[int | None, int]:
-    """Returns the dataset and the bucket of a step, by number; see `Plan`."""
+    """Returns the numbers of the dataset and of the bucket of a step."""
     self.check_steps(step)
     return self.schedule.at(self.steps.data_step(int(step)))
 
   def spans(
     self, first_step: int, count: int = 1, rows: plan_lib.Rows | None = None
   ) -> spans_lib.Spans:
-    """Plans consecutive steps without reading a token; see `Plan`."""
+    """Plans consecutive steps of text without reading tokens.
+
+    Args:
+      first_step: The first step.
+      count: How many steps; their rows follow each other.
+      rows: By bucket, the rows of global batches that are planned; None is all.
+
+    Raises:
+      IndexError: If a step is not of the run.
+      TypeError: If a step holds arrays, which have no spans.
+    """
     self.check_steps(first_step, count)
     parts = []
     for step in range(first_step, first_step + count):
@@ -133,7 +143,18 @@ class BatchesPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
     stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for one step; see `Plan`."""
+    """Returns what `read` needs for one step.
+
+    Args:
+      first_step: The step.
+      count: Must be 1, because steps differ in shape.
+      rows: By bucket, the rows of global batches that are planned; None is all.
+      stride: Not used.
+
+    Raises:
+      IndexError: If the step is not of the run.
+      ValueError: If `count` is not 1.
+    """
     del stride
     if count != 1:
       raise ValueError(
@@ -147,8 +168,8 @@ class BatchesPlan(plan_lib.Plan):
   ) -> plan_lib.Planned:
     step = self.steps.data_step(int(run_step))
     dataset, bucket = self.schedule.at(step)
-    own = None if rows is None else rows[self.buckets[bucket].name]
-    samples = self.schedule.samples(step, own)
+    bucket_rows = None if rows is None else rows[self.buckets[bucket].name]
+    samples = self.schedule.samples(step, bucket_rows)
     planned = self._planned(dataset, bucket, samples)
     if planned.spans is None:
       return planned
@@ -166,7 +187,10 @@ class BatchesPlan(plan_lib.Plan):
     return plan_lib.Planned(spans, bucket, dataset, samples)
 
   def prefetch(self, planned: plan_lib.Planned) -> bool:
-    """Fetches what reading a planned step will need; see `Plan`."""
+    """Fetches the data of a planned step ahead of reading it.
+
+    Returns whether it helps to plan further ahead; False for arrays.
+    """
     fetched = planned.fetched
     if fetched is None:
       return False
@@ -174,7 +198,7 @@ class BatchesPlan(plan_lib.Plan):
     return rows[planned.bucket].prefetch(fetched)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
-    """Returns a step's fields; see `Plan`."""
+    """Reads a planned step and returns its fields, [R, ...] each."""
     assert planned.samples is not None
     return self._numbered[planned.dataset].read(
       planned.bucket,
@@ -185,7 +209,7 @@ class BatchesPlan(plan_lib.Plan):
     )
 
   def transfer(self, bucket: int) -> transfer_lib.Transfer | None:
-    """Returns how rows of text travel to devices; see `Plan`."""
+    """Returns the transfer format of rows of a bucket; None for arrays."""
     return self._transfers[bucket]
 
   @functools.cached_property
@@ -193,9 +217,11 @@ class BatchesPlan(plan_lib.Plan):
     return [self._transfer(number) for number in range(len(self.buckets))]
 
   def _transfer(self, bucket: int) -> transfer_lib.Transfer | None:
-    if not all(own.rows for own in self._numbered):
+    if not all(dataset.rows for dataset in self._numbered):
       return None
-    sources = {i: own.rows[bucket] for i, own in enumerate(self._numbered)}
+    sources = {
+      i: dataset.rows[bucket] for i, dataset in enumerate(self._numbered)
+    }
     first = self._numbered[0]
     removes = self.gone.first_step is not None
     wire = row_transfer.wire_of(
@@ -204,51 +230,53 @@ class BatchesPlan(plan_lib.Plan):
     return transfer_lib.Transfer(wire, sources)
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
-    """Yields the first sample of each dataset in a bucket; see `Plan`."""
-    for number, (name, own) in enumerate(self.datasets.items()):
-      if own.counts.get(self.buckets[bucket].name):
+    """Yields (dataset name, plan of its first sample in a bucket)."""
+    for number, (name, dataset) in enumerate(self.datasets.items()):
+      if dataset.counts.get(self.buckets[bucket].name):
         yield name, self._planned(number, bucket, np.zeros(1, np.int64))
 
   def counts(self, data_step: int) -> plan_lib.Counts:
-    """Returns samples of the first data steps; see `Plan`."""
+    """Returns samples by dataset and bucket before a data step, no padding."""
     counts = self.schedule.consumed(self.within(data_step)).tolist()
     names = [bucket.name for bucket in self.buckets]
     return {
-      name: dict(zip(names, own, strict=True))
-      for name, own in zip(self.datasets, counts, strict=True)
+      name: dict(zip(names, by_bucket, strict=True))
+      for name, by_bucket in zip(self.datasets, counts, strict=True)
     }
 
   def within(self, count: int) -> int:
-    """Returns how many of the first data steps there are."""
+    """Returns `count`, or the number of data steps if that is smaller."""
     end = self.schedule.num_steps
     return count if end is None else min(count, end)
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """buckets, mix and datasets, as JSON values."""
+    """What determines batches: buckets, mix and datasets, as JSON values."""
     stages = self.bucket_stages
     return {
       "buckets": {
         **self._fingerprints["buckets"],
-        "batch_sizes": {own.name: own.batch_size for own in self.buckets},
+        "batch_sizes": {
+          bucket.name: bucket.batch_size for bucket in self.buckets
+        },
         "stages": None if stages is None else _as_json(stages),
       },
       "mix": {**self._fingerprints["mix"], "stages": _as_json(self._stages)},
       "sources": {
-        name: {**own.fingerprint, **self._fingerprints["sources"][name]}
-        for name, own in self.datasets.items()
+        name: {**dataset.fingerprint, **self._fingerprints["sources"][name]}
+        for name, dataset in self.datasets.items()
       },
     }
 
   def describe(self) -> list[str]:
-    """Returns the summary for the log: the shapes that will come."""
+    """Returns the lines for the log: shapes, buckets, stages and datasets."""
     return [
       f"in {len(self.buckets)} static shapes"
       f" ({self._fingerprints['buckets']['kind']}), by"
       f" {self._fingerprints['mix']['unit']}",
       *summary.bucket_lines(self.datasets, self.buckets, self.schedule),
       *summary.stage_lines(self, self.bucket_stages),
-      *(own.describe() for own in self.datasets.values()),
+      *(dataset.describe() for dataset in self.datasets.values()),
     ]
 
 

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Questions about a run in buckets; see `questions`."""
+"""Answers to questions about a run in buckets as a whole."""
 
 from collections.abc import Iterator
 
@@ -42,28 +42,29 @@ class BatchesQuestions(questions.Questions):
     return self._plan.schedule.batches(data_step).sum(axis=0)
 
   def epoch_begins(self, source: str, epoch: int) -> int | None:
-    """Returns the step of an epoch's first batch; see `Questions`.
+    """Returns the step of an epoch's first batch; None if never reached.
 
-    In stages of buckets it is that after all buckets had the epoch before.
+    With stages of buckets, an epoch begins after every bucket has completed the
+    previous one.
     """
-    found = self._plan.schedule.epoch_begins(source, epoch)
-    return None if found is None else self._plan.steps.before(found)
+    data_step = self._plan.schedule.epoch_begins(source, epoch)
+    return None if data_step is None else self._plan.steps.before(data_step)
 
   def ends(self, source: str) -> int | None:
-    """Returns the step after a dataset's last batch; see `Questions`."""
-    found = self._plan.schedule.ends(source)
-    return None if found is None else self._plan.steps.before(found)
+    """Returns the step after a dataset's last batch; None if it has none."""
+    data_step = self._plan.schedule.ends(source)
+    return None if data_step is None else self._plan.steps.before(data_step)
 
   def passes(self, source: str, samples: int) -> float:
-    """Returns how often a dataset was passed; see `Questions`."""
+    """Returns how many epochs of a dataset so many samples are."""
     return samples / max(sum(self._plan.datasets[source].counts.values()), 1)
 
   def num_documents(self, source: str) -> int:
-    """Returns the documents, or the samples, of a dataset; see `Questions`."""
+    """Returns the number of documents (samples for arrays) of a dataset."""
     return self._plan.datasets[source].num_documents
 
   def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns where a document, or a sample, comes in the run."""
+    """Returns at which steps and rows a document, or sample, is in the run."""
     return trails.BatchesTrail(
       self._plan.schedule,
       self._plan.source_names.index(source),
@@ -71,23 +72,32 @@ class BatchesQuestions(questions.Questions):
     )
 
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Returns how often documents, or samples, come; see `Questions`."""
+    """Returns how often each document, or sample, is in some data steps.
+
+    Args:
+      source: The name of the dataset.
+      first: The first data step.
+      last: The data step after the last one.
+
+    Returns:
+      int64[num_documents].
+    """
     number = self._plan.source_names.index(source)
     dataset = self._plan.datasets[source]
     begins, ends = (
       self._plan.schedule.parts_at(number, self._plan.within(step))
       for step in (first, last)
     )
-    out = np.zeros(dataset.num_documents, np.int64)
+    exposure_counts = np.zeros(dataset.num_documents, np.int64)
     for (order, low), (_, high) in zip(begins, ends, strict=True):
       for bucket in np.flatnonzero(order.counts).tolist():
         samples = np.arange(order.counts[bucket])
         counts = order.counts_between(bucket, samples, low, high)
-        np.add.at(out, dataset.numbers_of(bucket, samples), counts)
-    return out
+        np.add.at(exposure_counts, dataset.numbers_of(bucket, samples), counts)
+    return exposure_counts
 
   def token_sums(self) -> token_sums.TokenSums | None:
-    """Returns sums of tokens by dataset, None for arrays; see `Questions`."""
+    """Returns sums of tokens by dataset; None for arrays."""
     if not self.sources:
       return None
     return token_sums.BatchSums(
@@ -95,25 +105,29 @@ class BatchesQuestions(questions.Questions):
     )
 
   def warnings(self) -> list[str]:
-    """Returns which buckets a stage gives again and again; see `Questions`."""
+    """Returns a sentence for each bucket that a stage passes very often."""
     return [
       f"{self._plan.path}.buckets.stages: {line}."
       for line in summary.repeats(self._plan, self._stages)
     ]
 
   def stages(self) -> list[tuple[int, str]]:
-    """Returns where stages of the curriculum begin; see `Questions`."""
+    """Returns (from_step, text) of each stage of the curriculum."""
     return [
       (step, summary.stage_text(self._plan, step, weights))
       for step, weights in self._stages or ()
     ]
 
   def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
-    """Returns how often each bucket of each dataset was passed."""
+    """Returns passes by dataset and bucket before a step."""
     return summary.bucket_passes(self._plan, step)
 
   def sample_numbers(self, step: int) -> np.ndarray:
-    """Returns the numbers of a step's samples; see `Questions`."""
+    """Returns the store's numbers of a step's arrays, int64[R]; -1 is padding.
+
+    Raises:
+      TypeError: If the step holds text.
+    """
     planned = self._plan.planned(step)
     if planned.samples is None:
       raise questions.no_numbers(step)
@@ -140,10 +154,10 @@ class BatchesQuestions(questions.Questions):
           else:
             yield spans.document[spans.stored()[0] > 0]
       return
-    for own in range(step):
-      if plan.at(own)[0] != number:
+    for delivered_step in range(step):
+      if plan.at(delivered_step)[0] != number:
         continue
-      planned = plan.planned(own)
+      planned = plan.planned(delivered_step)
       if planned.spans is None:
         assert planned.samples is not None
         real = planned.samples[planned.samples >= 0]

@@ -11,17 +11,17 @@ import numpy as np
 from chomp_data.plans import digests
 from chomp_data.plans import plan as plan_lib
 
-# What sums are of: spans, and the values that were read.
+# The two kinds of digests: of spans, and of the values that were read.
 PLAN, TOKENS = "plan", "tokens"
 
 
 class Sums(NamedTuple):
-  """What this process counts of a step.
+  """This process's part of the digests of a step.
 
   Attributes:
-    rows: How many rows, filler included.
-    plan: The sum of their spans or samples.
-    tokens: The sum of their values, or None.
+    rows: How many rows it covers, padding included.
+    plan: The digest of their spans or samples.
+    tokens: The digest of their values, or None.
   """
 
   rows: int
@@ -30,7 +30,7 @@ class Sums(NamedTuple):
 
 
 class Certifier:
-  """Sums what planned steps hand out, each row once over all processes."""
+  """Computes digests of planned steps, each row in one process only."""
 
   def __init__(
     self,
@@ -42,29 +42,31 @@ class Certifier:
 
     Args:
       plan: The run.
-      rows: By bucket, int64[R], rows of its global batch that are planned, as
-        they stand on devices; None is all.
-      counted: By bucket, bool[R], those that this process counts; None is all.
+      rows: By bucket, int64[R], the rows of its global batch that are planned,
+        in the order on devices; None is all.
+      counted: By bucket, bool[R], which of them this process adds; None is all.
     """
     self._plan = plan
     self._rows = rows
     self._counted = counted
-    self._known_names: dict[int, np.ndarray] = {}
+    self._name_keys: dict[int, np.ndarray] = {}
 
   def num_rows(self, bucket: int) -> int:
-    """Returns the rows of a step of a bucket that count, filler included."""
-    own = self._plan.buckets[bucket]
+    """Returns how many rows of a step of a bucket are added, with padding."""
+    shape = self._plan.buckets[bucket]
     if self._counted is not None:
-      return int(np.count_nonzero(self._counted[own.name]))
-    return own.batch_size if self._rows is None else len(self._rows[own.name])
+      return int(np.count_nonzero(self._counted[shape.name]))
+    return (
+      shape.batch_size if self._rows is None else len(self._rows[shape.name])
+    )
 
   def planned(
     self, planned: plan_lib.Planned, steps: Sequence[int]
   ) -> list[int]:
-    """Returns the sum of each of some steps that are planned.
+    """Returns the digest of the spans, or samples, of each step.
 
     Args:
-      planned: The plan of them.
+      planned: The plan of the steps.
       steps: The steps.
     """
     bucket = planned.bucket
@@ -85,12 +87,12 @@ class Certifier:
     planned: plan_lib.Planned,
     steps: Sequence[int],
   ) -> list[int]:
-    """Returns the sum of the tokens, or arrays, of each of some steps.
+    """Returns the digest of the tokens, or arrays, of each step.
 
     Args:
-      batch: Canonical fields, [steps * R, ...].
-      planned: As in `planned`.
-      steps: As in `planned`.
+      batch: The fields that were read, [steps * R, ...] each.
+      planned: The plan of the steps.
+      steps: The steps.
     """
     fields = {"tokens": batch["tokens"]} if planned.spans is not None else batch
     return digests.of_values(
@@ -100,28 +102,28 @@ class Certifier:
   def _place(
     self, planned: plan_lib.Planned, steps: Sequence[int]
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns steps, and the canonical row of each planned row."""
+    """Returns int64[M] steps, and int64[M * R] the planned row of each row."""
     rows = planned.rows
     if rows is None:
-      own = self._plan.buckets[planned.bucket]
-      local = np.arange(own.batch_size)
+      bucket = self._plan.buckets[planned.bucket]
+      local = np.arange(bucket.batch_size)
       if self._rows is not None:
-        local = self._rows[own.name]
+        local = self._rows[bucket.name]
       rows = np.tile(local, len(steps))
     return np.asarray(steps), rows
 
   def _counts(self, bucket: int) -> np.ndarray | None:
     if self._counted is None:
       return None
-    found = self._counted[self._plan.buckets[bucket].name]
-    return None if found.all() else found
+    is_counted = self._counted[self._plan.buckets[bucket].name]
+    return None if is_counted.all() else is_counted
 
   def _names(self, bucket: int) -> np.ndarray:
-    """Returns uint64[2, sources]: a name and the shape of rows."""
-    if bucket not in self._known_names:
+    """Returns uint64[2, sources], keys of source names and of a row's shape."""
+    if bucket not in self._name_keys:
       shape = self._plan.buckets[bucket].shape
       keys = [
         digests.name_keys(name, *shape) for name in self._plan.source_names
       ]
-      self._known_names[bucket] = np.stack(keys, 1)
-    return self._known_names[bucket]
+      self._name_keys[bucket] = np.stack(keys, 1)
+    return self._name_keys[bucket]

@@ -16,9 +16,9 @@ class Position:
   """How far a source is before a step.
 
   Attributes:
-    consumed: Its samples of the data steps before the step; in a run that goes
-      on from the offsets of another also those before them.
-    skipped: Which of them no step delivered, as (first, last + 1), rising.
+    consumed: Its samples in the data steps before the step. In a run that
+      resumed from the offsets of another, those offsets are included.
+    skipped: Ranges (first, last + 1) of them that no step delivered, ascending.
   """
 
   consumed: int
@@ -102,11 +102,11 @@ def is_removed_before(plan: plan_lib.Plan, step: int) -> bool:
 
 def by_source(counts: plan_lib.Counts) -> dict[str, int]:
   """Returns the samples of each source, in all buckets together."""
-  return {name: sum(own.values()) for name, own in counts.items()}
+  return {name: sum(by_bucket.values()) for name, by_bucket in counts.items()}
 
 
 def buckets_from(plan: plan_lib.Plan, step: int) -> list[str] | None:
-  """Returns the buckets that batches from a step on are of; None is all.
+  """Returns the buckets of batches from a step on; None is all.
 
   Args:
     plan: The run.
@@ -117,4 +117,4 @@ def buckets_from(plan: plan_lib.Plan, step: int) -> list[str] | None:
   first = plan.steps.data_step(step)
   later = [size for at, size in plan.steps.sizes if at > first]
   sizes = {plan.steps.size(first), *later}
-  return [own.name for own in plan.buckets if own.batch_size in sizes]
+  return [bucket.name for bucket in plan.buckets if bucket.batch_size in sizes]

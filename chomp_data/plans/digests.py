@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Sums of what steps hand out: which spans, or which values, in which rows.
+"""Digests of steps: which spans, or which values, are in which rows.
 
-Each span, sample or row is one number of 128 bits, a hash of what it is and of
-the step and row that it is in. The sum of a step modulo 2**128 does not depend
-on the order in which they are added, nor on who adds which of them; and every
-single change of a number that enters a hash changes it.
+Each span, sample or row has a hash of 128 bits, of its content, its step and
+its row. The digest of a step is the sum of these hashes modulo 2**128. It does
+not depend on the order in which they are added, nor on which process adds
+them, and a change of any one number that is hashed changes it.
 
-    h(step, row, span), h(step, row, span), ...   their sum: one step
-    sum of steps, of processes, of resumes        a certificate
+    digest of a step    h(step, row, span) + h(step, row, span) + ...
+    certificate         sum over steps, processes and resumed parts of a run
 """
 
 from collections.abc import Mapping
@@ -21,16 +21,16 @@ from chomp_data.rows import spans as spans_lib
 
 MODULUS = 1 << 128
 
-# So many at once stay in a cache.
+# Spans that are hashed together: their arrays fit into a cache of the CPU.
 _BLOCK = 1 << 12
 
-# Two hashes of 64 bits are one of 128. Each is a sum of fields by odd keys,
-# made even by a bijection: a change of one field cannot leave it as it was.
+# Two hashes of 64 bits form one of 128. Each is a sum of fields multiplied by
+# odd keys, scrambled by a bijection, so a change of one field changes it.
 _LANES = ("high", "low")
 
 
 def name_keys(*parts: int | str) -> np.ndarray:
-  """Returns uint64[2], what stands for a name in both hashes."""
+  """Returns uint64[2], the keys of a name, one for each half of a hash."""
   return np.asarray(
     [hashing.fold_key("certificate", lane, *parts) for lane in _LANES],
     np.uint64,
@@ -43,7 +43,7 @@ _KEYS = {
   for name in (*_FIELDS, "sample")
 }
 
-# What `flags` holds besides the segment, by bit.
+# The low bits of `flags`; the segment is in the bits above them.
 _FLAGS = ("bos", "eos", "gone")
 
 _LOW = np.uint64(0xFFFFFFFF)
@@ -57,23 +57,23 @@ def of_spans(
   names: np.ndarray,
   counts: np.ndarray | None = None,
 ) -> list[int]:
-  """Returns the sums of steps of text.
+  """Returns the digests of steps of text.
 
   Args:
-    spans: Of all rows, those of a step after those of the one before.
+    spans: The spans of all rows, sorted by step.
     steps: int64[M], the steps.
-    rows: int64[M * R], the number in its step of each row.
+    rows: int64[M * R], the number of each row in its step.
     names: uint64[2, sources], `name_keys` of each source.
-    counts: bool[R], which rows of a step count; None is all.
+    counts: bool[R], which rows of a step are added; None is all.
 
   Returns:
-    One sum for each step.
+    One digest for each step.
   """
   size = len(rows) // len(steps)
   firsts = np.searchsorted(spans.row, np.arange(len(steps) + 1) * size)
   place = _hashed({"step": np.repeat(steps, size), "row": rows})
-  kept = None if counts is None else np.tile(counts, len(steps))
-  found = np.empty((2, len(spans)), np.uint64)
+  is_counted = None if counts is None else np.tile(counts, len(steps))
+  hashes = np.empty((2, len(spans)), np.uint64)
   for first in range(0, len(spans), _BLOCK):
     cut = slice(first, first + _BLOCK)
     row = spans.row[cut]
@@ -87,9 +87,11 @@ def of_spans(
     total = _hashed(fields)
     total += place[:, row]
     total += names if names.shape[1] == 1 else names[:, spans.source[cut]]
-    own = hashing.mix(total)
-    found[:, cut] = own if kept is None else own * kept[row]
-  return _sums(found, firsts)
+    block_hashes = hashing.mix(total)
+    hashes[:, cut] = (
+      block_hashes if is_counted is None else block_hashes * is_counted[row]
+    )
+  return _sums(hashes, firsts)
 
 
 def of_samples(
@@ -99,22 +101,25 @@ def of_samples(
   name: np.ndarray,
   counts: np.ndarray | None = None,
 ) -> list[int]:
-  """Returns the sums of steps of arrays.
+  """Returns the digests of steps of arrays.
 
   Args:
-    samples: int64[M * R], numbers of samples; -1 is filler.
-    steps: As in `of_spans`.
-    rows: As in `of_spans`.
-    name: uint64[2], `name_keys` of what the samples are of.
-    counts: As in `of_spans`.
+    samples: int64[M * R], numbers of samples; -1 is padding.
+    steps: int64[M], the steps.
+    rows: int64[M * R], the number of each row in its step.
+    name: uint64[2], `name_keys` of the dataset.
+    counts: bool[R], which rows of a step are added; None is all.
+
+  Returns:
+    One digest for each step.
   """
   size = len(rows) // len(steps)
   fields = {"step": np.repeat(steps, size), "row": rows, "sample": samples}
-  kept = samples >= 0
+  is_counted = samples >= 0
   if counts is not None:
-    kept &= np.tile(counts, len(steps))
-  found = hashing.mix(_hashed(fields) + name[:, None]) * kept
-  return _sums(found, np.arange(len(steps) + 1) * size)
+    is_counted &= np.tile(counts, len(steps))
+  hashes = hashing.mix(_hashed(fields) + name[:, None]) * is_counted
+  return _sums(hashes, np.arange(len(steps) + 1) * size)
 
 
 def of_values(
@@ -123,39 +128,44 @@ def of_values(
   rows: np.ndarray,
   counts: np.ndarray | None = None,
 ) -> list[int]:
-  """Returns the sums of the values that rows have.
+  """Returns the digests of the values in rows.
 
   Args:
-    fields: By name, [M * R, ...] of numbers.
-    steps: As in `of_spans`.
-    rows: As in `of_spans`.
-    counts: As in `of_spans`.
+    fields: Arrays of numbers by name, [M * R, ...] each.
+    steps: int64[M], the steps.
+    rows: int64[M * R], the number of each row in its step.
+    counts: bool[R], which rows of a step are added; None is all.
+
+  Returns:
+    One digest for each step.
   """
   size = len(rows) // len(steps)
   place = _hashed({"step": np.repeat(steps, size), "row": rows})
-  found = np.zeros((2, len(rows)), np.uint64)
+  hashes = np.zeros((2, len(rows)), np.uint64)
   for name, value in sorted(fields.items()):
     words = _words(value)
-    own = np.stack([words @ _weights(lane, words.shape[1]) for lane in _LANES])
-    own += name_keys(name, value.dtype.str, *value.shape[1:])[:, None]
-    found += hashing.mix(own + place)
+    field_sums = np.stack(
+      [words @ _weights(lane, words.shape[1]) for lane in _LANES]
+    )
+    field_sums += name_keys(name, value.dtype.str, *value.shape[1:])[:, None]
+    hashes += hashing.mix(field_sums + place)
   if counts is not None:
-    found *= np.tile(counts, len(steps))
-  return _sums(found, np.arange(len(steps) + 1) * size)
+    hashes *= np.tile(counts, len(steps))
+  return _sums(hashes, np.arange(len(steps) + 1) * size)
 
 
 def _flags(spans: spans_lib.Spans, cut: slice) -> np.ndarray:
-  """Returns int64[N], the segment of spans and what is said of each."""
-  found = spans.segment[cut].astype(np.int64) << len(_FLAGS)
+  """Returns int64[N], the segment and the flags of each span in one integer."""
+  flags = spans.segment[cut].astype(np.int64) << len(_FLAGS)
   for bit, name in enumerate(_FLAGS):
-    own = getattr(spans, name)
-    if own is not None:
-      found |= own[cut].astype(np.int64) << bit
-  return found
+    is_set = getattr(spans, name)
+    if is_set is not None:
+      flags |= is_set[cut].astype(np.int64) << bit
+  return flags
 
 
 def _hashed(fields: Mapping[str, np.ndarray]) -> np.ndarray:
-  """Returns uint64[2, N], sums of integers [N] by their keys."""
+  """Returns uint64[2, N], the sum of fields [N] multiplied by their keys."""
   parts = [
     value.astype(np.uint64, copy=False) * _KEYS[name]
     for name, value in fields.items()
@@ -166,18 +176,18 @@ def _hashed(fields: Mapping[str, np.ndarray]) -> np.ndarray:
   return total
 
 
-def _sums(found: np.ndarray, firsts: np.ndarray) -> list[int]:
-  """Returns sums of numbers of 128 bits, one for each range.
+def _sums(hashes: np.ndarray, firsts: np.ndarray) -> list[int]:
+  """Returns the sum of 128-bit hashes in each range, modulo 2**128.
 
   Args:
     found: uint64[2, N], their high and low halves.
     firsts: int64[M + 1], where ranges begin, and the last one ends.
   """
-  before = np.zeros((3, found.shape[1] + 1), np.uint64)
-  np.cumsum(found[0], out=before[0, 1:])
-  # Halves of the low halves do not wrap, so that no carry is lost.
-  np.cumsum(found[1] >> _HALF, out=before[1, 1:])
-  np.cumsum(found[1] & _LOW, out=before[2, 1:])
+  before = np.zeros((3, hashes.shape[1] + 1), np.uint64)
+  np.cumsum(hashes[0], out=before[0, 1:])
+  # Sums of 32-bit parts do not overflow 64 bits, so no carry is lost.
+  np.cumsum(hashes[1] >> _HALF, out=before[1, 1:])
+  np.cumsum(hashes[1] & _LOW, out=before[2, 1:])
   ends = before[:, firsts]
   return [
     ((high << 64) + (middle << 32) + low) % MODULUS
@@ -194,6 +204,6 @@ def _words(value: np.ndarray) -> np.ndarray:
 
 @functools.lru_cache(maxsize=32)
 def _weights(lane: str, count: int) -> np.ndarray:
-  """Returns uint64[count], odd keys of the words of a row."""
+  """Returns uint64[count], an odd key for each word of a row."""
   key = hashing.fold_key("certificate", lane, "words")
   return hashing.fold(key, np.arange(count)) | np.uint64(1)

@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What planned steps deliver, counted, and sums of it at the steps of a reader.
+"""Counts of what planned steps deliver, and running totals of a reader.
 
-Counts are one vector: samples by source and bucket, then by source tokens and
-trained tokens, and where documents are removed those of both that are.
+Counts are one vector: samples by source and bucket, then tokens and trained
+tokens by source, then, with tombstones, the removed ones of both.
 """
 
 import collections
@@ -22,19 +22,20 @@ from chomp_data.stores import background
 
 UNITS = ("tokens", "loss_tokens")
 
-# Steps that are remembered before the last one: more than are read ahead.
+# Steps whose counts are kept behind the last one: more than are read ahead.
 _CACHED_STEPS = 1_024
 # Rows that are planned together.
 _ROWS = 4_096
 
 
 class Delivered(NamedTuple):
-  """What some steps deliver.
+  """The counts of a range of steps.
 
   Attributes:
     samples: int64[num_sources, num_buckets], without padding.
-    units: int64[num_sources, 2], tokens and trained tokens that remain.
-    removed: int64[num_sources, 2], those that tombstones remove.
+    units: int64[num_sources, 2], delivered tokens and trained tokens.
+    removed: int64[num_sources, 2], tokens and trained tokens that tombstones
+      remove.
   """
 
   samples: np.ndarray
@@ -43,7 +44,7 @@ class Delivered(NamedTuple):
 
 
 class Counter:
-  """Counts what planned steps of a run deliver. For any thread."""
+  """Counts what planned steps of a run deliver. Any thread may use it."""
 
   def __init__(self, plan: plan_lib.Plan):
     """Binds a run.
@@ -88,32 +89,36 @@ class Counter:
         self._sum(tombstones.whole(spans), step, units[2:])
         units[2:] -= units[:2]
     columns = np.concatenate([rows.reshape(count, -1), *units], axis=1)
-    out = np.zeros((count + 1, columns.shape[1]), np.int64)
-    np.cumsum(columns, axis=0, out=out[1:])
-    return out
+    sums_before = np.zeros((count + 1, columns.shape[1]), np.int64)
+    np.cumsum(columns, axis=0, out=sums_before[1:])
+    return sums_before
 
   def _sum(
-    self, spans: spans_lib.Spans, step: np.ndarray, out: np.ndarray
+    self, spans: spans_lib.Spans, step: np.ndarray, unit_sums: np.ndarray
   ) -> None:
     """Sums tokens and trained tokens into int64[2, steps, sources].
 
     Args:
       spans: The plan.
       step: int64[num_rows], which step each row is of.
-      out: Where the sums go.
+      unit_sums: The array that sums are written to.
     """
     trained = spans.length - 1
     for number, store in self._labelled.items():
       pick = np.flatnonzero(spans.source == number)
-      own = spans.take(pick, spans.row[pick], spans.num_rows)
-      trained[pick] = row_labels.trained_targets(own, store)
-    key = step[spans.row] * out.shape[2] + spans.source
-    for sums, units in zip(out, (spans.length, trained), strict=True):
+      source_spans = spans.take(pick, spans.row[pick], spans.num_rows)
+      trained[pick] = row_labels.trained_targets(source_spans, store)
+    key = step[spans.row] * unit_sums.shape[2] + spans.source
+    for step_sums, units in zip(
+      unit_sums, (spans.length, trained), strict=True
+    ):
       # Sums of steps stay far below 2**53, where float64 is exact.
-      sums[:] = np.bincount(key, units, sums.size).reshape(sums.shape)
+      step_sums[:] = np.bincount(key, units, step_sums.size).reshape(
+        step_sums.shape
+      )
 
   def between(self, plan: plan_lib.Plan, first: int, last: int) -> Delivered:
-    """Returns what steps first to last - 1 deliver, which plans all of them.
+    """Plans steps first to last - 1, and returns what they deliver.
 
     Args:
       plan: The run.
@@ -155,7 +160,7 @@ def groups(plan: plan_lib.Plan, first: int, last: int, rows: int = _ROWS):
 
 
 class Ledger:
-  """Counts at the steps that a reader is at. For several threads."""
+  """Running totals at the steps of a reader. Threads may share it."""
 
   def __init__(self, plan: plan_lib.Plan):
     """Counts nothing yet.
@@ -166,8 +171,8 @@ class Ledger:
     self._steps = plan.steps
     self._counter = Counter(plan)
     self._lock = threading.Lock()
-    # (first step, int64[steps + 1, N]) of groups that follow each other: the
-    # counts before each step, from some step on that does not matter.
+    # (first step, int64[steps + 1, N]) of consecutive groups: running totals
+    # before each step. Only differences between them have a meaning.
     self._groups: collections.deque[tuple[int, np.ndarray]] = (
       collections.deque()
     )
@@ -183,7 +188,7 @@ class Ledger:
     with self._lock:
       last = self._groups[-1] if self._groups else (steps.start, sums[:1])
       if _end(last) != steps.start or self._is_skip_before(steps.start):
-        # The reader went to another step.
+        # The reader has moved to another step.
         self._groups.clear()
       elif self._groups:
         sums += last[1][-1]

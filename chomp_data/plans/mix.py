@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""How sources share a run: what was meant, and what came of it."""
+"""How sources share a run: the intended shares, and the consumed samples."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence
@@ -17,24 +17,24 @@ Stages = Sequence[tuple[int, Mapping[str, fractions.Fraction]]]
 
 
 class Mix(Protocol):
-  """What the log and checks ask of a mix.
+  """The contract of a mix, as the log and checks use it.
 
   Attributes:
-    stages: (from_step, weights of sources), from step 0 on.
+    stages: (from_step, weights of sources), the first from step 0 on.
   """
 
   stages: list[tuple[int, dict[str, fractions.Fraction]]]
 
   def consumed(self, step: int) -> dict[str, mixture.Consumed]:
-    """Returns what the steps before `step` have taken, by source."""
+    """Returns what the steps before `step` have consumed, by source."""
     ...
 
   def intended(self, step: int) -> dict[str, float]:
-    """Returns shares by weight at a step, of sources that have rows left."""
+    """Returns the share of each source that has rows left, by weight."""
     ...
 
   def unserved(self, num_steps: int) -> list[str]:
-    """Returns one sentence for each weight that a run would hardly see."""
+    """Returns a sentence for each weight that has almost no effect in a run."""
     ...
 
   def is_long(self, rows: int) -> bool:
@@ -65,13 +65,13 @@ class BatchMix:
     self._schedule = schedule
     self._steps = steps
     self.stages: list[tuple[int, dict[str, fractions.Fraction]]] = [
-      (step, dict(own)) for step, own in stages
+      (step, dict(stage_weights)) for step, stage_weights in stages
     ]
     self._samples = dict(samples)
     self._path = path
 
   def consumed(self, step: int) -> dict[str, mixture.Consumed]:
-    """Returns what the steps before `step` have taken, by source.
+    """Returns what the steps before `step` have consumed, by source.
 
     Args:
       step: At most the steps of the run.
@@ -80,14 +80,16 @@ class BatchMix:
     rows = self._schedule.consumed(place).sum(axis=1).tolist()
     units = self._schedule.consumed_units(place).tolist()
     return {
-      name: mixture.Consumed(own, used, own / max(self._samples[name], 1))
-      for name, own, used in zip(
+      name: mixture.Consumed(
+        num_samples, num_units, num_samples / max(self._samples[name], 1)
+      )
+      for name, num_samples, num_units in zip(
         self._schedule.datasets, rows, units, strict=True
       )
     }
 
   def intended(self, step: int) -> dict[str, float]:
-    """Returns shares by weight at a step, of sources that have samples left.
+    """Returns the share of each source that has samples left, by weight.
 
     Raises:
       IndexError: If the step is not of the run.
@@ -105,7 +107,7 @@ class BatchMix:
     return mix_options.shares_at(self.stages, step, by_name)
 
   def unserved(self, num_steps: int) -> list[str]:
-    """Returns one sentence for each weight that a run would hardly see.
+    """Returns a sentence for each weight that has almost no effect in a run.
 
     Args:
       num_steps: Steps of the run.
@@ -116,11 +118,11 @@ class BatchMix:
     )
 
   def is_long(self, rows: int) -> bool:
-    """Returns False: places follow from whole epochs."""
+    """Returns False, because places are computed from whole epochs."""
     del rows
     return False
 
   def _within(self, count: int) -> int:
-    """Returns how many of the first data steps there are."""
+    """Returns `count`, or the number of data steps if that is smaller."""
     end = self._schedule.num_steps
     return count if end is None else min(count, end)

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The contract of a plan: which samples every step of a run holds.
 
-There are two. In `rows_plan` sources are merged row by row: batches hold rows
-of several sources and cross epochs. In `batches_plan` each batch is of one
-source and of one of a few static shapes, and batches are merged. Everything
-but the map from steps to samples is shared by both.
+There are two kinds. `rows_plan` merges sources row by row: a batch holds rows
+of several sources and may cross epochs. `batches_plan` merges batches, each of
+one source and one of a few static shapes. They differ only in the map from
+steps to samples.
 """
 
 import abc
@@ -27,27 +27,28 @@ from chomp_data.sources import row_source
 # Samples by source and bucket.
 Counts = dict[str, dict[str, int]]
 
-# By bucket, int64[R], ascending rows of its global batch.
+# int64[R] by bucket: rows of its global batch, ascending.
 Rows = Mapping[str, np.ndarray]
 
-# By bucket, (first, last + 1) of the columns that are read; all of others.
+# (first, last + 1) by bucket: the columns that are read. Buckets without an
+# entry are read in full.
 Columns = Mapping[str, tuple[int, int]]
 
 
 @dataclasses.dataclass(frozen=True)
 class Planned:
-  """What reading consecutive steps needs.
+  """What is needed to read planned steps.
 
   Attributes:
-    spans: Of the rows of all steps; None where samples are arrays.
-    bucket: The number of their static shape.
-    dataset: The number of the source, where it is one.
-    samples: int64[R], samples of dataset and bucket, -1 for filler; None
-      where spans say everything.
-    columns: (first, last + 1) of those whose tokens are read; None is all.
-      Fields have all columns: tokens of others are filler.
-    rows: int64[R], which row of its step each row is, where they are dealt by
-      their cost; None: they stand as they were asked for.
+    spans: The spans of the rows of all steps; None for arrays.
+    bucket: The number of their bucket.
+    dataset: The number of their source; -1 if rows are of several.
+    samples: int64[R], sample numbers in dataset and bucket, -1 for padding;
+      None in a run of rows, which spans describe in full.
+    columns: (first, last + 1) of the columns whose tokens are read; None is
+      all. Fields have all columns, with padding in the others.
+    rows: int64[R], the planned row of its step that each row is, if rows are
+      balanced by cost; None if they are in the order that was asked for.
   """
 
   spans: spans_lib.Spans | None = None
@@ -59,7 +60,7 @@ class Planned:
 
   @property
   def fetched(self) -> spans_lib.Spans | None:
-    """The spans, of the columns that are read alone."""
+    """The spans, limited to the columns that are read."""
     if self.spans is None or self.columns is None:
       return self.spans
     return self.spans.in_columns(*self.columns)
@@ -72,16 +73,16 @@ class Plan(abc.ABC):
     buckets: The static shapes of batches.
     source_names: The sources' names, by number.
     sources: The rows of each source of text, by name, in the order of their
-      numbers; none where samples are arrays.
-    mix: How sources share the run, or None for one alone.
+      numbers; empty for arrays.
+    mix: How sources share the run; None for a single source.
     steps: Which data step each step is, and which rows it has.
-    gone: Documents and spans that are gone from some steps on.
+    gone: Documents and spans that are removed from some data steps on.
     reader_name: The name of the Grain source of this plan, which Grain's own
       states hold.
-    by_bucket: Whether each step is of one source and one of several buckets,
-      and checkpoints hold samples by bucket.
-    merges_rows: Whether steps hold rows of several sources. To plan some rows
-      of a step then takes as long as to plan all of them.
+    by_bucket: Whether each step is of one source and one bucket; checkpoints
+      then hold samples by bucket.
+    merges_rows: Whether steps hold rows of several sources. Planning some rows
+      of a step then takes as long as planning all of them.
   """
 
   buckets: tuple[buckets_lib.Bucket, ...]
@@ -97,12 +98,12 @@ class Plan(abc.ABC):
   @property
   @abc.abstractmethod
   def num_steps(self) -> int | None:
-    """Steps of the whole run; None is without end."""
+    """Steps of the whole run; None if it has no end."""
 
   @property
   @abc.abstractmethod
   def step_limit(self) -> int:
-    """Steps below this can be read: the run's, or all that have numbers."""
+    """Steps below this can be read: the run's, or all that int64 can number."""
 
   def check_steps(self, first_step: int, count: int = 1) -> None:
     """Raises IndexError unless `count` steps from `first_step` on exist."""
@@ -113,7 +114,7 @@ class Plan(abc.ABC):
       )
 
   def expect_reading(self) -> None:  # noqa: B027
-    """Lets sources prepare epochs: steps will be read, not only planned."""
+    """Announces that steps will be read, so that sources prepare epochs."""
 
   @abc.abstractmethod
   def at(self, step: int) -> tuple[int | None, int]:
@@ -132,10 +133,10 @@ class Plan(abc.ABC):
     Args:
       first_step: The first step.
       count: How many steps; their rows follow each other.
-      rows: Those of global batches that are meant; None is all.
+      rows: By bucket, the rows of global batches that are planned; None is all.
 
     Returns:
-      Spans of the steps' rows; filler rows have none.
+      Spans of the steps' rows; padding rows have none.
 
     Raises:
       IndexError: If a step is not of the run.
@@ -150,71 +151,72 @@ class Plan(abc.ABC):
     rows: Rows | None = None,
     stride: int = 1,
   ) -> Planned:
-    """Returns what `read` needs for steps that `group` puts together.
+    """Returns what `read` needs for steps of one group of `group`.
 
     Args:
       first_step: The first step.
       count: How many steps.
       rows: As in `spans`.
-      stride: How far apart they are.
+      stride: The distance between steps.
 
     Raises:
       IndexError: If a step is not of the run.
     """
 
   def group(self, step: int, most: int) -> tuple[int, int]:
-    """Returns steps first .. last - 1 that are best planned with a step.
+    """Returns (first, last + 1) of the steps to plan together with a step.
 
     Args:
       step: The step.
-      most: Steps of a group, at most.
+      most: The most steps of a group.
     """
     del most
     return step, step + 1
 
   @abc.abstractmethod
   def prefetch(self, planned: Planned) -> bool:
-    """Fetches what reading planned steps will need, at once.
+    """Fetches the data of planned steps ahead of reading them.
 
-    Returns whether it helps to plan further ahead; see `Store.prefetch`.
+    Returns whether it helps to plan further ahead, which is so if the store
+    still fetches while planning continues.
     """
 
   @abc.abstractmethod
   def read(self, planned: Planned) -> dict[str, np.ndarray]:
-    """Returns the fields of planned steps, [R, ...] each."""
+    """Reads planned steps and returns their fields, [R, ...] each."""
 
   @abc.abstractmethod
   def transfer(self, bucket: int) -> transfer_lib.Transfer | None:
-    """Returns how rows of a bucket travel to devices that make their fields.
+    """Returns the format in which rows of a bucket are copied to devices.
 
     Args:
       bucket: The number of the bucket.
 
     Returns:
-      None where samples are arrays, which have no such form.
+      The format, from which devices compute the fields; None for arrays.
     """
 
   @abc.abstractmethod
   def examples(self, bucket: int) -> Iterator[tuple[str, Planned]]:
-    """Yields (source, one sample of it) of a bucket: those that may differ.
+    """Yields (source name, plan of one sample) for each kind of fields.
 
     Args:
-      bucket: Its number.
+      bucket: The number of the bucket.
     """
 
   @abc.abstractmethod
   def counts(self, data_step: int) -> Counts:
-    """Returns samples of the data steps before one, without padding.
+    """Returns samples by source and bucket before a data step, no padding.
 
     Args:
-      data_step: The data step; those beyond the run have none.
+      data_step: The data step; data steps beyond the run have no samples.
     """
 
   @property
   @abc.abstractmethod
   def fingerprint(self) -> dict[str, Any]:
-    """Sources and mix as what decides batches, as JSON values."""
+    """What determines batches: sources and mix, as JSON values."""
 
   @abc.abstractmethod
   def describe(self) -> list[str]:
-    """Returns the summary for the log, the shapes of batches first."""
+    """Returns the lines for the log, the shapes of batches first."""

@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The contract of what can be asked of a run as a whole.
+"""The contract of questions about a run as a whole.
 
-A plan says what each step holds. Its answers here are about sources and
-documents over many steps: when epochs begin, when documents come, what was
-consumed. No token is read.
+A plan says what each step holds. The questions here are about sources and
+documents over many steps: at which steps epochs begin and documents occur, and
+what was consumed. Answers read no tokens.
 """
 
 import abc
@@ -43,15 +43,15 @@ class Questions(abc.ABC):
 
     Args:
       source: The name of the source.
-      epoch: As `passes` counts them, from 0. Where the run goes on from
-        offsets, earlier ones have no step.
+      epoch: As `passes` counts them, from 0. If the run resumed from offsets,
+        the epochs before them have no step.
     """
 
   @abc.abstractmethod
   def ends(self, source: str) -> int | None:
-    """Returns the first step before which a source has delivered all it will.
+    """Returns the first step before which a source has delivered all its rows.
 
-    None: it has no end, or none in this run.
+    None if it never ends, or not in this run.
     """
 
   @abc.abstractmethod
@@ -59,7 +59,7 @@ class Questions(abc.ABC):
     """Returns how many epochs of a source so many consumed samples are."""
 
   def bucket_passes(self, step: int) -> dict[str, dict[str, float]]:
-    """Returns how often the samples of each bucket came before a step.
+    """Returns how often each bucket was passed before a step.
 
     Args:
       step: At most the number of steps of the run.
@@ -85,26 +85,28 @@ class Questions(abc.ABC):
       int64[R], -1 for padding.
 
     Raises:
-      TypeError: If samples are no arrays.
+      TypeError: If samples are text.
     """
 
   @abc.abstractmethod
   def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns where a document comes in the run.
+    """Returns at which steps and rows a document is in the run.
 
     Args:
       source: The name of the source.
-      document: Its number, below `num_documents`.
+      document: The number of the document, below `num_documents`.
     """
 
   @abc.abstractmethod
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Returns the spans of each document, or how often each sample comes.
+    """Returns the number of spans of each document in some data steps.
+
+    For arrays: how often each sample is in them.
 
     Args:
       source: The name of the source.
       first: The first data step.
-      last: The data step after the last, at most those of the run.
+      last: The data step after the last one, at most the run's.
 
     Returns:
       int64[num_documents].
@@ -121,8 +123,8 @@ class Questions(abc.ABC):
       step: At most the number of steps of the run.
 
     Returns:
-      bool[num_documents], of which a token was in a batch; of arrays samples,
-      by bucket.
+      bool[num_documents], whether a token of the document was in a batch. For
+      arrays: whether the sample was, with samples numbered by bucket.
     """
     seen = np.zeros(self.num_documents(source), np.bool_)
     count = len(seen)
@@ -142,26 +144,26 @@ class Questions(abc.ABC):
 
   @abc.abstractmethod
   def token_sums(self) -> token_sums.TokenSums | None:
-    """Returns sums of tokens of sources, or None where samples are arrays."""
+    """Returns sums of tokens by source; None for arrays."""
 
   def foreign_offsets(self) -> list[dict[str, Any]] | None:
     """Returns entries of a `resume_state` that name no source of the run.
 
-    None where a run cannot start from offsets.
+    None if a run of this kind cannot start from offsets.
     """
     return None
 
   def stages(self) -> list[tuple[int, str]]:
-    """Returns where stages of a curriculum begin, and the shares of buckets."""
+    """Returns (from_step, text) of each stage of a curriculum over buckets."""
     return []
 
   def warnings(self) -> list[str]:
-    """Returns what a user may not have meant, a sentence each."""
+    """Returns a sentence for each thing that a user may not have intended."""
     return []
 
 
 def no_numbers(step: int) -> TypeError:
-  """Returns the error of a step of text whose samples have no numbers."""
+  """Returns the error for a step of text, whose samples have no numbers."""
   return TypeError(
     f"samples of step {step} must be arrays to have numbers, got text. Ask"
     " for `plan(step)`."

@@ -1,9 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows merged one by one: a batch holds rows of several sources.
+"""The plan of runs of rows: a batch may hold rows of several sources.
 
-A step holds rows that follow each other in the run's order of rows, whatever
-their sources and epochs; `index/steps.py` says which.
+Rows of all sources are merged into one sequence, and each step holds
+consecutive rows of it, of any source and epoch. `index/steps.py` maps steps to
+rows.
 """
 
 from collections.abc import Collection
@@ -48,15 +49,22 @@ class RunRows(Protocol):
     ...
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; `source` is their source's number; see `RowSource`."""
+    """Plans rows without reading tokens; `Spans.source` has source numbers.
+
+    Args:
+      rows: int64[R], ascending row numbers of the run.
+    """
     ...
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows first .. last - 1 that are best read together."""
+    """Returns (first, last + 1) of the rows that are best read together."""
     ...
 
   def prefetch(self, spans: spans_lib.Spans) -> bool:
-    """Fetches what a plan will need; see `RowSource`."""
+    """Fetches the data of a plan ahead of reading it.
+
+    Returns whether it helps to plan further ahead.
+    """
     ...
 
   def read(
@@ -65,7 +73,17 @@ class RunRows(Protocol):
     extra: Collection[str] = (),
     columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
-    """Reads and places planned rows; see `RowSource`."""
+    """Reads planned rows and places their tokens.
+
+    Args:
+      spans: The plan of the rows.
+      extra: Optional fields to return, of `OPTIONAL_FIELDS`.
+      columns: (first, last + 1) of the columns whose tokens are read; None is
+        all.
+
+    Returns:
+      Fields by name, [R, seq_len] each.
+    """
     ...
 
   def describe(self) -> str:
@@ -78,8 +96,8 @@ class RowsPlan(plan_lib.Plan):
 
   Attributes:
     rows: The run's rows in order.
-    ordered: The sources in their orders, by name, in that of their numbers.
-    merge: The mix of the sources, or None for one alone.
+    ordered: The sources in their orders, by name, sorted by number.
+    merge: The mix of the sources; None for a single source.
   """
 
   rows: RunRows
@@ -102,15 +120,15 @@ class RowsPlan(plan_lib.Plan):
     """Binds rows to steps.
 
     Args:
-      ordered: The run's sources in their orders, in that of their numbers.
+      ordered: The run's sources in their orders, by name, sorted by number.
       steps: Which rows each step has, over all processes.
-      epochs: Passes over one source alone, or None for ever.
-      remainder: 'drop' the rows that fill no step, or 'pad' them with filler.
-      document_id: Whether batches carry `document_id`.
-      extra: Optional fields that batches carry, of `OPTIONAL_FIELDS`.
-      mix: Of the sources, or None for one alone.
-      gone: Documents and spans that are gone.
-      passes: How often each source is passed at most, None for ever.
+      epochs: Passes over a single source; None if without end.
+      remainder: 'drop' the rows that fill no step, or 'pad' the last step.
+      document_id: Whether batches have the field `document_id`.
+      extra: Optional fields of batches, of `OPTIONAL_FIELDS`.
+      mix: The mix of the sources; None for a single source.
+      gone: Documents and spans that are removed.
+      passes: The most passes over each source; None if without end.
     """
     if mix is None:
       (self.rows,) = ordered.values()
@@ -123,7 +141,7 @@ class RowsPlan(plan_lib.Plan):
     self.merges_rows: bool = mix is not None and len(ordered) > 1
     self.ordered: dict[str, source_trail.Ordered] = dict(ordered)
     self.sources: dict[str, row_source.RowSource] = {
-      n: shuffled.unordered(own) for n, own in ordered.items()
+      n: shuffled.unordered(source) for n, source in ordered.items()
     }
     self.source_names: list[str] = list(self.sources)
     seq_len = self.rows.seq_len
@@ -144,14 +162,14 @@ class RowsPlan(plan_lib.Plan):
     self._passes = dict(passes or {})
 
   def expect_reading(self) -> None:
-    """Lets sources prepare epochs before they come; see `Plan`."""
+    """Tells sources how many passes to expect, so that they prepare epochs."""
     for name, most in self._passes.items():
       for _, phase in self.ordered[name].phases:
         phase.rows.expected_passes = most
 
   @functools.cached_property
   def num_rows(self) -> int | None:
-    """Rows of the whole run, filler excluded, or None."""
+    """Rows of the whole run, without padding; None if it has no end."""
     if self.merge is not None:
       return self.merge.end
     (source,) = self.ordered.values()
@@ -159,25 +177,25 @@ class RowsPlan(plan_lib.Plan):
 
   @property
   def num_steps(self) -> int | None:
-    """Steps of the whole run, or None."""
+    """Steps of the whole run; None if it has no end."""
     if self.num_rows is None:
       return None
     return self.steps.before(self.data_steps_of(self.num_rows))
 
   def data_steps_of(self, num_rows: int) -> int:
-    """Returns the data steps that so many rows fill, or begin."""
+    """Returns the data steps that so many rows fill, with 'pad' in part too."""
     if self._remainder == "pad":
       return self.steps.first_step_at(num_rows)
     return self.steps.step_of_row(num_rows)
 
   @property
   def step_limit(self) -> int:
-    """Steps below this can be read; see `Plan`."""
+    """Steps below this can be read."""
     numbered = self.steps.before(self.steps.step_of_row(_MAX_ROW))
     return numbered if self.num_steps is None else min(self.num_steps, numbered)
 
   def at(self, step: int) -> tuple[int | None, int]:
-    """Returns (None, the size): rows are of any source; see `Plan`."""
+    """Returns (None, number of the bucket), as rows are of any source."""
     self.check_steps(step)
     return None, self._number_of(self.steps.data_step(step))
 
@@ -191,7 +209,16 @@ class RowsPlan(plan_lib.Plan):
     count: int = 1,
     rows: plan_lib.Rows | None = None,
   ) -> spans_lib.Spans:
-    """Plans consecutive steps without reading a token; see `Plan`."""
+    """Plans consecutive steps without reading tokens.
+
+    Args:
+      first_step: The first step.
+      count: How many steps; their rows follow each other.
+      rows: By bucket, the rows of global batches that are planned; None is all.
+
+    Raises:
+      IndexError: If a step is not of the run.
+    """
     return self._spans(range(first_step, first_step + count), rows)
 
   def _spans(self, steps: range, rows: plan_lib.Rows | None) -> spans_lib.Spans:
@@ -200,7 +227,7 @@ class RowsPlan(plan_lib.Plan):
   def _whole(
     self, steps: range, rows: plan_lib.Rows | None
   ) -> tuple[spans_lib.Spans, np.ndarray]:
-    """Returns spans as if nothing were gone, and each row's data step."""
+    """Returns spans without tombstones, and the data step of each row."""
     self.check_steps(steps[0], steps[-1] + 1 - steps[0])
     data_steps = self.steps.data_steps(np.asarray(steps))
     first = self.steps.first_rows(data_steps)
@@ -213,10 +240,10 @@ class RowsPlan(plan_lib.Plan):
       numbers.append((first[low:high, None] + local).reshape(-1))
       local_rows[low:high] = len(local)
     number = numbers[0] if len(numbers) == 1 else np.concatenate(numbers)
-    whole = len(number)
+    num_rows = len(number)
     if self.num_rows is not None:
       number = number[number < self.num_rows]
-    planned = dataclasses.replace(self.rows.plan(number), num_rows=whole)
+    planned = dataclasses.replace(self.rows.plan(number), num_rows=num_rows)
     return planned, np.repeat(data_steps, local_rows)
 
   def planned(
@@ -226,21 +253,35 @@ class RowsPlan(plan_lib.Plan):
     rows: plan_lib.Rows | None = None,
     stride: int = 1,
   ) -> plan_lib.Planned:
-    """Returns what `read` needs for steps of one size; see `Plan`."""
+    """Returns what `read` needs for steps of one size.
+
+    Args:
+      first_step: The first step.
+      count: How many steps.
+      rows: By bucket, the rows of global batches that are planned; None is all.
+      stride: The distance between steps.
+
+    Raises:
+      IndexError: If a step is not of the run.
+    """
     steps = range(first_step, first_step + count * stride, stride)
     return plan_lib.Planned(self._spans(steps, rows), self.at(first_step)[1])
 
   def group(self, step: int, most: int) -> tuple[int, int]:
-    """Returns the steps planned together with a step; see `Plan`.
+    """Returns (first, last + 1) of the steps to plan together with a step.
 
-    A shuffle window that is longer than a group is cut from its own begin on,
-    shorter ones go together: no window is split that need not be. All steps
-    of a group have as many rows, and between them none is skipped.
+    A group holds as many whole shuffle windows as fit. A window with more than
+    `most` steps is cut into groups of `most` steps from its start on. All steps
+    of a group have the same number of rows, and none between them is skipped.
+
+    Args:
+      step: The step.
+      most: The most steps of a group.
     """
-    begin, end = self.steps.alike(step)
+    same_size_start, end = self.steps.alike(step)
     limit = self.step_limit if end is None else min(end, self.step_limit)
     first, last = self._steps_of_window(step)
-    first = max(first, begin)
+    first = max(first, same_size_start)
     if last - first > most:
       first += (step - first) // most * most
       last = min(last, first + most)
@@ -252,20 +293,23 @@ class RowsPlan(plan_lib.Plan):
     return first, min(last, limit)
 
   def _steps_of_window(self, step: int) -> tuple[int, int]:
-    """Returns the steps whose first row is of the same window."""
+    """Returns (first, last + 1) of the steps that begin in the same window."""
     steps = self.steps
     window = self.rows.read_group(steps.first_row(steps.data_step(step)))
     first, last = (steps.before(steps.first_step_at(row)) for row in window)
     return first, last
 
   def prefetch(self, planned: plan_lib.Planned) -> bool:
-    """Fetches what reading planned steps will need; see `Plan`."""
+    """Fetches the data of planned steps ahead of reading them.
+
+    Returns whether it helps to plan further ahead.
+    """
     fetched = planned.fetched
     assert fetched is not None
     return self.rows.prefetch(fetched)
 
   def read(self, planned: plan_lib.Planned) -> dict[str, np.ndarray]:
-    """Returns the canonical fields of planned steps; see `Plan`."""
+    """Reads planned steps and returns their fields, [R, ...] each."""
     spans = planned.spans
     assert spans is not None
     batch = self.rows.read(spans, self._extra, planned.columns)
@@ -285,30 +329,30 @@ class RowsPlan(plan_lib.Plan):
     return transfer_lib.Transfer(wire, dict(enumerate(self.ordered.values())))
 
   def transfer(self, bucket: int) -> transfer_lib.Transfer:
-    """Returns how rows travel to devices, the same for all sizes."""
+    """Returns the transfer format of rows, the same for all batch sizes."""
     del bucket
     return self._transfer
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
-    """Yields one row of the run: all have the same fields; see `Plan`."""
-    first = {own.name: np.zeros(1, np.int64) for own in self.buckets}
-    planned = plan_lib.Planned(self._spans(range(1), first), bucket)
+    """Yields (source name, plan of a row): all rows have the same fields."""
+    first_rows = {bucket.name: np.zeros(1, np.int64) for bucket in self.buckets}
+    planned = plan_lib.Planned(self._spans(range(1), first_rows), bucket)
     yield self.source_names[0], planned
 
   def counts(self, data_step: int) -> plan_lib.Counts:
-    """Returns the rows of sources by size; see `Plan`."""
-    found = {n: {b.name: 0 for b in self.buckets} for n in self.ordered}
-    begin = dict.fromkeys(self.ordered, 0)
+    """Returns rows by source and bucket before a data step, no padding."""
+    counts = {n: {b.name: 0 for b in self.buckets} for n in self.ordered}
+    rows_at_first = dict.fromkeys(self.ordered, 0)
     for first, last in self._stretches(data_step):
-      end = self.rows_before(last)
+      rows_at_last = self.rows_before(last)
       name = self.buckets[self._number_of(first)].name
-      for source, own in found.items():
-        own[name] += end[source] - begin[source]
-      begin = end
-    return found
+      for source, by_bucket in counts.items():
+        by_bucket[name] += rows_at_last[source] - rows_at_first[source]
+      rows_at_first = rows_at_last
+    return counts
 
   def _stretches(self, count: int) -> Iterator[tuple[int, int]]:
-    """Returns (first, last + 1) of the first data steps, by their size."""
+    """Yields (first, last + 1) of ranges of data steps that have one size."""
     changes = [at for at, _ in self.steps.sizes[1:] if at < count]
     return itertools.pairwise([0, *changes, count])
 
@@ -316,7 +360,7 @@ class RowsPlan(plan_lib.Plan):
     """Returns the rows that sources have consumed before a data step."""
     first = self.steps.first_row(data_step)
     if self.num_rows is not None:
-      # A skip may reach over the end; rows that fill no step are not taken.
+      # A skip may reach beyond the end. Rows that fill no step are left over.
       end = self.steps.first_row(self.data_steps_of(self.num_rows))
       first = min(first, end, self.num_rows)
     if self.merge is None:
@@ -325,28 +369,34 @@ class RowsPlan(plan_lib.Plan):
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """Sources and mix, as JSON values."""
+    """What determines batches: sources and mix, as JSON values."""
     if self.merge is not None:
-      found = self.merge.fingerprint
+      fields = self.merge.fingerprint
     else:
-      found = {"sources": {n: s.fingerprint for n, s in self.ordered.items()}}
-    # These two are the run's own.
-    found["sources"] = {
-      name: {k: v for k, v in own.items() if k not in ("seed", "seq_len")}
-      for name, own in found["sources"].items()
+      fields = {
+        "sources": {n: source.fingerprint for n, source in self.ordered.items()}
+      }
+    # These two are fields of the run's fingerprint.
+    fields["sources"] = {
+      name: {
+        k: v for k, v in source_fields.items() if k not in ("seed", "seq_len")
+      }
+      for name, source_fields in fields["sources"].items()
     }
-    return found
+    return fields
 
   def describe(self) -> list[str]:
-    """Returns the summary for the log; see `Plan`."""
+    """Returns the lines for the log, the shapes of batches first."""
     sizes = self.steps.sizes
     shapes = [f"[{size}, {self.rows.seq_len}]" for _, size in sizes]
     later = zip(shapes[1:], sizes[1:], strict=True)
-    told = [
+    shape_texts = [
       shapes[0],
-      *(f"{own} from step {self.steps.before(at)}" for own, (at, _) in later),
+      *(
+        f"{shape} from step {self.steps.before(at)}" for shape, (at, _) in later
+      ),
     ]
-    lines = [", ".join(told)]
+    lines = [", ".join(shape_texts)]
     if self.num_rows is not None and self._remainder == "drop":
       end = self.data_steps_of(self.num_rows)
       lost = self.num_rows - self.steps.first_row(end)

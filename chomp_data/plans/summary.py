@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a run in buckets will do, in lines for its log."""
+"""The log lines that describe a run in buckets."""
 
 from collections.abc import Iterator
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ Stages = Sequence[tuple[int, Weights]]
 
 
 class Batches(Protocol):
-  """What these lines ask of a plan."""
+  """The attributes and methods of a plan that these lines need."""
 
   datasets: dict[str, dataset_lib.Dataset]
   buckets: tuple[buckets_lib.Bucket, ...]
@@ -37,35 +37,36 @@ def bucket_lines(
   buckets: Sequence[buckets_lib.Bucket],
   schedule: schedule_lib.BucketSchedule,
 ) -> list[str]:
-  """Returns a line for each bucket: its shape, and what an epoch has of it."""
+  """Returns a line for each bucket: its shape, and its batches in an epoch."""
   batches = schedule.batches_per_epoch
   lines = []
   for number, bucket in enumerate(buckets):
     parts = []
     for i, (name, dataset) in enumerate(datasets.items()):
       count = dataset.counts.get(bucket.name, 0)
-      given = int(batches[i, number])
-      text = f"{name} {count} samples in {given} batches"
+      num_batches = int(batches[i, number])
+      text = f"{name} {count} samples in {num_batches} batches"
       tokens = (dataset.tokens_by_bucket() or {}).get(bucket.name)
-      if tokens is not None and given:
-        # Filler rows of a padded last batch are padding too.
-        kept = min(1.0, given * bucket.batch_size / count)
-        positions = given * bucket.batch_size * bucket.shape[0]
-        text += f" ({1 - tokens * kept / positions:.1%} padding)"
+      if tokens is not None and num_batches:
+        # Padding rows of an incomplete last batch count as padding too.
+        delivered_share = min(1.0, num_batches * bucket.batch_size / count)
+        positions = num_batches * bucket.batch_size * bucket.shape[0]
+        text += f" ({1 - tokens * delivered_share / positions:.1%} padding)"
       parts.append(text)
     lines.append(f"  bucket {bucket}, an epoch: {', '.join(parts)}")
-  whole = sum(sum(own.counts.values()) for own in datasets.values())
+  num_samples = sum(sum(data.counts.values()) for data in datasets.values())
   sizes = [bucket.batch_size for bucket in buckets]
-  lost = whole - int((batches * sizes).sum())
+  lost = num_samples - int((batches * sizes).sum())
   if lost > 0:
     lines.append(
-      f"  remainder drop: {lost} of {whole} samples of an epoch fill no batch"
+      f"  remainder drop: {lost} of {num_samples} samples of an epoch fill no"
+      " batch"
     )
   return lines
 
 
 def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
-  """Returns a line for each stage of a curriculum, and how often buckets come.
+  """Returns a line for each stage of a curriculum, with passes over buckets.
 
   Args:
     plan: The run.
@@ -75,10 +76,10 @@ def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
   for begins, _, last, weights in _spans(plan, stages):
     text = f"  {stage_text(plan, begins, weights)}"
     if last is not None:
-      given = bucket_passes(plan, last)
+      passes = bucket_passes(plan, last)
       by_name = [
-        f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in own.items())
-        for name, own in given.items()
+        f"{name} " + ", ".join(f"{b} {n:.2f}" for b, n in by_bucket.items())
+        for name, by_bucket in passes.items()
       ]
       text += f"; passes by step {last}: {'; '.join(by_name)}"
     lines.append(text)
@@ -87,53 +88,55 @@ def stage_lines(plan: Batches, stages: Stages | None) -> list[str]:
 
 def stage_text(plan: Batches, first: int, weights: Weights) -> str:
   """Returns where a stage begins, and the shares of its buckets."""
-  whole = sum(weights.values())
+  total_weight = sum(weights.values())
   shares = ", ".join(
-    f"{own.name} {float(weights[own.name] / whole):.3g}"
-    for own in plan.buckets
-    if own.name in weights
+    f"{bucket.name} {float(weights[bucket.name] / total_weight):.3g}"
+    for bucket in plan.buckets
+    if bucket.name in weights
   )
   return f"from step {first}: {shares}"
 
 
 def repeats(plan: Batches, stages: Stages | None) -> list[str]:
-  """Returns a sentence for each bucket that a stage gives again and again.
+  """Returns a warning for each bucket that a stage passes very often.
 
   Args:
     plan: The run.
     stages: As in `stage_lines`.
   """
-  found = []
+  lines = []
   for begins, first, last, _ in _spans(plan, stages):
     if last is None:
       continue
     before = bucket_passes(plan, first)
-    for name, own in bucket_passes(plan, last).items():
-      for bucket, number in own.items():
+    for name, by_bucket in bucket_passes(plan, last).items():
+      for bucket, number in by_bucket.items():
         times = number - before[name][bucket]
         if times > mix_options.MANY_PASSES:
-          found.append(
+          lines.append(
             f"the stage from step {begins} gives bucket {bucket} of {name}"
             f" {times:.1f} times over until step {last}: it has"
             f" {plan.datasets[name].counts[bucket]} samples. Lower its weight,"
             " shorten the stage, or add data"
           )
-  return found
+  return lines
 
 
 def _spans(
   plan: Batches, stages: Stages | None
 ) -> Iterator[tuple[int, int, int | None, Weights]]:
-  """Yields stages of a run, with weights.
+  """Yields (from_step, first, last, weights) of each stage that a run reaches.
 
-  Each with its own first step, which is a data step, the first step that reads
-  it, and the step after the last that does, or None.
+  `from_step` is a data step. The steps first to last - 1 read the stage; last
+  is None if the run has no end.
   """
-  known = list(stages or ())
-  begins = [plan.steps.before(at) for at, _ in known]
+  known_stages = list(stages or ())
+  begins = [plan.steps.before(at) for at, _ in known_stages]
   end = plan.num_steps
   ends = [*begins[1:], end][: len(begins)]
-  for (at, weights), first, last in zip(known, begins, ends, strict=True):
+  for (at, weights), first, last in zip(
+    known_stages, begins, ends, strict=True
+  ):
     if end is not None:
       last = end if last is None else min(last, end)
     if end is None or first < end:
@@ -150,8 +153,8 @@ def bucket_passes(plan: Batches, step: int) -> dict[str, dict[str, float]]:
   return {
     name: {
       bucket: count / plan.datasets[name].counts[bucket]
-      for bucket, count in own.items()
+      for bucket, count in by_bucket.items()
       if plan.datasets[name].counts.get(bucket)
     }
-    for name, own in plan.counts(plan.steps.data_step(step)).items()
+    for name, by_bucket in plan.counts(plan.steps.data_step(step)).items()
   }

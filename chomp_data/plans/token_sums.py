@@ -22,14 +22,14 @@ from chomp_data.sources import row_units
 from chomp_data.sources import source_units
 from chomp_data.stores import side_index
 
-# From so many rows on planning takes a second or so, and is shown.
+# To plan so many rows takes about a second: from there on progress is shown.
 _MANY_ROWS = 1_000_000
-# Prefix sums, each of one source and unit, and sums of ranges.
+# The most cached results: prefix sums by source and unit, and sums of ranges.
 _CACHED = 1_024
 
 
 class TokenSums(Protocol):
-  """Sums of the samples of sources before data steps. For one thread."""
+  """Sums of units of sources before data steps. To be used by one thread."""
 
   def before(self, source: str, data_step: int, unit: str) -> int:
     """Returns the units of the samples before a data step.
@@ -42,7 +42,7 @@ class TokenSums(Protocol):
     ...
 
   def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:
-    """Returns how many rows `before` plans or sums one by one; 0 is none.
+    """Returns how many rows `before` has to plan or sum one by one.
 
     Args:
       source: The name of the source.
@@ -57,7 +57,7 @@ class TokenSums(Protocol):
 
 
 class RowSums:
-  """Sums of rows of sources in their orders; see `TokenSums`."""
+  """Sums of units in a run of rows."""
 
   def __init__(
     self,
@@ -67,7 +67,7 @@ class RowSums:
     """Sums nothing yet.
 
     Args:
-      sources: In their orders, by name.
+      sources: The sources in their orders, by name.
       rows_before: Returns the rows of each source before a data step.
     """
     self._sources = sources
@@ -75,11 +75,11 @@ class RowSums:
     self._cache = memo.Memo(_CACHED)
 
   def before(self, source: str, data_step: int, unit: str) -> int:
-    """Returns the units before a data step; see `TokenSums`."""
+    """Returns the units of a source's samples before a data step."""
     return self._before_row(source, self._row(source, data_step), unit)
 
   def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:
-    """Returns how many rows are planned; see `TokenSums`."""
+    """Returns how many rows `before` has to plan; 0 if units are known."""
     return self._rows_to_plan(source, self._row(source, data_step), unit)
 
   def _rows_to_plan(self, source: str, row: int, unit: str) -> int:
@@ -88,11 +88,11 @@ class RowSums:
     rows = self._sources[source]
     if unit not in rows.repeating_units:
       return row
-    # Of the epochs that repeat one is summed, and one in part.
+    # Of the epochs that repeat, one is summed in full and one in part.
     return min(row, rows.epochs.start(rows.epochs.ramp + 2))
 
   def between(self, source: str, first: int, last: int, unit: str) -> int:
-    """Returns the units of data steps; see `TokenSums`."""
+    """Returns the units of a source in data steps first to last - 1."""
     low, high = (self._row(source, step) for step in (first, last))
 
     def units() -> int:
@@ -121,7 +121,7 @@ class RowSums:
 
   def _before_row(self, source: str, row: int, unit: str) -> int:
     if not row:
-      # To know the units of any row may take a pass over the source.
+      # Nothing precedes row 0. Other rows may need a pass over the source.
       return 0
     prefix = self._cache.get(
       (source, unit),
@@ -140,7 +140,7 @@ class RowSums:
 
 
 class BatchSums:
-  """Sums of samples of datasets in buckets of text; see `TokenSums`."""
+  """Sums of units in a run of text in buckets."""
 
   def __init__(
     self,
@@ -151,7 +151,7 @@ class BatchSums:
     """Sums nothing yet.
 
     Args:
-      datasets: By name, in the order of their numbers.
+      datasets: The datasets by name, sorted by number.
       schedule: Which batch each data step has.
       by_tokens: Whether the schedule balances datasets by tokens.
     """
@@ -162,7 +162,7 @@ class BatchSums:
     self._cache = memo.Memo(_CACHED)
 
   def before(self, source: str, data_step: int, unit: str) -> int:
-    """Returns the units before a data step; see `TokenSums`."""
+    """Returns the units of a source's samples before a data step."""
     number, data_step = self._numbers[source], self._within(data_step)
     if self._is_known(number, unit):
       tokens = int(self._schedule.consumed_units(data_step)[number])
@@ -180,22 +180,22 @@ class BatchSums:
     return before(data_step)
 
   def rows_to_plan(self, source: str, data_step: int, unit: str) -> int:
-    """Returns how many samples are summed; see `TokenSums`."""
+    """Returns how many samples `before` has to sum; 0 if units are known."""
     number = self._numbers[source]
     if self._is_known(number, unit):
       return 0
-    # All of them once, and those of the epoch that the step is in.
+    # All samples once, and those of the current epoch.
     epoch = 2 * sum(self._datasets[number].counts.values())
     samples = self._schedule.consumed(self._within(data_step))[number]
     return min(int(samples.sum()), epoch)
 
   def between(self, source: str, first: int, last: int, unit: str) -> int:
-    """Returns the units of data steps; see `TokenSums`."""
+    """Returns the units of a source in data steps first to last - 1."""
     before = (self.before(source, step, unit) for step in (last, first))
     return next(before) - next(before)
 
   def _within(self, data_step: int) -> int:
-    """Returns a data step, or the end of the run where that is before it."""
+    """Returns a data step, or the end of the run if that is earlier."""
     end = self._schedule.num_steps
     return data_step if end is None else min(data_step, end)
 

@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Documents and spans that are gone from a data step on.
+"""Tombstones: documents and spans that are removed from a data step on.
 
-A file has one JSON object a line:
+A file has one JSON object per line:
 
     {"source": "web", "document": "a/b.txt#7"}
     {"source": "web", "document": 42, "start": 100, "length": 20}
 
-`document` is an id, or a number; `start` and `length` are of its tokens, and
-without them all of it is gone.
+`document` is an id or a number. `start` and `length` are in tokens of the
+document; without them the whole document is removed.
 """
 
 from collections.abc import Mapping
@@ -29,15 +29,15 @@ from chomp_data.rows import tombstones as gone_lib
 
 _FIELDS = ("source", "document", "start", "length")
 
-# Lines of a file of which an error tells.
-_MOST_TOLD = 20
+# The most lines of a file that one error lists.
+_MAX_ERROR_LINES = 20
 
 # By source, int64[N, 3]: document, start and length, ascending.
-_Spans = dict[str, np.ndarray]
+_SpansBySource = dict[str, np.ndarray]
 
 
 class Tombstones:
-  """What is gone at each data step of a run."""
+  """Which tokens are removed at each data step of a run."""
 
   def __init__(
     self,
@@ -45,10 +45,10 @@ class Tombstones:
     by_name: Mapping[str, stores.Store] | None = None,
     path: str = "tombstones",
   ):
-    """Reads files, and finds their documents; reads no token.
+    """Reads the files and looks up their documents; reads no tokens.
 
     Args:
-      files: (from data step, file), rising.
+      files: (first data step, path of the file), ascending.
       by_name: The store of each source, in the order of their numbers.
       path: Dotted path of the files, for messages.
 
@@ -56,79 +56,91 @@ class Tombstones:
       ConfigError: If a file or a line of it is wrong.
     """
     self._steps: list[int] = [at for at, _ in files]
-    # What is gone from each step on, by number of the source: all so far.
-    self._levels: list[dict[int, gone_lib.Gone]] = []
-    # Documents of which all is gone.
-    self._complete: list[dict[int, np.ndarray]] = []
+    # The tokens that are removed from each step of `_steps` on, by source
+    # number. Each level includes those of all levels before it.
+    self._removed_by_level: list[dict[int, gone_lib.Gone]] = []
+    # Documents that are removed as a whole, by level and source number.
+    self._removed_documents: list[dict[int, np.ndarray]] = []
     self._digests: dict[str, str] = {}
-    self._told: list[str] = []
+    self._lines: list[str] = []
     by_name = by_name or {}
     numbers = {name: i for i, name in enumerate(by_name)}
-    so_far: _Spans = {}
+    so_far: _SpansBySource = {}
     for number, (at, file) in enumerate(files):
-      own = _read(file, by_name, f"{path}[{number}]")
-      self._digests[str(at)] = _digest(own)
-      told = ", ".join(f"{len(spans)} of {n}" for n, spans in own.items())
-      self._told.append(
-        f"  gone from data step {at} on: {told or 'nothing'} ({file})"
+      file_spans = _read(file, by_name, f"{path}[{number}]")
+      self._digests[str(at)] = _digest(file_spans)
+      counts = ", ".join(
+        f"{len(spans)} of {n}" for n, spans in file_spans.items()
       )
-      for name, spans in own.items():
-        known = so_far.get(name, np.empty((0, 3), np.int64))
-        so_far[name] = _sorted(np.concatenate([known, spans]))
-      self._levels.append(
-        {numbers[n]: _gone(v, by_name[n]) for n, v in so_far.items()}
+      self._lines.append(
+        f"  gone from data step {at} on: {counts or 'nothing'} ({file})"
       )
-      self._complete.append(
-        {numbers[n]: _complete(v, by_name[n]) for n, v in so_far.items()}
+      for name, spans in file_spans.items():
+        previous = so_far.get(name, np.empty((0, 3), np.int64))
+        so_far[name] = _merged(np.concatenate([previous, spans]))
+      self._removed_by_level.append(
+        {numbers[n]: _removed_ranges(v, by_name[n]) for n, v in so_far.items()}
+      )
+      self._removed_documents.append(
+        {
+          numbers[n]: _removed_documents(v, by_name[n])
+          for n, v in so_far.items()
+        }
       )
 
   @property
   def first_step(self) -> int | None:
-    """The first data step at which something is gone; None is never."""
+    """The first data step at which tokens are removed; None if never."""
     return self._steps[0] if self._steps else None
 
   def times(self, source: int, document: int) -> tuple[int | None, int | None]:
-    """Returns from which data steps on something, and all, of one is gone.
+    """Returns from which data steps on a document is removed.
 
     Args:
-      source: The source's number.
-      document: Its number.
+      source: The number of the source.
+      document: The number of the document.
 
     Returns:
-      (first step at which a token is gone, first at which all are); None is
-      never.
+      (first data step at which one of its tokens is removed, first data step
+      at which all are); None if never.
     """
-    touched = whole = None
+    first_removed = all_removed = None
     for at, level, complete in zip(
-      self._steps, self._levels, self._complete, strict=True
+      self._steps, self._removed_by_level, self._removed_documents, strict=True
     ):
-      own = level.get(source)
-      if own is None:
+      removed = level.get(source)
+      if removed is None:
         continue
       all_gone = bool(np.isin(document, complete[source]))
-      if touched is None and (all_gone or np.isin(document, own.document)):
-        touched = at
-      if whole is None and all_gone:
-        whole = at
-    return touched, whole
+      if first_removed is None and (
+        all_gone or np.isin(document, removed.document)
+      ):
+        first_removed = at
+      if all_removed is None and all_gone:
+        all_removed = at
+    return first_removed, all_removed
 
   @property
   def fingerprint_field(self) -> dict[str, Any]:
-    """What is gone from which step on, as a field of a fingerprint."""
+    """Digests of the files by first data step, as a field of a fingerprint."""
     return {"tombstones": self._digests} if self._digests else {}
 
   def describe(self) -> list[str]:
     """Returns a line for each file."""
-    return list(self._told)
+    return list(self._lines)
 
   def without(
     self, spans: spans_lib.Spans, data_steps: np.ndarray
   ) -> spans_lib.Spans:
-    """Returns a plan with what is gone marked; see `ops.tombstones`.
+    """Returns a plan in which removed tokens are masked.
 
     Args:
       spans: A plan.
-      data_steps: int64[num_rows], the step of each row, ascending.
+      data_steps: int64[num_rows], the data step of each row, ascending.
+
+    Returns:
+      The plan with each removed range as a separate span, marked in
+      `Spans.gone`.
     """
     if not self._steps or not len(data_steps):
       return spans
@@ -138,15 +150,19 @@ class Tombstones:
     edges = [0, *(np.flatnonzero(np.diff(level)) + 1).tolist(), len(level)]
     parts = []
     for low, high in itertools.pairwise(edges):
-      own = spans if high - low == len(level) else spans.rows(low, high)
+      part = spans if high - low == len(level) else spans.rows(low, high)
       if level[low]:
-        own = gone_lib.without(own, self._levels[int(level[low]) - 1])
-      parts.append(own)
+        part = gone_lib.without(
+          part, self._removed_by_level[int(level[low]) - 1]
+        )
+      parts.append(part)
     return parts[0] if len(parts) == 1 else spans_lib.concatenated(parts)
 
 
-def _read(file: str, by_name: Mapping[str, stores.Store], path: str) -> _Spans:
-  """Returns what a file names, each part of a document once.
+def _read(
+  file: str, by_name: Mapping[str, stores.Store], path: str
+) -> _SpansBySource:
+  """Returns the spans that a file removes.
 
   Raises:
     ConfigError: If the file or lines of it are wrong.
@@ -171,23 +187,31 @@ def _read(file: str, by_name: Mapping[str, stores.Store], path: str) -> _Spans:
       problems.append(f"{file}:{number}: {error}")
     else:
       entries[entry.source].append(entry)
-  out: _Spans = {}
-  for name, own in entries.items():
-    if own:
-      found, wrong = _found(own, by_name[name])
+  spans_by_source: _SpansBySource = {}
+  for name, source_entries in entries.items():
+    if source_entries:
+      spans, wrong = _resolved(source_entries, by_name[name])
       problems += [f"{file}:{line}: {text}" for line, text in wrong]
-      out[name] = found
+      spans_by_source[name] = spans
   if problems:
-    more = len(problems) - _MOST_TOLD
+    more = len(problems) - _MAX_ERROR_LINES
     if more > 0:
-      problems = [*problems[:_MOST_TOLD], f"{file}: {more} more lines"]
+      problems = [*problems[:_MAX_ERROR_LINES], f"{file}: {more} more lines"]
     raise schema.ConfigError(problems)
-  return out
+  return spans_by_source
 
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-  """One line: a document and which tokens of it; None is all that follow."""
+  """One line of a file.
+
+  Attributes:
+    line: Its number, from 1.
+    source: The name of the source.
+    document: The id or number of the document.
+    start: The first removed token.
+    length: How many tokens are removed; None removes all from `start` on.
+  """
 
   line: int
   source: str
@@ -199,10 +223,10 @@ class _Entry:
 def _entry(
   line: str, number: int, by_name: Mapping[str, stores.Store]
 ) -> _Entry:
-  """Returns what a line says.
+  """Parses a line.
 
   Raises:
-    ValueError: If it is wrong; the text completes a sentence.
+    ValueError: If it is wrong. `_read` puts file and line before the text.
   """
   try:
     value = json.loads(line)
@@ -217,9 +241,9 @@ def _entry(
       raise ValueError(schema.unknown_key("line", name, _FIELDS, _FIELDS))
   source, document = value.get("source"), value.get("document")
   if not isinstance(source, str) or source not in by_name:
-    known = ", ".join(map(repr, by_name))
+    names = ", ".join(map(repr, by_name))
     near = schema.did_you_mean(source, by_name)
-    raise ValueError(f"`source` must be one of {known}, got {source!r}.{near}")
+    raise ValueError(f"`source` must be one of {names}, got {source!r}.{near}")
   if isinstance(document, bool) or not isinstance(document, str | int):
     raise ValueError(
       f"`document` must be an id in quotes or a whole number, got {document!r}."
@@ -227,89 +251,106 @@ def _entry(
   count = schema.integer(), schema.integer(1)
   spans: list[int | None] = []
   for name, rule in zip(("start", "length"), count, strict=True):
-    own = value.get(name)
+    field_value = value.get(name)
     try:
-      spans.append(None if own is None else rule.convert(own))
+      spans.append(None if field_value is None else rule.convert(field_value))
     except (TypeError, ValueError) as error:
-      raise ValueError(f"`{name}` must be {rule.text}, got {own!r}.") from error
+      raise ValueError(
+        f"`{name}` must be {rule.text}, got {field_value!r}."
+      ) from error
   return _Entry(number, source, document, spans[0] or 0, spans[1])
 
 
-def _found(
+def _resolved(
   entries: Sequence[_Entry], store: stores.Store
 ) -> tuple[np.ndarray, list[tuple[int, str]]]:
-  """Returns int64[N, 3] of one source, and (line, what is wrong)."""
-  ids = {own.document for own in entries if isinstance(own.document, str)}
+  """Looks up the documents that lines name.
+
+  Args:
+    entries: Lines of one source.
+    store: The store of that source.
+
+  Returns:
+    int64[N, 3] of (document, start, length), and (line, error text) of each
+    line that is wrong.
+  """
+  ids = {entry.document for entry in entries if isinstance(entry.document, str)}
   by_id = store.find_documents(sorted(ids)) if ids else {}
   wrong: list[tuple[int, str]] = []
-  known: list[tuple[int, _Entry]] = []
+  located: list[tuple[int, _Entry]] = []
   count = store.num_documents
-  for own in entries:
-    if isinstance(own.document, int):
-      numbers = [own.document] if 0 <= own.document < count else []
+  for entry in entries:
+    if isinstance(entry.document, int):
+      numbers = [entry.document] if 0 <= entry.document < count else []
     else:
-      numbers = by_id[own.document]
+      numbers = by_id[entry.document]
     if len(numbers) == 1:
-      known.append((numbers[0], own))
+      located.append((numbers[0], entry))
     elif numbers:
       wrong.append(
         (
-          own.line,
-          f"`document` must name one document, got {own.document!r}, the id of"
-          f" {len(numbers)} in {own.source!r}: {numbers[:5]}. Name them by"
+          entry.line,
+          f"`document` must name one document, got {entry.document!r}, the id"
+          f" of {len(numbers)} in {entry.source!r}: {numbers[:5]}. Name them by"
           " number.",
         )
       )
     else:
       wrong.append(
         (
-          own.line,
-          f"`document` must be of the {count} documents of {own.source!r}, got"
-          f" {own.document!r}."
+          entry.line,
+          f"`document` must be of the {count} documents of {entry.source!r},"
+          f" got {entry.document!r}."
           + (
             ""
-            if isinstance(own.document, int)
-            else store.closest_id(own.document)
+            if isinstance(entry.document, int)
+            else store.closest_id(entry.document)
           ),
         )
       )
-  lengths = store.bounds(np.asarray([n for n, _ in known], np.int64))[1]
+  lengths = store.bounds(np.asarray([n for n, _ in located], np.int64))[1]
   spans: list[tuple[int, int, int, int]] = []
-  for (number, own), whole in zip(known, lengths.tolist(), strict=True):
-    length = whole - own.start if own.length is None else own.length
-    if own.start + length > whole or (length < 1 and own.start):
+  for (number, entry), num_tokens in zip(
+    located, lengths.tolist(), strict=True
+  ):
+    length = num_tokens - entry.start if entry.length is None else entry.length
+    if entry.start + length > num_tokens or (length < 1 and entry.start):
       wrong.append(
         (
-          own.line,
-          f"`start` and `length` must lie in the {whole} tokens of document"
-          f" {own.document!r}, got {own.start} and {own.length}.",
+          entry.line,
+          f"`start` and `length` must lie in the {num_tokens} tokens of"
+          f" document {entry.document!r}, got {entry.start} and"
+          f" {entry.length}.",
         )
       )
     else:
-      spans.append((number, own.start, length, own.line))
+      spans.append((number, entry.start, length, entry.line))
   spans.sort()
-  for one, other in itertools.pairwise(spans):
-    # Of a document without tokens, two lines are the same too.
-    if one[0] == other[0] and one[1] + max(one[2], 1) > other[1]:
-      first, second = sorted((one[3], other[3]))
+  for span, next_span in itertools.pairwise(spans):
+    # Two lines that name the same document without tokens overlap too.
+    if span[0] == next_span[0] and span[1] + max(span[2], 1) > next_span[1]:
+      first, second = sorted((span[3], next_span[3]))
       wrong.append(
         (
           second,
-          f"`document` {one[0]} must not be gone twice, got tokens that line"
+          f"`document` {span[0]} must not be gone twice, got tokens that line"
           f" {first} names. Remove one of them.",
         )
       )
-  found = np.asarray([own[:3] for own in spans], np.int64).reshape(-1, 3)
-  return found, sorted(wrong)
+  span_array = np.asarray([entry[:3] for entry in spans], np.int64).reshape(
+    -1, 3
+  )
+  return span_array, sorted(wrong)
 
 
-def _sorted(spans: np.ndarray) -> np.ndarray:
-  """Returns int64[N, 3] ascending, what overlaps or touches as one."""
+def _merged(spans: np.ndarray) -> np.ndarray:
+  """Returns int64[N, 3] ascending; adjacent and overlapping spans merged."""
   order = np.lexsort((spans[:, 1], spans[:, 0]))
   document, start, length = spans[order].T
   if not len(document):
     return spans
-  # Ends rise within a document only: shift each past those before it.
+  # A running maximum of ends must not cross documents, so shift each document
+  # past the ends of those before it.
   shift = document * (int((start + length).max()) + 2)
   reach = np.maximum.accumulate(start + length + shift)
   opens = np.ones(len(document), np.bool_)
@@ -319,24 +360,27 @@ def _sorted(spans: np.ndarray) -> np.ndarray:
   return np.stack([document[first], start[first], end - start[first]], axis=1)
 
 
-def _gone(spans: np.ndarray, store: stores.Store) -> gone_lib.Gone:
-  document, start, length = _sorted(spans).T
-  some = length > 0
-  begin = store.bounds(document)[0] + start
+def _removed_ranges(spans: np.ndarray, store: stores.Store) -> gone_lib.Gone:
+  document, start, length = _merged(spans).T
+  has_tokens = length > 0
+  first_position = store.bounds(document)[0] + start
   return gone_lib.Gone(
-    document[some], begin[some], (begin + length)[some], document[~some]
+    document[has_tokens],
+    first_position[has_tokens],
+    (first_position + length)[has_tokens],
+    document[~has_tokens],
   )
 
 
-def _complete(spans: np.ndarray, store: stores.Store) -> np.ndarray:
+def _removed_documents(spans: np.ndarray, store: stores.Store) -> np.ndarray:
   document, start, length = spans.T
   return document[(start == 0) & (length == store.bounds(document)[1])]
 
 
-def _digest(own: _Spans) -> str:
-  """Returns what is gone as a hash, however its lines say it."""
+def _digest(spans_by_source: _SpansBySource) -> str:
+  """Returns a hash of the removed tokens, the same however lines split them."""
   digest = hashlib.sha256()
-  for name in sorted(own):
+  for name in sorted(spans_by_source):
     digest.update(json.dumps(name).encode())
-    digest.update(_sorted(own[name]).astype("<i8").tobytes())
+    digest.update(_merged(spans_by_source[name]).astype("<i8").tobytes())
   return digest.hexdigest()

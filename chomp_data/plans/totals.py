@@ -54,7 +54,9 @@ class Totals:
   def is_complete(self) -> bool:
     """Whether no number of units is unknown."""
     return not any(
-      count is None for own in self.units.values() for count in own.values()
+      count is None
+      for counts in self.units.values()
+      for count in counts.values()
     )
 
 
@@ -109,8 +111,8 @@ class PlanTotals:
     rows_since = 0
     if base is not None:
       rows_since = sum(
-        own.delivered - base.positions[name].delivered
-        for name, own in positions.items()
+        position.delivered - base.positions[name].delivered
+        for name, position in positions.items()
       )
     data_step = self._plan.steps.data_step(step)
     counts: dict[str, dict[str, int | None]] = {name: {} for name in positions}
@@ -119,16 +121,16 @@ class PlanTotals:
         if unit not in units:
           continue
         rows = self._sums.rows_to_plan(name, data_step, unit)
-        known = None if base is None else base.units[name][unit]
-        if base is not None and rows and known is None:
+        base_count = None if base is None else base.units[name][unit]
+        if base is not None and rows and base_count is None:
           counts[name][unit] = None
           continue
-        is_nearer = known is not None and rows_since < rows
+        is_nearer = base_count is not None and rows_since < rows
         if for_state and (rows_since if is_nearer else rows) > _MAX_STATE_ROWS:
           _log_unknown(name, unit, position.consumed)
           counts[name][unit] = None
-        elif known is not None and is_nearer:
-          counts[name][unit] = known + int(since().units[number, column])
+        elif base_count is not None and is_nearer:
+          counts[name][unit] = base_count + int(since().units[number, column])
         else:
           total = self._delivered(name, step, unit)
           counts[name][unit] = total - removed.get(name, NOTHING)[unit]
@@ -162,17 +164,17 @@ class PlanTotals:
       },
       {
         name: {
-          bucket: own[bucket] + count
+          bucket: by_bucket[bucket] + count
           for bucket, count in zip(buckets, added[name], strict=True)
         }
-        for name, own in base.histogram.items()
+        for name, by_bucket in base.histogram.items()
       },
       {
         name: {
           unit: None if count is None else count + units[name][unit]
-          for unit, count in own.items()
+          for unit, count in by_unit.items()
         }
-        for name, own in base.units.items()
+        for name, by_unit in base.units.items()
       },
       _sum(base.removed, removed),
     )
@@ -209,16 +211,17 @@ class PlanTotals:
     if not totals.has_accounts:
       return lines
     data_step = self._plan.steps.data_step(totals.step)
-    for name, own in totals.units.items():
+    for name, counts in totals.units.items():
       if self._sums is None or self._sums.rows_to_plan(
         name, data_step, "tokens"
       ):
         continue
       planned = self._delivered(name, totals.step, "tokens")
       planned -= totals.removed.get(name, NOTHING)["tokens"]
-      if own["tokens"] != planned:
+      if counts["tokens"] != planned:
         lines.append(
-          f"accounts.{name}.tokens: state has {own['tokens']}, plan {planned}"
+          f"accounts.{name}.tokens: state has {counts['tokens']}, plan"
+          f" {planned}"
         )
     return lines
 
@@ -262,8 +265,8 @@ def _by_unit(
 ) -> dict[str, dict[str, int]]:
   """Returns int64[num_sources, num_units] by name and unit."""
   return {
-    name: dict(zip(ledger.UNITS, own, strict=True))
-    for name, own in zip(names, units.tolist(), strict=True)
+    name: dict(zip(ledger.UNITS, counts, strict=True))
+    for name, counts in zip(names, units.tolist(), strict=True)
   }
 
 

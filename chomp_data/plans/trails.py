@@ -1,8 +1,8 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where a document comes in a run: inverses of the map from steps to samples.
+"""At which steps a document is in a run: inverses of the map to samples.
 
-A trail goes by data steps: what is skipped has a place in it too.
+A trail uses data steps, so samples of skipped steps have places in it too.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Place = tuple[int, int]
 
 
 class Trail(Protocol):
-  """Places at which a run holds some of a document."""
+  """The places of a run that hold spans of a document."""
 
   def cost(self, data_step: int) -> float:
     """Returns about how many seconds `count_before` takes."""
@@ -34,7 +34,7 @@ class Trail(Protocol):
     ...
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places from a data step on, steps ascending; maybe for ever."""
+    """Yields places from a data step on, steps ascending; may never end."""
     ...
 
   def previous_visits(self, data_step: int) -> Iterator[Place]:
@@ -43,7 +43,7 @@ class Trail(Protocol):
 
 
 class RowsTrail:
-  """The trail of a run of rows; see `Trail`."""
+  """The trail of a document in a run of rows."""
 
   def __init__(
     self,
@@ -56,16 +56,16 @@ class RowsTrail:
     mix: mixture.MixtureSource | None = None,
     name: str = "",
   ):
-    """Looks for nothing yet.
+    """Stores the arguments; the search begins with the first call.
 
     Args:
-      source: In its order.
-      document: Its number.
+      source: The source, in its order.
+      document: The number of the document.
       steps: Which rows data steps have.
-      num_rows: Rows of the run.
-      end: Its data steps.
-      mix: Of the source with others, or None for one alone.
-      name: The source's name in the mix.
+      num_rows: Rows of the run; None if it has no end.
+      end: Data steps of the run; None if it has no end.
+      mix: The mix that contains the source; None for a single source.
+      name: The name of the source in the mix.
     """
     self._trail = source_trail.SourceTrail(source, document)
     self._steps = steps
@@ -76,31 +76,31 @@ class RowsTrail:
     self._first = 0 if mix is None else mix.start_row(name)
 
   def cost(self, data_step: int) -> float:
-    """Returns about how long `count_before` takes; see `Trail`."""
+    """Returns about how many seconds `count_before` takes."""
     return self._trail.cost(self._steps.first_row(data_step))
 
   def count_before(self, data_step: int) -> int:
-    """Returns the spans before a data step; see `Trail`."""
+    """Returns the number of spans before a data step."""
     row = self._row_at(data_step)
     return self._trail.count_before(row) - self._trail.count_before(self._first)
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places from a data step on; see `Trail`."""
+    """Yields places from a data step on, steps ascending."""
     for rows in self._trail.next_rows(self._row_at(data_step)):
-      found = self._run_rows(rows)
-      for step, row in self._places(found):
+      run_rows = self._run_rows(rows)
+      for step, row in self._places(run_rows):
         if self._end is not None and step >= self._end:
           return
         yield step, row
-      if len(found) < len(rows):
+      if len(run_rows) < len(rows):
         return
 
   def previous_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places before a data step; see `Trail`."""
+    """Yields places before a data step, steps descending."""
     for rows in self._trail.previous_rows(self._row_at(data_step)):
-      own = rows[rows >= self._first]
-      yield from self._places(self._run_rows(own[::-1])[::-1])
-      if len(own) < len(rows):
+      source_rows = rows[rows >= self._first]
+      yield from self._places(self._run_rows(source_rows[::-1])[::-1])
+      if len(source_rows) < len(rows):
         return
 
   def _row_at(self, data_step: int) -> int:
@@ -111,7 +111,7 @@ class RowsTrail:
     return row if self._mix is None else self._mix.rows_before(row)[self._name]
 
   def _run_rows(self, rows: np.ndarray) -> np.ndarray:
-    """Returns rows of the run; fewer where the rest never comes."""
+    """Returns rows of the run; fewer if the others are beyond its end."""
     if self._mix is not None:
       return self._mix.rows_of(self._name, rows)
     return rows if self._num_rows is None else rows[rows < self._num_rows]
@@ -123,7 +123,7 @@ class RowsTrail:
 
 
 class BatchesTrail:
-  """The trail of a run in buckets; see `Trail`."""
+  """The trail of a document, or a sample, in a run in buckets."""
 
   def __init__(
     self,
@@ -131,24 +131,28 @@ class BatchesTrail:
     dataset: int,
     samples: list[np.ndarray],
   ):
-    """Looks for nothing yet.
+    """Stores the arguments; the search begins with the first call.
 
     Args:
       schedule: Which batch each data step has.
-      dataset: Whose document it is, by number.
-      samples: int64[N] for each bucket, what the document has there.
+      dataset: The number of the dataset.
+      samples: int64[N] for each bucket, the samples of the document there.
     """
     self._schedule = schedule
     self._dataset = dataset
-    self._samples = {i: own for i, own in enumerate(samples) if len(own)}
+    self._samples = {
+      i: bucket_samples
+      for i, bucket_samples in enumerate(samples)
+      if len(bucket_samples)
+    }
 
   def cost(self, data_step: int) -> float:
-    """Returns 0: a few integers by epoch tell it; see `Trail`."""
+    """Returns 0.0, because counts follow from a few integers per epoch."""
     del data_step
     return 0.0
 
   def count_before(self, data_step: int) -> int:
-    """Returns the spans before a data step; see `Trail`."""
+    """Returns the number of spans before a data step."""
     total = 0
     for bucket, samples in self._samples.items():
       order, place = self._schedule.part_at(self._dataset, bucket, data_step)
@@ -156,11 +160,11 @@ class BatchesTrail:
     return total
 
   def next_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places from a data step on; see `Trail`."""
+    """Yields places from a data step on, steps ascending."""
     return heapq.merge(*(self._in_bucket(b, data_step) for b in self._samples))
 
   def previous_visits(self, data_step: int) -> Iterator[Place]:
-    """Yields places before a data step; see `Trail`."""
+    """Yields places before a data step, steps descending."""
     return heapq.merge(
       *(self._back_in_bucket(b, data_step) for b in self._samples), reverse=True
     )
@@ -170,10 +174,10 @@ class BatchesTrail:
     for number in itertools.count(first // order.num_batches):
       places, rows = self._epoch(order, bucket, number)
       low = int(np.searchsorted(places, first))
-      found = self._schedule.steps_of(self._dataset, bucket, places[low:])
-      # Longer by what comes no more.
-      yield from zip(found.tolist(), rows[low:].tolist(), strict=False)
-      if len(found) < len(places) - low:
+      data_steps = self._schedule.steps_of(self._dataset, bucket, places[low:])
+      # `rows` is longer if the run ends within the epoch.
+      yield from zip(data_steps.tolist(), rows[low:].tolist(), strict=False)
+      if len(data_steps) < len(places) - low:
         return
 
   def _back_in_bucket(self, bucket: int, data_step: int) -> Iterator[Place]:
@@ -181,15 +185,15 @@ class BatchesTrail:
     for number in range(last // order.num_batches, -1, -1):
       places, rows = self._epoch(order, bucket, number)
       high = int(np.searchsorted(places, last))
-      found = self._schedule.steps_of(self._dataset, bucket, places[:high])
+      data_steps = self._schedule.steps_of(self._dataset, bucket, places[:high])
       yield from zip(
-        found[::-1].tolist(), rows[:high][::-1].tolist(), strict=True
+        data_steps[::-1].tolist(), rows[:high][::-1].tolist(), strict=True
       )
 
   def _epoch(
     self, order: batch_order.BatchOrder, bucket: int, epoch: int
   ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns places and rows of an epoch, by (place, row)."""
+    """Returns places and rows of the samples in an epoch, sorted by both."""
     samples = self._samples[bucket]
     _, places, rows = order.places_of(
       bucket, samples, np.full(len(samples), epoch, np.int64)

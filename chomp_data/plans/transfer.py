@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a bucket of text as they travel to devices that make fields."""
+"""Rows of text in the format in which they are copied to devices."""
 
 from collections.abc import Mapping
 import dataclasses
@@ -15,11 +15,11 @@ from chomp_data.sources import row_transfer
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-  """How rows of a bucket travel.
+  """How rows of a bucket are copied to devices.
 
   Attributes:
-    wire: Their format, of which devices make the fields that reading makes.
-    sources: Their sources, by number.
+    wire: The format, from which devices compute the fields of a batch.
+    sources: The sources of the rows, by number.
   """
 
   wire: transfer_format.Wire
@@ -28,14 +28,15 @@ class Transfer:
   def rows(
     self, spans: spans_lib.Spans, columns: tuple[int, int] | None
   ) -> np.ndarray:
-    """Reads planned rows as they travel, uint16[R, words].
+    """Reads planned rows in the format, uint16[R, words].
 
     Args:
       spans: The plan of the rows.
-      columns: (first, last + 1) of those whose tokens are read; None is all.
+      columns: (first, last + 1) of the columns whose tokens are read; None is
+        all.
     """
     return row_transfer.read(self.sources, spans, self.wire, columns)
 
   def tokens(self, rows: np.ndarray) -> np.ndarray:
-    """Returns the tokens of what `rows` returned, int32[R, seq_len]."""
+    """Returns the tokens of rows that `rows` returned, int32[R, seq_len]."""
     return transfer_format.tokens_of(self.wire, rows, np)
