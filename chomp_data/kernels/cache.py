@@ -1,10 +1,10 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Loads compiled loops from a cache of numba's, filled once per machine.
+"""Loads compiled loops from a numba cache that is filled once per machine.
 
-numba takes seconds to compile, so a child process does, and marks the cache as
-complete. A cache holds pickles and machine code: it is read only from where no
-other user can have written (`private_files`).
+numba takes seconds to compile, so a child process compiles and marks the cache
+as complete. A cache holds pickles and machine code, so it is read only from
+directories that no other user can have written to (`private_files`).
 
     $XDG_CACHE_HOME/chomp_data_kernels/KEY/complete
                                            kernels_.../loops.placed-....nbi
@@ -29,7 +29,7 @@ _COMPLETE = "complete"
 
 
 def load() -> dict[str, Callable[..., int]]:
-  """Returns all loops by name; compiles them where nobody has.
+  """Returns all loops by name; compiles them if the cache is not complete.
 
   Raises:
     UnsafeError: If there is no directory that only this user can write to.
@@ -37,7 +37,7 @@ def load() -> dict[str, Callable[..., int]]:
     RuntimeError: If numba cannot compile.
   """
   directory = private_files.make(_directory())
-  # The compiler reads what is there, too.
+  # Before compiling, because the compiler reads existing files too.
   private_files.check(directory)
   if not (directory / _COMPLETE).exists():
     _run_compiler(directory)
@@ -46,14 +46,14 @@ def load() -> dict[str, Callable[..., int]]:
   except private_files.UnsafeError:
     raise
   except Exception:
-    # Of a file that was cut short. The next process compiles again.
+    # A file may be truncated: the next process compiles again.
     shutil.rmtree(directory, ignore_errors=True)
     raise
 
 
 def compiled_in(directory: pathlib.Path) -> dict[str, Callable[..., int]]:
   """Returns all loops, from numba's cache in a directory or compiled to it."""
-  # numba chooses where a function is cached as it is decorated.
+  # numba chooses the cache directory of a function when it is decorated.
   config: Any = numba.config  # pyright: ignore[reportPrivateImportUsage]
   before, config.CACHE_DIR = config.CACHE_DIR, str(directory)
   try:
@@ -82,21 +82,21 @@ def main(directory: str) -> None:
 
 
 def _run_compiler(directory: pathlib.Path) -> None:
-  """Compiles in a process with this one's paths, which ends with this one."""
+  """Compiles in a child process, which ends if this process ends."""
   program = (
     f"import sys; sys.path[:] = {sys.path!r};"
     " from chomp_data.kernels import parent_watch;"
     " parent_watch.begin(int(sys.argv[1]));"
     " from chomp_data.kernels import cache; cache.main(sys.argv[2])"
   )
-  done = subprocess.run(
+  result = subprocess.run(
     [sys.executable, "-c", program, str(os.getpid()), str(directory)],
     stdin=subprocess.DEVNULL,
     capture_output=True,
   )
-  if done.returncode:
-    problem = done.stderr.decode(errors="replace").strip()[-500:]
-    raise RuntimeError(problem or f"rc {done.returncode}")
+  if result.returncode:
+    problem = result.stderr.decode(errors="replace").strip()[-500:]
+    raise RuntimeError(problem or f"rc {result.returncode}")
 
 
 def _directory() -> pathlib.Path:
@@ -111,7 +111,7 @@ def _directory() -> pathlib.Path:
   if not os.path.isabs(root):
     raise private_files.UnsafeError("there is no home directory")
   source = pathlib.Path(__file__).with_name("loops.py")
-  # All that numba looks at before it takes what is in a cache.
+  # What numba compares before it uses a cached function.
   parts = [
     sys.implementation.cache_tag,
     *(importlib.metadata.version(name) for name in ("numba", "llvmlite")),

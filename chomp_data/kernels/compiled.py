@@ -1,12 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which hot loops run compiled: with numba (the extra `fast`), lazily.
+"""Replaces hot loops by compiled ones with numba (the extra `fast`), lazily.
 
-Each has a form in NumPy that gives the same bytes, so it changes nothing which
-of them runs, nor when. numba takes 50 MB and a second to load, and seconds to
-compile. So a child process compiles, once per machine, and what it compiled is
-cached (`cache`). Even loading is not done before NumPy has worked for a while,
-and then in a thread.
+Each loop also has a NumPy form that gives the same bytes, so results do not
+depend on which one runs. numba takes 50 MB and a second to load, and seconds to
+compile. So a child process compiles once per machine, into a cache (`cache`),
+and a thread loads the cache only after NumPy has worked for a while.
 """
 
 from collections.abc import Callable
@@ -18,10 +17,11 @@ from typing import Any
 from absl import logging
 import numpy as np
 
-# Seconds of NumPy's work after which loading begins.
+# Loading begins after this many seconds of work in NumPy.
 _PAYS_S = 0.1
 
-# 'off' leaves everything to NumPy; 'now' loads at the first use, and waits.
+# Environment variable: 'off' uses NumPy only; 'now' loads at the first use and
+# waits for it.
 VARIABLE = "CHOMP_DATA_KERNELS"
 
 
@@ -29,9 +29,9 @@ class _Loops:
   """The loops of this process.
 
   Attributes:
-    loops: By name, once they are loaded.
-    work_s: Seconds of NumPy's work so far.
-    thread: Loads them.
+    loops: The loops by name once they are loaded, else None.
+    work_s: Estimated seconds of work in NumPy so far.
+    thread: The thread that loads them, or None.
     allowed: Whether they may be used.
     now: Whether the first use waits for them.
   """
@@ -45,9 +45,9 @@ class _Loops:
     self.now = setting == "now"
 
   def load(self) -> None:
-    """Loads or compiles the loops; logs why it cannot."""
+    """Loads or compiles the loops; logs the reason if it cannot."""
     try:
-      # Here, as not every process has use for it.
+      # Imported here, because it needs numba, which not every process uses.
       from chomp_data.kernels import cache
 
       self.loops = cache.load()
@@ -61,7 +61,7 @@ class _Loops:
         error,
         VARIABLE,
       )
-    except Exception as error:  # As numba has them, of any kind.
+    except Exception as error:  # numba raises errors of many classes.
       logging.warning(
         "numba cannot compile here (%s: %s), so NumPy does the work, slower."
         " Fix it, or set %s=off.",
@@ -71,9 +71,9 @@ class _Loops:
       )
 
   def begin(self) -> threading.Thread | None:
-    """Starts to load, once; None where no thread can be started."""
+    """Starts the loading thread once; None if no thread can be started."""
     if self.thread is None and self.allowed:
-      # No daemon: LLVM would be cut off in the middle of C++ code.
+      # Not a daemon thread: exit would stop LLVM in the middle of C++ code.
       thread = threading.Thread(target=self.load, name="kernels")
       try:
         thread.start()
@@ -90,11 +90,11 @@ _lock = threading.Lock()
 
 
 def find(name: str, seconds: float) -> Callable[..., int] | None:
-  """Returns a compiled loop, or None where NumPy is to do the work now.
+  """Returns a compiled loop, or None if the NumPy form should run.
 
   Args:
     name: A function of `loops`.
-    seconds: About what NumPy takes for it.
+    seconds: About how long the NumPy form takes.
   """
   loaded = _loaded
   if loaded.loops is not None:
@@ -110,14 +110,14 @@ def find(name: str, seconds: float) -> Callable[..., int] | None:
 
 
 def flat(array: np.ndarray, dtype: Any) -> np.ndarray:
-  """Returns an array [N] as loops take it: of a type, contiguous, writable."""
+  """Returns an array [N] of a dtype, contiguous and writable, as loops need."""
   if array.dtype == dtype and array.flags.carray:
     return array
   return np.array(array, dtype)
 
 
 def wait() -> bool:
-  """Loads what can be loaded before it returns: for work that takes long.
+  """Waits until the loops are loaded, before work that takes long.
 
   Returns:
     Whether loops are compiled from here on.
@@ -133,7 +133,7 @@ def wait() -> bool:
 
 @contextlib.contextmanager
 def allowed(yes: bool):
-  """Within it loops are compiled, or are not; for tests and benchmarks."""
+  """Enables or disables compiled loops in a block, for tests and benchmarks."""
   before = _loaded.allowed
   _loaded.allowed = yes
   try:

@@ -33,20 +33,21 @@ def _loop(signature: str) -> Callable[[Callable[..., int]], Any]:
 
 @_loop("i8(i8[::1], i8[::1], i8, i8, i8, i8[::1], i8[::1], i8[::1])")
 def first_fit(order, length, capacity, max_items, max_bins, room, items, out):
-  """`packing.first_fit_decreasing`: a tree of the room of bins.
+  """Packs items as `packing.first_fit_decreasing`, by a tree of free space.
 
   Args:
-    order: Items, longest first.
-    length: Of each item.
-    capacity: Of a bin.
-    max_items: Of a bin.
-    max_bins: At most so many.
-    room: To be written: twice the next power of two.
-    items: To be written, of `max_bins`.
-    out: The bin of each item; -1 where none has room.
+    order: int64[N], the items, longest first.
+    length: int64[N], the tokens of each item.
+    capacity: Tokens of a bin.
+    max_items: Most items of a bin.
+    max_bins: Most bins.
+    room: int64, scratch: twice the smallest power of two of at least
+      `max_bins`.
+    items: int64[max_bins], scratch: the items of each bin.
+    out: int64[N], written: the bin of each item; -1 where none has room.
 
   Returns:
-    The bins that were opened.
+    The number of bins opened.
   """
   size = len(room) // 2
   # Node k is over 2k and 2k + 1, and bins are the leaves.
@@ -82,7 +83,7 @@ def first_fit(order, length, capacity, max_items, max_bins, room, items, out):
 
 
 def _as_pointer(typing: Any, address: Any) -> Any:
-  """Converts a number to an address, where the caller knows memory to be."""
+  """Converts a number to a pointer to memory that the caller has mapped."""
 
   def convert(context: Any, builder: Any, signature: Any, args: Any) -> Any:
     return builder.inttoptr(
@@ -98,14 +99,14 @@ _array: Any = numba.carray  # pyright: ignore[reportPrivateImportUsage]
 
 @_inlined
 def _widened(values, into):
-  # By unsigned numbers: signed ones might count from the end.
+  # Unsigned indices: signed ones need a test for counting from the end.
   for j in range(np.uint64(len(values))):
     into[j] = values[j]
 
 
 @_inlined
 def _copied(where, within, itemsize, into):
-  """Copies a part of the chunk at an address."""
+  """Copies elements of the chunk at address `where`, from `within` on."""
   source, part = _pointer(where + within * itemsize), len(into)
   if itemsize == 2:
     _widened(_array(source, part, np.uint16), into)
@@ -119,21 +120,22 @@ def _copied(where, within, itemsize, into):
 def copy_spans(
   address, itemsize, chunk_size, size, starts, lengths, out, positions
 ):
-  """`MappedArray.copy_spans`.
+  """Copies ranges of a chunked array, as `MappedArray.copy_spans`.
 
   Args:
-    address: Where each chunk lies in memory; 0 is not to be read.
+    address: int64[num_chunks], the address of each chunk; 0 if it must not be
+      read.
     itemsize: Bytes of an element: 1, 2 or 4.
     chunk_size: Elements of a chunk.
     size: Elements of the array.
-    starts: Spans, as `copy_tokens` has them.
-    lengths: Their tokens.
-    out: Tokens go here.
-    positions: Where each span goes.
+    starts: int64[N], the first element of each range.
+    lengths: int64[N], the elements of each range.
+    out: int32[M], written to.
+    positions: int64[N], the index in `out` of each range.
 
   Returns:
-    The parts of chunks that were copied; -1 if one is not to be read, -2 if
-    a span is out of bounds.
+    The number of parts of chunks copied; -1 if a chunk must not be read, -2 if
+    a range is out of bounds.
   """
   for i in range(len(starts)):
     length = lengths[i]
@@ -144,17 +146,17 @@ def copy_spans(
       return -2
   parts = 0
   for i in range(len(starts)):
-    left, to = lengths[i], positions[i]
+    remaining, target = lengths[i], positions[i]
     chunk = starts[i] // chunk_size
     within = starts[i] - chunk * chunk_size
-    while left > 0:
-      part = min(left, chunk_size - within)
+    while remaining > 0:
+      part = min(remaining, chunk_size - within)
       if address[chunk] == 0:
         return -1
-      _copied(address[chunk], within, itemsize, out[to : to + part])
+      _copied(address[chunk], within, itemsize, out[target : target + part])
       parts += 1
-      to += part
-      left -= part
+      target += part
+      remaining -= part
       within = 0
       chunk += 1
   return parts
@@ -162,7 +164,7 @@ def copy_spans(
 
 @_inlined
 def _filled(out, first, last, value):
-  # By unsigned numbers, which LLVM makes vectors of: 3 times the speed.
+  # LLVM vectorises unsigned indices: 3 times the speed.
   for j in range(np.uint64(first), np.uint64(last)):
     out[j] = value
 
@@ -181,25 +183,26 @@ def placed(
   row, column, length, segment, gone, bos, eos, trailing, by_segment, ids,
   tokens, segment_ids, positions, loss_mask,
 ):  # fmt: skip
-  """`row_layout.placed`: a row after the other, in one pass.
+  """Makes the fields of rows as `row_layout.placed`, in one pass.
 
-  Tokens of the store are not written, nor is what they are copied over.
+  Positions of `tokens` where tokens of the store are copied later stay unset.
 
   Args:
-    row: Of each span, ascending.
-    column: Likewise.
-    length: Likewise.
-    segment: Likewise.
-    gone: Likewise; empty where nothing is.
-    bos: Likewise; empty where none is added.
-    eos: Likewise.
-    trailing: Whether filler right of the last span is of its segment.
-    by_segment: Whether positions begin with segments.
-    ids: Of filler, of what stands before a document, of BOS and of EOS.
-    tokens: To be written.
-    segment_ids: To be written.
-    positions: To be written.
-    loss_mask: To be written.
+    row: int64[N], the row of each span, ascending.
+    column: int64[N], its first column.
+    length: int64[N], its positions.
+    segment: int32[N], its segment id.
+    gone: bool[N], whether it is masked; empty if none is.
+    bos: bool[N], whether it begins with an added BOS; empty if none does.
+    eos: bool[N], whether it ends with an added EOS; empty if none does.
+    trailing: Whether padding right of the last span has its segment id.
+    by_segment: Whether positions restart with each segment.
+    ids: int32[4], token ids of padding, of the token left of a shifted
+      document, of BOS and of EOS.
+    tokens: int32[num_rows, seq_len], written.
+    segment_ids: int32[num_rows, seq_len], written.
+    positions: int32[num_rows, seq_len], written.
+    loss_mask: bool[num_rows, seq_len], written.
   """
   num_rows, seq_len = segment_ids.shape
   filler, before, bos_id, eos_id = ids[0], ids[1], ids[2], ids[3]

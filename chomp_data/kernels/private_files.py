@@ -1,13 +1,13 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Directories of code that nobody but this user and root can have written.
+"""Directories for code that only this user and root can write to.
 
-As sshd checks a user's keys, every directory from the root on is checked, of
-the path without links: it must belong to this user or root, and group and
-others must not be able to write to it. A directory above may be writable where
-it is sticky, as /tmp is, since others can then replace nothing of ours in it.
-From the root down, what was checked can no longer be replaced by others, so
-that the path may be opened afterwards.
+As sshd does for a user's keys, every directory of the path (without links) is
+checked from the root down: it must belong to this user or root, and group and
+others must not be able to write to it. A parent directory may be writable if it
+is sticky, as /tmp is, because others then cannot replace this user's files.
+Others cannot replace a directory after it was checked, so the path is safe to
+open afterwards.
 """
 
 import contextlib
@@ -44,7 +44,7 @@ def make(directory: pathlib.Path) -> pathlib.Path:
 
 
 def check(directory: pathlib.Path) -> None:
-  """Checks all that is in a directory of `make`.
+  """Checks all files and directories in a directory made by `make`.
 
   Raises:
     UnsafeError: If others may have written some of it.

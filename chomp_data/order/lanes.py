@@ -70,8 +70,8 @@ class LaneOrder(orders.KeyedOrder):
     window = turn * max(1, min(self.window_rows, 2**40) // self.lane_rows)
     # Turns are counted in the run: an epoch continues those of the last one.
     head = self._begin(epoch, size) % turn
-    first = (index + head) // window * window - head
-    return np.maximum(first, 0), np.minimum(first + window, size)
+    window_begin = (index + head) // window * window - head
+    return np.maximum(window_begin, 0), np.minimum(window_begin + window, size)
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the positions of rows of an epoch; inverts `permute`."""
@@ -88,18 +88,22 @@ class LaneOrder(orders.KeyedOrder):
       turn, within = np.divmod(number + before, self.lane_rows)
       return (turn * self.lanes + lane) * self.lane_rows + within - begin
 
-    first, length, key = self._lane_windows(
+    window_begin, length, key = self._lane_windows(
       lane, position(number), epoch, size, begin
     )
-    return position(first + self._unpermuted(number - first, length, key))
+    return position(
+      window_begin + self._unpermuted(number - window_begin, length, key)
+    )
 
   def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
     begin = self._begin(epoch, size)
     lane = (begin + index) // self.lane_rows % self.lanes
     before = self._rows_of_lane(lane, begin)
     number = self._rows_of_lane(lane, begin + index) - before
-    first, length, key = self._lane_windows(lane, index, epoch, size, begin)
-    number = first + self._permuted(number - first, length, key)
+    window_begin, length, key = self._lane_windows(
+      lane, index, epoch, size, begin
+    )
+    number = window_begin + self._permuted(number - window_begin, length, key)
     backwards = lane % 2
     edge = self._lane_edges(lane + backwards, begin, size)
     place = edge + np.where(backwards, -1 - number, number)
@@ -120,12 +124,12 @@ class LaneOrder(orders.KeyedOrder):
     Returns:
       The first row of the lane in the epoch, how many there are, and the key.
     """
-    first, last = self.window_bounds(index, epoch, size)
-    low = self._rows_of_lane(lane, begin + first)
-    length = self._rows_of_lane(lane, begin + last) - low
+    window_begin, window_end = self.window_bounds(index, epoch, size)
+    rows_before = self._rows_of_lane(lane, begin + window_begin)
+    length = self._rows_of_lane(lane, begin + window_end) - rows_before
     key = hashing.fold(self.epoch_key("lane", epoch), lane)
     before = self._rows_of_lane(lane, begin)
-    return low - before, length, hashing.fold(key, first)
+    return rows_before - before, length, hashing.fold(key, window_begin)
 
   def _begin(self, epoch: int, size: int) -> int:
     """Returns the first row of an epoch in the run."""
@@ -137,12 +141,12 @@ class LaneOrder(orders.KeyedOrder):
     self, lane: np.ndarray, row: np.ndarray | int
   ) -> np.ndarray:
     """Returns how many rows of a lane come before a row of the run."""
-    turn, rest = np.divmod(row, self.lanes * self.lane_rows)
-    rest = np.clip(rest - lane * self.lane_rows, 0, self.lane_rows)
-    return turn * self.lane_rows + rest
+    turn, turn_rows = np.divmod(row, self.lanes * self.lane_rows)
+    turn_rows = np.clip(turn_rows - lane * self.lane_rows, 0, self.lane_rows)
+    return turn * self.lane_rows + turn_rows
 
   def _lane_edges(self, lanes: np.ndarray, begin: int, size: int) -> np.ndarray:
-    """Returns the rows of an epoch that the first lanes have, int64[N].
+    """Returns the rows of an epoch in all lanes before each one, int64[N].
 
     Args:
       lanes: int64[N], numbers of lanes.
@@ -151,8 +155,8 @@ class LaneOrder(orders.KeyedOrder):
     """
 
     def before(row: int) -> np.ndarray:
-      turn, rest = divmod(row, self.lanes * self.lane_rows)
+      turn, turn_rows = divmod(row, self.lanes * self.lane_rows)
       each = lanes * self.lane_rows
-      return turn * each + np.minimum(rest, each)
+      return turn * each + np.minimum(turn_rows, each)
 
     return before(begin + size) - before(begin)

@@ -163,7 +163,7 @@ class NoneOrder(Order):
 
 
 class KeyedOrder(Order):
-  """An order that permutes something under a key."""
+  """An order whose permutations are determined by a key."""
 
   key: int
   perm_type: str
@@ -202,9 +202,10 @@ class WindowOrder(KeyedOrder):
   def _windows(
     self, index: np.ndarray, epoch: int, size: int
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns first, last and key of the windows of positions int64[N].
+    """Returns (begin, end, key) of the windows of positions int64[N].
 
-    Arrays of [N], or of [1] where all positions are in one window.
+    Arrays of [N], or of [1] where all positions are in one window; `end` is the
+    position after the last.
     """
 
   def rows(self, place: np.ndarray, epoch: int, size: int) -> np.ndarray:
@@ -220,19 +221,19 @@ class WindowOrder(KeyedOrder):
   ) -> tuple[np.ndarray, np.ndarray]:
     """Returns the shuffle windows of positions, first and last int64[N]."""
     index = np.asarray(index, np.int64)
-    first, last, _ = self._windows(index, epoch, size)
-    first = np.broadcast_to(first, index.shape)
-    return first, np.broadcast_to(last, index.shape)
+    begin, end, _ = self._windows(index, epoch, size)
+    begin = np.broadcast_to(begin, index.shape)
+    return begin, np.broadcast_to(end, index.shape)
 
   def positions(self, rows: np.ndarray, epoch: int, size: int) -> np.ndarray:
     """Returns the positions of rows of an epoch; inverts `permute`."""
     place = self.places(np.asarray(rows, np.int64), epoch, size)
-    first, last, key = self._windows(place, epoch, size)
-    return first + self._unpermuted(place - first, last - first, key)
+    begin, end, key = self._windows(place, epoch, size)
+    return begin + self._unpermuted(place - begin, end - begin, key)
 
   def _permute(self, index: np.ndarray, epoch: int, size: int) -> np.ndarray:
-    first, last, key = self._windows(index, epoch, size)
-    place = first + self._permuted(index - first, last - first, key)
+    begin, end, key = self._windows(index, epoch, size)
+    place = begin + self._permuted(index - begin, end - begin, key)
     return self.rows(place, epoch, size)
 
 
@@ -277,13 +278,13 @@ class EraOrder(WindowOrder):
     self, index: np.ndarray, epoch: int, size: int
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     era = index // self.era_length
-    first = era * self.era_length
+    begin = era * self.era_length
     key = hashing.fold(self.epoch_key("era", epoch), era)
-    return first, np.minimum(first + self.era_length, size), key
+    return begin, np.minimum(begin + self.era_length, size), key
 
 
 class BlockShuffle(WindowOrder):
-  """Blocks permuted, then the rows of each window of permuted blocks.
+  """Permutes blocks, then the rows of each window of permuted blocks.
 
   The last window may have fewer blocks. The tail, a short block at the end, is
   last in every epoch and permuted separately.
@@ -344,7 +345,7 @@ class BlockOrder(BlockShuffle):
     return self._with_blocks(self._unpermuted, rows, epoch, size)
 
   def _with_blocks(self, permuted, rows, epoch, size) -> np.ndarray:
-    """Returns rows int64[N] moved with their blocks; the tail stays."""
+    """Applies a permutation of blocks to rows int64[N]; the tail stays."""
     block, offset = np.divmod(rows, self.io_block_size)
     num_blocks = size // self.io_block_size
     if num_blocks:
@@ -361,9 +362,9 @@ class BlockOrder(BlockShuffle):
     tail = size // self.io_block_size * self.io_block_size
     in_tail = index >= tail
     window = index // window_rows
-    first = window * window_rows
+    begin = window * window_rows
     return (
-      np.where(in_tail, tail, first),
-      np.where(in_tail, size, np.minimum(first + window_rows, tail)),
+      np.where(in_tail, tail, begin),
+      np.where(in_tail, size, np.minimum(begin + window_rows, tail)),
       self._window_keys(window, in_tail, epoch),
     )

@@ -22,26 +22,25 @@ class ShuffleOptions(schema.Options):
   """How a source's rows are ordered.
 
   Attributes:
-    kind: In which order rows come: 'none' as they are made, 'full' in any
-      order of the whole epoch, 'era' in any order within each `era_length`
-      rows, 'block' as blocks in any order, the rows of some blocks mixed.
-    io_block_size: Rows of a block; None is what one chunk of the store holds.
-      Rows of kind 'bin' have packing windows for blocks, and need None.
-    window_blocks: How many blocks have their rows mixed; None is 8, and where
-      there are lanes as many of each as make about 8 in a batch.
-    cache_windows: How many such groups of blocks are kept in memory where the
-      store is not read through memory maps; None is 8, or what
-      `shuffle_cache_bytes` allows.
-    perm_type: Which permutation is used: 'feistel', or 'linear', which mixes
-      badly and is there for comparison.
-    era_length: Rows that are mixed together.
-    lanes: For how many processes, and workers of each, blocks are dealt to
-      lanes, so that these need not read each other's blocks: any numbers that
-      divide it. None is one order of all. Decides the order; the number of
-      processes and workers does not.
-    lane_rows: Rows of a lane that follow each other, where there are to be
-      `lanes` lanes and no more; None makes one for each of `lanes` parts of a
-      batch in each of `lanes` steps; in a mix, for each part.
+    kind: The order of rows: 'none' is the stored order, 'full' a permutation of
+      the whole epoch, 'era' a permutation of each `era_length` rows, 'block' a
+      permutation of blocks, and then of the rows of each few blocks.
+    io_block_size: Rows of a block; None is the rows of one chunk of the store.
+      Rows of kind 'bin' have packing windows as blocks, and need None.
+    window_blocks: Blocks of a window, whose rows are permuted together; None is
+      8, or with lanes as many per lane as make about 8 in a batch.
+    cache_windows: Windows kept in memory if the store is not read through
+      memory maps; None is 8, or fewer if `shuffle_cache_bytes` needs it.
+    perm_type: The permutation: 'feistel', or 'linear', which mixes badly and
+      exists for comparison.
+    era_length: Rows of an era, which are permuted together.
+    lanes: Divides the blocks among lanes, so that processes, and workers of
+      each, need not read each other's blocks if their numbers divide `lanes`.
+      None is one order without lanes. The order depends on this option, and
+      not on the number of processes and workers.
+    lane_rows: Consecutive rows of a lane, with exactly `lanes` lanes; None
+      makes one lane for each of `lanes` parts of a batch in each of `lanes`
+      steps; in a mix, one for each part.
     seed: Seed of this order; None derives one from the run's seed.
   """
 
@@ -61,13 +60,13 @@ class ShuffleOptions(schema.Options):
 
   @staticmethod
   def expanded(value: Any) -> dict[str, Any] | None:
-    """Returns the section that a short form stands for, or None if it is none.
+    """Returns the section that a short form means, or None if it is none.
 
         True  -> {'kind': 'full'}          False -> {'kind': 'none'}
         1_000 -> {'kind': 'era', 'era_length': 1_000}
 
     Args:
-      value: Of `sources.<name>.shuffle`.
+      value: The value of `sources.<name>.shuffle`.
     """
     if isinstance(value, bool):
       return {"kind": "full" if value else "none"}
@@ -83,30 +82,30 @@ class ShuffleOptions(schema.Options):
       has_own_blocks: Whether the rows come in blocks of their own (packing
         windows).
     """
-    found = schema.kind_problems(path, self)
+    problems = schema.kind_problems(path, self)
     if self.kind == "era" and self.era_length is None:
-      found.append(
+      problems.append(
         f"`{path}.era_length` must be set where kind is 'era', got None. Give"
         " the rows of an era."
       )
     if self.kind == "block" and has_own_blocks and self.io_block_size:
-      found.append(
+      problems.append(
         f"`{path}.io_block_size` must be None for bin-packed rows, whose"
         f" blocks are packing windows, got {self.io_block_size}. Set"
         " rows.packing_buffer_docs for other blocks."
       )
     if self.lane_rows is not None and self.lanes is None:
-      found.append(
+      problems.append(
         f"`{path}.lane_rows` must be None where there are no lanes, got"
         f" {self.lane_rows}. Set {path}.lanes, or unset it."
       )
-    return found
+    return problems
 
   def dealt(self, batch_size: int | None, mixed: bool = False) -> "Dealt":
     """Returns the lanes that these options make.
 
     Args:
-      batch_size: Rows of a batch, or None where nobody knows.
+      batch_size: Rows of a batch, or None if unknown.
       mixed: Whether a mix decides which rows a step has, so that there are
         lanes for parts of a batch only.
     """
@@ -125,9 +124,9 @@ class Dealt:
   """Lanes of a block shuffle.
 
   Attributes:
-    lanes: How many there are.
-    lane_rows: Rows of a lane that follow each other.
-    parts: How many of them a batch has rows of, as far as that is known.
+    lanes: The number of lanes.
+    lane_rows: Consecutive rows of a lane.
+    parts: The number of lanes that a batch has rows of, as far as it is known.
   """
 
   lanes: int
@@ -136,20 +135,20 @@ class Dealt:
 
   @property
   def window_blocks(self) -> int:
-    """Blocks of a lane whose rows are mixed, where no option says so."""
+    """Blocks of a window of a lane, where the options do not say."""
     return max(1, DEFAULT_WINDOW_BLOCKS // self.parts)
 
 
 @dataclasses.dataclass(frozen=True)
 class Windows:
-  """What a block shuffle comes to within a budget of bytes.
+  """The windows of a block shuffle within a budget of bytes.
 
   Attributes:
     window_blocks: Blocks of a window.
     cache_windows: Windows kept in memory.
     block_bytes: Bytes of the chunks that a block touches.
-    narrowed: What had to give way, in words, or None.
-    most_windows: The most that are to be kept.
+    narrowed: A message that windows were narrowed, or None.
+    most_windows: Most windows to keep in memory.
   """
 
   window_blocks: int
@@ -164,7 +163,7 @@ class Windows:
     return self.window_blocks * self.block_bytes
 
   def kept_within(self, budget: int) -> "Windows":
-    """Returns these windows with as many kept as fit, at least one."""
+    """Returns the same windows, with as many cached as fit, at least one."""
     fitting = budget // max(self.window_bytes, 1)
     return dataclasses.replace(
       self, cache_windows=max(1, min(self.most_windows, fitting))
@@ -182,7 +181,7 @@ def windows_within(
   budget: int,
   default_blocks: int = DEFAULT_WINDOW_BLOCKS,
 ) -> Windows:
-  """Fits windows into a budget: first fewer are kept, then they are narrowed.
+  """Fits windows into a budget: caches fewer, and if need be narrows them.
 
   The order of rows depends on `window_blocks`, so it depends on the budget
   and on the store, never on the machine.
@@ -197,8 +196,8 @@ def windows_within(
   windows = options.cache_windows or DEFAULT_CACHE_WINDOWS
   fitting = budget // max(block_bytes, 1)
   if fitting >= blocks:
-    kept = min(windows, fitting // blocks)
-    return Windows(blocks, kept, block_bytes, None, windows)
+    num_cached = min(windows, fitting // blocks)
+    return Windows(blocks, num_cached, block_bytes, None, windows)
   width = max(1, fitting)
   beyond = (
     f", which is still more than that: set it to {block_bytes} or more"

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""A row source in another order, a new one in every epoch."""
+"""Reorders the rows of a source, differently in every epoch."""
 
 from collections.abc import Collection
 import dataclasses
@@ -31,7 +31,7 @@ DEFAULT_BUDGET = 2 * 2**30
 
 _ONE_LANE = shuffle_options.Dealt(1, 1)
 
-# A length at or beyond this stands for a source without an end.
+# A length from this one on means a source without an end.
 _ENDLESS = 2**62
 
 
@@ -117,7 +117,7 @@ class ShuffledSource(row_source.RowSource):
     return self.rows.epochs
 
   def order(self, rows: np.ndarray) -> np.ndarray:
-    """Returns which rows of the wrapped source stand at positions.
+    """Returns the rows of the wrapped source at positions of this one.
 
     Args:
       rows: int64[N], positions through all epochs.
@@ -127,17 +127,17 @@ class ShuffledSource(row_source.RowSource):
       return rows
     epoch, index = self.rows.epochs.locate(rows)
     if (epoch == epoch[0]).all():
-      # One epoch, the common case, is passed on as a number.
+      # One epoch, the common case, needs no arrays of epochs and sizes.
       number = epoch[:1]
-      first = int(self.rows.epochs.first_row(number)[0])
-      size = int(self.rows.epochs.first_row(number + 1)[0]) - first
-      return first + self._order.permute(index, int(number[0]), size)
-    first = self.rows.epochs.first_row(epoch)
-    size = self.rows.epochs.first_row(epoch + 1) - first
-    return first + self._order.permute(index, epoch, size)
+      first_row = int(self.rows.epochs.first_row(number)[0])
+      size = int(self.rows.epochs.first_row(number + 1)[0]) - first_row
+      return first_row + self._order.permute(index, int(number[0]), size)
+    first_row = self.rows.epochs.first_row(epoch)
+    size = self.rows.epochs.first_row(epoch + 1) - first_row
+    return first_row + self._order.permute(index, epoch, size)
 
   def positions(self, rows: np.ndarray, epoch: int) -> np.ndarray:
-    """Returns the positions of an epoch at which rows stand: `order` back.
+    """Returns the positions of rows of an epoch; inverts `order`.
 
     Args:
       rows: int64[N], of the epoch, counted from its first.
@@ -149,10 +149,11 @@ class ShuffledSource(row_source.RowSource):
     return self._order.positions(rows, epoch, self.rows.epochs.size(epoch))
 
   def near(self, rows: intervals.Intervals, epoch: int) -> np.ndarray:
-    """Returns ranges of positions that hold the rows of ranges.
+    """Returns ranges of positions that include given ranges of rows.
 
     Args:
-      rows: The first and last + 1 of rows of the epoch, ascending, disjoint.
+      rows: The first row of each range and the row after its last, counted from
+        the epoch's first row, ascending and disjoint.
       epoch: The epoch.
 
     Returns:
@@ -163,13 +164,15 @@ class ShuffledSource(row_source.RowSource):
       case orders.NoneOrder():
         return np.stack(rows, axis=1)
       case orders.EraOrder():
-        first, _ = self._order.window_bounds(rows[0], epoch, size)
-        _, last = self._order.window_bounds(rows[1] - 1, epoch, size)
-        # Ranges in one era have one.
-        opens = np.append(True, first[1:] >= np.maximum.accumulate(last)[:-1])
+        window_begin, _ = self._order.window_bounds(rows[0], epoch, size)
+        _, window_end = self._order.window_bounds(rows[1] - 1, epoch, size)
+        # Ranges of rows in the same era become one range of positions.
+        opens = np.append(
+          True, window_begin[1:] >= np.maximum.accumulate(window_end)[:-1]
+        )
         begins = np.flatnonzero(opens)
-        ends = np.append(begins[1:], len(first)) - 1
-        return np.stack([first[begins], last[ends]], axis=1)
+        ends = np.append(begins[1:], len(window_begin)) - 1
+        return np.stack([window_begin[begins], window_end[ends]], axis=1)
     return np.asarray([[0, size]])
 
   @property
@@ -187,13 +190,18 @@ class ShuffledSource(row_source.RowSource):
     return rows // lanes.lane_rows % lanes.lanes
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; see `RowSource.plan`."""
+    """Returns the spans of rows.
+
+    Args:
+      rows: int64[N], row numbers over all epochs.
+    """
     return self.rows.plan(self.order(rows))
 
   def keep_windows(self, cache_bytes: int) -> None:
-    """Keeps as many windows of a block shuffle in memory as bytes allow.
+    """Sets how many windows of a block shuffle stay in memory.
 
-    At least one, at most `cache_windows`; decides no order.
+    As many as fit, at least one and at most `cache_windows`. The order does not
+    depend on it.
 
     Args:
       cache_bytes: Bytes for this source.
@@ -203,17 +211,20 @@ class ShuffledSource(row_source.RowSource):
       self.store.set_cache_bytes(self.windows.total_bytes)
 
   def validation(self) -> row_source.RowSource | None:
-    """Returns that of the wrapped source; see `RowSource`."""
+    """Returns the wrapped source's documents for evaluation, or None."""
     return self.rows.validation()
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows first .. last - 1 around a row that are best read together.
+    """Returns the rows around a row that are best read together.
 
-    They are a shuffle window where the order has windows that are read at
-    once, else some consecutive rows.
+    They are its shuffle window for kinds 'block' and 'era', else an aligned
+    group of rows.
 
     Args:
       row: A row number through all epochs.
+
+    Returns:
+      (first row, the row after the last).
     """
     if self.options.kind not in ("block", "era"):
       return row_source.group_of(row)
@@ -221,19 +232,26 @@ class ShuffledSource(row_source.RowSource):
     epoch, index = (
       int(number[0]) for number in epochs.locate(np.asarray([row], np.int64))
     )
-    first, last = self._order.window_bounds(
+    begin, end = self._order.window_bounds(
       np.asarray([index]), epoch, epochs.size(epoch)
     )
     start = epochs.start(epoch)
-    return start + int(first[0]), start + int(last[0])
+    return start + int(begin[0]), start + int(end[0])
 
   @property
   def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch consumes the same; see `RowSource`."""
+    """Units of which every epoch after the ramp consumes the same number."""
     return self.rows.repeating_units
 
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns what rows consume, exceptions in the order; see `RowSource`."""
+    """Returns the units of rows that are all equal; None where rows differ.
+
+    The positions of exceptions are those in this order.
+
+    Args:
+      epoch: The epoch, from 0.
+      unit: What is counted, such as "tokens".
+    """
     uniform = self.rows.uniform(epoch, unit)
     if uniform is None:
       return None
@@ -247,10 +265,18 @@ class ShuffledSource(row_source.RowSource):
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
-    """Returns what blocks consume that the order moves whole; see `RowSource`.
+    """Returns the units of blocks of rows that the order keeps together.
 
-    Of a block order these are its windows; of an order of eras, as many eras
-    as have about the rows that are asked for.
+    For a block shuffle these are its windows; for eras, as many eras as have
+    about `rows` rows.
+
+    Args:
+      epoch: The epoch, from 0.
+      unit: What is counted, such as "tokens".
+      rows: Rows of a block; None if only the sum of all blocks is needed.
+
+    Returns:
+      The units of each block, or None if rows must be planned.
     """
     order = self._order
     if rows is None:
@@ -273,22 +299,28 @@ class ShuffledSource(row_source.RowSource):
     if blocks is None or not np.array_equal(blocks.starts, boundaries):
       return None
     if isinstance(order, orders.EraOrder):
-      # Rows change places within eras only.
+      # Rows move within their era only.
       return blocks
     positions, sums = order.sums(epoch, blocks.units)
     return row_units.BlockUnits(positions, np.diff(sums))
 
   def units(self, epoch: int, positions: np.ndarray, unit: str) -> np.ndarray:
-    """Returns what rows at positions in the order consume; see `RowSource`."""
+    """Returns the units that rows of an epoch consume, int64[N].
+
+    Args:
+      epoch: The epoch, from 0.
+      positions: int64[N], positions in this order.
+      unit: What is counted, such as "tokens".
+    """
     size = self.rows.epochs.size(epoch)
     rows = self._order.permute(positions, epoch, size)
     return self.rows.units(epoch, rows, unit)
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """What decides this source's rows, as JSON values."""
+    """What determines this source's rows, as JSON values."""
     shuffle = dataclasses.asdict(self.options)
-    # What is kept in memory decides nothing; how wide windows are does.
+    # The order depends on the width of windows, not on how many are cached.
     del shuffle["cache_windows"]
     del shuffle["lanes"], shuffle["lane_rows"]
     if self._lanes is not None:
@@ -302,36 +334,37 @@ class ShuffledSource(row_source.RowSource):
 
   def describe(self) -> str:
     """Returns the summary of the rows and how they are shuffled."""
-    how = [f"shuffle={self.options.kind}"]
+    settings = [f"shuffle={self.options.kind}"]
     if self.windows is not None:
       if self._block_size is not None:
-        how.append(f"io_block_size={self._block_size}")
+        settings.append(f"io_block_size={self._block_size}")
       else:
-        how.append("blocks=packing windows")
+        settings.append("blocks=packing windows")
       if self._lanes is not None:
-        how.append(
+        settings.append(
           f"lanes={self._lanes.lanes} lane_rows={self._lanes.lane_rows}"
         )
-      how += [
+      settings += [
         f"window_blocks={self.windows.window_blocks}",
         f"cache_windows={self.windows.cache_windows}",
         f"cache_bytes={self.windows.total_bytes}",
       ]
     if self.options.kind == "era":
-      how.append(f"era_length={self.options.era_length}")
+      settings.append(f"era_length={self.options.era_length}")
     return (
-      f"{self.rows.describe()}\n  {' '.join(how)}"
+      f"{self.rows.describe()}\n  {' '.join(settings)}"
       f"\n  tokenizer {source_opening.tokenizer_text(self.store)}"
     )
 
   def _blocks(self, epoch: int) -> np.ndarray:
+    """Returns the first row of each block of the wrapped source."""
     blocks = self.rows.blocks(epoch)
     if blocks is None:
       raise TypeError(f"{self.rows!r} has no blocks in epoch {epoch}.")
     return blocks
 
   def _block_chunks(self, block_rows: float) -> int:
-    """Returns how many chunks of the store a block of rows touches, at most.
+    """Returns the most chunks of the store that a block of rows touches.
 
     Args:
       block_rows: Rows of a block; a mean where blocks differ.
@@ -359,21 +392,24 @@ class ShuffledSource(row_source.RowSource):
   def _block_order(
     self, key: int, own_blocks: bool, cache_bytes: int, path: str
   ) -> orders.Order:
-    options, dealt = self.options, self._lanes or _ONE_LANE
-    default = dealt.window_blocks
+    options, lanes = self.options, self._lanes or _ONE_LANE
+    default = lanes.window_blocks
     if own_blocks:
       sizes = np.sort(np.diff(self._blocks(0)))
-      # Of the longest that may meet: a cache too small for one window
-      # fetches its chunks again and again.
-      most = (options.window_blocks or default) * dealt.lanes
-      block, block_rows = max(1, round(sizes.mean())), sizes[-most:].mean()
+      # The mean of the longest blocks: a cache that is too small for one
+      # window fetches its chunks many times.
+      max_window_blocks = (options.window_blocks or default) * lanes.lanes
+      block, block_rows = (
+        max(1, round(sizes.mean())),
+        sizes[-max_window_blocks:].mean(),
+      )
     else:
       block = block_rows = options.io_block_size or max(
         1, self.store.chunk_tokens // self.seq_len
       )
     self.windows = shuffle_options.windows_within(
       options,
-      dealt.lanes
+      lanes.lanes
       * self._block_chunks(float(block_rows))
       * self.store.chunk_tokens
       * self.store.token_dtype.itemsize,
@@ -403,8 +439,8 @@ class ShuffledSource(row_source.RowSource):
       return blocks
     return lanes_lib.LaneOrder(
       blocks=blocks,
-      lanes=dealt.lanes,
-      lane_rows=dealt.lane_rows,
+      lanes=lanes.lanes,
+      lane_rows=lanes.lane_rows,
       window_rows=block * width,
       first_row=self.rows.epochs.first_row,
     )
@@ -412,7 +448,7 @@ class ShuffledSource(row_source.RowSource):
   def _as_unequal(
     self, order: orders.BlockOrder
   ) -> unequal_blocks.UnequalBlockOrder:
-    """Returns the same order as one of blocks that happen to be equal."""
+    """Returns the same order as an `UnequalBlockOrder` with equal blocks."""
     return unequal_blocks.UnequalBlockOrder(
       boundaries=lambda epoch: row_units.every(
         order.io_block_size, self.rows.epochs.size(epoch)
@@ -425,5 +461,5 @@ class ShuffledSource(row_source.RowSource):
 
 
 def unordered(source: row_source.RowSource) -> row_source.RowSource:
-  """Returns the source that an order was put over, or the source itself."""
+  """Returns the source that a shuffle wraps, or the source itself."""
   return getattr(source, "rows", source)

@@ -22,16 +22,18 @@ def attention(
     spans: The plan.
     seq_len: Positions of a row.
     trailing: bool[N], for the last span of each row, whether the padding right
-      of it has its segment id, as `RowLayout.trailing_filler_in_segment`.
+      of it has its segment id.
   """
   if not len(spans):
     return np.zeros(spans.num_rows, np.int64)
-  _, last = ragged.run_edges(spans.row)
-  length = np.where(last & trailing, seq_len - spans.column, spans.length)
+  _, is_last = ragged.run_edges(spans.row)
+  length = np.where(is_last & trailing, seq_len - spans.column, spans.length)
   if spans.gone is not None:
     length[spans.gone] = 0
-  first = np.flatnonzero(ragged.run_edges(spans.row, spans.segment)[0])
-  lengths = np.add.reduceat(length, first)
+  segment_begin = np.flatnonzero(ragged.run_edges(spans.row, spans.segment)[0])
+  lengths = np.add.reduceat(length, segment_begin)
   # At most seq_len ** 2 a row: far below 2**53, where float64 is exact.
-  sums = np.bincount(spans.row[first], lengths * lengths, spans.num_rows)
+  sums = np.bincount(
+    spans.row[segment_begin], lengths * lengths, spans.num_rows
+  )
   return sums.astype(np.int64)

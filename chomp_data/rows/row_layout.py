@@ -3,8 +3,8 @@
 """Makes the canonical fields of a batch from spans.
 
 Every field is a run-length pattern over the flattened [rows, seq_len] grid, so
-each is one `np.repeat` over a few runs per span. A compiled loop, where there
-is one, makes all fields in one pass.
+each is one `np.repeat` over a few runs per span. With numba, a compiled loop
+makes all fields in one pass.
 """
 
 import dataclasses
@@ -98,7 +98,7 @@ def placed(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
 
 
 def _flags(values: np.ndarray | None) -> np.ndarray:
-  """Returns flags of spans in the form that loops take; None is empty."""
+  """Returns flags of spans as an array for loops; None becomes empty."""
   return _NO_FLAGS if values is None else compiled.flat(values, np.bool_)
 
 
@@ -118,16 +118,16 @@ def token_grid(spans: Spans, layout: RowLayout) -> np.ndarray:
   grid = aligned.empty((spans.num_rows, layout.seq_len), np.int32)
   grid.fill(layout.filler_id)
   if layout.token_before_document is not None and len(spans):
-    first, _ = ragged.run_edges(spans.row)
-    row, column = spans.row[first], spans.column[first]
+    opens_row, _ = ragged.run_edges(spans.row)
+    row, column = spans.row[opens_row], spans.column[opens_row]
     shifted = column > 0
     grid[row[shifted], column[shifted] - 1] = layout.token_before_document
   spans = spans.live()
   if spans.bos is not None and layout.bos_id is not None:
     grid[spans.row[spans.bos], spans.column[spans.bos]] = layout.bos_id
   if spans.eos is not None and layout.eos_id is not None:
-    last = spans.column[spans.eos] + spans.length[spans.eos] - 1
-    grid[spans.row[spans.eos], last] = layout.eos_id
+    last_column = spans.column[spans.eos] + spans.length[spans.eos] - 1
+    grid[spans.row[spans.eos], last_column] = layout.eos_id
   return grid
 
 
@@ -154,8 +154,12 @@ def joined_copies(
   shift = start - position
   np.not_equal(shift[1:], shift[:-1], out=opens[1:])
   opens[1:] |= position[1:] != position[:-1] + length[:-1]
-  first = np.flatnonzero(opens)
-  return start[first], np.add.reduceat(length, first), position[first]
+  first_copy = np.flatnonzero(opens)
+  return (
+    start[first_copy],
+    np.add.reduceat(length, first_copy),
+    position[first_copy],
+  )
 
 
 def copies(
@@ -197,8 +201,8 @@ def span_fields(spans: Spans, layout: RowLayout) -> dict[str, np.ndarray]:
   end = begin + spans.length
   segment_end, segments = end, spans.segment
   if layout.trailing_filler_in_segment:
-    _, last = ragged.run_edges(spans.row)
-    segment_end = np.where(last, (spans.row + 1) * seq_len, end)
+    _, is_last = ragged.run_edges(spans.row)
+    segment_end = np.where(is_last, (spans.row + 1) * seq_len, end)
   segment_begin = begin
   if spans.gone is not None:
     segments = segments * ~spans.gone

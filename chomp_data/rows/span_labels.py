@@ -56,11 +56,11 @@ def placed(
   Returns:
     (first position int64[M], the one after the last int64[M]).
   """
-  first = (spans.row * seq_len + spans.column)[span]
+  span_begin = (spans.row * seq_len + spans.column)[span]
   length = spans.length[span]
   bos = 0 if spans.bos is None else spans.bos[span]
-  _, last = ragged.run_edges(span)
+  _, is_last = ragged.run_edges(span)
   return (
-    first + np.where(begin == 0, 0, begin + bos),
-    first + np.where(last, length, stop + bos),
+    span_begin + np.where(begin == 0, 0, begin + bos),
+    span_begin + np.where(is_last, length, stop + bos),
   )

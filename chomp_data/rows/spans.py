@@ -153,9 +153,9 @@ class Spans:
     """
     rows = integers.array("rows", rows)
     counts = np.bincount(self.row, minlength=self.num_rows)
-    first = (np.cumsum(counts) - counts)[rows]
+    first_span = (np.cumsum(counts) - counts)[rows]
     counts = counts[rows]
-    pick = ragged.ranges(first, counts)
+    pick = ragged.ranges(first_span, counts)
     return self.take(pick, np.repeat(np.arange(len(rows)), counts), len(rows))
 
   def live(self) -> "Spans":
@@ -201,7 +201,7 @@ class Spans:
     return self.column + self.length
 
   def stored(self) -> tuple[np.ndarray, np.ndarray]:
-    """Returns (length, column) of the tokens that the store has, int64[N]."""
+    """Returns (length, column) without an added BOS and EOS, int64[N] each."""
     length, column = self.length, self.column
     if self.bos is not None:
       length, column = length - self.bos, column + self.bos
@@ -222,9 +222,9 @@ class Spans:
 
   def row_source(self) -> np.ndarray:
     """Returns int32[num_rows], each row's source; -1 for rows of padding."""
-    out = np.full(self.num_rows, -1, np.int32)
-    out[self.row] = self.source
-    return out
+    sources = np.full(self.num_rows, -1, np.int32)
+    sources[self.row] = self.source
+    return sources
 
   def row_documents(self, num_slots: int) -> np.ndarray:
     """Returns int64[num_rows, num_slots], documents in order; -1 = none.
@@ -232,9 +232,9 @@ class Spans:
     The slot of a masked document is -1.
     """
     num_slots = integers.whole("num_slots", num_slots)
-    out = np.full((self.num_rows, num_slots), -1, np.int64)
+    documents = np.full((self.num_rows, num_slots), -1, np.int64)
     if not len(self):
-      return out
+      return documents
     first_of_document, _ = ragged.run_edges(self.row, self.document)
     document = self.document[first_of_document]
     if self.gone is not None:
@@ -245,8 +245,8 @@ class Spans:
     starts = np.searchsorted(row, row, side="left")
     slot = np.arange(len(row)) - starts
     fits = slot < num_slots
-    out[row[fits], slot[fits]] = document[fits]
-    return out
+    documents[row[fits], slot[fits]] = document[fits]
+    return documents
 
 
 # The fields of one value per span, except `row`.
@@ -276,7 +276,7 @@ def of_parts(
   """Returns the spans of parts of documents, which may get a BOS and an EOS.
 
   Args:
-    document: int64[N], as in `Spans`.
+    document: int64[N], document index within its store.
     first_token: int64[N], position of the document in the store.
     stored: int64[N], tokens of the document in the store.
     whole: int64[N], tokens of the document that are used, with added ones.
@@ -284,10 +284,10 @@ def of_parts(
     end: int64[N], the token after the last one of the part.
     bos: 1 if each document gets a BOS, else 0; or int64[N], by span.
     eos: 1 if each document gets an EOS, else 0; or int64[N], by span.
-    row: int64[N], as in `Spans`.
-    column: int64[N], as in `Spans`.
-    segment: int[N], as in `Spans`.
-    num_rows: As in `Spans`.
+    row: int64[N], the row of each part, ascending.
+    column: int64[N], the column of its first token.
+    segment: int[N], its segment in the row, from 1.
+    num_rows: Rows of the plan.
   """
   before_eos = bos + stored
   following = (end < whole).astype(np.int8)
@@ -314,12 +314,12 @@ def of_parts(
 def picks(
   spans: Spans, numbers: Collection[int]
 ) -> Iterator[tuple[int, np.ndarray | slice]]:
-  """Yields which spans are of each source, as an index of arrays.
+  """Yields the spans of each source, as an index into the arrays of a plan.
 
   Args:
     spans: A plan.
-    numbers: The numbers of all sources that spans are of; one alone takes all
-      spans, whatever their number.
+    numbers: The numbers of all sources of the spans; a single one takes all
+      spans, whatever their source.
   """
   for number in numbers:
     if len(numbers) == 1:
@@ -340,17 +340,19 @@ def concatenated(parts: Sequence[Spans]) -> Spans:
     num_rows += part.num_rows
   values: dict[str, Any] = {}
   for name in _VALUES:
-    columns = [getattr(part, name) for part in parts]
-    dtypes = next((column for column in columns if column is not None), None)
-    if dtypes is not None:
-      # None of a plan is False or 0: no added tokens, nothing follows.
-      dtypes = np.concatenate(
+    plan_columns = [getattr(part, name) for part in parts]
+    example = next(
+      (column for column in plan_columns if column is not None), None
+    )
+    if example is not None:
+      # None in one plan means False or 0: no added tokens, nothing follows.
+      example = np.concatenate(
         [
-          np.zeros(len(part), dtypes.dtype) if column is None else column
-          for part, column in zip(parts, columns, strict=True)
+          np.zeros(len(part), example.dtype) if column is None else column
+          for part, column in zip(parts, plan_columns, strict=True)
         ]
       )
-    values[name] = dtypes
+    values[name] = example
   return Spans(num_rows=num_rows, row=np.concatenate(rows), **values)
 
 
@@ -362,7 +364,7 @@ def merged(parts: Sequence[Spans], rows: Sequence[np.ndarray]) -> Spans:
     rows: int64[part.num_rows] for each part, the new numbers of its rows;
       together a permutation of all rows.
   """
-  whole = concatenated(parts)
-  row = np.concatenate(rows)[whole.row]
+  plan = concatenated(parts)
+  row = np.concatenate(rows)[plan.row]
   order = np.argsort(row, kind="stable")
-  return whole.take(order, row[order], whole.num_rows)
+  return plan.take(order, row[order], plan.num_rows)

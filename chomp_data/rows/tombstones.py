@@ -88,57 +88,66 @@ def whole(spans: spans_lib.Spans) -> spans_lib.Spans:
   end = spans.offset + spans.stored()[0]
   opens[1:] |= end[:-1] != spans.offset[1:]
   opens[1:] |= spans.ends()[:-1] != spans.column[1:]
-  first = np.flatnonzero(opens)
-  last = np.append(first[1:], len(spans)) - 1
+  first_part = np.flatnonzero(opens)
+  last_part = np.append(first_part[1:], len(spans)) - 1
   return dataclasses.replace(
-    spans.take(first, spans.row[first], spans.num_rows),
-    length=np.add.reduceat(spans.length, first),
-    eos=None if spans.eos is None else spans.eos[last],
+    spans.take(first_part, spans.row[first_part], spans.num_rows),
+    length=np.add.reduceat(spans.length, first_part),
+    eos=None if spans.eos is None else spans.eos[last_part],
     following=None,
     gone=None,
   )
 
 
 def _without(spans: spans_lib.Spans, removed: Gone) -> spans_lib.Spans:
+  """Splits and masks the spans of one source.
+
+  Args:
+    spans: A plan of one source without masked spans.
+    removed: The removed tokens of its store.
+
+  Returns:
+    The plan; the same object if none of its tokens are removed.
+  """
   if not len(removed.begin):
     removed = dataclasses.replace(removed, document=_FAR, begin=_FAR, end=_FAR)
   length, column = spans.stored()
   begin, end = spans.offset, spans.offset + length
-  first = np.searchsorted(removed.end, begin, side="right")
-  last = np.searchsorted(removed.begin, end, side="left")
-  count = np.where(length > 0, np.maximum(last - first, 0), 0)
-  added_gone = _masked_added(spans, removed, length)
+  first_range = np.searchsorted(removed.end, begin, side="right")
+  end_range = np.searchsorted(removed.begin, end, side="left")
+  count = np.where(length > 0, np.maximum(end_range - first_range, 0), 0)
+  added_masked = _masked_added(spans, removed, length)
   following = _following(spans, removed, end)
-  if not count.any() and not added_gone.any():
+  if not count.any() and not added_masked.any():
     if following is spans.following:
       return spans
     return dataclasses.replace(spans, following=following)
   # Pieces are alternately live and masked, the first one live; some are empty.
   owner, turn = ragged.elements(2 * count + 1)
   # The removed range in, or just before, each piece; the first has neither.
-  where = first[owner] + (turn - 1) // 2
-  where = np.clip(where, 0, len(removed.begin) - 1)
+  range_index = first_range[owner] + (turn - 1) // 2
+  range_index = np.clip(range_index, 0, len(removed.begin) - 1)
   low = np.where(
     turn % 2,
-    np.maximum(removed.begin[where], begin[owner]),
-    np.minimum(removed.end[where], end[owner]),
+    np.maximum(removed.begin[range_index], begin[owner]),
+    np.minimum(removed.end[range_index], end[owner]),
   )
   low = np.where(turn == 0, begin[owner], low)
   high = np.where(turn == 2 * count[owner], end[owner], np.append(low[1:], 0))
-  is_gone = (turn % 2 == 1) | added_gone[owner]
-  some = (high > low) | (length[owner] == 0)
-  owner, low, high, is_gone = (
-    values[some] for values in (owner, low, high, is_gone)
+  is_masked = (turn % 2 == 1) | added_masked[owner]
+  nonempty = (high > low) | (length[owner] == 0)
+  owner, low, high, is_masked = (
+    values[nonempty] for values in (owner, low, high, is_masked)
   )
   opens, closes = ragged.run_edges(owner)
-  is_gone = is_gone | _halves(spans, end, owner, is_gone)[owner]
+  is_masked = is_masked | _halves(spans, end, owner, is_masked)[owner]
   bos = None if spans.bos is None else spans.bos[owner] & opens
   eos = None if spans.eos is None else spans.eos[owner] & closes
   shift = low - begin[owner]
   added = 0 if bos is None else bos
   if following is not None:
     # A live piece that ends within its span is followed by a masked one.
-    following = following[owner] * (closes & ~is_gone)
+    following = following[owner] * (closes & ~is_masked)
   return dataclasses.replace(
     spans.take(owner, spans.row[owner], spans.num_rows),
     start=spans.start[owner] + shift,
@@ -148,7 +157,7 @@ def _without(spans: spans_lib.Spans, removed: Gone) -> spans_lib.Spans:
     bos=bos,
     eos=eos,
     following=following,
-    gone=is_gone if is_gone.any() else None,
+    gone=is_masked if is_masked.any() else None,
   )
 
 
@@ -162,7 +171,7 @@ def _masked_added(
     return bare
   document, position = spans.document[pick], spans.offset[pick]
   if spans.eos is not None:
-    # It is removed with the last token, which comes before it.
+    # An EOS is removed with the document's last token, just before it.
     position = position - spans.eos[pick]
   bare[pick] = _holds(removed, document, position)
   bare[pick] |= np.isin(document, removed.whole)
@@ -199,16 +208,26 @@ def _halves(
   spans: spans_lib.Spans,
   end: np.ndarray,
   owner: np.ndarray,
-  is_gone: np.ndarray,
+  is_masked: np.ndarray,
 ) -> np.ndarray:
-  """Returns bool[N], the parts of rolled documents with a masked part."""
-  wholly_gone = np.ones(len(spans), np.bool_)
-  wholly_gone[owner[~is_gone]] = False
+  """Marks both parts of a rolled document where either is masked, bool[N].
+
+  A rolled document begins in the middle: its two parts follow each other in the
+  row and share a segment, but are not consecutive in the store.
+
+  Args:
+    spans: The plan before it is split.
+    end: int64[N], the position in the store after each span.
+    owner: int64[M], the span of each piece that spans were split into.
+    is_masked: bool[M], whether the piece is masked.
+  """
+  wholly_masked = np.ones(len(spans), np.bool_)
+  wholly_masked[owner[~is_masked]] = False
   pair = end[:-1] != spans.offset[1:]
   for name in ("row", "document", "segment"):
     value = getattr(spans, name)
     pair &= value[1:] == value[:-1]
-  first = np.flatnonzero(pair & (wholly_gone[:-1] | wholly_gone[1:]))
+  first_half = np.flatnonzero(pair & (wholly_masked[:-1] | wholly_masked[1:]))
   halves = np.zeros(len(spans), np.bool_)
-  halves[first] = halves[first + 1] = True
+  halves[first_half] = halves[first_half + 1] = True
   return halves

@@ -22,10 +22,10 @@ def masked(batch: Batch, mask: Any) -> Batch:
     batch: Canonical fields.
     mask: bool[..., S].
   """
-  out = {**batch, "loss_mask": mask}
+  masked_batch = {**batch, "loss_mask": mask}
   if "loss_weight" in batch:
-    out["loss_weight"] = batch["loss_weight"] * mask
-  return out
+    masked_batch["loss_weight"] = batch["loss_weight"] * mask
+  return masked_batch
 
 
 def needed(batch: Batch, name: str, by: object) -> Any:

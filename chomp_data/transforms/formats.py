@@ -109,10 +109,10 @@ class AXLearnFormat(grain.transforms.Map):
 
 
 def _targets(batch: fields.Batch) -> Any:
-  """Returns the token after each column; the last one's may be itself."""
+  """Returns the token after each column; the last one repeats without one."""
   tokens = batch["tokens"]
-  last = batch.get("next_token", tokens[..., -1])
-  return row_masks.before_end(tokens[..., 1:], last)
+  last_target = batch.get("next_token", tokens[..., -1])
+  return row_masks.before_end(tokens[..., 1:], last_target)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,7 +190,7 @@ class LevanterFormat(grain.transforms.Map):
 
     Returns:
       `tokens` int32, `loss_weight` float32, `segment_ids` int32, `positions`
-      int32, [B, S] each, and the fields by row as they were.
+      int32, [B, S] each, and the unchanged fields by row.
     """
     batch = dict(element)
     mask = batch.pop("loss_mask")
@@ -209,10 +209,10 @@ class LevanterFormat(grain.transforms.Map):
     }
 
 
-def _after_begin(values: Any, first: int) -> Any:
+def _after_begin(values: Any, first_value: int) -> Any:
   """Prepends a first column to the values of the other columns."""
   xp = values.__array_namespace__()
-  begin = xp.full((*values.shape[:-1], 1), first, values.dtype)
+  begin = xp.full((*values.shape[:-1], 1), first_value, values.dtype)
   return xp.concatenate([begin, values], axis=-1)
 
 

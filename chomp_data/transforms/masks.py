@@ -73,8 +73,8 @@ class MaskBoundaryLoss(schema.Options, grain.transforms.Map):
     if self.enabled:
       mask = row_masks.successor_mask(segment_ids)
       if ahead:
-        last = segment_ids[..., -1] != 0
-        mask = row_masks.before_end(mask[..., :-1], last)
+        last_target = segment_ids[..., -1] != 0
+        mask = row_masks.before_end(mask[..., :-1], last_target)
       mask = mask & loss_mask
     else:
       real = fields.needed(element, "attention_mask", self)
