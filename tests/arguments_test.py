@@ -317,6 +317,7 @@ def calls(made):
     "Spans.row_sums": {"values": spans.length},
     "Spans.rows": {"first": 0, "last": 1},
     "Spans.take": {"pick": numbers, "row": numbers, "num_rows": 3},
+    "Store.at_ends": {"documents": numbers},
     "Store.bounds": {"documents": numbers},
     "Store.copy_tokens": {
       **copies,

@@ -36,6 +36,7 @@ from chomp_data.bucket import batch_order
 from chomp_data.bucket import checks
 from chomp_data.bucket import curriculum
 from chomp_data.index import hashing
+from chomp_data.index import memo
 from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import interleave
 
@@ -134,9 +135,9 @@ class BucketSchedule:
         },
       )
 
-    # The first step of a located block, and (dataset, bucket, epoch, batch) of
-    # each of its steps.
-    self._block: tuple[int, list[list[int]]] | None = None
+    # (dataset, bucket, epoch, batch) of each step of the block that was located
+    # last, by its first step.
+    self._located_steps = memo.Memo(1)
     if bucket_stages is None:
       self._merge = merged(whole_lists)
     else:
@@ -206,14 +207,16 @@ class BucketSchedule:
   def _located(self, step: int) -> list[int]:
     """Returns the dataset, bucket, epoch and batch of a step."""
     first = step // _LOCATED * _LOCATED
-    if self._block is None or self._block[0] != first:
+
+    def block() -> list[list[int]]:
       last = first + _LOCATED
       if self.num_steps is not None:
         # A step beyond the run is looked up too, to raise the error.
         last = max(min(last, self.num_steps), step + 1)
       columns = self.locate(np.arange(first, last))
-      self._block = (first, np.stack(columns, axis=1).tolist())
-    return self._block[1][step - first]
+      return np.stack(columns, axis=1).tolist()
+
+    return self._located_steps.get(first, block)[step - first]
 
   def samples(self, step: int, rows: np.ndarray | None = None) -> np.ndarray:
     """Returns the samples of a step's batch.

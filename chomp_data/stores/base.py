@@ -459,7 +459,7 @@ class Store(abc.ABC, Generic[OpenedT]):
     Args:
       documents: int64[N], their numbers.
     """
-    whole = np.ones(len(documents), np.bool_)
+    whole = np.ones(len(self._existing(documents)), np.bool_)
     return whole, whole
 
   @property

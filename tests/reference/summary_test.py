@@ -47,8 +47,8 @@ def _record(rows, tokens, share, intended):
   }
 
 
-def _sources(in_buckets=False):
-  pipe = types.SimpleNamespace(in_buckets=in_buckets, seq_len=1_000)
+def _sources(kind="rows"):
+  pipe = types.SimpleNamespace(kind=kind, seq_len=1_000)
   records = {
     "code": _record(0, 0, 0.0, 0.1),
     "web": _record(20, 18_000, 1.0, 0.9),
@@ -67,7 +67,7 @@ def test_rows_are_compared_with_rows_of_one_document():
 
 
 def test_rows_of_several_lengths_have_no_utilisation():
-  assert [source.filled for source in _sources(in_buckets=True)] == [None] * 2
+  assert [source.filled for source in _sources("length")] == [None] * 2
 
 
 def test_the_table_has_a_line_a_source_and_the_loss():
@@ -96,9 +96,9 @@ def test_the_table_has_a_line_a_source_and_the_loss():
 
 
 def test_the_picture_is_drawn_with_gaps_and_without_utilisation(tmp_path):
-  for in_buckets in (False, True):
-    path = tmp_path / f"{in_buckets}.png"
-    assert summary.draw(str(path), _sources(in_buckets), _HISTORY)
+  for kind in ("rows", "length"):
+    path = tmp_path / f"{kind}.png"
+    assert summary.draw(str(path), _sources(kind), _HISTORY)
     assert path.read_bytes().startswith(b"\x89PNG")
   assert not summary.draw(str(tmp_path / "none.png"), _sources(), [])
   assert not (tmp_path / "none.png").exists()
