@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""From a pipeline to an iterator of batches on devices.
+"""Makes an iterator of batches on devices from a config or a pipeline.
 
     batches = make_iterator(config.data, sharding)
 
-An `InputIterator` holds a `ProcessInput`: the pipeline, where its batches are
-on devices, and what this process reads of them. None of these is changed in
-place: restoring a state, and `reassign`, make another `ProcessInput`.
+An `InputIterator` holds a `ProcessInput`: the pipeline, the placement of its
+batches on devices, and the rows that this process reads. These are immutable:
+restoring a state, and `reassign`, make another `ProcessInput`.
 """
 
 from collections.abc import Collection
@@ -104,13 +104,16 @@ def padded_iterator(
   For formats in which a row of 0 is padding.
 
   Args:
-    data: As in `make_iterator`.
-    sharding: As in `make_iterator`, but of a batch [device_rows, seq_len].
-    operations: As in `make_iterator`.
-    step: As in `make_iterator`.
-    device_rows: At least `global_batch_size`, which None is; those beyond are
-      of 0.
-    allow_input_change: As in `make_iterator`.
+    data: `config.data`, or a `Pipeline`.
+    sharding: The sharding of a batch [device_rows, seq_len]; fields of lower
+      rank take its first axes. Also a mapping by rank or by field name. None
+      puts batches on the default device.
+    operations: More transforms over process-local batches.
+    step: The step of its first batch.
+    device_rows: Rows of a batch on devices, at least `global_batch_size`, which
+      is the value of None; those beyond it are 0.
+    allow_input_change: Fields of config.data, by dotted path, that may differ
+      in a state that it restores.
   """
   if sharding is None:
     sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -144,8 +147,8 @@ class Place:
     first_sharding: The sharding that the iterator was made with.
     first_rows: The rows of a batch on devices that it was made with, or None
       for the run's.
-    sharding: The sharding of now.
-    device_rows: The rows of now, also by the name of their bucket.
+    sharding: The current sharding.
+    device_rows: The current rows of a batch on devices, or by bucket name.
   """
 
   first_sharding: placement.ShardingTree
@@ -167,7 +170,7 @@ class Place:
 
   @property
   def is_padded(self) -> bool:
-    """Whether rows beyond the run's are its padding, and not of 0."""
+    """Whether rows beyond the run's are rows of padding, not zeros."""
     return self.device_rows != self.first_rows
 
   def moved(
@@ -176,8 +179,8 @@ class Place:
     """Returns the place with another sharding.
 
     Args:
-      pipe: The run. Rows of all its sizes divide there, padding included: a
-        restore may go back to sizes that are past.
+      pipe: The run. Batches of all its sizes must divide over the sharding,
+        with padding, because a restore may return to an earlier size.
       sharding: The other sharding.
     """
     rows = placement.even_rows(pipe.buckets, sharding, self.first_rows)
@@ -186,7 +189,7 @@ class Place:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ProcessInput(feed.ProcessInput):
-  """What this process reads of a pipeline, and where it goes.
+  """The batches that this process reads, and their placement on devices.
 
   Attributes:
     place: Where batches are on devices.
@@ -203,7 +206,7 @@ class ProcessInput(feed.ProcessInput):
     continued = pipe.continued(fingerprint, step, resize)
     if continued is pipe:
       return self
-    # Batches of a size that is past need not divide over what there is now.
+    # Batches of earlier sizes need not divide over the current devices.
     place, needed = (
       self.place,
       consumption.buckets_from(continued.run_plan, step),
@@ -244,7 +247,7 @@ class ProcessInput(feed.ProcessInput):
 
 
 def _deals_over_devices(pipe: pipeline.Pipeline) -> bool:
-  """Returns whether rows are dealt to as many shards as there are."""
+  """Returns whether rows are balanced over the shards of the sharding."""
   return balance.is_asked(pipe.options) and pipe.options.balance_shards is None
 
 
@@ -256,31 +259,32 @@ def process_input(
   needed: Collection[str] | None = None,
   source: batches.BatchSource | None = None,
 ) -> ProcessInput:
-  """Returns what this process reads of a run.
+  """Returns the input of this process: the rows that it reads of each batch.
 
   Args:
     pipe: The run.
-    place: Where batches are.
-    operations: As in `make_iterator`.
-    needed: As in `placement.process_batches`.
-    source: What the process has read through so far, over whose plan it reads
-      on; None opens stores.
+    place: Where batches are on devices.
+    operations: More transforms over process-local batches.
+    needed: Names of the buckets that must divide over the sharding; others that
+      do not are left out. None is all.
+    source: The source that the process has read from so far, whose plan is used
+      again; None opens stores.
 
   Raises:
     ConfigError: If batches do not divide over the sharding.
   """
   sharding, device_rows = place.sharding, place.device_rows
-  held = placement.process_batches(
+  rows_on_devices = placement.process_batches(
     pipe, sharding, operations, device_rows, needed
   )
   rows = {
-    bucket.name: placement.of_run(held[bucket.name], bucket)
+    bucket.name: placement.of_run(rows_on_devices[bucket.name], bucket)
     for bucket in pipe.buckets
-    if bucket.name in held
+    if bucket.name in rows_on_devices
   }
   columns = None
   if not operations and pipe.options.certificate != certifying.TOKENS:
-    # The config's transforms look at most at the next column, others anywhere.
+    # The config's transforms read at most the next column, others any column.
     columns = placement.process_columns(pipe, sharding, device_rows, list(rows))
   shards = balance.dealt_shards(pipe.options, pipe.buckets)
   if _deals_over_devices(pipe) and not place.is_padded:
@@ -295,11 +299,11 @@ def process_input(
     )
   padding, field_maker = None, None
   if place.is_padded:
-    # Rows of padding are made with the others, on the host.
+    # Rows of padding are made on the host, with the others.
     padding = padding_rows(pipe, operations)
   else:
     field_maker = device_fields.placer(
-      pipe, sharding, held, operations, place.first_rows
+      pipe, sharding, rows_on_devices, operations, place.first_rows
     )
   fingerprint = state.with_operations(pipe.fingerprint, operations)
   if source is None:
@@ -319,7 +323,9 @@ def process_input(
       counted,
       field_maker is not None,
     )
-  placer = placement.Placer(sharding, held, pipe.buckets, device_rows, padding)
+  placer = placement.Placer(
+    sharding, rows_on_devices, pipe.buckets, device_rows, padding
+  )
   return ProcessInput(
     source,
     field_maker or placer,
@@ -348,7 +354,7 @@ def padding_rows(
     Fields [1, ...] by the name of the bucket; none where a bucket is empty.
   """
   plan, transforms = pipe.run_plan, [*pipe.operations(), *operations]
-  out = {}
+  padding_by_bucket = {}
   for number, bucket in enumerate(pipe.buckets):
     example = next(plan.examples(number), None)
     if example is None:
@@ -356,9 +362,11 @@ def padding_rows(
     planned = example[1]
     padding = dataclasses.replace(
       planned,
-      # Beyond the one row that is planned.
+      # The row after the one that is planned has no spans: it is padding.
       spans=None if planned.spans is None else planned.spans.rows(1, 2),
       samples=(None if planned.samples is None else np.full(1, -1, np.int64)),
     )
-    out[bucket.name] = applying.applied(plan.read(padding), transforms)
-  return out
+    padding_by_bucket[bucket.name] = applying.applied(
+      plan.read(padding), transforms
+    )
+  return padding_by_bucket

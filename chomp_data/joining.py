@@ -1,14 +1,14 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""How a state continues a run: the options that follow from the state.
+"""Derives options of a run from the state that it continues.
 
 `joined`: a config names the stores of a source, `store=('a', 'b')`. A run that
 resumes from a state of fewer stores completes the epoch of the source with
 these, and reads all of them from its next epoch on. States record these epochs,
 so the same config continues the run; a config may also set them.
 
-`batch_size_schedule`: a config with another `global_batch_size` goes on at the
-same row, where that change is allowed. States record the step of the change; a
+`batch_size_schedule`: a config with another `global_batch_size` continues at
+the same row, if that change is allowed. States record the step of the change; a
 config may also set it.
 """
 
@@ -29,7 +29,7 @@ from chomp_data.plans import consumption
 from chomp_data.plans import rows_plan
 from chomp_data.stores import concatenated
 
-# (epoch, how many of the stores are read from it on), ascending.
+# (epoch, number of stores that are read from it on), ascending.
 _Phases = list[tuple[int, int]]
 
 
@@ -39,13 +39,13 @@ def continued(
   step: int,
   resize: bool = False,
 ) -> options_lib.RunOptions:
-  """Returns a run as a state continues it.
+  """Returns the options of a run that continues a state.
 
   Args:
     run: The options of the config.
     fingerprint: The fingerprint of the state.
     step: The next step of the state.
-    resize: Whether steps may get another number of rows from there on.
+    resize: Whether the number of rows of a step may change at that step.
 
   Returns:
     The options, with `batch_size_schedule` and the `joined` of sources from
@@ -93,7 +93,7 @@ def _resized(
   if saved[-1][1] == size:
     sizes = saved
   else:
-    # The step that comes next is the first that may change.
+    # The next step is the first whose size may change.
     data_step = steps_lib.Steps(skip=run.data.skip).data_step(step)
     past = [entry for entry in saved if entry[0] < data_step]
     changes = bool(past) and past[-1][1] != size
@@ -143,7 +143,7 @@ def until(
   sources = fingerprint.get("sources")
   if not isinstance(plan, rows_plan.RowsPlan) or not isinstance(sources, dict):
     return fingerprint
-  out = dict(sources)
+  options_of_state = dict(sources)
   for name, fields in sources.items():
     if name not in plan.ordered or not isinstance(fields, dict):
       continue
@@ -151,10 +151,10 @@ def until(
       continue
     epoch = next_epoch(plan, name, step)
     joined = {e: v for e, v in fields["joined"].items() if int(e) < epoch}
-    out[name] = {k: v for k, v in fields.items() if k != "joined"}
+    options_of_state[name] = {k: v for k, v in fields.items() if k != "joined"}
     if joined:
-      out[name]["joined"] = joined
-  return {**fingerprint, "sources": out}
+      options_of_state[name]["joined"] = joined
+  return {**fingerprint, "sources": options_of_state}
 
 
 def _saved_phases(
@@ -163,7 +163,14 @@ def _saved_phases(
   fingerprint: Mapping[str, Any],
   name: str,
 ) -> _Phases | None:
-  """Returns the phases of a source in a state; None if there are none."""
+  """Returns the phases of a source that a state records, or None.
+
+  Args:
+    run: The options of the config.
+    source: The options of the source.
+    fingerprint: The fingerprint of the state.
+    name: The source's name.
+  """
   saved = fingerprint.get("sources", {}).get(name)
   if run.kind != "rows" or source.joined is not None or not saved:
     return None
@@ -200,7 +207,7 @@ def _as_saved(
 
 
 def _joined(phases: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-  """Returns the epoch of each store."""
+  """Returns the epoch from which on each store is read."""
   joined: list[int] = []
   for epoch, count in phases:
     joined += [epoch] * (count - len(joined))

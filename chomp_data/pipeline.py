@@ -285,10 +285,10 @@ class Pipeline:
 
   @schema.arguments(first=_STEP, last=_STEP)
   def exposures(self, source: str, first: int, last: int) -> np.ndarray:
-    """Returns the spans of each document that steps hand out.
+    """Counts the spans of each document, or the visits of each sample.
 
-    Of arrays, how often each sample comes. What every epoch holds alike is
-    counted once; from the first removed token on, steps are planned.
+    Epochs with equal counts are counted once. From the first step with removed
+    tokens on, every step is planned.
 
     Args:
       source: The source's name.
@@ -308,21 +308,21 @@ class Pipeline:
     self._of_run("last", last)
     if consumption.is_removed_before(plan, last):
       edge = max(first, steps.before(plan.gone.first_step or 0))
-      out = np.zeros(answers.of(plan).num_documents(source), np.int64)
+      counts = np.zeros(answers.of(plan).num_documents(source), np.int64)
       if first < edge:
-        out += self.exposures(source, first, edge)
+        counts += self.exposures(source, first, edge)
       number = self.source_names.index(source)
       for step in range(edge, last, _STEPS):
         spans = plan.spans(step, min(_STEPS, last - step)).live()
         documents = spans.document[spans.source == number]
-        out += np.bincount(documents, minlength=len(out))
-      return out
+        counts += np.bincount(documents, minlength=len(counts))
+      return counts
     ends = [steps.data_step(first), steps.data_step(last)]
-    out = answers.of(plan).exposures(source, *ends)
+    counts = answers.of(plan).exposures(source, *ends)
     for low, high in steps.skipped(last):
       if low >= ends[0]:
-        out -= answers.of(plan).exposures(source, low, high)
-    return out
+        counts -= answers.of(plan).exposures(source, low, high)
+    return counts
 
   @schema.arguments(step=_STEP, rows=_ROWS)
   def planned(
@@ -439,10 +439,14 @@ class Pipeline:
     return {bucket.name: numbers}
 
   def _of_run(self, name: str, step: int) -> int:
-    """Returns a step of the run, or its end.
+    """Checks that a step is a step of the run, or its end.
+
+    Args:
+      name: The argument's name, for the message.
+      step: The step.
 
     Raises:
-      IndexError: If it is none.
+      IndexError: If it is not.
     """
     most = self.num_steps
     if step < 0 or step > (schema.MAX_COUNT if most is None else most):
@@ -557,7 +561,8 @@ class Pipeline:
     """Returns a plain `grain.DataLoader` of process-local host batches.
 
     Args:
-      rows: As in `batch_source`.
+      rows: int64[R], ascending rows of the global batch that this process
+        holds, of each bucket by its name or of all; None is all.
       operations: More transforms over batches, after the config's.
       worker_count: Child processes, or None for the config's.
     """
@@ -602,8 +607,8 @@ class Pipeline:
     return "\n".join([head, *entries, *lines])
 
   def _trusted(self) -> list[str]:
-    """Returns a line for each source of files that nothing vouches for."""
-    # Most runs are of stores of ours: other kinds are not imported for them.
+    """Returns a log line for each source whose files have no checksums."""
+    # Imported here: most runs read only stores of this package's format.
     from chomp_data.stores import adopting
 
     lines = []
@@ -626,17 +631,17 @@ class Pipeline:
   def continued(
     self, fingerprint: Mapping[str, Any], step: int, resize: bool = False
   ) -> "Pipeline":
-    """Returns the run as a state continues it.
+    """Returns the run that continues a state.
 
     Args:
-      fingerprint: Of the state.
-      step: The next step of the state; the run that it continues may have
-        more steps than this one.
-      resize: Whether steps may get another number of rows from there on.
+      fingerprint: The fingerprint of the state.
+      step: The next step of the state; its run may have more steps than this
+        one.
+      resize: Whether the number of rows of a step may change at that step.
 
     Returns:
-      The run with the batch sizes, and with stores that join when, as the state
-      tells; this one where it tells no more than the config.
+      The run with the batch sizes of the state, and with the epochs in which
+      stores join; this pipeline if neither changes anything.
     """
     run = joining.continued(self.run_options, fingerprint, step, resize)
     return self if run is self.run_options else Pipeline(run)

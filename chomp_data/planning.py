@@ -106,14 +106,14 @@ def row_sources(
   options = run.data
   previous = _PreviousRun(run)
   opened = source_opening.Opening()
-  out: dict[str, phased_source.Ordered] = {}
-  # Each takes room for one window, in the order in which they join: a source
-  # that is added later never narrows the windows of those before it.
+  ordered_sources: dict[str, phased_source.Ordered] = {}
+  # Each source reserves one window, in the order in which they join, so that a
+  # source added later never narrows the windows of earlier ones.
   room = options.shuffle_cache_bytes
   for name in joining:
     path = f"{PATH}.sources.{name}"
     with opened.source(path):
-      ordered = out[name] = _ordered(
+      ordered = ordered_sources[name] = _ordered(
         name,
         run.sources[name],
         options,
@@ -124,45 +124,51 @@ def row_sources(
       if ordered.windows is not None:
         room -= ordered.windows.window_bytes
   opened.check()
-  # What is left keeps more windows, which changes no order.
-  windowed = [source for source in out.values() if source.windows is not None]
+  # The remaining bytes cache more windows, which does not change the order.
+  windowed = [
+    source for source in ordered_sources.values() if source.windows is not None
+  ]
   for source in windowed:
     assert source.windows is not None
     share = max(room, 0) // len(windowed)
     source.keep_windows(source.windows.window_bytes + share)
-  return out
+  return ordered_sources
 
 
 class _PreviousRun:
-  """How far the run that `start_after` names had read each source."""
+  """The rows of each source that the run named by `start_after` has read."""
 
   def __init__(self, run: options_lib.RunOptions):
-    """Reads its state.
+    """Reads the state of that run.
+
+    Args:
+      run: The options of this run.
 
     Raises:
-      ConfigError: If this run can go on after none, or not after that one.
+      ConfigError: If there is no such state, or this run cannot continue it.
     """
     self._path = f"{PATH}.start_after"
     self._sources: dict[str, dict[str, Any]] = {}
     self._rows: dict[str, int] = {}
-    where = run.data.start_after
-    if where is None:
+    run_dir = run.data.start_after
+    if run_dir is None:
       return
     if run.mix is not None and run.mix.resume_state is not None:
       raise schema.ConfigError(
         [
-          f"`{self._path}` must be None beside mix.resume_state, got {where!r}."
+          f"`{self._path}` must be None beside mix.resume_state, got"
+          f" {run_dir!r}."
           " Leave one out: both say where sources begin."
         ]
       )
-    record = saved_states.find(where)
+    record = saved_states.find(run_dir)
     if record is None or "resume_state" not in record:
       got = "no checkpoint" if record is None else "a run in buckets"
       raise schema.ConfigError(
         [
           f"`{self._path}` must be the work directory of a run in rows of one"
-          f" length, or one of its checkpoints, got {got} at {where!r}. Correct"
-          " the path."
+          f" length, or one of its checkpoints, got {got} at {run_dir!r}."
+          " Correct the path."
         ]
       )
     for entry in record["resume_state"]["datasets"]:
@@ -183,7 +189,7 @@ class _PreviousRun:
         ]
       )
     logging.info(
-      "%s: after step %d of the run at %s.", self._path, record["step"], where
+      "%s: after step %d of the run at %s.", self._path, record["step"], run_dir
     )
 
   def of(
@@ -192,10 +198,18 @@ class _PreviousRun:
     source: options_lib.SourceOptions,
     opened: Sequence[stores.Store],
   ) -> previous_run.PreviousRunSource | None:
-    """Returns a source as the earlier run left it, None where it begins anew.
+    """Returns the rows of a source that the previous run did not read.
+
+    Args:
+      name: The source's name.
+      source: Its options.
+      opened: Its stores in the first epoch.
+
+    Returns:
+      The remaining rows, or None if the source starts from its beginning.
 
     Raises:
-      ConfigError: If what that run has not handed out cannot be told.
+      ConfigError: If the remaining tokens cannot be determined.
     """
     saved = self._sources.get(name)
     if saved is None:
@@ -212,10 +226,10 @@ class _PreviousRun:
           " times. Give the source another name: it begins anew."
         ]
       )
-    left = previous_run.PreviousRunSource(
+    remaining_rows = previous_run.PreviousRunSource(
       name, saved, self._rows[name], opened, self._path
     )
-    return None if left.remaining is None else left
+    return None if remaining_rows.remaining is None else remaining_rows
 
 
 def _ordered(
@@ -226,7 +240,16 @@ def _ordered(
   mixed: bool,
   previous: _PreviousRun,
 ) -> phased_source.Ordered:
-  """Returns the rows of a source in their order, one phase or several."""
+  """Returns the rows of a source in their order, in one or more phases.
+
+  Args:
+    name: The source's name.
+    source: Its options.
+    options: The options of `config.data`.
+    cache_bytes: Most bytes of its shuffle windows.
+    mixed: Whether the run mixes sources.
+    previous: The run that `start_after` names, if any.
+  """
   path = f"{PATH}.sources.{name}"
   opened = _open(source)
   joined = source.joined or (0,) * len(opened)
@@ -239,14 +262,14 @@ def _ordered(
       options.seed,
       cache_bytes=cache_bytes,
       path=f"{path}.shuffle",
-      # Later sizes must not move a row.
+      # The first size: a later change of it must not change the order.
       batch_size=options.sizes[0][1],
       mixed=mixed,
     )
 
   present = [opened[: bisect.bisect_right(joined, epoch)] for epoch in epochs]
-  left = previous.of(name, source, present[0])
-  whole = phased_source.of_joining_stores(
+  previous_rows = previous.of(name, source, present[0])
+  all_epochs = phased_source.of_joining_stores(
     {
       epoch: shuffled(
         _row_source(name, source, stores.as_one(members), options)
@@ -255,20 +278,20 @@ def _ordered(
     },
     path,
   )
-  if left is None or left.remaining is None:
-    return whole
-  pieces = _row_source(name, source, left.remaining, options)
+  if previous_rows is None or previous_rows.remaining is None:
+    return all_epochs
+  pieces = _row_source(name, source, previous_rows.remaining, options)
   if not len(pieces):
     logging.warning(
       "%s.start_after: the %d tokens of %r that remain of the epoch make no"
       " row: it begins anew.",
       PATH,
-      left.remaining.num_tokens,
+      previous_rows.remaining.num_tokens,
       name,
     )
-    return whole
+    return all_epochs
   first_epoch = shuffled(remainder.RemainderSource(pieces))
-  return phased_source.continued(whole, first_epoch, left.after)
+  return phased_source.continued(all_epochs, first_epoch, previous_rows.after)
 
 
 def _row_source(
@@ -425,13 +448,18 @@ def _batches_plan(run: options_lib.RunOptions) -> plan_lib.Plan:
 def _tombstones(
   run: options_lib.RunOptions, by_name: Mapping[str, stores.Store]
 ) -> tombstones.Tombstones:
-  """Reads which documents of stores, in the order of numbers, are removed."""
+  """Reads the documents that are removed from stores.
+
+  Args:
+    run: The options of the run.
+    by_name: The stores by source, in the order of source numbers.
+  """
   files = getattr(run.data, "tombstones", ())
   return tombstones.Tombstones(files, by_name, f"{PATH}.tombstones")
 
 
 def _located(problem: str) -> str:
-  """Returns an error of a schedule with the path of the config's field."""
+  """Returns an error of a schedule, prefixed with the field of the config."""
   if problem.startswith("`bucket_stages"):
     return f"`{PATH}.buckets.{problem.removeprefix('`bucket_')}"
   section = "mix" if problem.startswith("`stages") else "buckets"

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of rows, `sources.<name>.rows.kind`: one entry each.
 
-A kind is a dataclass of options and the source that is made from them; both
-stand in one file. To add one, write that file and its entry here.
+A kind is a dataclass of options and the source that is made from them. To add
+one, write both and an entry in `ROW_KINDS`.
 """
 
 from collections.abc import Callable
@@ -29,7 +29,8 @@ class RowKind:
     options: Its dataclass of options, made with `schema`, with a method
       `problems(path, seq_len)` that returns what is wrong between fields.
     source: Makes the source: (store, options, *, seq_len, seed, name, path).
-    own_blocks: Whether its rows form blocks of their own to be shuffled.
+    own_blocks: Whether its rows form blocks (packing windows) that a block
+      shuffle permutes.
   """
 
   options: type
@@ -50,7 +51,7 @@ ROW_KINDS: dict[str, RowKind] = {
 }
 
 
-# Where a section `rows` names none.
+# The kind of a section `rows` without `kind`.
 DEFAULT_KIND = "sequential"
 
 
@@ -60,7 +61,7 @@ def read(path: str, section: Any, seq_len: int | None) -> tuple[Any, list[str]]:
   Args:
     path: Dotted path of the section.
     section: A mapping, or None for the defaults.
-    seq_len: Positions of a row, None where they are wrong too.
+    seq_len: Positions of a row, or None if that option is wrong too.
   """
   if section is None:
     section = {}

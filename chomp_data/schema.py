@@ -457,12 +457,12 @@ def weights() -> Rule:
     items = value.items() if isinstance(value, Mapping) else value
     if isinstance(items, str):
       raise TypeError
-    out = {}
+    by_name = {}
     for name, weight in items:
-      if not isinstance(name, str) or name in out:
+      if not isinstance(name, str) or name in by_name:
         raise ValueError
-      out[name] = number(0).convert(weight)
-    return tuple(sorted(out.items()))
+      by_name[name] = number(0).convert(weight)
+    return tuple(sorted(by_name.items()))
 
   return Rule(
     "a mapping (or a list of pairs) of distinct names to finite numbers of"

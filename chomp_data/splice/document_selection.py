@@ -86,17 +86,19 @@ def select(
   best = _Best(count)
   first_token = 0
   exclude = None if exclude is None else np.sort(exclude)
-  for first, lengths in batches:
+  for first_document, lengths in batches:
     lengths = np.asarray(lengths, np.int64)
     fits = limits.admit(lengths, first_token)
     first_token += int(lengths.sum())
     if exclude is not None:
-      low, high = np.searchsorted(exclude, (first, first + len(lengths)))
-      fits[exclude[low:high] - first] = False
+      low, high = np.searchsorted(
+        exclude, (first_document, first_document + len(lengths))
+      )
+      fits[exclude[low:high] - first_document] = False
     index = np.flatnonzero(fits)
     if matches is not None:
-      index = index[matches(first + index)]
-    documents, lengths = first + index, lengths[index]
+      index = index[matches(first_document + index)]
+    documents, lengths = first_document + index, lengths[index]
     rank = _rank(mode, documents, lengths, key)
     best.add(np.stack([documents, lengths, rank]))
     if mode == "first" and best.is_full:

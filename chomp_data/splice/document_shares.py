@@ -173,15 +173,15 @@ def _slots(
   documents_of = store.find_documents(ids)
   selected = document_columns.int64(documents)
   order = np.argsort(selected, kind="stable")
-  out = {}
+  slots = {}
   for name, matches in documents_of.items():
     at = np.searchsorted(selected, matches, sorter=order)
     at = order[np.minimum(at, len(selected) - 1)]
-    out[name] = at[selected[at] == matches].tolist()
+    slots[name] = at[selected[at] == matches].tolist()
   problems = []
   for field, names in named.items():
     for name in names:
-      if not out[name]:
+      if not slots[name]:
         exists = bool(documents_of[name])
         where = "is not selected" if exists else "does not exist"
         problems.append(
@@ -189,7 +189,7 @@ def _slots(
           f" which {where}. Correct the id, or select the document."
           + ("" if exists else store.closest_id(name))
         )
-  return out, problems
+  return slots, problems
 
 
 def _groups_listed(

@@ -59,9 +59,9 @@ def uniform_start(
     exact = (2 * k + 1) * num_starts // (2 * quota)
     return exact.astype(np.int64)
   # num_starts = times * quota + rest keeps every product below 2 * quota**2.
-  times, rest = np.divmod(num_starts, quota)
+  times, remainder = np.divmod(num_starts, quota)
   half, odd = np.divmod((2 * k + 1) * times, 2)
-  return half + (odd * quota + (2 * k + 1) * rest) // (2 * quota)
+  return half + (odd * quota + (2 * k + 1) * remainder) // (2 * quota)
 
 
 class EdgeWeights:
@@ -73,7 +73,7 @@ class EdgeWeights:
   """
 
   def __init__(self, content_length: int, stride: int, alpha: float):
-    """Binds what determines the weights; slopes are computed when needed.
+    """Stores the arguments; slopes are computed when needed.
 
     Args:
       content_length: K, tokens copied from a start.
@@ -97,32 +97,42 @@ class EdgeWeights:
     Returns:
       int64[N], 0 <= j <= span // stride.
     """
-    out = np.zeros(len(k), np.int64)
+    starts = np.zeros(len(k), np.int64)
     residue = span % self._stride
     if not np.any(span):
-      return out
+      return starts
     for value in np.unique(residue).tolist():
       pick = np.flatnonzero(residue == value)
-      out[pick] = self._select_residue(
+      starts[pick] = self._select_residue(
         k[pick], quota[pick], span[pick], int(value)
       )
-    return out
+    return starts
 
   def _select_residue(
     self, k: np.ndarray, quota: np.ndarray, span: np.ndarray, residue: int
   ) -> np.ndarray:
-    """As `select`, where span % stride is `residue` for all samples."""
-    left, right = self._slope(1), self._slope(1 + residue)
+    """Returns the start of each sample, for samples of one residue.
+
+    Args:
+      k: int64[N], 0 <= k < quota.
+      quota: int64[N], samples of the document.
+      span: int64[N], L - K of the document, at least 0.
+      residue: span % stride of all samples.
+
+    Returns:
+      int64[N], 0 <= j <= span // stride.
+    """
+    left_slope, right_slope = self._slope(1), self._slope(1 + residue)
     num_starts = span // self._stride + 1
     num_left = np.minimum(span // (2 * self._stride) + 1, num_starts)
     num_right = num_starts - num_left
-    left_sum = _sum_from_edge(left, num_left)
-    whole = left_sum + _sum_from_edge(right, num_right)
-    target = (2 * k + 1) / (2 * quota) * whole
-    from_left = _first_above(left, target)
-    rest = whole - target
+    left_sum = _sum_from_edge(left_slope, num_left)
+    total_weight = left_sum + _sum_from_edge(right_slope, num_right)
+    target = (2 * k + 1) / (2 * quota) * total_weight
+    from_left = _first_above(left_slope, target)
+    tail_weight = total_weight - target
     # The last start counted from the right whose tail weight stays below.
-    from_right = num_starts - 1 - _last_below(right, rest)
+    from_right = num_starts - 1 - _last_below(right_slope, tail_weight)
     j = np.where(target < left_sum, from_left, from_right)
     j = np.clip(j, 0, num_starts - 1)
 
@@ -130,14 +140,16 @@ class EdgeWeights:
       count = np.clip(count, 0, num_starts)
       return np.where(
         count <= num_left,
-        _sum_from_edge(left, np.minimum(count, num_left)),
-        whole - _sum_from_edge(right, num_starts - count),
+        _sum_from_edge(left_slope, np.minimum(count, num_left)),
+        total_weight - _sum_from_edge(right_slope, num_starts - count),
       )
 
     margin = np.minimum(
       np.abs(cumulative(j + 1) - target), np.abs(cumulative(j) - target)
     )
-    tolerance = _EPSILON * (len(left) + len(right) + 8) * whole
+    tolerance = (
+      _EPSILON * (len(left_slope) + len(right_slope) + 8) * total_weight
+    )
     for i in np.flatnonzero(margin < tolerance).tolist():
       j[i] = self._exact_start(
         int(k[i]), int(quota[i]), int(span[i]), int(j[i])
@@ -161,37 +173,41 @@ class EdgeWeights:
     """Returns the exact weight of the first `count` starts."""
     num_starts = span // self._stride + 1
     num_left = min(span // (2 * self._stride) + 1, num_starts)
-    left = min(count, num_left)
-    total = self._exact_from_edge(1, left)
+    count_left = min(count, num_left)
+    total = self._exact_from_edge(1, count_left)
     if count > num_left:
       residue = span % self._stride
       total += self._exact_from_edge(1 + residue, num_starts - num_left)
       total -= self._exact_from_edge(1 + residue, num_starts - count)
     return total
 
-  def _exact_from_edge(self, first: int, count: int) -> fractions.Fraction:
-    """Returns the exact weight of `count` starts from distance `first`."""
-    steep = min(count, len(self._distances(first)))
+  def _exact_from_edge(
+    self, first_distance: int, count: int
+  ) -> fractions.Fraction:
+    """Returns the exact weight of `count` starts from `first_distance` on."""
+    steep = min(count, len(self._distances(first_distance)))
     flat = fractions.Fraction(count - steep)
     if self._alpha == 1:
-      return self._harmonic(first, 0, steep) + flat
-    sums, scale = self._scaled_sums(first)
+      return self._harmonic(first_distance, 0, steep) + flat
+    sums, scale = self._scaled_sums(first_distance)
     return fractions.Fraction(sums[steep], scale) + flat
 
-  def _distances(self, first: int) -> np.ndarray:
+  def _distances(self, first_distance: int) -> np.ndarray:
     """Returns int64[n], distances from an edge whose weights are above 1."""
-    return np.arange(first, self._content_length, self._stride)
+    return np.arange(first_distance, self._content_length, self._stride)
 
   @memo.remembered(64)
-  def _scaled_sums(self, first: int) -> tuple[list[int], int]:
+  def _scaled_sums(self, first_distance: int) -> tuple[list[int], int]:
     """Returns n + 1 exact sums of the weights above 1, and their scale."""
     weights, scale = powers.scaled_powers(
-      self._content_length, self._distances(first), self._alpha
+      self._content_length, self._distances(first_distance), self._alpha
     )
     return list(itertools.accumulate(weights, initial=0)), scale
 
   @memo.remembered(4096)
-  def _harmonic(self, first: int, low: int, high: int) -> fractions.Fraction:
+  def _harmonic(
+    self, first_distance: int, low: int, high: int
+  ) -> fractions.Fraction:
     """Sums weights low to high - 1 of a slope whose alpha is 1.
 
     These weights have no small common scale, so parts of 2**n weights are
@@ -199,23 +215,23 @@ class EdgeWeights:
     """
     count = high - low
     if count <= _MAX_SUMMED:
-      distances = self._distances(first)[low:high].tolist()
+      distances = self._distances(first_distance)[low:high].tolist()
       return sum(
         (fractions.Fraction(self._content_length, d) for d in distances),
         fractions.Fraction(0),
       )
     middle = low + (1 << (count - 1).bit_length() - 1)
-    return self._harmonic(first, low, middle) + self._harmonic(
-      first, middle, high
+    return self._harmonic(first_distance, low, middle) + self._harmonic(
+      first_distance, middle, high
     )
 
   @memo.remembered(64)
-  def _slope(self, first: int) -> np.ndarray:
+  def _slope(self, first_distance: int) -> np.ndarray:
     """Returns float64[n + 1], sums of the weights above 1 from an edge."""
     if self._alpha == 1:
-      weights = self._content_length / self._distances(first)
+      weights = self._content_length / self._distances(first_distance)
       return np.concatenate([[0.0], np.cumsum(weights)])
-    sums, scale = self._scaled_sums(first)
+    sums, scale = self._scaled_sums(first_distance)
     return np.asarray([total / scale for total in sums])
 
 

@@ -130,7 +130,11 @@ class GridSource(row_source.RowSource):
     return len(self._document)
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; see `RowSource.plan`."""
+    """Returns the spans of rows.
+
+    Args:
+      rows: int64[N], row numbers over all epochs.
+    """
     pick = row_source.checked_rows(rows) % len(self)
     count = len(pick)
     return spans_lib.Spans(
@@ -181,11 +185,11 @@ def of_documents(
     num_docs,
     key=0,
   )
-  last = np.maximum(lengths - source.seq_len, 0)
+  last_start = np.maximum(lengths - source.seq_len, 0)
   return GridSource(
     source.store,
     documents,
-    evenly_spaced(last, num_starts),
+    evenly_spaced(last_start, num_starts),
     np.zeros(1, np.int64),
     seq_len=source.seq_len,
     layout=source.layout,

@@ -138,8 +138,8 @@ class ScheduleOptions(selecting.SelectionOptions, options_lib.FillerOptions):
     """
     domain = self.offset_domain
     if domain is None:
-      whole = length is None or length >= seq_len
-      domain = "frame" if whole else "tight"
+      fills_row = length is None or length >= seq_len
+      domain = "frame" if fills_row else "tight"
     return pair_space.PairSpace(
       seq_len=seq_len,
       content_length=length,

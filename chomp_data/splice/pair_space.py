@@ -241,14 +241,14 @@ class PairSpace:
       (start, offset number), int64[N] each, starts counted from there too.
     """
     table, stride = self._tail_table, self.content_stride
-    whole = table[remaining]
+    tail_pairs = table[remaining]
     low = np.zeros(len(pair), np.int64)
     high = remaining // stride
     # Invariant: the pairs before start `low` are at most `pair`.
     while np.any(low < high):
       middle = (low + high + 1) // 2
-      before = whole - table[remaining - middle * stride]
+      before = tail_pairs - table[remaining - middle * stride]
       reached = before <= pair
       low = np.where(reached, middle, low)
       high = np.where(reached, high, middle - 1)
-    return low, pair - (whole - table[remaining - low * stride])
+    return low, pair - (tail_pairs - table[remaining - low * stride])

@@ -189,10 +189,12 @@ class PairOrder:
     if len(places):
       i = np.searchsorted(pairs_before, pair, side="right") - 1
       place, s_index = np.divmod(pair - extra[i + 1], self.space.head_offsets)
-      last = np.maximum(i, 0)
-      in_tail = (i >= 0) & (pair < pairs_before[last] + offsets[last])
-      place = np.where(in_tail, places[last], place)
-      s_index = np.where(in_tail, pair - pairs_before[last], s_index)
+      tail_index = np.maximum(i, 0)
+      in_tail = (i >= 0) & (
+        pair < pairs_before[tail_index] + offsets[tail_index]
+      )
+      place = np.where(in_tail, places[tail_index], place)
+      s_index = np.where(in_tail, pair - pairs_before[tail_index], s_index)
     return place, s_index
 
   @memo.remembered(64)
@@ -247,9 +249,11 @@ def _in_eras(
   if era is True:
     return function(index, size, key)
   number = index // era
-  first = number * era
-  return first + function(
-    index - first, np.minimum(size - first, era), hashing.fold(key, number)
+  era_begin = number * era
+  return era_begin + function(
+    index - era_begin,
+    np.minimum(size - era_begin, era),
+    hashing.fold(key, number),
   )
 
 
@@ -307,11 +311,11 @@ class DocumentPairs:
   def num_pairs(self) -> np.ndarray:
     """Returns int64[D], how many pairs each document has."""
     lengths = document_columns.int64(self._lengths)
-    out = self.space.num_pairs(lengths)
+    num_pairs = self.space.num_pairs(lengths)
     for number, (order, _) in enumerate(self._variants):
       slots = self._overridden[self._variant_numbers == number]
-      out[slots] = order.space.num_pairs(lengths[slots])
-    return out
+      num_pairs[slots] = order.space.num_pairs(lengths[slots])
+    return num_pairs
 
   def copy_len(self) -> np.ndarray:
     """Returns int64[D], tokens of a document's copies.
@@ -338,11 +342,11 @@ class DocumentPairs:
     at = np.minimum(at, len(self._overridden) - 1)
     differs = self._overridden[at] == samples.slot
     variant = np.where(differs, self._variant_numbers[at], 0)
-    out = np.empty((3, len(samples.slot)), np.int64)
+    places = np.empty((3, len(samples.slot)), np.int64)
     for number in np.unique(variant).tolist():
       index = np.flatnonzero(variant == number)
-      out[:, index] = self._place(number, samples.take(index), in_ramp)
-    return out[0], out[1], out[2]
+      places[:, index] = self._place(number, samples.take(index), in_ramp)
+    return places[0], places[1], places[2]
 
   def _place(
     self, variant: int, samples: Samples, in_ramp: bool

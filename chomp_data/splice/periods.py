@@ -71,11 +71,11 @@ def make_periods(
       f" got {start} > {num_documents}. Lower it."
     )
   added = num_documents - start
-  last = max(added * every, length_rows[-1])
-  if last >= _MAX_ROW:
+  last_row = max(added * every, length_rows[-1])
+  if last_row >= _MAX_ROW:
     raise ValueError(
       f"must reach all documents and lengths before row {_MAX_ROW}, got row"
-      f" {last}. Lower curriculum_every, or the rows of"
+      f" {last_row}. Lower curriculum_every, or the rows of"
       " content_length_schedule."
     )
   schedule = np.asarray(length_rows, np.int64)

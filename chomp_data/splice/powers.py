@@ -66,8 +66,8 @@ def scaled_power(numerator: int, denominator: int, exponent: float) -> int:
   if exact_exponent.denominator <= _MAX_ROOT:
     p, q = exact_exponent.numerator, exact_exponent.denominator
     # The floor of a root of a fraction is that of the fraction's floor.
-    whole = (numerator**p << (_POWER_BITS * q)) // denominator**p
-    return _integer_root(whole, q)
+    scaled = (numerator**p << (_POWER_BITS * q)) // denominator**p
+    return _integer_root(scaled, q)
   return _scaled_decimal(numerator, denominator, exponent)
 
 

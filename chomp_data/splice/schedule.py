@@ -166,9 +166,9 @@ class SpliceSchedule:
   def quotas(self, epoch: int | None = None) -> np.ndarray:
     """Returns int64[D], rows by document; None: of an epoch after the ramp."""
     ends = self._ends(self.epochs.ramp if epoch is None else epoch)
-    out = np.zeros(len(self._lengths), np.int64)
-    out[: len(ends)] = np.diff(ends.read(), prepend=0)
-    return out
+    quotas = np.zeros(len(self._lengths), np.int64)
+    quotas[: len(ends)] = np.diff(ends.read(), prepend=0)
+    return quotas
 
   def first_quotas(self, count: int) -> np.ndarray:
     """Returns int64[count], rows by document in an epoch after the ramp."""
@@ -185,8 +185,10 @@ class SpliceSchedule:
     ends = self._ends(epoch)
     if slot >= len(ends):
       return 0, 0
-    first, last = ends.take(np.asarray([max(slot - 1, 0), slot])).tolist()
-    return first if slot else 0, last
+    first_row, end_row = ends.take(
+      np.asarray([max(slot - 1, 0), slot])
+    ).tolist()
+    return first_row if slot else 0, end_row
 
   def splices(self, epoch: np.ndarray, index: np.ndarray) -> Splices:
     """Returns the splices of rows.
@@ -203,11 +205,11 @@ class SpliceSchedule:
     groups = np.unique(group).tolist()
     if len(groups) == 1:
       return Splices(*self._splices(groups[0], epoch, index))
-    out = np.empty((4, len(index)), np.int64)
+    splices = np.empty((4, len(index)), np.int64)
     for number in groups:
       rows = np.flatnonzero(group == number)
-      out[:, rows] = self._splices(number, epoch[rows], index[rows])
-    return Splices(*out)
+      splices[:, rows] = self._splices(number, epoch[rows], index[rows])
+    return Splices(*splices)
 
   def _splices(
     self, group: int, epoch: np.ndarray, index: np.ndarray
@@ -221,11 +223,11 @@ class SpliceSchedule:
     """
     ends = self._ends(group)
     slot = ends.search(index)
-    first = np.where(slot > 0, ends.take(np.maximum(slot - 1, 0)), 0)
+    first_row = np.where(slot > 0, ends.take(np.maximum(slot - 1, 0)), 0)
     samples = pairs_lib.Samples(
       slot=slot,
-      k=index - first,
-      quota=ends.take(slot) - first,
+      k=index - first_row,
+      quota=ends.take(slot) - first_row,
       epoch=epoch,
       jitter=self._jitter(epoch, index),
     )
@@ -346,13 +348,13 @@ class SpliceSchedule:
         options.epoch_length,
       )
       # Later periods of this content length only read more documents.
-      first = index[0]
-      copied = num_pairs[: int(periods.num_documents[first])] > 0
+      first_row = index[0]
+      copied = num_pairs[: int(periods.num_documents[first_row])] > 0
       served = copied if enumerated else shares.served(copied)
-      if not epoch_rows[first] or not served.any():
+      if not epoch_rows[first_row] or not served.any():
         raise ValueError(
           f"must read a document that can be copied and weighs more than 0"
-          f" from row {int(periods.first_row[first])} on, got none among"
+          f" from row {int(periods.first_row[first_row])} on, got none among"
           f" the first {len(copied)} at content_length"
           f" {documents.space.content_length}. Raise curriculum_start, lower"
           " content_length, or raise a weight."

@@ -41,17 +41,17 @@ def _metadata_fields(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
   items = value.items() if isinstance(value, Mapping) else value
   if isinstance(items, str):
     raise TypeError
-  text, out = schema.text(), {}
+  text, fields = schema.text(), {}
   for name, values in items:
     values = (values,) if isinstance(values, str) else values
-    if text.convert(name) in out or not values:
+    if text.convert(name) in fields or not values:
       raise ValueError
     if not all(isinstance(one, str) for one in values):
       raise TypeError
-    out[name] = tuple(sorted(set(values)))
-  if not out:
+    fields[name] = tuple(sorted(set(values)))
+  if not fields:
     raise ValueError
-  return tuple(sorted(out.items()))
+  return tuple(sorted(fields.items()))
 
 
 _METADATA = schema.Rule(

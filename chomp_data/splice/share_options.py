@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Options of splices in a mix: what is read when, and how often.
+"""Options of splices: which documents are read when, and how often.
 
 A curriculum of documents, a schedule of content lengths, groups that are
 balanced first, and documents that override the stride or the edge weight.
@@ -24,7 +24,7 @@ _LENGTH = schema.optional(schema.integer(2))
 # What single documents may override.
 _OVERRIDABLE = {"alpha": _ALPHA, "content_stride": _STRIDE}
 
-# What balance_mode 'enumerate' leaves no room for.
+# Options that balance_mode 'enumerate' excludes: it takes every pair once.
 _NOT_ENUMERATED = (
   "curriculum_every",
   "content_length_schedule",
@@ -41,10 +41,10 @@ def _items(value: Any) -> list[tuple[Any, Any]]:
   if isinstance(value, str):
     raise TypeError
   pairs = value.items() if isinstance(value, Mapping) else value
-  out = [(name, inner) for name, inner in pairs]
-  if len({name for name, _ in out}) < len(out):
+  items = [(name, inner) for name, inner in pairs]
+  if len({name for name, _ in items}) < len(items):
     raise ValueError
-  return out
+  return items
 
 
 def _name(value: Any) -> str:
@@ -52,49 +52,49 @@ def _name(value: Any) -> str:
 
 
 def _groups(value: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
-  out = []
+  groups = []
   for name, ids in _items(value):
     if isinstance(ids, str):
       raise TypeError
-    members = tuple(sorted(_name(one) for one in ids))
+    members = tuple(sorted(_name(document) for document in ids))
     if not members or len(set(members)) < len(members):
       raise ValueError
-    out.append((_name(name), members))
-  if not out:
+    groups.append((_name(name), members))
+  if not groups:
     raise ValueError
-  return tuple(sorted(out))
+  return tuple(sorted(groups))
 
 
 def _overrides(value: Any) -> tuple[tuple[str, _Fields], ...]:
-  out = []
+  overrides = []
   for name, fields in _items(value):
     values = dict(_items(fields))
     if not values or not set(values) <= set(_OVERRIDABLE):
       raise ValueError
     converted = [(f, _OVERRIDABLE[f].convert(v)) for f, v in values.items()]
-    out.append((_name(name), tuple(sorted(converted))))
-  return tuple(sorted(out))
+    overrides.append((_name(name), tuple(sorted(converted))))
+  return tuple(sorted(overrides))
 
 
 def _lengths(value: Any) -> tuple[tuple[int, int | None], ...]:
   if isinstance(value, Mapping | str):
     raise TypeError
-  out = tuple(
+  lengths = tuple(
     (_ROW.convert(row), _LENGTH.convert(length)) for row, length in value
   )
-  rows = [row for row, _ in out]
+  rows = [row for row, _ in lengths]
   if not rows or rows != sorted(set(rows)):
     raise ValueError
-  return out
+  return lengths
 
 
 def _bounds(value: Any) -> tuple[int, ...]:
   if isinstance(value, Mapping | str):
     raise TypeError
-  out = tuple(schema.integer(1).convert(one) for one in value)
-  if not out or list(out) != sorted(set(out)):
+  bounds = tuple(schema.integer(1).convert(bound) for bound in value)
+  if not bounds or list(bounds) != sorted(set(bounds)):
     raise ValueError
-  return out
+  return bounds
 
 
 _BOUNDS = schema.Rule(
@@ -120,7 +120,7 @@ _LENGTHS = schema.Rule(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShareOptions(schema.Options):
-  """What is read when, and how often.
+  """Options of which documents are read when, and how often.
 
   Attributes:
     curriculum_start: With how many documents the run begins where
@@ -184,9 +184,9 @@ def problems(options: Any, path: str) -> list[str]:
     options: `MultiSpliceOptions`.
     path: Dotted path of the options.
   """
-  out = []
+  messages = []
   if options.balance_mode == "enumerate":
-    out += [
+    messages += [
       f"`{path}.{name}` must be unset where balance_mode is 'enumerate', got"
       f" {getattr(options, name)!r}. Unset it: every pair comes once."
       for name in _NOT_ENUMERATED
@@ -194,63 +194,63 @@ def problems(options: Any, path: str) -> list[str]:
     ]
   start = options.curriculum_start
   if start is not None and options.curriculum_every is None:
-    out.append(
+    messages.append(
       f"`{path}.curriculum_start` must be None where curriculum_every is, got"
       f" {start}. Set curriculum_every to the rows between documents."
     )
   if start is not None and start > (options.num_docs or start):
-    out.append(
+    messages.append(
       f"`{path}.curriculum_start` must be at most `num_docs`, got {start} >"
       f" {options.num_docs}. Lower it."
     )
-  out += _group_problems(options, path)
-  out += _override_problems(options, path)
-  return out + _schedule_problems(options, path)
+  messages += _group_problems(options, path)
+  messages += _override_problems(options, path)
+  return messages + _schedule_problems(options, path)
 
 
 def _group_problems(options: Any, path: str) -> list[str]:
-  out = []
+  messages = []
   groups: Sequence[tuple[str, tuple[str, ...]]] = options.groups or ()
   if groups and options.group_by_meta:
-    out.append(
+    messages.append(
       f"`{path}.group_by_meta` must be False where groups are listed, got"
       f" {options.group_by_meta!r} with {[name for name, _ in groups]}. Unset"
       " one of them."
     )
   bounds = options.group_by_length
   if bounds and (groups or options.group_by_meta):
-    out.append(
+    messages.append(
       f"`{path}.group_by_length` must be None where groups are listed or kept"
       f" by the store, got {bounds}. Unset one of them."
     )
   group_of: dict[str, str] = {}
   for name, ids in groups:
     if name == REST:
-      out.append(
+      messages.append(
         f"`{path}.groups` must not name a group {REST!r}, which holds the"
         " documents of no other, got one. Rename it, or leave it out."
       )
-    for one in ids:
-      if one in group_of:
-        out.append(
-          f"`{path}.groups` must hold a document once, got {one!r} in"
-          f" {group_of[one]!r} and {name!r}. Take it out of one."
+    for document in ids:
+      if document in group_of:
+        messages.append(
+          f"`{path}.groups` must hold a document once, got {document!r} in"
+          f" {group_of[document]!r} and {name!r}. Take it out of one."
         )
-      group_of[one] = name
+      group_of[document] = name
   weights = options.group_weights
   if weights and not (groups or options.group_by_meta or bounds):
-    out.append(
+    messages.append(
       f"`{path}.group_weights` must be unset without groups, got"
       f" {dict(weights)!r}. Set groups, group_by_meta or group_by_length."
     )
   names = {*(name for name, _ in groups), REST}
   for name, _ in weights or () if groups else ():
     if name not in names:
-      out.append(
+      messages.append(
         f"`{path}.group_weights` must name groups, got {name!r}. Known groups:"
         f" {', '.join(sorted(names))}.{schema.did_you_mean(name, names)}"
       )
-  return out
+  return messages
 
 
 def _override_problems(options: Any, path: str) -> list[str]:
@@ -273,24 +273,24 @@ def _schedule_problems(options: Any, path: str) -> list[str]:
   schedule = options.content_length_schedule
   if not schedule:
     return []
-  out = []
+  messages = []
   path = f"{path}.content_length_schedule"
   if options.mode == "slide":
-    out.append(
+    messages.append(
       f"`{path}` must be None where mode is 'slide', got {schedule}. Unset it:"
       " a window holds seq_len tokens."
     )
   if schedule[0][0] == 0 and options.content_length is not None:
-    out.append(
+    messages.append(
       f"`{path}` must begin after row 0 where content_length is set, got"
       f" {schedule[0]} with content_length {options.content_length}. Unset"
       " content_length, or leave that entry out."
     )
-  out += [
+  messages += [
     f"`{path}` must have lengths of at least `min_copy_len`, got {length} <"
     f" {options.min_copy_len} from row {row} on. Raise it or lower"
     " min_copy_len."
     for row, length in schedule
     if length is not None and length < options.min_copy_len
   ]
-  return out
+  return messages

@@ -96,7 +96,7 @@ class Shares:
       ValueError: If no document is served.
     """
     served = self.served(usable)
-    out = np.zeros(len(usable), np.int64)
+    quotas = np.zeros(len(usable), np.int64)
     groups = self._groups[: len(usable)]
     present = np.flatnonzero(np.bincount(groups[served])).tolist()
     totals = largest_remainder(
@@ -106,8 +106,8 @@ class Shares:
       documents = np.flatnonzero(served & (groups == group))
       numbers, member = np.unique(self._member[documents], return_inverse=True)
       weights = [self._values[i] for i in numbers.tolist()]
-      out[documents] = largest_remainder(weights, rows, member)
-    return out
+      quotas[documents] = largest_remainder(weights, rows, member)
+    return quotas
 
 
 def temperature_weights(
@@ -175,9 +175,9 @@ def largest_remainder(
   if remaining:
     rank = rank[member]
     before = np.cumsum(np.bincount(rank))
-    # All receivers of a rank before `last`, and the first ones of that rank.
-    last = int(np.searchsorted(before, remaining))
-    shares += rank < last
-    over = remaining - (int(before[last - 1]) if last else 0)
-    shares[np.flatnonzero(rank == last)[:over]] += 1
+    # All receivers of ranks before `last_rank`, and the first ones of that.
+    last_rank = int(np.searchsorted(before, remaining))
+    shares += rank < last_rank
+    over = remaining - (int(before[last_rank - 1]) if last_rank else 0)
+    shares[np.flatnonzero(rank == last_rank)[:over]] += 1
   return shares

@@ -158,7 +158,11 @@ class SpliceSource(row_source.RowSource):
     return self._schedule.epochs
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; see `RowSource.plan`."""
+    """Returns the spans of rows.
+
+    Args:
+      rows: int64[N], row numbers over all epochs.
+    """
     rows = row_source.checked_rows(rows)
     splices = self._schedule.splices(*self.epochs.locate(rows))
     count = len(rows)
@@ -198,7 +202,7 @@ class SpliceSource(row_source.RowSource):
 
   @property
   def repeating_units(self) -> Collection[str]:
-    """Units of which every epoch consumes the same; see `RowSource`."""
+    """Units of which every epoch after the ramp consumes the same number."""
     # Jitter moves copies and never shortens them. Axes in another order each
     # epoch may leave other pairs out, so that all copies of a document must be
     # alike, or every epoch must hold all pairs.
@@ -215,7 +219,12 @@ class SpliceSource(row_source.RowSource):
 
   @row_units.uniform_arguments
   def uniform(self, epoch: int, unit: str) -> row_units.Uniform | None:
-    """Returns what every copy consumes; see `RowSource`."""
+    """Returns the units of a copy if all are equal; None where they differ.
+
+    Args:
+      epoch: The epoch, from 0.
+      unit: What is counted, such as "tokens".
+    """
     each = self._document_units(epoch, unit)
     if each is None:
       return None
@@ -228,7 +237,16 @@ class SpliceSource(row_source.RowSource):
   def block_units(
     self, epoch: int, unit: str, rows: int | None
   ) -> row_units.BlockUnits | None:
-    """Returns what documents' copies consume; see `RowSource`."""
+    """Returns the units of blocks of copies of one document each.
+
+    Args:
+      epoch: The epoch, from 0.
+      unit: What is counted, such as "tokens".
+      rows: Most rows of a block; None if only the sum of all is needed.
+
+    Returns:
+      The units of each block, or None if rows must be planned.
+    """
     each = self._document_units(epoch, unit)
     if each is None:
       return None
@@ -259,12 +277,17 @@ class SpliceSource(row_source.RowSource):
 
   @row_source.checks_document
   def rows_of(self, document: int, epoch: int) -> intervals.Intervals:
-    """Returns the rows that copy a document; see `RowSource`."""
-    first = last = 0
+    """Returns the rows of an epoch that copy a document.
+
+    Args:
+      document: Its number in the store.
+      epoch: The epoch, from 0.
+    """
+    first_row = end_row = 0
     for slot in np.flatnonzero(self.documents == document).tolist():
       # Rows of a document follow each other.
-      first, last = self._schedule.rows_of(slot, epoch)
-    return intervals.merged(np.asarray([first]), np.asarray([last]))
+      first_row, end_row = self._schedule.rows_of(slot, epoch)
+    return intervals.merged(np.asarray([first_row]), np.asarray([end_row]))
 
   def quotas(self, row: int | None = None) -> np.ndarray:
     """Returns rows of an epoch by selected document.
@@ -294,14 +317,14 @@ class SpliceSource(row_source.RowSource):
     Returns:
       At most num_docs * num_starts * num_offsets rows.
     """
-    first = np.arange(min(num_docs, len(self._documents)))
-    lengths = self._lengths.take(first)
-    last = np.maximum(lengths - self.space.copy_len(lengths), 0)
+    first_documents = np.arange(min(num_docs, len(self._documents)))
+    lengths = self._lengths.take(first_documents)
+    last_start = np.maximum(lengths - self.space.copy_len(lengths), 0)
     room = self.seq_len - self.options.min_copy_len
     return grid.GridSource(
       self.store,
-      self._documents.take(first),
-      grid.evenly_spaced(last, num_starts),
+      self._documents.take(first_documents),
+      grid.evenly_spaced(last_start, num_starts),
       np.arange(num_offsets) * (room + 1) // num_offsets,
       seq_len=self.seq_len,
       content_length=self.space.content_length,

@@ -40,8 +40,8 @@ def document_blocks(
   sizes = np.full(count, rows, np.int64)
   present = np.flatnonzero(quotas)
   # The last block of a document is what is left of its rows.
-  last = np.cumsum(blocks[present]) - 1
-  sizes[last] -= blocks[present] * rows - quotas[present]
+  last_block = np.cumsum(blocks[present]) - 1
+  sizes[last_block] -= blocks[present] * rows - quotas[present]
   starts = np.zeros(count + 1, np.int64)
   np.cumsum(sizes, out=starts[1:])
   return row_units.BlockUnits(starts, sizes * np.repeat(each, blocks))
