@@ -313,7 +313,7 @@ def process_input(
       shards=shards,
       columns=columns,
       counted=counted,
-      on_wire=field_maker is not None,
+      encoded=field_maker is not None,
     )
   else:
     source = source.for_rows(

@@ -501,7 +501,7 @@ class Pipeline:
     shards=_MAPPING,
     columns=_MAPPING,
     counted=_MAPPING,
-    on_wire=schema.boolean(),
+    encoded=schema.boolean(),
   )
   def batch_source(
     self,
@@ -511,7 +511,7 @@ class Pipeline:
     shards: balance_lib.Shards | None = None,
     columns: plan_lib.Columns | None = None,
     counted: Mapping[str, np.ndarray] | None = None,
-    on_wire: bool = False,
+    encoded: bool = False,
   ) -> batches.BatchSource:
     """Returns the Grain source of process-local batches.
 
@@ -528,8 +528,8 @@ class Pipeline:
         are read, or None for all; tokens of others are padding.
       counted: By bucket, bool[R], which of the rows a certificate counts here;
         None is all.
-      on_wire: Whether records are rows as they travel to devices that make
-        their fields.
+      encoded: Whether records are rows in the transfer format, from which
+        devices make the fields.
     """
     # Its own caches: a thread or a worker reads through it.
     plan = pickle.loads(pickle.dumps(self.run_plan))
@@ -543,7 +543,7 @@ class Pipeline:
       columns=columns,
       counted=counted,
       certificate=self.options.certificate,
-      on_wire=on_wire,
+      encoded=encoded,
     )
 
   @schema.arguments(

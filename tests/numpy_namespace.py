@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""NumPy as the array namespace of `wire_rows.decode`."""
+"""NumPy as the array namespace of `transfer_format.decode`."""
 
 import numpy as np
 

@@ -101,7 +101,7 @@ class BatchSource(workers.SentToWorkers):
     columns: plan_lib.Columns | None = None,
     counted: Mapping[str, np.ndarray] | None = None,
     certificate: str = certifying.PLAN,
-    on_wire: bool = False,
+    encoded: bool = False,
   ):
     """Binds a plan to the rows of one process.
 
@@ -119,8 +119,8 @@ class BatchSource(workers.SentToWorkers):
       counted: By bucket, bool[R], the rows that no process before this one
         holds; None is all.
       certificate: Whether `handed_out` sums the tokens too.
-      on_wire: Whether records are rows as they travel to devices that make
-        their fields: `wire` alone, see `Plan.on_wire`.
+      encoded: Whether records are rows in the transfer format, from which
+        devices make the fields: one field `wire`, uint16[R, words].
     """
     self._plan = plan
     self._rows = None if rows is None else dict(rows)
@@ -140,7 +140,7 @@ class BatchSource(workers.SentToWorkers):
     self._sums: collections.OrderedDict[int, certifying.Sums] = (
       collections.OrderedDict()
     )
-    self._on_wire = on_wire
+    self._encoded = encoded
     # Rows of the group that was planned last.
     self._grown = 0
     # Planned before their turn, in order.
@@ -215,7 +215,7 @@ class BatchSource(workers.SentToWorkers):
       self.reads.add_batch(planned.spans)
       batch = (
         {"wire": self._transferred(planned)}
-        if self._on_wire
+        if self._encoded
         else self._plan.read(planned)
       )
       self._sum(steps, group, planned, batch)
@@ -245,7 +245,7 @@ class BatchSource(workers.SentToWorkers):
       "columns": self._columns,
       "counted": self._counted,
       "certificate": self._certificate,
-      "on_wire": self._on_wire,
+      "encoded": self._encoded,
     }
 
   def for_rows(
@@ -254,19 +254,23 @@ class BatchSource(workers.SentToWorkers):
     shards: balance.Shards | None,
     columns: plan_lib.Columns | None,
     counted: Mapping[str, np.ndarray] | None,
-    on_wire: bool,
+    encoded: bool,
   ) -> "BatchSource":
     """Returns a source of other rows, over the same plan and open stores.
 
     Args:
-      rows: As in the constructor.
-      shards: As there.
-      columns: As there.
-      counted: As there.
-      on_wire: As there.
+      rows: By bucket, int64[R], ascending rows of its global batch that this
+        process holds.
+      shards: By bucket, over how many shards the rows of its batches are dealt
+        by their cost; None leaves them where they are planned.
+      columns: By bucket, (first, last + 1) of the columns whose tokens are
+        read; None is all.
+      counted: By bucket, bool[R], the rows that no process before this one
+        holds; None is all.
+      encoded: Whether records are rows in the transfer format.
     """
     own = {"rows": rows, "shards": shards, "columns": columns}
-    own |= {"counted": counted, "on_wire": on_wire}
+    own |= {"counted": counted, "encoded": encoded}
     found = BatchSource(**{**self.arguments(), **own})
     found.reads = self.reads
     # A thread that reads through this one may still be at it.
@@ -335,7 +339,7 @@ class BatchSource(workers.SentToWorkers):
     sums = [group.sums[group.steps.index(step)] for step in steps]
     values: list[int | None] = [None] * len(steps)
     if self._certificate == certifying.TOKENS:
-      if self._on_wire:
+      if self._encoded:
         transfer = self._plan.transfer(planned.bucket)
         assert transfer is not None
         batch = {"tokens": transfer.tokens(batch["wire"])}
@@ -413,7 +417,7 @@ class BatchSource(workers.SentToWorkers):
     )
 
   def _transferred(self, planned: plan_lib.Planned) -> np.ndarray:
-    """Returns planned steps of text as they travel to devices."""
+    """Reads planned steps of text in the transfer format."""
     transfer = self._plan.transfer(planned.bucket)
     assert transfer is not None
     assert planned.spans is not None

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Fields of text made on devices, of rows as they travel there.
+"""Makes the fields of text on devices, from rows in the transfer format.
 
     host     uint16[R, words]: tokens, a few bits a position, numbers
     devices  one put, one program: the canonical fields, then the batch format
@@ -29,7 +29,7 @@ from chomp_data.loading import placement
 from chomp_data.rows import transfer_format
 from chomp_data.transforms import applying
 
-# The one field of a batch on its way.
+# The only field of a batch in the transfer format.
 FIELD = "wire"
 
 _AXIS = "device"
@@ -107,13 +107,13 @@ class Placer:
       if bucket.name not in held:
         continue
       transfer = pipe.run_plan.transfer(number)
-      wire = None if transfer is None else transfer.wire
-      if wire is None:
+      row_format = None if transfer is None else transfer.row_format
+      if row_format is None:
         raise _Unsuited(f"bucket {bucket.name}, which holds arrays")
       rows = held[bucket.name]
-      shape = (len(placement.of_run(rows, bucket)), wire.words)
+      shape = (len(placement.of_run(rows, bucket)), row_format.words)
       self._programs[shape] = _Program(
-        wire,
+        row_format,
         operations,
         sharding,
         rows,
@@ -136,7 +136,7 @@ class Placer:
     return self._programs[rows.shape](rows)
 
   def put(self, batch: Mapping[str, np.ndarray]) -> jax.Array:
-    """Returns a batch as it travels, on devices; for benchmarks."""
+    """Puts a batch in the transfer format on devices; for benchmarks."""
     rows = batch[FIELD]
     return self._programs[rows.shape].put(rows)
 
@@ -162,7 +162,7 @@ class _Program:
 
   def __init__(
     self,
-    wire: transfer_format.Wire,
+    row_format: transfer_format.TransferFormat,
     operations: Sequence[grain.transforms.Map],
     sharding: placement.ShardingTree,
     held: np.ndarray,
@@ -173,14 +173,14 @@ class _Program:
     """Compiles nothing yet.
 
     Args:
-      wire: How rows travel.
+      row_format: The transfer format of the rows.
       operations: The run's own transforms.
       sharding: As in `placement.field_sharding`.
       held: int64[R], ascending rows of the global batch in local batches.
       num_rows: Rows of the global batch.
       padded: Whether some of them are not of the run, and of 0.
     """
-    self._wire = wire
+    self._format = row_format
     self._operations = operations
     self._padded = padded
     self._held = len(held)
@@ -194,7 +194,7 @@ class _Program:
       ),
       jnp.int64 if x64 else jnp.int32,
     )
-    rows = jax.ShapeDtypeStruct((num_rows, wire.words), np.uint16)
+    rows = jax.ShapeDtypeStruct((num_rows, row_format.words), np.uint16)
     with _settings():
       self._shapes = jax.eval_shape(self._whole, rows)
     self._shardings = {
@@ -208,7 +208,7 @@ class _Program:
     count = {part.rows[1] - part.rows[0] for part in parts.values()}.pop()
     self._pieces = [slice(int(low), int(low) + count) for low in first]
     # Whether the local batch is already what its devices take, in order.
-    self._as_is = self._width == wire.seq_len and np.array_equal(
+    self._as_is = self._width == row_format.seq_len and np.array_equal(
       first, np.arange(len(parts)) * count
     )
     self._run = self._jitted(list(parts.values()))
@@ -250,7 +250,7 @@ class _Program:
 
   def _find_windows(self, parts: Sequence[_Part]) -> None:
     """Decides which columns of tokens go to each device, and what is cut."""
-    seq_len = self._wire.seq_len
+    seq_len = self._format.seq_len
     spans = []
     for part in parts:
       held = [own for n, own in part.columns.items() if _by_column(n)]
@@ -286,11 +286,11 @@ class _Program:
 
   def _whole(self, rows: Any, start: Any = 0) -> dict[str, Any]:
     """Returns the fields of rows, or of a window of their columns."""
-    batch = transfer_format.decode(self._wire, rows, self._space, start)
+    batch = transfer_format.decode(self._format, rows, self._space, start)
     batch = applying.applied(batch, self._operations)
     if not self._padded:
       return batch
-    keep = transfer_format.of_run(self._wire, rows, jnp)
+    keep = transfer_format.of_run(self._format, rows, jnp)
     return {
       name: jnp.where(keep.reshape(-1, *[1] * (own.ndim - 1)), own, 0).astype(
         own.dtype
@@ -303,7 +303,9 @@ class _Program:
     if places is None:
       return self._whole(rows)
     start, *firsts = places[0]
-    batch = self._whole(rows, 0 if self._width == self._wire.seq_len else start)
+    batch = self._whole(
+      rows, 0 if self._width == self._format.seq_len else start
+    )
     for (name, count), first in zip(self._cut.items(), firsts, strict=True):
       batch[name] = self._space.columns(batch[name], first, count)
     return batch
@@ -358,7 +360,7 @@ class _Program:
     }
 
   def put(self, rows: np.ndarray) -> jax.Array:
-    """Returns a local batch on devices, as it travels."""
+    """Puts a local batch in the transfer format on devices."""
     return jax.device_put(self._stacked(rows), self._in)
 
   def _stacked(self, rows: np.ndarray) -> np.ndarray:
@@ -369,9 +371,9 @@ class _Program:
     if self._as_is:
       return rows
     pieces = [rows[piece] for piece in self._pieces]
-    if self._width < self._wire.seq_len:
+    if self._width < self._format.seq_len:
       pieces = [
-        transfer_format.window(self._wire, piece, start, self._width)
+        transfer_format.window(self._format, piece, start, self._width)
         for piece, start in zip(pieces, self._starts, strict=True)
       ]
     return np.concatenate(pieces)

@@ -224,10 +224,10 @@ class BatchesPlan(plan_lib.Plan):
     }
     first = self._numbered[0]
     removes = self.gone.first_step is not None
-    wire = row_transfer.wire_of(
+    row_format = row_transfer.format_of(
       sources.values(), first.extra, first.document_slots, removes
     )
-    return transfer_lib.Transfer(wire, sources)
+    return transfer_lib.Transfer(row_format, sources)
 
   def examples(self, bucket: int) -> Iterator[tuple[str, plan_lib.Planned]]:
     """Yields (dataset name, plan of its first sample in a bucket)."""

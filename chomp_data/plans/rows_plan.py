@@ -320,13 +320,15 @@ class RowsPlan(plan_lib.Plan):
 
   @functools.cached_property
   def _transfer(self) -> transfer_lib.Transfer:
-    wire = row_transfer.wire_of(
+    row_format = row_transfer.format_of(
       self.ordered.values(),
       self._extra,
       self.rows.document_slots if self._document_id else 0,
       self.gone.first_step is not None,
     )
-    return transfer_lib.Transfer(wire, dict(enumerate(self.ordered.values())))
+    return transfer_lib.Transfer(
+      row_format, dict(enumerate(self.ordered.values()))
+    )
 
   def transfer(self, bucket: int) -> transfer_lib.Transfer:
     """Returns the transfer format of rows, the same for all batch sizes."""

@@ -18,11 +18,11 @@ class Transfer:
   """How rows of a bucket are copied to devices.
 
   Attributes:
-    wire: The format, from which devices compute the fields of a batch.
+    row_format: The format, from which devices compute the fields of a batch.
     sources: The sources of the rows, by number.
   """
 
-  wire: transfer_format.Wire
+  row_format: transfer_format.TransferFormat
   sources: Mapping[int, row_reading.Readable]
 
   def rows(
@@ -35,8 +35,8 @@ class Transfer:
       columns: (first, last + 1) of the columns whose tokens are read; None is
         all.
     """
-    return row_transfer.read(self.sources, spans, self.wire, columns)
+    return row_transfer.read(self.sources, spans, self.row_format, columns)
 
   def tokens(self, rows: np.ndarray) -> np.ndarray:
     """Returns the tokens of rows that `rows` returned, int32[R, seq_len]."""
-    return transfer_format.tokens_of(self.wire, rows, np)
+    return transfer_format.tokens_of(self.row_format, rows, np)

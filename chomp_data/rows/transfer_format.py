@@ -34,7 +34,7 @@ _OF_RUN, _RESTARTS = 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Wire:
+class TransferFormat:
   """The transfer format of the rows of one static shape.
 
   Attributes:
@@ -118,13 +118,16 @@ class Writer:
   """Writes rows in the transfer format.
 
   Attributes:
-    rows: uint16[num_rows, wire.words]. Never reused: JAX may alias its buffer.
+    rows: uint16[num_rows, row_format.words]. Never reused, because JAX may
+      alias its buffer.
   """
 
-  def __init__(self, wire: Wire, num_rows: int):
+  def __init__(self, row_format: TransferFormat, num_rows: int):
     """Allocates uninitialised rows."""
-    self._wire = wire
-    self.rows: np.ndarray = aligned.empty((num_rows, wire.words), np.uint16)
+    self._format = row_format
+    self.rows: np.ndarray = aligned.empty(
+      (num_rows, row_format.words), np.uint16
+    )
 
   def patterns(self, spans: Spans, trailing: bool) -> None:
     """Writes the bits of spans.
@@ -136,9 +139,9 @@ class Writer:
     Raises:
       ValueError: If segments are not numbered consecutively.
     """
-    wire = self._wire
-    for name, grid in _patterns(spans, trailing, wire).items():
-      self.rows[:, wire.place_of(name)] = _packed(grid)
+    row_format = self._format
+    for name, grid in _patterns(spans, trailing, row_format).items():
+      self.rows[:, row_format.place_of(name)] = _packed(grid)
 
   def labels(self, trained: np.ndarray) -> None:
     """Clears the bits of targets that `trained` does not mark.
@@ -148,7 +151,7 @@ class Writer:
     """
     after = np.ones(trained.shape, np.bool_)
     after[:, :-1] = trained[:, 1:]
-    self.rows[:, self._wire.place_of("trained")] &= _packed(after)
+    self.rows[:, self._format.place_of("trained")] &= _packed(after)
 
   def following(self, token: np.ndarray, weight: np.ndarray) -> None:
     """Writes the token after the last column, and its weight.
@@ -159,14 +162,14 @@ class Writer:
         on, or there is none.
     """
     self.numbers(next_token=token, next_weight=weight)
-    word, bit = divmod(self._wire.seq_len - 1, _BITS)
-    word += self._wire.place_of("trained").start
+    word, bit = divmod(self._format.seq_len - 1, _BITS)
+    word += self._format.place_of("trained").start
     self.rows[:, word] |= (weight > 0).astype(np.uint16) << np.uint16(bit)
 
   def numbers(self, **values: np.ndarray) -> None:
     """Writes numbers of rows, int32 or float32[num_rows]."""
     for name, column in values.items():
-      place = self._wire.first_number + 2 * self._wire.numbers.index(name)
+      place = self._format.first_number + 2 * self._format.numbers.index(name)
       self.rows[:, place : place + 2] = _words(column)
 
   def of_run(self, source: np.ndarray, restarts: bool) -> None:
@@ -182,12 +185,12 @@ class Writer:
   def documents(self, documents: np.ndarray) -> None:
     """Writes `document_id`, int[num_rows, document_slots]."""
     words = _words(documents.astype(np.int32))
-    self.rows[:, self._wire.head - words.shape[1] : self._wire.head] = words
+    self.rows[:, self._format.head - words.shape[1] : self._format.head] = words
 
   def tokens(self, tokens: np.ndarray) -> None:
     """Writes tokens, int32[num_rows, seq_len]."""
-    first, count = self._wire.head, self._wire.seq_len
-    if self._wire.wide:
+    first, count = self._format.head, self._format.seq_len
+    if self._format.wide:
       self.rows[:, first : first + 2 * count] = _words(tokens)
     else:
       # Ids that fit in 16 bits are narrowed by the copy.
@@ -196,14 +199,16 @@ class Writer:
 
   def weights(self, weight: np.ndarray) -> None:
     """Writes weights of tokens as targets, float32[num_rows, seq_len]."""
-    self.rows[:, self._wire.words - 2 * self._wire.seq_len :] = _words(weight)
+    self.rows[:, self._format.words - 2 * self._format.seq_len :] = _words(
+      weight
+    )
 
 
 def _patterns(
-  spans: Spans, trailing: bool, wire: Wire
+  spans: Spans, trailing: bool, row_format: TransferFormat
 ) -> dict[str, np.ndarray]:
   """Returns the bits of spans, bool[num_rows, seq_len] by name."""
-  seq_len, size = wire.seq_len, spans.num_rows * wire.seq_len
+  seq_len, size = row_format.seq_len, spans.num_rows * row_format.seq_len
   row, begin = spans.row, spans.row * seq_len + spans.column
   end = begin + spans.length
   new_row, last = ragged.run_edges(row)
@@ -228,12 +233,12 @@ def _patterns(
     live = np.flatnonzero(~spans.gone)
     begin, end, segment_end = begin[live], end[live], segment_end[live]
     bits["segment"] = row_layout.covered(begin, segment_end, size)
-  if "real" in wire.bits:
+  if "real" in row_format.bits:
     bits["real"] = row_layout.covered(begin, end, size)
   # The last position of a span has no next token in the span.
   bits["trained"] = row_layout.covered(begin, end, size, inner=True)
   shape = (spans.num_rows, seq_len)
-  return {name: bits[name].reshape(shape) for name in wire.bits}
+  return {name: bits[name].reshape(shape) for name in row_format.bits}
 
 
 def _refuse(spans: Spans, wrong: int) -> None:
@@ -254,20 +259,22 @@ def _packed(grid: np.ndarray) -> np.ndarray:
   return packed.view("<u2")
 
 
-def window(wire: Wire, rows: np.ndarray, start: int, width: int) -> np.ndarray:
+def window(
+  row_format: TransferFormat, rows: np.ndarray, start: int, width: int
+) -> np.ndarray:
   """Returns rows in the transfer format with tokens of some columns only.
 
   Args:
-    wire: The format of the rows.
-    rows: uint16[R, wire.words].
+    row_format: The format of the rows.
+    rows: uint16[R, row_format.words].
     start: The first column.
     width: The number of columns.
   """
-  parts, place = [rows[:, : wire.head]], wire.head
-  for words in wire.widths:
+  parts, place = [rows[:, : row_format.head]], row_format.head
+  for words in row_format.widths:
     first = place + words * start
     parts.append(rows[:, first : first + words * width])
-    place += words * wire.seq_len
+    place += words * row_format.seq_len
   return np.concatenate(parts, axis=1)
 
 
@@ -289,24 +296,24 @@ class Namespace:
 
 
 def decode(
-  wire: Wire, rows: Any, space: Namespace, start: Any = 0
+  row_format: TransferFormat, rows: Any, space: Namespace, start: Any = 0
 ) -> dict[str, Any]:
   """Returns the canonical fields of rows.
 
   Args:
-    wire: The format of the rows.
+    row_format: The format of the rows.
     rows: uint16[R, words], all columns of rows or a window of them.
     space: The array functions.
     start: The first column of the window.
 
   Returns:
-    The fields that `RowSource.read` returns for these rows, `source_id`, and
+    The fields of these rows as read on the host, `source_id`, and
     `document_id` if the format has it. Fields by column are of the window;
     its first and last column are valid only where they are those of the row.
   """
   xp = space.xp
-  words = -(-wire.seq_len // _BITS)
-  width = (rows.shape[1] - wire.head) // sum(wire.widths)
+  words = -(-row_format.seq_len // _BITS)
+  width = (rows.shape[1] - row_format.head) // sum(row_format.widths)
   column = start + xp.arange(width, dtype=xp.int32)
 
   def of_window(values: Any) -> Any:
@@ -314,12 +321,13 @@ def decode(
     return values if whole else space.columns(values, start, width)
 
   grids = {
-    name: rows[:, wire.place_of(name)].astype(xp.int32) for name in wire.bits
+    name: rows[:, row_format.place_of(name)].astype(xp.int32)
+    for name in row_format.bits
   }
-  place = (xp.arange(wire.seq_len, dtype=xp.int32) % _BITS)[None]
+  place = (xp.arange(row_format.seq_len, dtype=xp.int32) % _BITS)[None]
 
   def spread(values: Any) -> Any:
-    return xp.repeat(values, _BITS, axis=1)[:, : wire.seq_len]
+    return xp.repeat(values, _BITS, axis=1)[:, : row_format.seq_len]
 
   def marked(name: str) -> Any:
     return of_window((spread(grids[name]) >> place) & 1 != 0)
@@ -337,9 +345,9 @@ def decode(
     "positions": xp.broadcast_to(column, in_segment.shape),
     "loss_mask": marked("trained"),
   }
-  numbers = _from_words(xp, rows[:, wire.first_number : wire.head])
-  of_row = {name: numbers[:, i] for i, name in enumerate(wire.numbers)}
-  if wire.restarts:
+  numbers = _from_words(xp, rows[:, row_format.first_number : row_format.head])
+  of_row = {name: numbers[:, i] for i, name in enumerate(row_format.numbers)}
+  if row_format.restarts:
     first = _BITS * xp.arange(words, dtype=xp.int32)
     last = xp.where(opens > 0, first + _top(xp, opens), 0)
     last = space.running_max(last)
@@ -347,42 +355,44 @@ def decode(
     last = xp.concatenate([xp.zeros_like(last[:, :1]), last[:, :-1]], axis=1)
     word_origin = spread(xp.broadcast_to(first, last.shape)) + _top(xp, so_far)
     origin = of_window(xp.where(so_far > 0, word_origin, spread(last)))
-    inside = marked("inside") if "inside" in wire.bits else in_segment
+    inside = marked("inside") if "inside" in row_format.bits else in_segment
     begins = inside & (of_row[_FLAGS] & _RESTARTS != 0)[:, None]
     fields["positions"] = column - xp.where(begins, origin, 0)
-  fields["tokens"] = tokens_of(wire, rows, xp)
-  if "attention_mask" in wire.extra:
+  fields["tokens"] = tokens_of(row_format, rows, xp)
+  if "attention_mask" in row_format.extra:
     fields["attention_mask"] = marked("real")
-  if "next_token" in wire.extra:
+  if "next_token" in row_format.extra:
     fields["next_token"] = of_row["next_token"]
-  if wire.weighs:
+  if row_format.weighs:
     weight = _from_words(xp, rows[:, rows.shape[1] - 2 * width :])
     weight = weight.view(xp.float32)
-    if "label_weight" in wire.extra:
+    if "label_weight" in row_format.extra:
       fields["label_weight"] = weight
-    if "loss_weight" in wire.extra:
+    if "loss_weight" in row_format.extra:
       after = xp.zeros_like(weight[:, :1])
-      if "next_token" in wire.extra:
+      if "next_token" in row_format.extra:
         after = of_row["next_weight"].view(xp.float32)[:, None]
       weight = xp.concatenate([weight[:, 1:], after], axis=1)
       fields["loss_weight"] = weight * fields["loss_mask"]
   fields[_SOURCE] = of_row[_SOURCE]
-  if wire.document_slots:
-    documents = numbers[:, len(wire.numbers) :]
+  if row_format.document_slots:
+    documents = numbers[:, len(row_format.numbers) :]
     fields["document_id"] = documents.astype(space.integer)
   return fields
 
 
-def tokens_of(wire: Wire, rows: Any, xp: Any) -> Any:
+def tokens_of(row_format: TransferFormat, rows: Any, xp: Any) -> Any:
   """Returns the tokens of rows, int32[R, columns]."""
-  columns = (rows.shape[1] - wire.head) // sum(wire.widths)
-  tokens = rows[:, wire.head : wire.head + wire.widths[0] * columns]
-  return _from_words(xp, tokens) if wire.wide else tokens.astype(xp.int32)
+  columns = (rows.shape[1] - row_format.head) // sum(row_format.widths)
+  tokens = rows[
+    :, row_format.head : row_format.head + row_format.widths[0] * columns
+  ]
+  return _from_words(xp, tokens) if row_format.wide else tokens.astype(xp.int32)
 
 
-def of_run(wire: Wire, rows: Any, xp: Any) -> Any:
+def of_run(row_format: TransferFormat, rows: Any, xp: Any) -> Any:
   """Returns bool[R], which rows are of the run; padding rows are zeros."""
-  place = wire.first_number + 2 * wire.numbers.index(_FLAGS)
+  place = row_format.first_number + 2 * row_format.numbers.index(_FLAGS)
   return rows[:, place] & xp.uint16(_OF_RUN) != 0
 
 

@@ -19,12 +19,12 @@ from chomp_data.sources import row_labels
 from chomp_data.sources import row_reading
 
 
-def wire_of(
+def format_of(
   sources: Iterable[row_reading.Readable],
   extra: Collection[str] = (),
   document_slots: int = 0,
   gone: bool = False,
-) -> transfer_format.Wire:
+) -> transfer_format.TransferFormat:
   """Returns the transfer format of rows, one for all sources of a run.
 
   Args:
@@ -45,7 +45,7 @@ def wire_of(
       layout.eos_id,
     )
   ]
-  return transfer_format.Wire(
+  return transfer_format.TransferFormat(
     seq_len=layouts[0].seq_len,
     wide=transfer_format.is_wide(ids)
     or any(source.store.token_dtype.itemsize > 2 for source in sources),
@@ -60,7 +60,7 @@ def wire_of(
 def read(
   sources: Mapping[int, row_reading.Readable],
   spans: spans_lib.Spans,
-  wire: transfer_format.Wire,
+  row_format: transfer_format.TransferFormat,
   columns: tuple[int, int] | None = None,
 ) -> np.ndarray:
   """Reads planned rows.
@@ -68,22 +68,22 @@ def read(
   Args:
     sources: By number, at least those that spans are of.
     spans: The plan.
-    wire: Their transfer format.
+    row_format: Their transfer format.
     columns: (first, last + 1) of the columns whose tokens and labels are read,
       or None for all; tokens of others are padding.
 
   Returns:
-    uint16[num_rows, wire.words].
+    uint16[num_rows, row_format.words].
   """
   parts = [
-    (rows, _read(part_sources, part, wire, columns))
+    (rows, _read(part_sources, part, row_format, columns))
     for rows, part_sources, part in row_reading.by_layout(
-      sources, spans, not wire.mixed
+      sources, spans, not row_format.mixed
     )
   ]
   if len(parts) == 1:
     return parts[0][1]
-  encoded_rows = np.empty((spans.num_rows, wire.words), np.uint16)
+  encoded_rows = np.empty((spans.num_rows, row_format.words), np.uint16)
   for rows, encoded in parts:
     encoded_rows[rows] = encoded
   return encoded_rows
@@ -92,16 +92,16 @@ def read(
 def _read(
   sources: Mapping[int, row_reading.Readable],
   spans: spans_lib.Spans,
-  wire: transfer_format.Wire,
+  row_format: transfer_format.TransferFormat,
   columns: tuple[int, int] | None = None,
 ) -> np.ndarray:
   """Reads rows of sources that share a layout."""
   layout = next(iter(sources.values())).layout
-  writer = transfer_format.Writer(wire, spans.num_rows)
+  writer = transfer_format.Writer(row_format, spans.num_rows)
   writer.patterns(spans, layout.trailing_filler_in_segment)
   writer.of_run(spans.row_source(), layout.positions == "segment")
-  if wire.document_slots:
-    writer.documents(spans.row_documents(wire.document_slots))
+  if row_format.document_slots:
+    writer.documents(spans.row_documents(row_format.document_slots))
   tokens = row_layout.token_grid(spans, layout)
   # Masked spans are padding in all that follows.
   spans = spans.live()
@@ -109,12 +109,12 @@ def _read(
   row_reading.copy_tokens(sources, fetched, tokens)
   writer.tokens(tokens)
   stores = {number: source.store for number, source in sources.items()}
-  if wire.weighs or any(store.has_labels for store in stores.values()):
+  if row_format.weighs or any(store.has_labels for store in stores.values()):
     runs = row_labels.runs_of(stores, fetched, layout.seq_len)
     writer.labels(runs.trained_grid(*tokens.shape))
-    if wire.weighs:
+    if row_format.weighs:
       writer.weights(runs.weight_grid(*tokens.shape))
-  if "next_token" in wire.extra:
+  if "next_token" in row_format.extra:
     writer.following(
       *row_reading.read_following(sources, spans, layout.filler_id)
     )

@@ -124,7 +124,7 @@ def source_of(run, process, count, workers):
     for own in run.pipe.buckets
   }
   # Over one plan: copies of it for real processes cost most of the time.
-  source = run.source.for_rows(rows, None, None, None, on_wire=False)
+  source = run.source.for_rows(rows, None, None, None, encoded=False)
   return Turns(source, workers)
 
 

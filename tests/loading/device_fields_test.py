@@ -127,7 +127,9 @@ def check_on_host(data, most=12):
     planned = plan.planned(step)
     transfer = plan.transfer(planned.bucket)
     rows = transfer.rows(planned.spans, planned.columns)
-    made = transfer_format.decode(transfer.wire, rows, numpy_namespace.NUMPY)
+    made = transfer_format.decode(
+      transfer.row_format, rows, numpy_namespace.NUMPY
+    )
     made = applying.applied(made, pipe.operations())
     batch = pipe.batch(step)
     assert set(made) == set(batch)
