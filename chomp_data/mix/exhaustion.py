@@ -1,9 +1,9 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a mix does when a source is exhausted: one entry each.
+"""What a mix does when a source is exhausted: one entry for each policy.
 
-To add a policy, put an `Exhaustion` under its name; no other code names them.
-Names are those of Hugging Face's stopping strategies, and 'drop'.
+To add a policy, add an `Exhaustion` to `EXHAUSTIONS`; no other code uses their
+names. Names are those of Hugging Face's stopping strategies, and 'drop'.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ class Source:
   """The state of one source where a stage begins, for a policy.
 
   Attributes:
-    weighted: Whether this stage weighs it; else only a later one does.
+    weighted: Whether it has a weight in this stage, not only in a later one.
     exhausted: Whether all of its rows were consumed at least once.
     last: The row that exhausts it in this stage; None if no row does.
   """
@@ -36,13 +36,14 @@ class Exhaustion:
   """One policy.
 
   Attributes:
-    ends: Returns the source whose exhaustion ends the mix, of those that this
-      stage or a later one weighs, or None where no end is in sight; at once
-      where it is exhausted already. Sources then begin again until the end.
-      Without it they do not: each drops out, and the mix ends with the last.
-    passes: Passes over each source where neither it nor the run says any;
-      None is for ever.
-    canonical: The name in fingerprints, where another one gives the same rows.
+    ends: Returns the source whose exhaustion ends the mix, of those with a
+      weight in this stage or a later one; None if the mix does not end in this
+      stage. If that source is exhausted already, the mix ends at once. Sources
+      repeat until the end. If `ends` is None, sources do not repeat: each drops
+      out, and the mix ends with the last one.
+    passes: Passes over each source if neither it nor the run sets any; None is
+      without end.
+    canonical: The name in fingerprints, if another policy gives the same rows.
   """
 
   ends: Callable[[Sequence[Source], Order], Source | None] | None = None
@@ -51,12 +52,12 @@ class Exhaustion:
 
   @property
   def repeats(self) -> bool:
-    """Whether sources begin again."""
+    """Whether exhausted sources repeat."""
     return self.ends is not None
 
 
 def _first(sources: Sequence[Source], order: Order) -> Source | None:
-  """The first source of the stage that is exhausted."""
+  """Returns the source of the stage that is exhausted first."""
   here = [source for source in sources if source.weighted]
   exhausted = [source for source in here if source.exhausted]
   upcoming = [source for source in here if source.last is not None]
@@ -64,7 +65,7 @@ def _first(sources: Sequence[Source], order: Order) -> Source | None:
 
 
 def _all(sources: Sequence[Source], order: Order) -> Source | None:
-  """The last of all sources that this or a later stage weighs."""
+  """Returns the source of this or a later stage that is exhausted last."""
   if any(not source.exhausted and source.last is None for source in sources):
     return None
   upcoming = [source for source in sources if source.last is not None]

@@ -1,31 +1,31 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Which source's row stands at each position of a mix, in stages of weights.
+"""Which row of which source is at each position of a mix, in stages of weights.
 
-At every position the source with the least units over weight gives its next
-row. Three sources of equal weight whose rows hold 4, 2 and 1 tokens:
+Each position takes the next row of the source that has consumed the least units
+over its weight. Three sources of equal weight whose rows hold 4, 2 and 1
+tokens:
 
     position  0 1 2 3 4 5 6 7 8 9 ...
-    source    a b c c b c c a b c ...   where ties fall this way
+    source    a b c c b c c a b c ...   if ties are decided like this
 
-Each source gives its rows 0, 1, 2, ... in its own order, once each, whatever
-the weights, and any position is found without those before it
-(`least_consumed`). A stage of weights holds from its position to the next
-one's (`mix_stages`): equal weights change no order, and nothing before a stage
-depends on it.
+The rows of each source come in its own order, each once, whatever the weights.
+Any position is computed without those before it (`least_consumed`). A stage of
+weights is valid from its position to that of the next stage (`merge_stages`).
+A stage with the same weights as before does not change the order, and nothing
+before a stage depends on it.
 
-The end, by `exhaustion`:
+`exhaustion` decides where the mix ends:
 
-    drop             each row once; a source that has ended leaves the rest, as
-                     it does in all_exhausted_without_replacement
-    first_exhausted  after the row that exhausts a source in a stage that
-                     weighs it; a source that left before does not count
-    all_exhausted    after the row by which every source weighted in this stage
-                     or a later one has been exhausted once; a source that left
-                     for good does not hold it up
+    drop             after each row once; when a source ends, the others
+                     continue. all_exhausted_without_replacement is the same
+    first_exhausted  after the row that exhausts a source in a stage in which
+                     it has a weight
+    all_exhausted    after every source with a weight in this stage or a later
+                     one has been exhausted once
 
-The merge ends as well where its stage has no row left, even if a later stage
-would have one. NumPy only.
+The mix also ends if its stage has no rows left, even if a later stage would
+have some. NumPy only.
 """
 
 from collections.abc import Iterator
@@ -45,8 +45,8 @@ Stage = merge_stages.Stage
 # Positions computed and cached together: 48 KiB.
 BLOCK = 4_096
 _BLOCKS_CACHED = 32
-# Worked out in one piece, at most: a merge of S sources costs about 50 us a
-# source and piece, whatever its rows.
+# The most blocks that are computed together: a merge costs about 50 us per
+# source for each piece, however many rows the piece has.
 _PIECE_BLOCKS = 16
 _FRONTIERS_CACHED = 64
 
@@ -56,15 +56,15 @@ _Rows = tuple[np.ndarray, np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class Unserved:
-  """A weight that amounts to less than one row of a stage.
+  """A weight whose share of a stage is less than one row.
 
   Attributes:
-    stage: The stage's number.
-    source: The source's name.
-    share: The rows that its weight amounts to: its share of the units of the
-      stage, over the units of its next row.
+    stage: The number of the stage.
+    source: The name of the source.
+    share: Its share of the stage, in rows: its part of the stage's units by
+      weight, divided by the units of its next row.
     num_rows: Its rows in the stage, 0 or 1.
-    following: The position of its next row; None where it never comes.
+    following: The position of its next row; None if there is none.
   """
 
   stage: int
@@ -75,7 +75,7 @@ class Unserved:
 
 
 class Interleave:
-  """Positions to (source, row), and back."""
+  """Maps positions of a mix to (source, row), and back."""
 
   def __init__(
     self,
@@ -87,24 +87,24 @@ class Interleave:
     exhausted_at: Mapping[str, int | None] | None = None,
     start: Mapping[str, tuple[int, int]] | None = None,
   ):
-    """Checks and keeps the arguments.
+    """Checks the arguments; computes nothing yet.
 
     Args:
       sequences: Units of each source's rows. Their order numbers the sources
-        and decides nothing else.
-      stages: In order of their positions.
-      key: 64 bits; ties go by it and the source's name.
+        and has no other effect.
+      stages: The stages, sorted by position.
+      key: 64 bits. It and the names of sources decide ties.
       exhaustion: One of `exhaustion.EXHAUSTIONS`.
-      exhausted_at: Rows after which a source counts as exhausted; its
-        `num_rows` where left out or None. Where no row is repeated ('drop'), a
-        source ends there, else it goes on to its `num_rows`.
-      start: Rows and units consumed before position 0, for instance by an
-        earlier run. A source left out starts at row 0 and at the least units
-        over weight of the others.
+      exhausted_at: Rows after which each source counts as exhausted; if left
+        out or None its `num_rows`. If rows do not repeat ('drop'), the source
+        ends there, otherwise at its `num_rows`.
+      start: Rows and units consumed before position 0, for example by an
+        earlier run. A source that is left out starts at row 0, at the least
+        units over weight of the others.
 
     Raises:
-      ValueError: If names are unknown, weights not positive or too far apart,
-        stages out of order, or repeated rows consume nothing.
+      ValueError: If names are unknown, weights are not positive or too far
+        apart, stages are not sorted, or repeated rows consume nothing.
       TypeError: If a weight is not exact.
     """
     self._sequences = dict(sequences)
@@ -116,22 +116,22 @@ class Interleave:
       exhausted_at or {},
       start or {},
     )
-    # Kept, so that going on costs no search; any entry may be dropped.
+    # Caches, so that reading on from a position needs no search.
     self._blocks = memo.Memo(_BLOCKS_CACHED)
     self._frontiers = memo.Memo(_FRONTIERS_CACHED)
 
   @property
   def names(self) -> tuple[str, ...]:
-    """The sources, by number."""
+    """The names of the sources, by number."""
     return tuple(self._sequences)
 
   @property
   def num_positions(self) -> int | None:
-    """Where the mix ends; None is never."""
+    """The number of positions; None if the mix has no end."""
     return self._chain.end
 
   def locate(self, positions: np.ndarray) -> _Rows:
-    """Returns which row stands at each position.
+    """Returns which row of which source is at each position.
 
     Args:
       positions: int64[N], in any order, each below `num_positions`.
@@ -153,7 +153,7 @@ class Interleave:
     cuts = np.flatnonzero(np.diff(blocks[order])) + 1
     members = np.split(order, cuts)
     numbers = [int(blocks[picks[0]]) for picks in members]
-    # Those side by side are worked out in one piece.
+    # Adjacent blocks are computed in one piece.
     piece: dict[int, _Rows] = {}
     for i, (block, picks) in enumerate(zip(numbers, members, strict=True)):
       block_rows = piece.get(block) or self._blocks.get(block)
@@ -170,10 +170,10 @@ class Interleave:
     """Raises IndexError unless 0 <= low and high is at most the end."""
     last = self._chain.at(max(high, 0))
     if low < 0 or (last.ends and last.until is not None and high > last.until):
-      wrong = low if low < 0 else high
+      bad_position = low if low < 0 else high
       raise IndexError(
-        f"positions must be in 0 .. {self.num_positions}, got {wrong}. The mix"
-        " has no other rows."
+        f"positions must be in 0 .. {self.num_positions}, got {bad_position}."
+        " The mix has no other rows."
       )
 
   def _frontier(self, position: int) -> np.ndarray:
@@ -181,7 +181,7 @@ class Interleave:
     rows = self._frontiers.get(position)
     if rows is None:
       stage = self._chain.at(position)
-      # Where a stage begins, its rows are known.
+      # At the first position of a stage the next rows are known.
       begins = position == stage.position
       rows = stage.rows if begins else stage.rows_at(position)
       self._frontiers.put(position, rows)
@@ -192,7 +192,7 @@ class Interleave:
     return self._blocks.get(block) or self._piece(block, 1)[block]
 
   def _piece(self, block: int, count: int) -> dict[int, _Rows]:
-    """Returns consecutive blocks; fewer where the mix ends."""
+    """Computes `count` consecutive blocks; fewer if the mix ends."""
     first = block * BLOCK
     position, stop = first, first + count * BLOCK
     parts = []
@@ -235,7 +235,7 @@ class Interleave:
 
     Returns:
       Each source's next row, int64[S], and the units of the rows before it,
-      int64[S]: those skipped by `start` count.
+      int64[S]. Rows before `start` are included in both.
 
     Raises:
       IndexError: If the position is negative or beyond the end.
@@ -257,23 +257,23 @@ class Interleave:
       IndexError: If the position is negative or beyond the end.
     """
     self._check(position, position)
-    begin = position - position % BLOCK
+    block_start = position - position % BLOCK
     block = self._blocks.get(position // BLOCK)
     if block is None:
       return self._frontier(position).copy()
-    sources = block[0][: position - begin]
-    return self._frontier(begin) + np.bincount(
+    sources = block[0][: position - block_start]
+    return self._frontier(block_start) + np.bincount(
       sources, minlength=len(self._sequences)
     )
 
   def position_of(self, source: str, row: int) -> int | None:
-    """Returns where a row of a source stands, None where it never does.
+    """Returns the position of a source's row; None if it is not in the mix.
 
-    Positions that only 2**62 units of another source would reach are never.
+    None also if another source consumes 2**62 units before the position.
 
     Args:
-      source: Its name.
-      row: The row, in the source's own order, at least 0.
+      source: The name of the source.
+      row: The row in the source's own order, at least 0.
 
     Raises:
       ValueError: If the name is unknown or the row negative.
@@ -288,8 +288,7 @@ class Interleave:
     limit = self._chain.limit(number)
     if limit is not None and row >= limit:
       return None
-    # Rows of stages rise: of those that are worked out, the last that begins
-    # at the row or before it.
+    # Start at the last of the computed stages that begins at or before the row.
     for index in range(self._chain.last_started(number, row), len(self._chain)):
       stage = self._chain.stage(index)
       if stage is None or row < stage.rows[number]:
@@ -302,42 +301,43 @@ class Interleave:
     return None
 
   def positions_of(self, source: str, rows: np.ndarray) -> np.ndarray:
-    """Returns where rows of a source stand: `locate` back.
+    """Returns the positions of a source's rows; inverts `locate`.
 
     Args:
-      source: Its name.
-      rows: int64[N], ascending, each at least the source's first of this run.
+      source: The name of the source.
+      rows: int64[N], ascending, none before the source's first in this run.
 
     Returns:
-      int64[M], ascending; M < N where rows from one on never come.
+      int64[M], ascending; M < N if the last rows are not in the mix.
 
     Raises:
       ValueError: As `position_of`.
     """
     number = self.names.index(source) if source in self.names else -1
     parts, end = [np.empty(0, np.int64)], self.num_positions
-    done = 0
-    while done < len(rows):
-      position = self.position_of(source, int(rows[done]))
+    num_located = 0
+    while num_located < len(rows):
+      position = self.position_of(source, int(rows[num_located]))
       if position is None or (end is not None and position >= end):
         break
       block = position // BLOCK
       sources, block_rows = self._block(block)
       places = np.flatnonzero(sources == number)
-      there = block_rows[places]
-      stop = int(np.searchsorted(rows, there[-1], side="right"))
-      pick = np.searchsorted(there, rows[done:stop])
+      rows_of_block = block_rows[places]
+      stop = int(np.searchsorted(rows, rows_of_block[-1], side="right"))
+      pick = np.searchsorted(rows_of_block, rows[num_located:stop])
       parts.append(block * BLOCK + places[pick])
-      done = stop
+      num_located = stop
     return np.concatenate(parts)
 
   def unserved(self, end: int) -> Iterator[Unserved]:
-    """Yields the weights that amount to less than a row, stage by stage.
+    """Yields the weights whose share of a stage is less than one row.
 
-    A source gives a row where it joins, whatever its weight, and none where it
-    is ahead of its share: what its weight amounts to tells whether it is as
-    good as left out of the stage. Sources with fewer rows than two left, and
-    stages of fewer rows than two for each source, are passed over.
+    Such a source is almost left out of the stage. The number of its rows does
+    not show this, because a source that joins delivers one row whatever its
+    weight, and a source ahead of its share delivers none. Sources with fewer
+    than two rows left, and stages with fewer than two rows per source, are
+    ignored.
 
     Args:
       end: The positions of the run, at most `num_positions`.
@@ -348,19 +348,19 @@ class Interleave:
     last = self._chain.stage(len(begins) - 1)
     assert last is not None
     stop = end if last.until is None else min(last.until, end)
-    # Counted by source at once: to look for single rows costs much more.
-    counted = np.diff(begins, axis=0, append=[self._frontier(stop)])
-    for index in np.flatnonzero((counted < 2).any(axis=1)).tolist():
-      counts = counted[index]
-      few = [lane for lane in self._chain.lanes(index) if counts[lane] < 2]
-      if not few:
+    # Counts of all sources at once: searching for single rows takes longer.
+    rows_by_stage = np.diff(begins, axis=0, append=[self._frontier(stop)])
+    for index in np.flatnonzero((rows_by_stage < 2).any(axis=1)).tolist():
+      counts = rows_by_stage[index]
+      few_rows = [lane for lane in self._chain.lanes(index) if counts[lane] < 2]
+      if not few_rows:
         continue
       stage = self._chain.stage(index)
       assert stage is not None
       until = end if stage.until is None else min(stage.until, end)
       if until - stage.position < 2 * len(stage.lanes):
         continue
-      for number in few:
+      for number in few_rows:
         name, row = self.names[number], int(stage.rows[number])
         limit = self._chain.limit(number)
         if limit is not None and limit - row < 2:
@@ -374,18 +374,18 @@ class Interleave:
   def _share(
     self, stage: merge_stages.StageStart, number: int, until: int
   ) -> fractions.Fraction:
-    """Returns the rows that a source's weight amounts to in a stage."""
+    """Returns a source's share of a stage by weight, in rows."""
     weights = self._chain.weights(stage.index)
     last = self._frontier(until)
-    whole, total = fractions.Fraction(0), 0
+    total_weight, total_units = fractions.Fraction(0), 0
     for source in stage.lanes.tolist():
       name, row = self.names[source], int(stage.rows[source])
       if row != self._chain.limit(source):
-        whole += weights[name]
-        total += self._between(source, row, int(last[source]))
+        total_weight += weights[name]
+        total_units += self._between(source, row, int(last[source]))
     row = int(stage.rows[number])
-    each = max(self._between(number, row, row + 1), 1)
-    return weights[self.names[number]] / whole * total / each
+    row_units = max(self._between(number, row, row + 1), 1)
+    return weights[self.names[number]] / total_weight * total_units / row_units
 
   def _between(self, source: int, first: int, last: int) -> int:
     """Returns the units of a source's rows first .. last - 1."""
@@ -394,7 +394,7 @@ class Interleave:
 
 
 def _side_by_side(numbers: Sequence[int]) -> int:
-  """Returns how many numbers follow each other from the first one on."""
+  """Returns how many numbers are consecutive from the first one on."""
   count = 1
   while count < len(numbers) and numbers[count] == numbers[0] + count:
     count += 1

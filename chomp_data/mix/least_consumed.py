@@ -2,18 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The merge of a few sources by least consumed, at any place in O(log n).
 
-The next row is that of the source with the least units over weight. Two
+The next row is taken from the source with the least units over weight. Two
 sources of weights 1 and 2 whose rows consume 4 and 6 units:
 
     level  0    0    6    8    12   16   18
     row    a 0  b 0  b 1  a 1  b 2  a 2  b 3
 
-A row's *level* is what its source consumed before it, over the weight; the
-rows in order of (level, tie, source, row) are what the greedy rule takes. So
-the rows before a level are counted by one search in each source's prefix sums,
-and the rows from there on are sorted in one piece (`level_order`). One unit of
-level is one unit of the heaviest source, so the levels of one source are at
-least 1 apart. NumPy only.
+A row's *level* is the units that its source consumed before it, over the
+weight. Rows sorted by (level, tie, source, row) are in the order of the rule.
+So the rows below a level are counted with one search in each source's prefix
+sums, and the rows from there on are sorted together (`level_order`). One unit
+of level is one unit of the source with the greatest weight, so the levels of a
+source are at least 1 apart. NumPy only.
 """
 
 from collections.abc import Mapping
@@ -30,16 +30,16 @@ from chomp_data.index import hashing
 from chomp_data.mix import level_order
 from chomp_data.mix import unit_sequence
 
-# Rows that are walked rather than searched for.
+# So many rows are merged in order rather than skipped by a search.
 _WALK = 4_096
 
-# Rows of a source from which its mean is estimated first.
+# Rows from which the mean units per row of a source are first estimated.
 _PROBE = 64
 
-# A mean of no units would ask for rows without end.
+# A lower bound of the mean, so that rows without units cost finite work.
 _LEAST_MEAN = 1e-3
 
-# Powers of a weight that parts of units are reduced by.
+# Fractions of units are reduced by common factors with this power of a weight.
 _REDUCED = 4
 
 # A row's place in the order: level, tie, source.
@@ -51,14 +51,14 @@ _Point = tuple[int, int, list[int]]
 
 @dataclasses.dataclass
 class Source:
-  """What a source is in every merge that it is part of.
+  """A source, the same in all merges that it is part of.
 
   Attributes:
-    sequence: Units of its rows.
-    tie_key: 64 bits; rows of one level go by their hashes.
+    sequence: The units of its rows.
+    tie_key: 64 bits; rows of equal level are sorted by hashes with it.
     limit: The rows after which it ends, or None.
-    mean: About what its next rows consume each, None before the first look.
-      It decides how many rows are looked at, never what comes out.
+    mean: An estimate of the units per row of its next rows, None at first. It
+      decides how many rows are examined, and has no effect on results.
   """
 
   sequence: unit_sequence.UnitSequence
@@ -75,24 +75,24 @@ class Source:
 
     Args:
       units: Any number.
-      near: Whether about so many will do, where the sequence knows them
-        without a look at single rows.
+      near: Whether an estimate is enough, if the sequence has one without
+        examining single rows.
     """
     units = min(max(units, 0), unit_sequence.MOST_UNITS)
     return self.sequence.rows_below(units, near)
 
   def tie(self, first: int) -> int:
-    """Returns what decides between rows of one level.
+    """Returns the hash that decides between rows of equal level.
 
     Args:
-      first: The first row with as many units before it.
+      first: The first row with the same units before it.
     """
     keys = np.asarray([self.tie_key], np.uint64)
     return int(hashing.fold(keys, np.asarray([first]))[0])
 
 
 class Merge:
-  """Sources merged by least consumed, from where each of them stands."""
+  """Sources merged by least consumed, each from a given row on."""
 
   def __init__(
     self,
@@ -103,17 +103,17 @@ class Merge:
     overshoots: Sequence[int],
     parts: int = 1,
   ):
-    """Fixes the order; everything is by source.
+    """Defines the order; all arguments but `parts` have one entry per source.
 
     Args:
-      sources: At least one.
-      weights: Positive.
-      rows: The first row that each gives.
+      sources: The sources, at least one.
+      weights: Their weights, positive.
+      rows: The first row of each in the merge.
       units: The units before these rows.
-      overshoots: Parts of units that each has consumed beyond its share, at
-        least 0.
-      parts: The parts of a unit. They have more digits from stage to stage;
-        one number for all sources costs no greatest divisors.
+      overshoots: What each has consumed beyond its share, at least 0, in
+        fractions of a unit.
+      parts: The common denominator of these fractions. Its digits grow from
+        stage to stage; a common one needs no greatest common divisors.
     """
     self._sources = list(sources)
     self._first = list(rows)
@@ -127,7 +127,7 @@ class Merge:
     for i, weight in enumerate(self._weights):
       common = math.gcd(heaviest, weight)
       gain, under = heaviest // common, weight // common
-      # Parts of units that are no units of this merge.
+      # Levels count the units since the first row of the merge.
       ahead = overshoots[i] - units[i] * parts
       self._scales.append(
         level_order.Scale(ahead * gain, gain * parts, under * parts)
@@ -135,7 +135,7 @@ class Merge:
 
   @property
   def num_rows(self) -> int | None:
-    """Rows that the sources give from here on; None is without end."""
+    """Rows of the merge; None if it has no end."""
     total = 0
     for source, first in zip(self._sources, self._first, strict=True):
       if source.limit is None:
@@ -149,7 +149,7 @@ class Merge:
     return row if limit is None else min(row, limit)
 
   def key(self, source: int, row: int) -> Key:
-    """Returns what orders a row; rows of one source may share it."""
+    """Returns the sort key of a row; rows of one source may have the same."""
     rows = self._sources[source]
     before = rows.before(row)
     tie = rows.tie(rows.rows_below(before))
@@ -158,13 +158,13 @@ class Merge:
   def overshoots(
     self, standing: Mapping[int, int]
   ) -> tuple[dict[int, int], int]:
-    """Returns by how much sources are beyond the least level of them.
+    """Returns how far each source is beyond the least level among them.
 
     Args:
-      standing: The units before the row that a source is at, by source.
+      standing: The units before the next row of each source, by source.
 
     Returns:
-      Parts of units of each, and the parts of a unit.
+      Fractions of a unit by source, and their common denominator.
     """
     ahead, parts = beyond_least(
       [
@@ -177,9 +177,9 @@ class Merge:
     return dict(zip(standing, ahead, strict=True)), parts
 
   def rank(self, source: int, row: int) -> int | None:
-    """Returns how many rows come before a row, from the merge's start on.
+    """Returns how many rows of the merge are before a row.
 
-    None where the count, or the units of another source, are beyond 2**62.
+    None if the count, or the units of another source, are beyond 2**62.
     """
     count = row - self._first[source]
     if len(self._sources) == 1:
@@ -188,15 +188,17 @@ class Merge:
     for i, other in enumerate(self._sources):
       if i == source:
         continue
-      there, rest = self._scales[i].units(*level.as_integer_ratio())
-      if there >= unit_sequence.MOST_UNITS and other.limit is None:
+      other_units, rest = self._scales[i].units(*level.as_integer_ratio())
+      if other_units >= unit_sequence.MOST_UNITS and other.limit is None:
         return None
-      below = other.rows_below(there + (rest > 0))
+      below = other.rows_below(other_units + (rest > 0))
       count += self._clip(i, below) - self._first[i]
       if count >= unit_sequence.MOST_UNITS:
         return None
-      if rest == 0 and 0 <= there < unit_sequence.MOST_UNITS:
-        run = self._clip(i, other.rows_below(there + 1)) - self._clip(i, below)
+      if rest == 0 and 0 <= other_units < unit_sequence.MOST_UNITS:
+        run = self._clip(i, other.rows_below(other_units + 1)) - self._clip(
+          i, below
+        )
         if run and (other.tie(below), i) < (tie, source):
           count += run
     return count
@@ -217,7 +219,7 @@ class Merge:
 
     low, high = (0, 0, self._first), None
     if count > _WALK:
-      # An estimate that looks at no row says where to search exactly.
+      # An estimate that examines no rows bounds the exact search.
       target = count - _WALK // 2
       (_, level, _), _ = self._search(target, _WALK // 4, low, near=True)
       point = self._point(level)
@@ -238,14 +240,18 @@ class Merge:
     high: _Point | None = None,
     near: bool = False,
   ) -> tuple[_Point, _Point | None]:
-    """Returns a level with at most some rows below it, and the next one known.
+    """Searches for a level with about `count` rows below it.
 
     Args:
       count: The rows.
-      slack: How many rows fewer will do.
-      low: A level with at most so many rows below it.
-      high: A level with more, or None.
-      near: Whether rows are counted about, not exactly.
+      slack: How many rows fewer are close enough.
+      low: A level with at most `count` rows below it.
+      high: A level with more rows below it, or None.
+      near: Whether rows are estimated instead of counted.
+
+    Returns:
+      The level with at most `count` rows below it, and the least examined
+      level with more, or None.
     """
     return bracketed.search(
       lambda level: self._point(level, near),
@@ -260,7 +266,7 @@ class Merge:
 
   @functools.cached_property
   def _last_level(self) -> int | None:
-    """The last level up to which all units are counted, None without end."""
+    """The last level with units below 2**62; None if all sources end."""
     levels = [
       math.floor(scale.level(unit_sequence.MOST_UNITS))
       for source, scale in zip(self._sources, self._scales, strict=True)
@@ -269,7 +275,7 @@ class Merge:
     return min(levels, default=None)
 
   def _point(self, level: int, near: bool = False) -> _Point:
-    """Returns the rows below a level, exactly or about."""
+    """Returns the rows below a level, counted or estimated."""
     rows = []
     for i, (source, scale) in enumerate(
       zip(self._sources, self._scales, strict=True)
@@ -280,10 +286,10 @@ class Merge:
     return sum(rows) - sum(self._first), level, rows
 
   def _rates(self, rows: Sequence[int] | None = None) -> list[float]:
-    """Returns about how many rows each source gives in one unit of level.
+    """Returns about how many rows each source has in one unit of level.
 
     Args:
-      rows: Each source's next row; None is the first of the merge.
+      rows: Each source's next row; None is its first row in the merge.
     """
     return [self._rate(i, row) for i, row in enumerate(rows or self._first)]
 
@@ -308,12 +314,13 @@ class Merge:
       count: How many rows are wanted.
 
     Returns:
-      Sources int32[N] and their rows int64[N], N = `count` or as many as are
-      left, and int64[S], each source's next row after them.
+      Sources int32[N] and their rows int64[N], with N the smaller of `count`
+      and the rows that are left, and int64[S], each source's next row after
+      them.
     """
     rows = np.array(rows, np.int64)
     if len(self._sources) == 1:
-      # A source alone gives its rows one after the other, whatever they hold.
+      # The rows of a single source come in order, whatever they consume.
       first = int(rows[0])
       last = self._clip(0, first + count)
       alone = np.arange(first, last)
@@ -333,22 +340,23 @@ class Merge:
   def _upcoming(
     self, rows: list[int], wanted: int
   ) -> list[level_order.Upcoming]:
-    """Returns rows of each source that has not ended, about those wanted."""
+    """Returns about as many next rows of each source as will be merged."""
     rates = self._rates(rows)
     span = wanted / max(math.fsum(rates), 1e-300)
-    out = []
+    upcoming = []
     for i, row in enumerate(rows):
-      left = self._clip(i, row + wanted) - row
-      if not left:
+      num_left = self._clip(i, row + wanted) - row
+      if not num_left:
         continue
-      # A margin, since the source that runs out first ends the piece.
+      # With a margin: the first source without further rows ends the piece.
       need = min(rates[i] * span, wanted)
-      size = min(left, int(need + 4 * math.sqrt(need)) + 4)
-      out.append(self._next(i, row, size))
-    return out
+      size = min(num_left, int(need + 4 * math.sqrt(need)) + 4)
+      upcoming.append(self._next(i, row, size))
+    return upcoming
 
   def _next(self, number: int, row: int, size: int) -> level_order.Upcoming:
-    # One row before, which tells whether a run without units goes on.
+    # Include the row before, to see whether it belongs to a run of rows without
+    # units that continues here.
     lead = min(row, 1)
     source = self._sources[number]
     before = source.sequence.before(
@@ -374,35 +382,36 @@ class Merge:
 def beyond_least(
   consumed: Sequence[int], weights: Sequence[int], parts: int
 ) -> tuple[list[int], int]:
-  """Returns by how much sources are beyond the least level of them.
+  """Returns how far each source is beyond the least level among them.
 
   Args:
-    consumed: Parts of units by source.
-    weights: By source, whole numbers.
-    parts: The parts of a unit.
+    consumed: What each source consumed, in fractions of a unit.
+    weights: Integer weights by source.
+    parts: The common denominator of these fractions.
 
   Returns:
-    Parts of units by source, and the parts of a unit, which are others.
+    The excess of each source in fractions of a unit, and their new common
+    denominator.
   """
   if not consumed:
     return [], 1
   least, weight = consumed[0], weights[0]
-  for units, other in zip(consumed[1:], weights[1:], strict=True):
-    if units * weight < least * other:
-      least, weight = units, other
+  for units, other_weight in zip(consumed[1:], weights[1:], strict=True):
+    if units * weight < least * other_weight:
+      least, weight = units, other_weight
   ahead = [
-    units * weight - least * other
-    for units, other in zip(consumed, weights, strict=True)
+    units * weight - least * other_weight
+    for units, other_weight in zip(consumed, weights, strict=True)
   ]
   parts *= weight
-  # Of the digits that a stage adds most go again; a greatest divisor with a
-  # small number is cheap.
+  # This removes most of the digits that a stage adds; a greatest common divisor
+  # with a small number is cheap.
   common = math.gcd(weight**_REDUCED, parts, *ahead)
   return [units // common for units in ahead], parts // common
 
 
 def whole(weights: Sequence[fractions.Fraction | int]) -> list[int]:
-  """Returns weights in proportion, as small whole numbers."""
+  """Returns the smallest integers in the same proportion as the weights."""
   under = math.lcm(*(weight.denominator for weight in weights))
   numbers = [
     weight.numerator * (under // weight.denominator) for weight in weights

@@ -3,9 +3,10 @@
 """Sorts the next rows of a few sources by level, tie, source and row, exactly.
 
 A row's level is (alpha + beta P) / delta for the P units before it. Levels are
-sorted as int64 keys, rounded down by less than a known bound; rows of several
-sources whose keys are closer than that are ordered by their ties where
-nothing but equal levels can be so close, else as fractions. NumPy only.
+rounded down to int64 keys with a known error bound, and sorted. Rows of
+different sources whose keys differ by less than the bound are then sorted by
+their ties if only equal levels can be so close, otherwise by exact fractions.
+NumPy only.
 """
 
 from collections.abc import Sequence
@@ -21,7 +22,7 @@ from chomp_data.index import hashing
 _KEY_BITS = 61
 _CLAMP = 2**62
 
-# Covers the rounding of float64 where floats only say which rows to sort.
+# A margin for rounding where float64 decides which rows are sorted.
 _SLACK = 1 + 1e-9
 
 
@@ -40,13 +41,13 @@ class Scale:
   def units(self, level: int, over: int = 1) -> tuple[int, int]:
     """Returns the units at the level `level / over`, rounded down, and a rest.
 
-    The rest is 0 where the units are exact.
+    The rest is 0 if the units are exact.
     """
     return divmod(level * self.delta - self.alpha * over, self.beta * over)
 
   @property
   def gain(self) -> float:
-    """Levels of one unit."""
+    """The difference in level of one unit."""
     return self.beta / self.delta
 
 
@@ -55,14 +56,14 @@ class Upcoming:
   """The next rows of a source.
 
   Attributes:
-    source: Its number.
-    scale: Its levels.
-    tie_key: Folded with the first row of a run, decides between equal levels.
+    source: The number of the source.
+    scale: The scale of its levels.
+    tie_key: Key of the hash that decides between equal levels.
     row: The first of the rows.
-    run_row: The first row with as many units before it as that one.
+    run_row: The first row of the source with the same units before it as `row`.
     before: int64[N], the units before each row.
-    is_all: Whether the source has no rows after these. Else the last of them
-      is not taken; it bounds how far the others may go.
+    is_all: Whether the source has no rows after these. If not, the last one is
+      not returned; it bounds which rows of other sources are.
   """
 
   source: int
@@ -77,12 +78,12 @@ class Upcoming:
 def first_rows(
   upcoming: Sequence[Upcoming], wanted: int
 ) -> tuple[np.ndarray, np.ndarray]:
-  """Returns the rows that come first, as far as these rows can tell.
+  """Returns the rows that come first, as far as the given rows determine it.
 
   Args:
-    upcoming: By source, in the order of the sources; at least one, each with
-      at least one row that may be taken.
-    wanted: At least 1.
+    upcoming: The next rows by source, sorted by source; at least one source,
+      and of each at least one row that may be returned.
+    wanted: The most rows to return, at least 1.
 
   Returns:
     Sources int32[N] and their rows int64[N], in order, N in 1 .. `wanted`.
@@ -91,10 +92,10 @@ def first_rows(
 
 
 class _Table:
-  """All rows side by side, source after source, that may come in time."""
+  """The rows that may be returned, of all sources, sorted by source."""
 
   def __init__(self, upcoming: Sequence[Upcoming]):
-    # Levels relative to a whole one below them all, where the rows start.
+    # Numerators of the first levels, relative to an integer below all levels.
     tops = [
       rows.scale.alpha + rows.scale.beta * int(rows.before[0])
       for rows in upcoming
@@ -103,12 +104,12 @@ class _Table:
     pairs = list(zip(tops, self._deltas, strict=True))
     base = min(top // delta for top, delta in pairs)
     self._tops = [top - base * delta for top, delta in pairs]
-    # No row after the first that bounds the others is taken.
+    # No row after the first bound is returned.
     firsts = [t / d for t, d in zip(self._tops, self._deltas, strict=True)]
-    used = [rows.before - rows.before[0] for rows in upcoming]
+    units_since = [rows.before - rows.before[0] for rows in upcoming]
     lasts = [
       first + int(units[-1]) * rows.scale.gain
-      for first, units, rows in zip(firsts, used, upcoming, strict=True)
+      for first, units, rows in zip(firsts, units_since, upcoming, strict=True)
     ]
     bounds = [
       last
@@ -118,19 +119,21 @@ class _Table:
     highest = min(bounds, default=math.inf) * _SLACK
     for i, rows in enumerate(upcoming):
       if lasts[i] > highest:
-        most = int((highest - firsts[i]) / rows.scale.gain)
-        used[i] = used[i][: used[i].searchsorted(most, "right")]
+        most_units = int((highest - firsts[i]) / rows.scale.gain)
+        units_since[i] = units_since[i][
+          : units_since[i].searchsorted(most_units, "right")
+        ]
     self._highest = min(highest, max(lasts))
     self._upcoming = upcoming
-    self._counts = np.asarray([len(units) for units in used])
-    self._begins = np.cumsum(self._counts) - self._counts
-    self._used = np.concatenate(used)
+    self._counts = np.asarray([len(units) for units in units_since])
+    self._first_places = np.cumsum(self._counts) - self._counts
+    self._units_since = np.concatenate(units_since)
     self._first_rows = np.asarray([rows.row for rows in upcoming])
-    # The last row of these is none that is taken.
+    # Sources whose last row here is a bound.
     self._bounds = np.asarray(
       [
         len(units) == len(rows.before) and not rows.is_all
-        for units, rows in zip(used, upcoming, strict=True)
+        for units, rows in zip(units_since, upcoming, strict=True)
       ]
     )
 
@@ -141,31 +144,33 @@ class _Table:
     # Different levels differ by at least 1 over the product of denominators.
     finest = math.prod(sorted(self._deltas)[-2:])
     ties_suffice = bits > 0 and 2**bits > 2 * error * finest
-    of = np.repeat(np.arange(len(sources)), self._counts)
+    lane = np.repeat(np.arange(len(sources)), self._counts)
     keys = np.repeat(scales[0], self._counts)
-    keys += self._used * np.repeat(scales[1], self._counts)
-    keys += (self._used * np.repeat(scales[2], self._counts)) >> places
+    keys += self._units_since * np.repeat(scales[1], self._counts)
+    keys += (self._units_since * np.repeat(scales[2], self._counts)) >> places
     order = np.argsort(keys, kind="stable")
-    order = self._tie_broken(of, order, keys, error, ties_suffice)
-    is_bound = np.zeros(len(of), np.bool_)
-    is_bound[(self._begins + self._counts - 1)[self._bounds]] = True
+    order = self._tie_broken(lane, order, keys, error, ties_suffice)
+    is_bound = np.zeros(len(lane), np.bool_)
+    is_bound[(self._first_places + self._counts - 1)[self._bounds]] = True
     bounds = np.flatnonzero(is_bound[order])
     chosen = order[: min(wanted, int(bounds[0])) if len(bounds) else wanted]
-    of = of[chosen]
-    return sources[of], chosen + (self._first_rows - self._begins)[of]
+    lane = lane[chosen]
+    return sources[lane], chosen + (self._first_rows - self._first_places)[lane]
 
   def _key_scales(self, bits: int) -> tuple[np.ndarray, int, int]:
-    """Returns how levels times 2**bits are rounded down, below an error.
+    """Returns the integers by which levels times 2**bits are rounded down.
+
+    A key is scales[0] + units * scales[1] + (units * scales[2] >> places) for
+    the units since the first row of the source.
 
     Args:
-      bits: See above.
+      bits: Binary places of the level that keys keep.
 
     Returns:
-      int64[3, S], `places` and the error: a key is scales[0] + used *
-      scales[1] + (used * scales[2] >> places).
+      `scales` int64[3, S], `places`, and a bound of the rounding error.
     """
-    most = int(self._used.max())
-    places = _KEY_BITS + 1 - most.bit_length()
+    most_units = int(self._units_since.max())
+    places = _KEY_BITS + 1 - most_units.bit_length()
     heads, wholes, parts = [], [], []
     for rows, top in zip(self._upcoming, self._tops, strict=True):
       fine = _scaled(rows.scale.beta, rows.scale.delta, bits + places)
@@ -174,21 +179,25 @@ class _Table:
       wholes.append(min(fine >> places, _CLAMP))
       parts.append(fine & ((1 << places) - 1))
     # Below 1 for the head, 1 for the shift, and used / 2**places for parts.
-    return np.asarray([heads, wholes, parts]), places, 3 + (most >> places)
+    return (
+      np.asarray([heads, wholes, parts]),
+      places,
+      3 + (most_units >> places),
+    )
 
   def _tie_broken(
     self,
-    of: np.ndarray,
+    lane: np.ndarray,
     order: np.ndarray,
     keys: np.ndarray,
     error: int,
     ties_suffice: bool,
   ) -> np.ndarray:
-    """Returns the order with rows of nearly equal keys in their true places."""
+    """Returns the order with rows of nearly equal keys sorted exactly."""
     near = np.diff(keys[order]) < error
     if not near.any():
       return order
-    source = of[order]
+    source = lane[order]
     mixed = near & (source[1:] != source[:-1])
     if not mixed.any():
       return order
@@ -197,13 +206,13 @@ class _Table:
     is_mixed[cluster[1:][mixed]] = True
     members = np.flatnonzero(is_mixed[cluster])
     flat, cluster = order[members], cluster[members]
-    ties = self._ties(of, flat)
+    ties = self._ties(lane, flat)
     if ties_suffice:
       places = np.lexsort((flat, ties, cluster))
     else:
       arrays = (
         cluster.tolist(),
-        self._exact(of, flat),
+        self._exact(lane, flat),
         ties.tolist(),
         flat.tolist(),
       )
@@ -214,28 +223,32 @@ class _Table:
     return order
 
   def _exact(
-    self, of: np.ndarray, flat: np.ndarray
+    self, lane: np.ndarray, flat: np.ndarray
   ) -> list[fractions.Fraction]:
-    """Returns the levels of rows."""
+    """Returns the exact levels of rows."""
     betas = [rows.scale.beta for rows in self._upcoming]
     return [
       fractions.Fraction(self._tops[i] + betas[i] * units, self._deltas[i])
       for i, units in zip(
-        of[flat].tolist(), self._used[flat].tolist(), strict=True
+        lane[flat].tolist(), self._units_since[flat].tolist(), strict=True
       )
     ]
 
-  def _ties(self, of: np.ndarray, flat: np.ndarray) -> np.ndarray:
-    """Returns uint64[N], the hashes of rows by the first row of their run."""
-    new = np.ones(len(self._used), bool)
-    new[1:] = self._used[1:] != self._used[:-1]
-    begun = self._counts > 0
-    begins = self._begins[begun]
-    new[begins] = True
-    first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0))
-    rows = np.arange(len(new)) + (self._first_rows - self._begins)[of]
-    rows[begins] = self._run_rows()[begun]
-    return hashing.fold(self._tie_keys()[of[flat]], rows[first[flat]])
+  def _ties(self, lane: np.ndarray, flat: np.ndarray) -> np.ndarray:
+    """Returns uint64[N], tie hashes: equal within a run of equal levels."""
+    starts_run = np.ones(len(self._units_since), bool)
+    starts_run[1:] = self._units_since[1:] != self._units_since[:-1]
+    has_rows = self._counts > 0
+    first_places = self._first_places[has_rows]
+    starts_run[first_places] = True
+    first = np.maximum.accumulate(
+      np.where(starts_run, np.arange(len(starts_run)), 0)
+    )
+    rows = (
+      np.arange(len(starts_run)) + (self._first_rows - self._first_places)[lane]
+    )
+    rows[first_places] = self._run_rows()[has_rows]
+    return hashing.fold(self._tie_keys()[lane[flat]], rows[first[flat]])
 
   def _tie_keys(self) -> np.ndarray:
     return np.asarray([rows.tie_key for rows in self._upcoming], np.uint64)

@@ -1,12 +1,12 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of a mix: where each begins in every source, and where all end.
+"""The stages of a mix: each source's next row where one starts, and the end.
 
-At a change let v be the least units over weight among the sources that were
-giving rows: each of them keeps the units that it is beyond its share, c - v w,
-under its new weight; a source that joins or returns is at the level and goes
-on with its next row. Where stages begin is computed sequentially, as far as
-it is asked for, and kept in memory. NumPy only.
+Let v be the least level (units over weight) of the sources that had rows in a
+stage. In the next stage, each of them keeps its excess c - v w, the units it
+consumed beyond its share, under its new weight. A source that joins or returns
+starts at the least level, with its next row. Stages are computed one after the
+other, as far as they are needed, and cached. NumPy only.
 """
 
 import bisect
@@ -25,7 +25,7 @@ from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import least_consumed
 from chomp_data.mix import unit_sequence
 
-# Weights further apart would never be served: no run is that long.
+# With weights further apart, no run is long enough to reach the smaller one.
 _MOST_RATIO = 10**15
 
 
@@ -35,7 +35,8 @@ class Stage:
 
   Attributes:
     from_position: The first position with these weights; 0 in the first stage.
-    weights: By source; positive and exact. A source left out gives no row.
+    weights: Exact positive weights by source. A source that is left out has no
+      rows in the stage.
   """
 
   from_position: int
@@ -47,13 +48,14 @@ class StageStart:
   """A stage whose start is known.
 
   Attributes:
-    index: Its number.
-    position: Where it starts.
+    index: The number of the stage.
+    position: The position at which it starts.
     rows: int64[S], each source's next row there.
     units: The units before these rows.
-    lanes: int32[A], the sources that it weighs, in the order of their names.
-    merge: Their merge from there on.
-    until: Where the next stage starts or the mix ends; None is never.
+    lanes: int32[A], the sources that have a weight, sorted by name.
+    merge: The merge of these sources from there on.
+    until: The position at which the next stage starts or the mix ends; None if
+      neither happens.
     ends: Whether the mix ends there.
   """
 
@@ -73,13 +75,13 @@ class StageStart:
     return rows
 
   def lane_of(self, source: int) -> int | None:
-    """Returns a source's place in the merge, None where it has no weight."""
+    """Returns a source's number in the merge; None if it has no weight."""
     lanes = np.flatnonzero(self.lanes == source)
     return int(lanes[0]) if len(lanes) else None
 
 
 class StageChain:
-  """Stages in order, each from where the one before it stopped."""
+  """The stages of a mix, each starting where the one before it stops."""
 
   def __init__(
     self,
@@ -90,7 +92,7 @@ class StageChain:
     exhausted_at: Mapping[str, int | None],
     start: Mapping[str, tuple[int, int]],
   ):
-    """Checks the arguments, those of `Interleave`."""
+    """Checks the arguments; they are those of `Interleave.__init__`."""
     self._names = tuple(sequences)
     self._numbers = {name: i for i, name in enumerate(self._names)}
     self._stages = tuple(stages)
@@ -108,8 +110,8 @@ class StageChain:
       self._sources.append(least_consumed.Source(sequence, tie_key, limit))
     self._start = dict(start)
     self._check_start()
-    self._later = self._weighed_from()
-    # The stages from the first on, as far as they were asked for.
+    self._weighed_later = self._weighed_from()
+    # The stages that were computed, from the first on.
     self._stage_starts: list[StageStart] = []
 
   def check_names(self, field: str, by_name: Mapping[str, object]) -> None:
@@ -144,7 +146,7 @@ class StageChain:
         )
       for name, weight in stage.weights.items():
         _check_weight(field, name, weight)
-      if _surely_near(stage.weights.values()):
+      if _clearly_within_ratio(stage.weights.values()):
         continue
       low, high = (
         choose(stage.weights, key=lambda name: stage.weights[name])
@@ -162,13 +164,13 @@ class StageChain:
   def _limits_of(
     self, name: str, sequence: unit_sequence.UnitSequence, at: int | None
   ) -> tuple[int | None, int | None]:
-    """Returns after which rows a source is exhausted, and where it ends."""
+    """Returns the rows after which a source is exhausted, and those it has."""
     offered = sequence.num_rows
     at = offered if at is None else at
     if at is not None and (at < 1 or (offered is not None and at > offered)):
-      most = "" if offered is None else f" and at most {offered}"
+      most_text = "" if offered is None else f" and at most {offered}"
       raise ValueError(
-        f"`exhausted_at[{name!r}]` must be at least 1 row{most}, got {at}."
+        f"`exhausted_at[{name!r}]` must be at least 1 row{most_text}, got {at}."
         " Leave out a source without rows."
       )
     limit = offered if self._policy.repeats else at
@@ -186,15 +188,15 @@ class StageChain:
     for name, (row, consumed) in self._start.items():
       limit = self.limit(self._numbers[name])
       if row < 0 or consumed < 0 or (limit is not None and row > limit):
-        most = "" if limit is None else f" and at most {limit} rows"
+        most_text = "" if limit is None else f" and at most {limit} rows"
         raise ValueError(
-          f"`start[{name!r}]` must be at least 0 rows and units{most}, got"
+          f"`start[{name!r}]` must be at least 0 rows and units{most_text}, got"
           f" {(row, consumed)}. Take them from the run to go on from."
         )
 
   @property
   def _policy(self) -> policies.Exhaustion:
-    # By its name, which workers know too: a policy may hold functions.
+    # Looked up by name, because functions of a policy cannot be pickled.
     return policies.named(self._exhaustion)
 
   def start_row(self, name: str) -> int:
@@ -213,11 +215,11 @@ class StageChain:
     return self._stages[index].weights
 
   def lanes(self, index: int) -> list[int]:
-    """Returns the sources that a stage weighs, in the order of their names."""
+    """Returns the sources that have a weight in a stage, sorted by name."""
     return [self._numbers[name] for name in sorted(self.weights(index))]
 
   def stage(self, index: int) -> StageStart | None:
-    """Returns a stage, or None where the mix ends before it."""
+    """Returns a stage, or None if the mix ends before it."""
     starts = self._stages_until(index)
     return starts[index] if index < len(starts) else None
 
@@ -232,21 +234,20 @@ class StageChain:
     return starts[min(index, len(starts) - 1)]
 
   def last_started(self, source: int, row: int) -> int:
-    """Returns the last stage so far that starts at a source's row or before."""
+    """Returns the last computed stage that starts not after a source's row."""
     index = bisect.bisect_right(
       self._stage_starts, row, key=lambda stage: stage.rows[source]
     )
     return max(index - 1, 0)
 
   def rows_before(self, position: int) -> np.ndarray:
-    """Returns where the stages begin that begin before a position.
+    """Returns each source's next row at the starts of stages before a position.
 
     Args:
       position: At least 1.
 
     Returns:
-      int64[n, S], each source's next row; of stages that the mix ends before,
-      none.
+      int64[n, S], without stages after the end of the mix.
     """
     count = bisect.bisect_left(self._starts, position)
     starts = self._stages_until(count - 1)[:count]
@@ -254,19 +255,19 @@ class StageChain:
 
   @property
   def end(self) -> int | None:
-    """Where the mix ends; None is never."""
-    follows, end = self._plain_end()
+    """The position at which the mix ends; None if it has no end."""
+    follows, end = self._end_by_limits()
     if follows:
       return end
     last = self._stages_until(len(self._stages) - 1)[-1]
     return last.until if last.ends else None
 
-  def _plain_end(self) -> tuple[bool, int | None]:
+  def _end_by_limits(self) -> tuple[bool, int | None]:
     """Returns whether the end follows from limits alone, and the end.
 
-    It does where nothing but the last row of a stage's sources ends the mix,
-    and those of a stage that another one follows outlast it, whoever gave the
-    rows before it. No stage is worked out for it.
+    It does if the policy ends the mix only when the sources of a stage have no
+    rows left, and the sources of all but the last stage surely have enough.
+    Then no stage needs to be computed.
     """
     if self._policy.ends is not None:
       return False, None
@@ -275,11 +276,11 @@ class StageChain:
       if left is not None and left < until:
         return False, None
     end = self._offered(self._stages[-1])
-    everyone = len(self._stages[-1].weights) == len(self._later[0])
+    everyone = len(self._stages[-1].weights) == len(self._weighed_later[0])
     return end is None or everyone, end
 
   def _offered(self, stage: Stage) -> int | None:
-    """Returns the rows that a stage's sources have in this run."""
+    """Returns how many rows a stage's sources have in this run, or None."""
     total = 0
     for name in stage.weights:
       limit = self.limit(self._numbers[name])
@@ -289,26 +290,26 @@ class StageChain:
     return total
 
   def _weighed_from(self) -> list[list[str]]:
-    """Returns which sources each stage or a later one weighs, by stage."""
-    out: list[list[str]] = []
+    """Returns by stage the sources with a weight in it or a later stage."""
+    names_by_stage: list[list[str]] = []
     weighed: set[str] = set()
     for stage in reversed(self._stages):
       if not weighed.issuperset(stage.weights):
         weighed.update(stage.weights)
-        out.append(sorted(weighed))
+        names_by_stage.append(sorted(weighed))
       else:
-        out.append(out[-1])
-    return out[::-1]
+        names_by_stage.append(names_by_stage[-1])
+    return names_by_stage[::-1]
 
   def _stages_until(self, index: int) -> list[StageStart]:
-    """Returns at least the stages up to one, or up to the mix's end."""
+    """Returns at least the stages up to `index`, or up to the mix's end."""
     starts = self._stage_starts
     if len(starts) > index:
       return starts
     starts = starts.copy() or [self._first_stage()]
     while len(starts) <= index and not starts[-1].ends:
       starts.append(self._stage_after(starts[-1]))
-    # One assignment, for other threads.
+    # A single assignment, so that other threads see a complete list.
     self._stage_starts = starts
     return starts
 
@@ -321,7 +322,7 @@ class StageChain:
     return self._start_stage(0, rows, units, *self._first_overshoots())
 
   def _stage_after(self, last: StageStart) -> StageStart:
-    """Returns the stage that begins where a stage stops."""
+    """Returns the stage after a stage."""
     rows, units = last.rows_at(self._starts[last.index + 1]), last.units.copy()
     running = {}
     for lane, number in enumerate(last.lanes.tolist()):
@@ -340,15 +341,15 @@ class StageChain:
     ahead: Mapping[int, int],
     parts: int,
   ) -> StageStart:
-    """Returns a stage, and where it stops.
+    """Returns a stage from the state of the sources at its start.
 
     Args:
-      index: Its number.
-      rows: int64[S], each source's next row where it begins.
+      index: The number of the stage.
+      rows: int64[S], each source's next row.
       units: The units before these rows.
-      ahead: By how much sources are beyond the least level of them there, in
-        parts of units; 0 of those left out.
-      parts: The parts of a unit.
+      ahead: How far sources are beyond the least level among them, in fractions
+        of a unit; 0 if left out.
+      parts: The common denominator of these fractions.
     """
     stage, lanes = self._stages[index], self.lanes(index)
     merge = least_consumed.Merge(
@@ -373,12 +374,12 @@ class StageChain:
     return dataclasses.replace(start, until=until, ends=ends)
 
   def _first_overshoots(self) -> tuple[dict[int, int], int]:
-    """Returns how far sources are ahead at position 0, as `_start_stage`."""
+    """Returns `ahead` and `parts` of `_start_stage` for position 0."""
     by_name = self._stages[0].weights
     weights = dict(
       zip(by_name, least_consumed.whole(list(by_name.values())), strict=True)
     )
-    # A source that has ended has no level: it gave all of its rows.
+    # A source that has ended has no next row, and so no level.
     units = {
       name: consumed
       for name, (row, consumed) in self._start.items()
@@ -391,27 +392,30 @@ class StageChain:
     return dict(zip(numbers, ahead, strict=True)), parts
 
   def _until(self, stage: StageStart) -> tuple[int | None, bool]:
-    """Returns where a stage stops, and whether the whole mix ends there."""
+    """Returns the position at which a stage stops, and whether the mix ends."""
     following = None
     if stage.index + 1 < len(self._stages):
       following = self._stages[stage.index + 1].from_position
     exhausted = self._exhausted(stage)
     if exhausted is not None and (following is None or exhausted <= following):
-      # A policy's end holds even where the next stage begins.
+      # The end of a policy takes precedence over a stage at the same position.
       following = exhausted
-    left = stage.merge.num_rows
-    if left is not None and (
-      following is None or stage.position + left < following
+    num_left = stage.merge.num_rows
+    if num_left is not None and (
+      following is None or stage.position + num_left < following
     ):
-      return stage.position + left, True
+      return stage.position + num_left, True
     return following, following is not None and following == exhausted
 
   def _exhausted(self, stage: StageStart) -> int | None:
-    """Returns where the policy ends the mix if no other stage comes."""
+    """Returns where the policy ends the mix if no other stage follows."""
     ends = self._policy.ends
     if ends is None:
       return None
-    sources = [self._seen(stage, name) for name in self._later[stage.index]]
+    sources = [
+      self._policy_source(stage, name)
+      for name in self._weighed_later[stage.index]
+    ]
     last = ends(
       sources, lambda source: stage.merge.key(*(source.last or (0, 0)))
     )
@@ -420,11 +424,11 @@ class StageChain:
     if last.last is None:
       return stage.position
     rank = stage.merge.rank(*last.last)
-    # Beyond 2**62 rows or units there is no end that a run could meet.
+    # No run reaches an end beyond 2**62 rows or units.
     return None if rank is None else stage.position + rank + 1
 
-  def _seen(self, stage: StageStart, name: str) -> policies.Source:
-    """Returns a source as a policy sees it where a stage begins."""
+  def _policy_source(self, stage: StageStart, name: str) -> policies.Source:
+    """Returns the state of a source at the start of a stage, for a policy."""
     number = self._numbers[name]
     at, lane = self._exhausted_at[number], stage.lane_of(number)
     exhausted = at is not None and bool(stage.rows[number] >= at)
@@ -435,16 +439,21 @@ class StageChain:
 
 
 def _decimal(weight: fractions.Fraction | int) -> str:
-  """Returns a weight for people; a float would not hold every one."""
+  """Returns a weight as text; some are too large or small for a float."""
   return f"{decimal.Decimal(weight.numerator) / weight.denominator:.6g}"
 
 
-def _surely_near(weights: Collection[fractions.Fraction | int]) -> bool:
-  """Returns True only if all weights are within `_MOST_RATIO`, by bounds."""
-  over = [weight.numerator for weight in weights]
-  under = [weight.denominator for weight in weights]
-  least = min(over) * min(under)
-  return 0 < max(over) * max(under) <= _MOST_RATIO * least
+def _clearly_within_ratio(
+  weights: Collection[fractions.Fraction | int],
+) -> bool:
+  """Returns True only if weights are within `_MOST_RATIO`; may miss some.
+
+  Compares numerators and denominators, which is faster than fractions.
+  """
+  numerators = [weight.numerator for weight in weights]
+  denominators = [weight.denominator for weight in weights]
+  least = min(numerators) * min(denominators)
+  return 0 < max(numerators) * max(denominators) <= _MOST_RATIO * least
 
 
 def _check_weight(field: str, name: str, weight: object) -> None:

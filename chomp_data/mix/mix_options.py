@@ -18,13 +18,13 @@ from chomp_data.mix import exhaustion as policies
 from chomp_data.mix import interleave
 from chomp_data.sources import mix_units
 
-# What each balances in a run of rows, unless said.
+# The unit that each kind balances in a run of rows, unless `unit` is set.
 MIX_KINDS = {"token_balanced": "tokens", "weighted": "rows"}
 
-# What comes more often than so within a run, or a stage, is said.
+# More passes than this in a run, or in a stage, are reported to the user.
 MANY_PASSES = 2.0
 
-# Rows of a step and tokens of a row leave room for so many in int64.
+# With the rows of a step and the tokens of a row, these still fit into int64.
 _MOST_STEPS = 2**40
 _MOST_OFFSET = 2**56
 
@@ -39,31 +39,31 @@ def _weights(value: Any) -> Weights:
   items = value.items() if isinstance(value, Mapping) else value
   if isinstance(items, str) or not hasattr(items, "__iter__"):
     raise TypeError
-  out = {}
+  weight_by_name = {}
   for name, weight in items:
     if (
       not isinstance(name, str)
-      or name in out
+      or name in weight_by_name
       or isinstance(weight, bool)
       or not isinstance(weight, numbers.Real)
     ):
       raise TypeError
-    out[name] = weight
-  if not out:
+    weight_by_name[name] = weight
+  if not weight_by_name:
     raise ValueError
-  return tuple(sorted(out.items()))
+  return tuple(sorted(weight_by_name.items()))
 
 
 def _stages(value: Any) -> tuple[tuple[int, Weights], ...]:
   if isinstance(value, str | Mapping) or not isinstance(value, Sequence):
     raise TypeError
-  out = []
+  stages = []
   for stage in value:
     step, weights = stage
     if isinstance(step, bool) or not isinstance(step, numbers.Integral):
       raise TypeError
-    out.append((int(step), _weights(weights)))
-  return tuple(out)
+    stages.append((int(step), _weights(weights)))
+  return tuple(stages)
 
 
 def _is_weight(weight: float) -> bool:
@@ -82,7 +82,7 @@ def _weight(value: Any) -> float:
 
 
 def weight_problems(path: str, weights: Weights) -> list[str]:
-  """Returns which weights are no finite numbers above 0.
+  """Returns a line for each weight that is not a finite number above 0.
 
   Args:
     path: Dotted path of the weights.
@@ -97,7 +97,7 @@ def weight_problems(path: str, weights: Weights) -> list[str]:
 
 
 def stage_problems(path: str, stages: Stages) -> list[str]:
-  """Returns which stages do not rise, or have wrong weights.
+  """Returns a line for each stage that is out of order or has wrong weights.
 
   Args:
     path: Dotted path of the stages.
@@ -124,26 +124,26 @@ def _resume_state(value: Any) -> tuple[tuple[str, int, int | None], ...]:
   """Returns (spec, row offset, token offset or None) of `resume_state`."""
   if isinstance(value, tuple):  # Converted before.
     names = ("spec", "row_offset", "token_offset")
-    entries = [dict(zip(names, one, strict=True)) for one in value]
+    entries = [dict(zip(names, offset, strict=True)) for offset in value]
     value = {"datasets": entries}
   if not isinstance(value, Mapping) or set(value) != {"datasets"}:
     raise TypeError
-  out = {}
+  offsets = {}
   for entry in value["datasets"]:
     keys = {"spec", "row_offset", "token_offset"}
     if not isinstance(entry, Mapping) or not {"spec"} <= set(entry) <= keys:
       raise TypeError
     spec = entry["spec"]
     rows, tokens = entry.get("row_offset", 0), entry.get("token_offset")
-    if not isinstance(spec, str) or spec in out:
+    if not isinstance(spec, str) or spec in offsets:
       raise TypeError
     for count in (rows, 0 if tokens is None else tokens):
       if isinstance(count, bool) or not isinstance(count, numbers.Integral):
         raise TypeError
       if not 0 <= int(count) <= _MOST_OFFSET:
         raise ValueError
-    out[spec] = (spec, int(rows), None if tokens is None else int(tokens))
-  return tuple(out.values())
+    offsets[spec] = (spec, int(rows), None if tokens is None else int(tokens))
+  return tuple(offsets.values())
 
 
 _WEIGHTS_TEXT = (
@@ -153,7 +153,7 @@ _WEIGHTS_TEXT = (
 
 
 def _unless_none(rule: schema.Rule) -> schema.Rule:
-  """Accepts None, also as a flag that sets a tuple to None gives it."""
+  """Accepts None too, and [None], which a flag that unsets a tuple passes."""
   rule = schema.optional(rule)
 
   def convert(value: Any) -> Any:
@@ -184,7 +184,7 @@ _STATE = schema.optional(
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MixFields(schema.Options):
-  """What every mix has, of rows or of buckets.
+  """Options of every mix, of rows or of buckets.
 
   Attributes:
     kind: Whether weights are shares of tokens ('token_balanced') or of rows
@@ -192,11 +192,11 @@ class MixFields(schema.Options):
     weights: Share of each source, by name; None takes
       `sources.<name>.weight`.
     stages: Other weights from some steps on, as pairs (from_step, weights); a
-      source that a stage does not name rests. The first may begin at step 0,
-      in place of `weights`.
-    exhaustion: What happens when a source has given all its passes: 'drop'
-      goes on with the others, the rest are the stopping strategies of Hugging
-      Face's `interleave_datasets`.
+      source that a stage does not name has no rows in it. The first may begin
+      at step 0, instead of `weights`.
+    exhaustion: What happens when a source has completed its passes: 'drop'
+      continues with the others; the other names are the stopping strategies of
+      Hugging Face's `interleave_datasets`.
     allow_tokenizer_differences: Whether sources whose tokens were made by
       different tokenizers may be mixed.
   """
@@ -209,16 +209,16 @@ class MixFields(schema.Options):
 
   @property
   def policy(self) -> policies.Exhaustion:
-    """What `exhaustion` names."""
+    """The policy that `exhaustion` names."""
     return policies.EXHAUSTIONS[self.exhaustion]
 
   @property
   def canonical_exhaustion(self) -> str:
-    """The policy, by one name where two give the same rows."""
+    """The name of the policy, the same for policies that give the same rows."""
     return self.policy.canonical or self.exhaustion
 
   def passes(self, epochs: int | None) -> int | None:
-    """Returns passes over each source: the policy's, unless said.
+    """Returns the passes over each source: the run's, or else the policy's.
 
     Args:
       epochs: The run's `epochs`.
@@ -228,7 +228,7 @@ class MixFields(schema.Options):
   def all_stages(
     self, own_weights: Mapping[str, float | None]
   ) -> list[tuple[int, dict[str, fractions.Fraction]]]:
-    """Returns every stage from step 0 on, weights exact.
+    """Returns every stage from step 0 on, with exact weights.
 
     Args:
       own_weights: `sources.<name>.weight` of every source.
@@ -250,7 +250,7 @@ class MixFields(schema.Options):
   def problems(
     self, path: str, own_weights: Mapping[str, float | None]
   ) -> list[str]:
-    """Returns what is wrong between weights, stages and sources.
+    """Returns a line for each conflict between weights, stages and sources.
 
     Args:
       path: Dotted path of the section.
@@ -284,7 +284,9 @@ class MixFields(schema.Options):
           f" {', '.join(map(repr, unknown))}; declared are"
           f" {', '.join(sorted(own_weights))}. Declare it under"
           " config.data.sources, or correct the name."
-          + "".join(schema.did_you_mean(one, own_weights) for one in unknown)
+          + "".join(
+            schema.did_you_mean(name_, own_weights) for name_ in unknown
+          )
         )
     if (self.weights is not None or starts) and not problems:
       used = {source for _, weights in stages for source, _ in weights}
@@ -306,9 +308,9 @@ class MixOptions(MixFields):
     unit: What weights are shares of: 'tokens', 'rows' or 'loss_tokens' (tokens
       that are trained on); None is tokens for 'token_balanced' and rows for
       'weighted'.
-    resume_state: How far each source was read by an earlier run, as its
-      `resume_state` tells, to go on from there; names of no source are kept
-      and left alone.
+    resume_state: How far an earlier run read each source, as returned by its
+      `resume_state`; this run continues from there. Entries of unknown sources
+      are stored again and have no effect.
   """
 
   unit: str | None = schema.option(
@@ -322,11 +324,11 @@ class MixOptions(MixFields):
     return self.unit or MIX_KINDS[self.kind]
 
 
-# Chains of stages repeat their weights; of one type, since 1 and 1.0 differ in
-# how they are written.
+# Cached, because stages repeat weights; by type, because 1 and 1.0 have
+# different texts.
 @functools.lru_cache(maxsize=4_096, typed=True)
 def exact(weight: float) -> fractions.Fraction:
-  """Returns a weight as it is written in decimal."""
+  """Returns a weight exactly as its decimal text says."""
   return fractions.Fraction(str(weight))
 
 
@@ -335,22 +337,24 @@ def shares_at(
   step: int,
   ended: Mapping[str, bool],
 ) -> dict[str, float]:
-  """Returns shares by weight in the stage of a step, by source.
+  """Returns the share of each source by weight in the stage of a step.
 
   Args:
     stages: (from_step, weights), from step 0 on.
     step: At least 0.
-    ended: Whether each source has nothing left: its share is the others'.
+    ended: Whether each source has no rows left; its share is 0.
   """
   _, weights = max(
     (stage for stage in stages if stage[0] <= step), key=lambda stage: stage[0]
   )
-  left = {
+  weights_left = {
     name: 0 if has_ended else weights.get(name, 0)
     for name, has_ended in ended.items()
   }
-  whole = sum(left.values())
-  return {name: float(weight / whole) for name, weight in left.items()}
+  total_weight = sum(weights_left.values())
+  return {
+    name: float(weight / total_weight) for name, weight in weights_left.items()
+  }
 
 
 def unserved_lines(
@@ -360,17 +364,17 @@ def unserved_lines(
   num_steps: int,
   step_of_row: Callable[[int], int] | None = None,
 ) -> list[str]:
-  """Returns a sentence for each weight that amounts to less than a row.
+  """Returns a sentence for each weight whose share is less than one row.
 
   Args:
     path: Dotted path of the mix.
     stages: (from_step, weights), from step 0 on.
-    unserved: Of the merge, in a run of `num_steps`.
+    unserved: Such weights of the merge in a run of `num_steps`.
     num_steps: Data steps of the run.
-    step_of_row: Returns the step of a position; None where positions are
-      steps, and what stands there are batches.
+    step_of_row: Returns the step of a position; None if positions are steps,
+      each of one batch.
   """
-  what = "batch" if step_of_row is None else "row"
+  noun = "batch" if step_of_row is None else "row"
   lines = []
   for weight in unserved:
     first = stages[weight.stage][0]
@@ -383,7 +387,7 @@ def unserved_lines(
       when = f"is row {weight.following} of the mix, in step {step}"
     lines.append(
       f"`{path}`: the weight of {weight.source!r} amounts to {weight.share:.2g}"
-      f" {what} in {last - first} steps of the stage from step {first} on,"
+      f" {noun} in {last - first} steps of the stage from step {first} on,"
       f" which have {('none', 'one')[weight.num_rows]} of it: its next {when}."
       " Raise its weight, or leave it out."
     )
@@ -393,9 +397,9 @@ def unserved_lines(
 def in_order_of_joining(
   parts: Mapping[str, Any], stages: list[tuple[int, dict[str, Any]]]
 ) -> list[str]:
-  """Returns names by their first stage: a source that joins later is last.
+  """Returns names sorted by the stage in which each source joins.
 
-  Its number is then the next one, whatever the order of the config.
+  A source that joins later gets the next number, whatever the config's order.
   """
   joined = {name: len(stages) for name in parts}
   for i, (_, weights) in reversed(list(enumerate(stages))):

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Several sources as one: rows merged by least consumed (seeds 001, 004).
 
-Position n of the mix is a (source, row) by `mix/interleave.py`; each
-source gives its own rows in its own order. The rows of a global batch are
-permuted, so that no process always gets rows of the same source; rows of
-sources with lanes then go to the parts of the batch that their lanes are for.
+`interleave` maps each position of the mix to a source and one of its rows; the
+rows of each source come in its own order. Then the rows of a global batch are
+permuted, so that no process always gets rows of the same source, and rows of
+sources with lanes are placed in the parts of the batch for their lanes.
 """
 
 from collections.abc import Callable
@@ -38,10 +38,10 @@ from chomp_data.sources import row_source
 from chomp_data.sources import shared_options
 from chomp_data.sources import source_units
 
-# Rows of batches that are placed at once.
+# About how many rows of batches are placed together.
 _PLACED_ROWS = 2**17
 
-# Where a run has no end, rows up to here have numbers.
+# The limit of row numbers in a run without an end.
 _ENDLESS = 2**62
 
 
@@ -50,9 +50,9 @@ class Consumed:
   """What a run has consumed of a source before a step.
 
   Attributes:
-    rows: Rows, those before the start of the run included.
-    units: What they consumed, in the unit that is balanced.
-    epochs: Passes over the source, the last one as a fraction.
+    rows: Rows, including those before the start of the run.
+    units: What these rows consumed, in the unit that is balanced.
+    epochs: Passes over the source, the current one as a fraction.
   """
 
   rows: int
@@ -80,10 +80,9 @@ class MixtureSource:
   """Rows of several sources, merged: a Grain `RandomAccessDataSource`.
 
   `mix[i]` is row i of the merge, which always takes a row of the source that
-  is furthest behind its share. A run of `make_iterator` permutes the rows of
-  each global batch on top of that: `mix[i]` is before this permutation, so
-  batches of consecutive rows hold the rows of a run's batches in another
-  order. `plan` gives rows in the order of a run.
+  is furthest behind its share. `make_iterator` also permutes the rows of each
+  global batch, which `mix[i]` does not: batches of consecutive rows hold the
+  same rows as those of a run, in another order. `plan` uses the order of a run.
   """
 
   @schema.arguments(
@@ -110,19 +109,19 @@ class MixtureSource:
     max_epochs: Mapping[str, int | None] | None = None,
     path: str = "mix",
   ):
-    """Merges sources; sums what their units need.
+    """Merges sources, and computes where the mix ends.
 
     Args:
-      parts: Row sources by name, of one `seq_len`, in their orders.
-      options: The mix.
-      seed: The run's seed, for ties and batches.
-      global_batch_size: Rows of a step. Required where `options.stages` change
-        the weights at a step; None where they do not.
-      epochs: Passes over each source that has no `max_epochs`; None has no
+      parts: Row sources by name, all of the same `seq_len`, in their orders.
+      options: The options of the mix.
+      seed: The run's seed, which decides ties and the order within batches.
+      global_batch_size: Rows of a step. Required if `options.stages` change
+        the weights at a step.
+      epochs: Passes over each source that has no `max_epochs`; None is without
         end, and such a mix has no length.
-      steps: Which rows each step has, of a run whose options are checked; in
-        place of `global_batch_size`.
-      own_weights: Weights of single sources, where the options have none.
+      steps: Which rows each step has, instead of `global_batch_size`. Only for
+        runs whose options were checked.
+      own_weights: Weights of single sources, if the options have none.
       max_epochs: Passes over single sources.
       path: Dotted path of the options, for messages.
 
@@ -158,7 +157,7 @@ class MixtureSource:
     epochs = options.passes(epochs)
     limits = {n: (max_epochs or {}).get(n) or epochs for n in names}
     repeats = options.policy.repeats
-    # Only where they decide a row.
+    # Passes are part of the fingerprint only if they change rows.
     self._epochs_fields = {
       name: {"max_epochs": most}
       if most is not None and (repeats or most != epochs)
@@ -230,7 +229,7 @@ class MixtureSource:
     return self._end
 
   def batch(self, rows: np.ndarray) -> dict[str, np.ndarray]:
-    """Returns rows of the merge with all that formats and masks need.
+    """Returns rows of the merge with all fields that formats and masks need.
 
     Args:
       rows: int64[N], positions in the merge, before the permutation within a
@@ -254,7 +253,7 @@ class MixtureSource:
     )
 
   def __getitem__(self, index: int) -> dict[str, np.ndarray]:
-    """Returns row `index` of the merge: the fields of `batch`, less N."""
+    """Returns row `index` of the merge: the fields of `batch`, without N."""
     return row_reading.row_of(index, len(self), self.batch)
 
   def __repr__(self) -> str:
@@ -273,7 +272,7 @@ class MixtureSource:
 
   @property
   def end(self) -> int | None:
-    """Rows of the mix until exhaustion ends the mix; None is without end."""
+    """The number of rows of the mix; None if it has no end."""
     return self._end
 
   @property
@@ -282,11 +281,15 @@ class MixtureSource:
     return self._layout.seq_len
 
   def plan(self, rows: np.ndarray) -> spans_lib.Spans:
-    """Plans rows; see `RowSource.plan`."""
+    """Plans rows in the order of a run, without reading tokens.
+
+    Args:
+      rows: int64[N], rows of the run.
+    """
     return self._planned(self._positions(integers.array("rows", rows)))
 
   def _planned(self, positions: np.ndarray) -> spans_lib.Spans:
-    """Plans rows at positions of the merge, each source's together."""
+    """Plans rows at positions of the merge; those of a source together."""
     number, row = self._merge.locate(positions)
     plans, picks = [], []
     order = np.argsort(number, kind="stable")
@@ -299,8 +302,8 @@ class MixtureSource:
       picks.append(pick)
     if not plans:
       return parts[-1].plan(row)
-    whole = plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)
-    return dataclasses.replace(whole, source=number[whole.row])
+    merged = plans[0] if len(plans) == 1 else spans_lib.merged(plans, picks)
+    return dataclasses.replace(merged, source=number[merged.row])
 
   def read(
     self,
@@ -308,7 +311,14 @@ class MixtureSource:
     extra: Collection[str] = (),
     columns: tuple[int, int] | None = None,
   ) -> dict[str, np.ndarray]:
-    """Reads and places planned rows; see `RowSource.read`."""
+    """Reads planned rows and places their tokens.
+
+    Args:
+      spans: The plan of the rows.
+      extra: Optional fields to return, of `OPTIONAL_FIELDS`.
+      columns: (first, last + 1) of the columns whose tokens are read; None is
+        all.
+    """
     return row_reading.read_apart(
       dict(enumerate(self._parts.values())),
       spans,
@@ -318,18 +328,21 @@ class MixtureSource:
     )
 
   def prefetch(self, spans: spans_lib.Spans) -> bool:
-    """Fetches what a plan will need; see `RowSource`."""
+    """Fetches the data of a plan ahead of reading it.
+
+    Returns whether it helps to plan further ahead.
+    """
     more = []
     for number, part in enumerate(self._parts.values()):
       pick = np.flatnonzero(spans.source == number)
       if pick.size:
         part_spans = spans.take(pick, spans.row[pick], spans.num_rows)
         more.append(part.prefetch(part_spans))
-    # Local stores never ask for more, and need not hold others back.
+    # Local stores never need more; remote ones beside them still may.
     return any(more)
 
   def read_group(self, row: int) -> tuple[int, int]:
-    """Returns rows first .. last - 1 that are best read together."""
+    """Returns (first, last + 1) of the rows that are best read together."""
     return row_source.group_of(row)
 
   def consumed(self, step: int) -> dict[str, Consumed]:
@@ -339,15 +352,15 @@ class MixtureSource:
       step: At most the steps of the run.
     """
     rows, units = self._merge.consumed(self._position_of(step))
-    out = {}
+    consumed = {}
     for (name, part), row, sums in zip(
       self._parts.items(), rows.tolist(), units.tolist(), strict=True
     ):
-      out[name] = Consumed(row, sums, part.epochs.passes(row))
-    return out
+      consumed[name] = Consumed(row, sums, part.epochs.passes(row))
+    return consumed
 
   def intended(self, step: int) -> dict[str, float]:
-    """Returns shares by weight at a step, of sources that have rows left.
+    """Returns the share of each source that has rows left, by weight.
 
     Raises:
       IndexError: If the step is not of the run.
@@ -363,8 +376,8 @@ class MixtureSource:
       )
     ended = {}
     for name, rows in self.rows_before(first).items():
-      most = self._units[name].num_rows
-      ended[name] = most is not None and rows >= most
+      num_rows = self._units[name].num_rows
+      ended[name] = num_rows is not None and rows >= num_rows
     return mix_options.shares_at(self.stages, data_step, ended)
 
   def ordered(self) -> dict[str, row_source.RowSource]:
@@ -372,22 +385,22 @@ class MixtureSource:
     return dict(self._parts)
 
   def rows_before(self, row: int) -> dict[str, int]:
-    """Returns how many rows of each source come before a row of the mix."""
+    """Returns how many rows of each source are before a row of the mix."""
     rows = self._merge.rows_at(row).tolist()
     return dict(zip(self._parts, rows, strict=True))
 
   def num_rows(self, source: str) -> int | None:
-    """Returns the rows that a source offers, None where they have no end."""
+    """Returns the number of rows of a source; None if it has no end."""
     return self._units[source].num_rows
 
   def position_of(self, source: str, row: int) -> int | None:
-    """Returns where a source's row stands before batches are permuted.
+    """Returns the position of a source's row before batches are permuted.
 
-    None: it never comes, or came in a run that this one continues.
+    None if it is not in this run, or was in the run that this one continues.
 
     Args:
-      source: Its name.
-      row: At least 0.
+      source: The name of the source.
+      row: The row in the source's own order, at least 0.
     """
     position = self._merge.position_of(source, row)
     if position is None or (self._end is not None and position >= self._end):
@@ -399,14 +412,14 @@ class MixtureSource:
     return self._start.get(name, (0, 0))[0]
 
   def rows_of(self, name: str, rows: np.ndarray) -> np.ndarray:
-    """Returns which rows of the run are rows of a source: `plan` back.
+    """Returns which rows of the run are rows of a source; inverts `plan`.
 
     Args:
-      name: The source.
-      rows: int64[N], of its own order, ascending, from `start_row` on.
+      name: The name of the source.
+      rows: int64[N], in its own order, ascending, from `start_row` on.
 
     Returns:
-      int64[M], in the same order; M < N where rows from one on never come.
+      int64[M], in the same order; M < N if the last rows are not in the run.
     """
     positions = self._merge.positions_of(name, rows)
     if self._laned:
@@ -426,9 +439,9 @@ class MixtureSource:
     ]
 
   def unserved(self, num_steps: int) -> list[str]:
-    """Returns one sentence for each weight that a run would hardly see.
+    """Returns a sentence for each weight whose share is less than one row.
 
-    In each stage that begins within the run; see `Interleave.unserved`.
+    Each stage that begins within the run is examined.
 
     Args:
       num_steps: Steps of the run.
@@ -443,7 +456,7 @@ class MixtureSource:
 
   @property
   def fingerprint(self) -> dict[str, Any]:
-    """The mix and its sources, as JSON values."""
+    """What determines rows: the mix and its sources, as JSON values."""
     return {
       "mix": {
         "unit": self.options.balanced_unit,
@@ -470,9 +483,9 @@ class MixtureSource:
       )
     ]
     for step, weights in self.stages:
-      whole = sum(weights.values())
+      total_weight = sum(weights.values())
       shares = ", ".join(
-        f"{name} {float(weight / whole):.4g}"
+        f"{name} {float(weight / total_weight):.4g}"
         for name, weight in weights.items()
       )
       lines.append(f"  from step {step}: {shares}")
@@ -487,7 +500,7 @@ class MixtureSource:
     )
 
   def _with_lanes(self) -> dict[int, tuple[phased_source.Ordered, int]]:
-    """Returns the sources that have lanes, and how many, by number."""
+    """Returns sources that have lanes, and how many, by source number."""
     laned = {
       number: (part, part.lanes)
       for number, part in enumerate(self._parts.values())
@@ -506,7 +519,7 @@ class MixtureSource:
     return laned
 
   def _check_trained(self) -> None:
-    """Refuses to balance trained tokens of which a source has none."""
+    """Raises ConfigError if a source has none of the balanced `loss_tokens`."""
     unit = self.options.balanced_unit
     if unit != "loss_tokens":
       return
@@ -521,51 +534,62 @@ class MixtureSource:
       raise schema.ConfigError(problems)
 
   def _positions(self, rows: np.ndarray) -> np.ndarray:
-    """Returns the merge's positions of rows: permuted within each batch."""
+    """Returns the positions in the merge of rows of the run."""
     if self._laned:
       return self._placed(rows)
     return self._permuted(rows, permutation.permute)
 
   def _placed(self, rows: np.ndarray, back: bool = False) -> np.ndarray:
-    """Returns rows permuted in batches whose parts have different lanes.
+    """Maps rows of the run to positions of the merge, placed by lanes.
 
-    What the merge gives a step is not touched: only the slots of a batch are
-    chosen, by the lanes of all of its rows. Every second source has its lanes
-    the other way round: where one of two sources has a row more in some parts,
-    the other has one less in the same.
+    Each step keeps its rows; only their places in the batch change, so that
+    each part of the batch has the rows of its lanes. Every second source
+    numbers its lanes in reverse, so that if one of two sources has an
+    additional row in some parts, the other has one less there.
 
     Args:
-      rows: int64[N], of the run; positions of the merge if `back`.
-      back: Whether rows are asked for, not positions.
+      rows: int64[N], rows of the run; positions of the merge if `back`.
+      back: Whether to map positions of the merge to rows of the run.
     """
-    out = np.empty_like(rows)
-    steps, which = np.unique(
+    placed = np.empty_like(rows)
+    steps, step_index = np.unique(
       self._steps.steps_of_rows(rows), return_inverse=True
     )
-    order = np.argsort(which, kind="stable")
+    order = np.argsort(step_index, kind="stable")
     sizes = self._steps.sizes_of(steps)
     chunks = np.cumsum(sizes) // _PLACED_ROWS
     for low, high in itertools.pairwise(
       [0, *(np.flatnonzero(np.diff(chunks)) + 1).tolist(), len(steps)]
     ):
-      first, last = np.searchsorted(which[order], [low, high])
+      first, last = np.searchsorted(step_index[order], [low, high])
       picks = order[first:last]
       if len(picks):
-        out[picks] = self._placed_in(
-          steps[low:high], which[picks] - low, rows[picks], back
+        placed[picks] = self._placed_in(
+          steps[low:high], step_index[picks] - low, rows[picks], back
         )
-    return out
+    return placed
 
   def _placed_in(
-    self, steps: np.ndarray, which: np.ndarray, rows: np.ndarray, back: bool
+    self,
+    steps: np.ndarray,
+    step_index: np.ndarray,
+    rows: np.ndarray,
+    back: bool,
   ) -> np.ndarray:
-    """Returns `_placed` of rows in steps, which of these each is of."""
+    """Returns `_placed` of rows in some steps.
+
+    Args:
+      steps: int64[M], data steps, ascending.
+      step_index: int64[N], the index in `steps` of each row's step.
+      rows: int64[N], as in `_placed`.
+      back: As in `_placed`.
+    """
     first, size = self._steps.first_rows(steps), self._steps.sizes_of(steps)
     if self._end is not None:
       size = np.minimum(size, self._end - first)
-    begin = np.cumsum(size) - size
+    batch_starts = np.cumsum(size) - size
     batch = np.repeat(np.arange(len(steps)), size)
-    shift = first - begin
+    shift = first - batch_starts
     position = self._permuted(
       np.arange(len(batch)) + shift[batch], permutation.permute
     )
@@ -575,21 +599,21 @@ class MixtureSource:
       pick = np.flatnonzero(number == source)
       lane = part.lane_of(row[pick])
       wanted[pick] = parts - 1 - lane if source % 2 else lane
-    # Rows without room are of the sources with the least weight, so that the
-    # chunks of others have one reader.
+    # Sources with more weight are placed first, so that rows without room in
+    # their part are of the others, and most chunks are read by one reader.
     late = self._by_weight(steps)[batch, number]
     slot = placing.slots(batch, size, wanted, self._batch_parts, late)
-    standing = np.empty_like(position)
+    placed = np.empty_like(position)
     if back:
-      standing[position - shift[batch]] = first[batch] + slot
+      placed[position - shift[batch]] = first[batch] + slot
     else:
-      standing[begin[batch] + slot] = position
-    return standing[rows - shift[which]]
+      placed[batch_starts[batch] + slot] = position
+    return placed[rows - shift[step_index]]
 
   def _permuted(
     self, rows: np.ndarray, permute: Callable[..., np.ndarray]
   ) -> np.ndarray:
-    """Returns rows of the run permuted, or permuted back, in their batches."""
+    """Returns rows permuted within their batches by `permute`."""
     if len(self._parts) == 1 or self._steps.distinct_sizes == (1,):
       return rows
     step = self._steps.steps_of_rows(rows)
@@ -599,34 +623,35 @@ class MixtureSource:
       size = np.minimum(size, self._end - first)
     keys = hashing.fold(self._batch_key, step)
     permuted = first + permute(index, size, keys)
-    # By stage: one that is appended must not move rows before it.
+    # Decided by stage, so that a stage added later does not move rows before.
     if not self._alone.any():
       return permuted
     stage = np.searchsorted(self._from_steps, step, side="right") - 1
     return np.where(self._alone[stage], rows, permuted)
 
   def _by_weight(self, steps: np.ndarray) -> np.ndarray:
-    """Returns int64[M, S], the place of each source by its weight at steps."""
+    """Returns int64[M, S], the rank of each source by descending weight."""
     stage = np.searchsorted(self._from_steps, steps, side="right") - 1
-    here, which = np.unique(stage, return_inverse=True)
-    places = np.empty((len(here), len(self._parts)), np.int64)
-    for place, number in zip(places, here.tolist(), strict=True):
+    stages, stage_index = np.unique(stage, return_inverse=True)
+    places = np.empty((len(stages), len(self._parts)), np.int64)
+    for place, number in zip(places, stages.tolist(), strict=True):
       weights = self.stages[number][1]
       order = sorted(
         range(len(place)),
         key=lambda i, by_name=weights: (-by_name.get(self._names[i], 0), i),
       )
       place[order] = np.arange(len(place))
-    return places[which]
+    return places[stage_index]
 
   def _position_of(self, step: int) -> int:
     position = self._steps.first_row(self._steps.data_step(step))
     return position if self._end is None else min(position, self._end)
 
   def _starts(self) -> dict[str, tuple[int, int]]:
-    """Returns (rows, units) of sources that go on from `resume_state`.
+    """Returns (rows, units) at which sources start, from `resume_state`.
 
-    See `resuming.resumed`.
+    Raises:
+      ConfigError: If no run can have these offsets.
     """
     offsets = self.options.resume_state or ()
     problems = resuming.impossible(self._units, offsets)
@@ -656,7 +681,7 @@ def _steps_of(
   global_batch_size: int | None,
   path: str,
 ) -> steps_lib.Steps:
-  """Checks a mix that is of no config; returns which rows each step has.
+  """Checks a mix made without a config, and returns which rows steps have.
 
   Raises:
     ConfigError: If arguments do not fit each other; all of them are listed.

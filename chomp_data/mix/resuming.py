@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where sources of a mix start from the offsets of another run.
+"""Where the sources of a mix start when a run resumes another run's offsets.
 
 `resume_state` holds the rows and tokens that the other run had read of each
 source.
@@ -29,21 +29,21 @@ def resumed(
   if that is not enough, all sources start at the same level.
 
   Args:
-    sums: By source, in one unit.
-    offsets: (source, rows, tokens or None); those of no source are left out.
-    weights: Of the first stage.
-    longest: The most that a row consumes.
+    sums: Prefix sums of each source, all in the unit that is balanced.
+    offsets: (source, rows, tokens or None); unknown sources are ignored.
+    weights: The weights of the first stage.
+    longest: The most units that a row consumes.
 
   Returns:
-    The starts, and whether all start at the same level.
+    (rows, units) by source, and whether all start at the same level.
   """
   starts: dict[str, tuple[int, int]] = {}
   # Sources that have rows left.
   unfinished = set()
   for name, rows, tokens in offsets:
     if name in sums:
-      most = sums[name].num_rows
-      if most is None or rows < most:
+      num_rows = sums[name].num_rows
+      if num_rows is None or rows < num_rows:
         unfinished.add(name)
       units = tokens if sums[name].unit == "tokens" else None
       if units is None:
@@ -69,8 +69,8 @@ def impossible(
   """Returns a sentence for each offset that no run can have.
 
   Args:
-    sums: By source.
-    offsets: As in `resumed`.
+    sums: Prefix sums of each source.
+    offsets: (source, rows, tokens or None); unknown sources are ignored.
   """
   problems = []
   for name, rows, tokens in offsets:
@@ -84,11 +84,12 @@ def impossible(
         " take the state of a run over the same store."
       )
     elif tokens is not None and tokens > (
-      most := sums[name].most_tokens(rows, tokens)
+      most_tokens := sums[name].most_tokens(rows, tokens)
     ):
       problems.append(
         f"must hold offsets that a run can have, got token_offset {tokens} of"
         f" {name!r} with row_offset {rows}: so many of its rows hold at most"
-        f" {most} tokens. Take both from one state, or leave token_offset out."
+        f" {most_tokens} tokens. Take both from one state, or leave"
+        " token_offset out."
       )
   return problems

@@ -1,6 +1,6 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""What a merge asks of a source: the units before its rows.
+"""What a merge needs to know about a source: the units before its rows.
 
     rows      0  1  2  3      before(0 .. 4)  [0, 5, 5, 5, 9]
     consumes  5  0  0  4      rows_below(5) = 1, rows_below(6) = 4
@@ -13,20 +13,20 @@ from typing import Protocol
 
 import numpy as np
 
-# Sums stay below it, so that int64 has room for differences.
+# Sums stay below this, so that their differences fit into int64.
 MOST_UNITS = 2**62
 
 
 class UnitSequence(Protocol):
   """The units of a source's rows, in the source's own order.
 
-  A sequence without an end must consume units again and again: where all its
-  rows from some row on consumed nothing, no number of rows would be enough.
+  A sequence without an end must never stop consuming units: if all rows from
+  some row on consumed nothing, a search for more units would not end.
   """
 
   @property
   def num_rows(self) -> int | None:
-    """Rows offered; None repeats for ever."""
+    """The number of rows; None if it has no end."""
     ...
 
   def before(self, rows: np.ndarray) -> np.ndarray:
@@ -42,6 +42,6 @@ class UnitSequence(Protocol):
 
     Args:
       units: At most 2**62.
-      near: Whether an estimate will do, if it is quicker.
+      near: Whether an estimate is enough, if it is faster.
     """
     ...

@@ -396,7 +396,7 @@ def test_numbers_of_a_long_chain_have_few_digits_more_a_stage():
 @hypothesis.given(greedy.cases())
 def test_an_end_that_is_known_at_once_is_that_of_the_stages(case):
   chain = greedy.closed_form(case)._chain
-  known, end = chain._plain_end()
+  known, end = chain._end_by_limits()
   last = chain.stage(len(chain) - 1) or chain.at(2**62)
   if known:
     assert end == (last.until if last.ends else None)
