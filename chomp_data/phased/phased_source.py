@@ -6,9 +6,9 @@
     epoch   0    1    2      3              epoch   0               1    2
     rows    a    a    a+b    a+b            rows    remainder of a  a    a
 
-Each phase gives the rows that its source has in these epochs: the same keys,
-the same windows. So no phase changes rows of the phases before it, whatever
-the kind of rows and the shuffle.
+Each phase has the rows that its source has in these epochs, with the same keys
+and windows. So a phase does not change the rows of the phases before it,
+whatever the kind of rows and the shuffle.
 """
 
 from collections.abc import Iterator
@@ -34,13 +34,13 @@ _BY_ROW = ("curriculum_every", "content_length_schedule")
 
 
 class PhaseEpochs(epochs_lib.Epochs):
-  """The epochs of several sources, those of each from a first epoch on."""
+  """The epochs of several phases, each from its first epoch on."""
 
   def __init__(self, phases: Sequence[tuple[int, epochs_lib.Epochs]]):
     """Numbers the rows of all phases.
 
     Args:
-      phases: (first epoch, epochs of the source), rising from epoch 0.
+      phases: (first epoch, epochs of the source), ascending from epoch 0.
     """
     self._epochs = [epochs for _, epochs in phases]
     self._first_epochs = np.asarray([first for first, _ in phases])
@@ -50,7 +50,7 @@ class PhaseEpochs(epochs_lib.Epochs):
       epochs.start(end) - start
       for epochs, start, end in zip(self._epochs, starts, ends, strict=False)
     ]
-    # Of each phase its first row, and how much its source's numbers are higher.
+    # The first row of each phase, and the difference to its source's numbers.
     self._first_rows = np.cumsum([0, *row_counts])
     self._shifts = np.asarray(starts) - self._first_rows
 
@@ -72,25 +72,25 @@ class PhaseEpochs(epochs_lib.Epochs):
   def source_rows(
     self, rows: np.ndarray
   ) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-    """Yields rows by phase, as its source numbers them.
+    """Yields rows by phase, with the numbers that they have in its source.
 
     Args:
       rows: int64[N].
 
     Yields:
-      The number of a phase, which of the rows are of it int64[M], and their
-      numbers in its source int64[M].
+      The number of the phase; int64[M], the indices of its rows in `rows`; and
+      int64[M], their numbers in its source.
     """
     for phase, pick in _by_phase(self._first_rows, rows):
       yield phase, pick, rows[pick] + self._shifts[phase]
 
 
 class PhasedSource(row_source.RowSource):
-  """Rows in their order, from another source from some epochs on.
+  """Rows in their order, from a different source in each phase.
 
   Attributes:
-    phases: (first epoch, source of the epochs from there on), epochs rising
-      from 0.
+    phases: (first epoch, source of the epochs from there on), ascending from
+      epoch 0.
     rows: The source of the last phase, unordered.
   """
 

@@ -34,19 +34,19 @@ from chomp_data.stores import side_index
 PACKED = ("sequential", "bin")
 # Rows planned at once.
 _BLOCK = 65_536
-# From so many rows on, planning them shows its progress.
+# For so many rows and more, progress is shown while they are planned.
 _MANY_ROWS = 1 << 18
-# A fingerprint holds the width of windows that its run had: no narrower ones.
+# The fingerprint has the width of windows of that run: do not narrow it here.
 _ANY_CACHE = 2**62
 _SAME_VERSION = "Use the version of chomp_data that wrote it."
 
 
 class PreviousRunSource:
-  """A source of a previous run, as far as that run came.
+  """A source of a previous run, up to the row at which that run stopped.
 
   Attributes:
-    remaining: What remains of its epoch; None where the next one begins.
-    after: What decides that, as JSON values.
+    remaining: The unread rest of its epoch; None if the epoch was completed.
+    after: What determines the rest, as JSON values.
   """
 
   def __init__(
@@ -57,12 +57,12 @@ class PreviousRunSource:
     opened: Sequence[stores.Store],
     path: str,
   ):
-    """Plans what remains, or opens what was planned before.
+    """Computes the unread rest of the epoch, or opens it from a cache on disk.
 
     Args:
-      name: The source's name.
+      name: The name of the source.
       saved: Its part of the previous run's fingerprint.
-      rows: Its rows that were read, counted through epochs.
+      rows: How many of its rows were read, over all epochs.
       opened: The stores of the source now, those of the previous run first.
       path: Dotted path of the option that names the previous run.
 
@@ -99,7 +99,7 @@ class PreviousRunSource:
       0 if self._is_in_order() else self._num_read,
     )
     remaining = remaining_lib.Remaining(self._whole, pieces)
-    # Its last rows may hold only tokens that were added.
+    # The last rows may hold only added tokens, such as EOS.
     if remaining.num_tokens:
       self.remaining = remaining
       self.after = {"rows": rows, "source": saved, "rest": remaining.digest}
@@ -112,7 +112,10 @@ class PreviousRunSource:
       for epoch, changes in saved.get("joined", {}).items()
     }
     source = phased_source.of_joining_stores(
-      {epoch: self._checked(own) for epoch, own in fingerprints.items()},
+      {
+        epoch: self._checked(fingerprint)
+        for epoch, fingerprint in fingerprints.items()
+      },
       self._path,
     )
     after = saved.get("after")
@@ -163,7 +166,7 @@ class PreviousRunSource:
     raise self._error(
       "be of a run over the same stores, or the first of them",
       f"one over the store of hash {saved.get('store')}, now"
-      f" {', '.join(f'{own.path} of {own.hash}' for own in self._opened)}",
+      f" {', '.join(f'{one.path} of {one.hash}' for one in self._opened)}",
       "Give a source of other data another name: it begins anew.",
     )
 
@@ -211,7 +214,7 @@ class PreviousRunSource:
     begins, ends = np.zeros(1, np.int64), np.asarray([end], np.int64)
     if isinstance(rows, remainder.RemainderSource):
       begins, ends = rows.remaining.intervals()
-    # Stores that joined since have not been begun either.
+    # Stores that joined later are unread too.
     offered = intervals.merged(
       np.append(begins, end), np.append(ends, self._whole.num_tokens)
     )
@@ -231,7 +234,7 @@ class PreviousRunSource:
     """Returns the tokens of the epoch that were read."""
     end = self._first_row + self._num_read
     if self._is_in_order():
-      # The rows before the last one hold all that comes before it.
+      # The last row read ends where the unread tokens begin.
       spans = self._source.plan(np.asarray([end - 1]))
       last_token = int((spans.offset + spans.stored()[0]).max())
       return np.zeros(1, np.int64), np.asarray([last_token], np.int64)

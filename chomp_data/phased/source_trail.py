@@ -1,11 +1,11 @@
 # SPDX-FileCopyrightText: 2026 The chomp_data Authors
 # SPDX-License-Identifier: Apache-2.0
-"""Where documents come in the order of a source, and how often.
+"""In which rows of a source, in its order, documents are, and how often.
 
-The rows that hold a document (`RowSource.rows_of`) become positions by the
-inverse of the order, so that no row before them is planned. Where an epoch has
-very many of them, positions are looked through instead, only as far as they are
-asked for. Epochs with as many spans of each document are counted once.
+The rows that hold a document (`RowSource.rows_of`) are mapped to positions by
+the inverse of the order, so that no row before them is planned. If an epoch has
+very many such rows, positions are searched in order instead, only as far as
+they are needed. Epochs that repeat the same spans are counted once.
 """
 
 import bisect
@@ -23,12 +23,12 @@ from chomp_data.sources import row_source
 # Rows of an epoch whose positions are listed: 8 bytes and 0.1 us each.
 _MAX_LISTED = 2**20
 _CACHED_EPOCHS = 4
-# An inverse costs about as much as looking through so many positions.
+# To invert the order of a row costs as much as to search so many positions.
 _INVERSE_COST = 4
 # A document may be missing from some epochs, in a tail that is dropped, but
 # not from so many in a row.
 _MAX_EMPTY_EPOCHS = 64
-# Rows planned, and positions looked through, at once.
+# Rows that are planned, and positions that are searched, at once.
 _BLOCK = 2**16
 # Rows yielded at once: few at first, since few may be wanted.
 _FIRST_ROWS, _MAX_ROWS = 16, 4_096
@@ -88,10 +88,14 @@ class SourceTrail:
         continue
       if phase.rows.spans_repeat and last > phase.epochs.ramp:
         # Each of these epochs has as many spans as the first of them.
-        one = max(first, phase.epochs.ramp)
-        total += (last - one) * self._count_epoch(phase, one)
-        last = one
-      total += sum(self._count_epoch(phase, own) for own in range(first, last))
+        first_repeated = max(first, phase.epochs.ramp)
+        total += (last - first_repeated) * self._count_epoch(
+          phase, first_repeated
+        )
+        last = first_repeated
+      total += sum(
+        self._count_epoch(phase, number) for number in range(first, last)
+      )
     return total
 
   def next_rows(self, row: int) -> Iterator[np.ndarray]:
@@ -194,21 +198,23 @@ class SourceTrail:
     for first, last in (near[::-1] if backwards else near).tolist():
       last = min(last, high)
       begins = range(max(first, low), last, _BLOCK)
-      for begin in reversed(begins) if backwards else begins:
-        end = min(begin + _BLOCK, last)
-        positions = self._looked_through(phase, epoch, begin, end)
+      for block_start in reversed(begins) if backwards else begins:
+        block_end = min(block_start + _BLOCK, last)
+        positions = self._search_positions(phase, epoch, block_start, block_end)
         yield positions[::-1] if backwards else positions
 
-  def _looked_through(
+  def _search_positions(
     self, phase: shuffled.ShuffledSource, epoch: int, first: int, last: int
   ) -> np.ndarray:
     """Returns positions first to last - 1 that hold the document, ascending."""
-    begin, end = self._rows_of(phase, epoch)
+    range_starts, range_ends = self._rows_of(phase, epoch)
     positions = np.arange(first, last)
     start = phase.epochs.start(epoch)
     rows = phase.order(start + positions) - start
-    at = np.searchsorted(begin, rows, side="right") - 1
-    return positions[(at >= 0) & (rows < end[np.maximum(at, 0)])]
+    range_index = np.searchsorted(range_starts, rows, side="right") - 1
+    return positions[
+      (range_index >= 0) & (rows < range_ends[np.maximum(range_index, 0)])
+    ]
 
   def _count_epoch(self, phase: shuffled.ShuffledSource, epoch: int) -> int:
     """Returns the number of spans in an epoch."""
@@ -242,15 +248,15 @@ class SourceTrail:
     self, phase: shuffled.ShuffledSource, epoch: int, index: int
   ) -> int:
     """Returns the number of rows of an epoch at positions below one."""
-    begin, end = self._rows_of(phase, epoch)
+    range_starts, range_ends = self._rows_of(phase, epoch)
     total = 0
-    for first, last in phase.near((begin, end), epoch).tolist():
+    for first, last in phase.near((range_starts, range_ends), epoch).tolist():
       if last <= index:
-        edges = np.clip((begin, end), first, last)
+        edges = np.clip((range_starts, range_ends), first, last)
         total += int((edges[1] - edges[0]).sum())
       elif first >= index:
         break
-      elif _INVERSE_COST * _size((begin, end)) < index - first:
+      elif _INVERSE_COST * _size((range_starts, range_ends)) < index - first:
         return sum(
           int(
             np.sum(
@@ -258,12 +264,14 @@ class SourceTrail:
               < index
             )
           )
-          for start, stop in zip(begin.tolist(), end.tolist(), strict=True)
+          for start, stop in zip(
+            range_starts.tolist(), range_ends.tolist(), strict=True
+          )
           for at in range(start, stop, _BLOCK)
         )
       else:
         total += sum(
-          len(self._looked_through(phase, epoch, at, min(at + _BLOCK, index)))
+          len(self._search_positions(phase, epoch, at, min(at + _BLOCK, index)))
           for at in range(first, index, _BLOCK)
         )
     return total
@@ -284,36 +292,42 @@ def exposures(source: Ordered, first: int, last: int) -> np.ndarray:
   Returns:
     int64[num_documents], by number in the store of all its stores.
   """
-  out = np.zeros(source.store.num_documents, np.int64)
+  exposure_counts = np.zeros(source.store.num_documents, np.int64)
   while first < last:
     epoch, index = _located(source, first)
     end = source.epochs.start(epoch + 1)
     if index or end > last:
-      out += _spans_of(source, first, min(end, last), len(out))
+      exposure_counts += _spans_of(
+        source, first, min(end, last), len(exposure_counts)
+      )
       first = end
       continue
     # Rows of a whole epoch are planned in no order: those that are packed or
     # read together are planned together.
     starts, count = source.phases, 1
-    later = [own for own, _ in starts if own > epoch]
-    phase = starts[len(starts) - len(later) - 1][1]
+    later_starts = [
+      first_epoch for first_epoch, _ in starts if first_epoch > epoch
+    ]
+    phase = starts[len(starts) - len(later_starts) - 1][1]
     if phase.rows.spans_repeat and epoch >= phase.epochs.ramp:
-      count = min([_located(source, last)[0], *later]) - epoch
+      count = min([_located(source, last)[0], *later_starts]) - epoch
     start = phase.rows.epochs.start(epoch)
     stop = start + phase.rows.epochs.size(epoch)
-    out += count * _spans_of(phase.rows, start, stop, len(out))
+    exposure_counts += count * _spans_of(
+      phase.rows, start, stop, len(exposure_counts)
+    )
     first = source.epochs.start(epoch + count)
-  return out
+  return exposure_counts
 
 
 def _spans_of(
   rows: row_source.RowSource, first: int, last: int, num_documents: int
 ) -> np.ndarray:
   """Returns int64[num_documents], the spans of each in rows."""
-  out = np.zeros(num_documents, np.int64)
+  span_counts = np.zeros(num_documents, np.int64)
   for spans in row_source.planned_blocks(rows, first, last):
-    np.add.at(out, spans.document, 1)
-  return out
+    np.add.at(span_counts, spans.document, 1)
+  return span_counts
 
 
 def _located(source: Ordered, row: int) -> tuple[int, int]:
