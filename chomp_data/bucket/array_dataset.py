@@ -331,6 +331,6 @@ def _spread(value: np.ndarray, real: np.ndarray, count: int) -> np.ndarray:
   """Returns values at the rows that are real, and 0 at the others."""
   if len(real) == count:
     return value
-  out = np.zeros((count, *value.shape[1:]), value.dtype)
-  out[real] = value
-  return out
+  filled = np.zeros((count, *value.shape[1:]), value.dtype)
+  filled[real] = value
+  return filled

@@ -193,8 +193,8 @@ class BatchOrder:
     samples = np.full(places.shape, -1, np.int64)
     real = places < count
     # One key, the common case, is passed on as a number.
-    one = (epochs == epochs.flat[0]).all()
-    key = keys.flat[:1] if one else keys[real]
+    is_one_epoch = (epochs == epochs.flat[0]).all()
+    key = keys.flat[:1] if is_one_epoch else keys[real]
     samples[real] = permutation.permute(places[real], count, key)
     return samples
 
@@ -237,9 +237,9 @@ class BatchOrder:
     if self.used_samples[bucket] == self.counts[bucket]:
       # A whole epoch has each sample once.
       begins = epochs * self.num_batches
-      whole = (begins >= first) & (begins + self.num_batches <= last)
-      counts += np.count_nonzero(whole)
-      epochs = epochs[~whole]
+      is_complete = (begins >= first) & (begins + self.num_batches <= last)
+      counts += np.count_nonzero(is_complete)
+      epochs = epochs[~is_complete]
     step = max(1, _BLOCK // max(len(samples), 1))
     for low in range(0, len(epochs), step):
       block = epochs[low : low + step]
@@ -278,6 +278,8 @@ class BatchOrder:
   @memo.remembered(_CACHED_EPOCHS)
   def _bucket_order(self, epoch: int) -> np.ndarray:
     """Returns the bucket of each batch of an epoch, in their order."""
-    begin = epoch * self.num_batches
-    bucket, _, _ = self.locate(np.arange(begin, begin + self.num_batches))
+    first_place = epoch * self.num_batches
+    bucket, _, _ = self.locate(
+      np.arange(first_place, first_place + self.num_batches)
+    )
     return bucket.astype(np.min_scalar_type(len(self.counts) - 1))

@@ -59,8 +59,8 @@ def in_stages(
   merge = None
   for index, (step, weights) in enumerate(bucket_stages):
     until = steps[index + 1] if index + 1 < len(steps) else None
-    for name, whole in whole_lists.items():
-      filled = _filled(whole)
+    for name, all_batches in whole_lists.items():
+      filled = _filled(all_batches)
       bucket_weights = {
         number: weights[bucket]
         for number, bucket in filled.items()
@@ -79,10 +79,10 @@ def in_stages(
           " Weigh one of them, or leave the dataset out of the mix meanwhile."
         )
     lists = {
-      name: staged_list.StagedList(whole, list_stages[name])
+      name: staged_list.StagedList(all_batches, list_stages[name])
       if name in list_stages
-      else whole
-      for name, whole in whole_lists.items()
+      else all_batches
+      for name, all_batches in whole_lists.items()
     }
     merge = merged(lists)
     end = merge.num_positions
@@ -111,10 +111,10 @@ def in_stages(
   return merge
 
 
-def _filled(whole: batch_list.BatchList) -> dict[int, str]:
+def _filled(batches: batch_list.BatchList) -> dict[int, str]:
   """Returns the buckets that have samples of a dataset, by number."""
-  numbers = np.flatnonzero(whole.order.counts).tolist()
-  return {number: whole.order.buckets[number] for number in numbers}
+  numbers = np.flatnonzero(batches.order.counts).tolist()
+  return {number: batches.order.buckets[number] for number in numbers}
 
 
 def _is_weighed(
@@ -134,7 +134,7 @@ def _is_weighed(
 
 def _check_later(
   name: str,
-  whole: batch_order.BatchOrder,
+  full_order: batch_order.BatchOrder,
   batches: List,
   bucket_stages: Sequence[Stage],
   index: int,
@@ -143,27 +143,28 @@ def _check_later(
 
   Args:
     name: The dataset.
-    whole: Its batches in no stages.
-    batches: Its list, which has ended.
+    full_order: The order of all its batches, without stages.
+    batches: Its list of batches, which has ended.
     bucket_stages: All stages.
     index: The stage in which it ended.
   """
   later = {
     bucket for _, stage in bucket_stages[index + 1 :] for bucket in stage
   }
-  left = (whole.epochs or 1) * whole.batches
+  left = (full_order.epochs or 1) * full_order.batches
   for order, row in batches.parts_at(batches.num_rows or 0):
     left -= order.batches_before(row)
   unspent = [
     bucket
-    for bucket, count in zip(whole.buckets, left.tolist(), strict=True)
+    for bucket, count in zip(full_order.buckets, left.tolist(), strict=True)
     if count > 0 and bucket in later
   ]
   if unspent:
     raise ValueError(
       f"`bucket_stages[{index}]` must leave dataset {name!r} samples beyond"
-      f" step {bucket_stages[index + 1][0]}, got {whole.epochs} epochs of its"
-      f" buckets, which are spent before, while {', '.join(map(str, unspent))}"
-      " are still to come. Begin the next stage earlier, weigh another bucket,"
+      f" step {bucket_stages[index + 1][0]}, got {full_order.epochs} epochs"
+      " of its buckets, which are spent before, while"
+      f" {', '.join(map(str, unspent))} are still to come. Begin the next stage"
+      " earlier, weigh another bucket,"
       " or give more epochs."
     )

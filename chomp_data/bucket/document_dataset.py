@@ -99,21 +99,21 @@ class PieceRows(row_source.RowSource):
     Args:
       rows: int64[N], at least 0; every epoch has the same.
     """
-    document, begin = self._index.get(
+    document, start = self._index.get(
       self._bucket, np.asarray(rows, np.int64) % max(len(self), 1)
     )
     first, stored = self.store.bounds(document)
     bos, eos = int(self.options.add_bos), int(self.options.add_eos)
-    whole = stored + bos + eos
-    end = np.minimum(begin + self.seq_len, whole)
+    lengths = stored + bos + eos
+    stop = np.minimum(start + self.seq_len, lengths)
     count = len(document)
     return spans_lib.of_parts(
       document=document,
       first_token=first,
       stored=stored,
-      whole=whole,
-      begin=begin,
-      end=end,
+      whole=lengths,
+      begin=start,
+      end=stop,
       bos=bos,
       eos=eos,
       row=np.arange(count),
@@ -132,10 +132,10 @@ class PieceRows(row_source.RowSource):
     """
     if unit != "tokens":
       return super().units(epoch, positions, unit)
-    document, begin = self._index.get(self._bucket, positions)
+    document, start = self._index.get(self._bucket, positions)
     _, stored = self.store.bounds(document)
-    whole = stored + self.options.add_bos + self.options.add_eos
-    return np.minimum(begin + self.seq_len, whole) - begin
+    lengths = stored + self.options.add_bos + self.options.add_eos
+    return np.minimum(start + self.seq_len, lengths) - start
 
   @property
   def fingerprint(self) -> dict[str, Any]:

@@ -149,12 +149,12 @@ class PieceIndex:
         lengths = np.where(stored > 0, stored + self._added, 0)
         by_bucket = pieces.cut(lengths, self._lengths, self._assign)
         for i, length in enumerate(self._lengths):
-          document, begin = by_bucket[i]
-          ends = np.minimum(begin + length, lengths[document])
-          totals[i + 1] += int((ends - begin).sum())
+          document, start = by_bucket[i]
+          ends = np.minimum(start + length, lengths[document])
+          totals[i + 1] += int((ends - start).sum())
           yield {
             _document(length): (document + first).astype(document_type),
-            _begin(length): begin,
+            _begin(length): start,
           }
         totals[0] += int(np.sum(stored == 0))
         bar.update(len(stored))

@@ -51,8 +51,10 @@ def cut(
   left = np.asarray(lengths, np.int64).copy()
   done = np.zeros_like(left)
   pieces: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in ends]
-  whole = range(len(ends)) if assign == "powers_of_two" else [len(ends) - 1]
-  for number in reversed(whole):
+  whole_buckets = (
+    range(len(ends)) if assign == "powers_of_two" else [len(ends) - 1]
+  )
+  for number in reversed(whole_buckets):
     size = int(ends[number])
     count = left // size
     document, nth = ragged.elements(count)
@@ -71,7 +73,7 @@ def _in_order(
   parts: list[tuple[np.ndarray, np.ndarray]],
 ) -> tuple[np.ndarray, np.ndarray]:
   document = np.concatenate([piece for piece, _ in parts])
-  begin = np.concatenate([piece for _, piece in parts])
+  start = np.concatenate([piece for _, piece in parts])
   # A rest comes after the whole pieces of its document: stable suffices.
   order = np.argsort(document, kind="stable")
-  return document[order], begin[order]
+  return document[order], start[order]
