@@ -74,7 +74,7 @@ def make_iterator(
     operations: More transforms over process-local batches.
     step: The step of its first batch.
     allow_input_change: Fields of config.data, by dotted path, that may be
-      others in a state that it is set to; see `InputIterator.set_state`.
+      others in a state that it is set to.
 
   Returns:
     The iterator, at that step. Where the sharding spans processes, all of

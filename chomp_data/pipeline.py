@@ -266,14 +266,14 @@ class Pipeline:
 
   @schema.arguments(document=_STEP)
   def trail(self, source: str, document: int) -> trails.Trail:
-    """Returns where a document comes in the run; see `audit.visits`.
+    """Returns the visits of a document: the steps and rows that hold it.
 
     Args:
       source: The source's name.
-      document: Its number; of arrays, that of a sample.
+      document: Its number; for arrays, the number of a sample.
 
     Raises:
-      IndexError: If there is none of that number.
+      IndexError: If there is no document of that number.
     """
     count = answers.of(self.run_plan).num_documents(self._known_source(source))
     if not 0 <= document < count:
@@ -404,7 +404,8 @@ class Pipeline:
 
     Args:
       step: The step.
-      rows: As in `batch`.
+      rows: int64[R], ascending rows of the global batch, or of each bucket by
+        its name; None is all.
     """
     plan = self.run_plan
     planned = plan.planned(step, 1, self._of_step(step, rows))
@@ -572,7 +573,7 @@ class Pipeline:
     source = self.batch_source(rows, fingerprint)
     count = self.options.worker_count if worker_count is None else worker_count
     if count and not workers.may_help(source.is_mapped, operations):
-      # Its state is of as many workers as were asked for.
+      # Not set to 0 here: the loader's state depends on the number of workers.
       logging.log_first_n(
         logging.WARNING,
         "`worker_count` is %d, but all stores are files that are mapped into"

@@ -406,8 +406,10 @@ class BinSource(row_source.RowSource):
         self.background.request(order)
     elif self.options.orders_differ:
       num_rows = int(self.packing.row_starts(order)[-1])
-      most = self.expected_passes
-      if row >= _AHEAD_FROM * num_rows and (most is None or order + 1 < most):
+      max_epochs = self.expected_passes
+      if row >= _AHEAD_FROM * num_rows and (
+        max_epochs is None or order + 1 < max_epochs
+      ):
         self.background.request(order + 1)
 
   def _packed_at(

@@ -275,7 +275,7 @@ def select_single(
 
 
 class _Candidates:
-  """The documents of a store that options leave a policy to choose from.
+  """The documents of a store that options admit for selection.
 
   Attributes:
     store: The store.
@@ -298,7 +298,7 @@ class _Candidates:
         self.named = documents
 
   def matches(self, documents: np.ndarray) -> np.ndarray:
-    """Returns bool[N]: which have the id and the metadata of the options."""
+    """Returns bool[N], whether documents have the options' id and metadata."""
     fits = np.ones(len(documents), np.bool_)
     key, metadata = self.options.doc_key, self.options.doc_meta
     if self.named is not None:
@@ -330,22 +330,25 @@ class _Candidates:
   def select(
     self, count: int | None, fill: bool = False, fallback: bool = False
   ) -> tuple[Selected, int]:
-    """Selects documents by the policy; see `document_selection.select`.
+    """Selects candidates by `doc_select_mode`.
+
+    The selection of a large store is stored beside it.
 
     Args:
-      count: How many, or None for all candidates.
-      fill: Whether the longest others follow where there are too few.
-      fallback: Whether to select the longest of the training subset, whatever
+      count: The number of documents, or None for all candidates.
+      fill: Whether the longest other documents follow if there are too few
+        candidates.
+      fallback: Whether to select the longest of the training subset, ignoring
         the limits on lengths.
 
     Returns:
-      The documents, and how many of them are candidates.
+      (the documents and their lengths, the number of candidates among them).
     """
     store, options = self.store, self.options
     subset = document_selection.Limits(last_token=self.limits.last_token)
     limits = subset if fallback else self.limits
     mode = "longest" if fallback else options.doc_select_mode
-    # Depends on the store and the selection, never on the run's seed.
+    # Runs with different seeds must select the same documents.
     key = hashing.fold_key(
       store.hash,
       "select",
@@ -358,7 +361,7 @@ class _Candidates:
     matches = self.matches if rule else None
 
     def build() -> dict[str, np.ndarray]:
-      # Batches small enough to leave no large hole in memory behind.
+      # Small batches, so that freed memory does not stay fragmented.
       documents, lengths = document_selection.select(
         store.iter_lengths(_BATCH), mode, limits, count, key, matches=matches
       )
@@ -381,7 +384,7 @@ class _Candidates:
         "found": np.asarray([num_candidates], np.int64),
       }
 
-    # A pass that ends with the first documents finds them again as quickly.
+    # A pass that ends after the first documents is as fast as reading them.
     unlimited = limits == document_selection.Limits() and not rule
     short = mode == "first" and count is not None and unlimited
     arrays = document_columns.load_or_build(
