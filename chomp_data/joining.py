@@ -67,10 +67,10 @@ def continued(
   plan = planning.make_plan(before)
   assert isinstance(plan, rows_plan.RowsPlan)
   sources = dict(run.sources)
-  for name, (first, *later) in saved_phases.items():
+  for name, (first_phase, *later) in saved_phases.items():
     source = run.sources[name]
     epoch, count = next_epoch(plan, name, step), len(source.paths)
-    phases = [first, *(phase for phase in later if phase[0] < epoch)]
+    phases = [first_phase, *(phase for phase in later if phase[0] < epoch)]
     if phases[-1][1] < count:
       phases.append((epoch, count))
     joined = _joined(phases)

@@ -141,11 +141,11 @@ def eos_targets(
   eos = xp.asarray(eos_id)
   _check_integer("eos_id", eos)
   here = tokens[..., 1:] == eos[..., None]
-  last = None
+  last_target = None
   if next_token is not None:
     _check_integer("next_token", next_token)
-    last = xp.broadcast_to(next_token == eos, tokens.shape[:-1])
-  mask = before_end(here, last)
+    last_target = xp.broadcast_to(next_token == eos, tokens.shape[:-1])
+  mask = before_end(here, last_target)
   # A negative token id would otherwise equal the "no EOS" of its row.
   return (mask & (eos >= 0)[..., None])[..., : tokens.shape[-1]]
 

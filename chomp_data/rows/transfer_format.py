@@ -27,8 +27,8 @@ from chomp_data.rows.spans import Spans
 _BITS = 16
 _MAX_WORD = 2**_BITS - 1
 
-# Numbers of a row: its source, and flags: the row is part of the run (1), its
-# positions restart with each segment (2).
+# Numbers of a row: its source, and flags. Flag 1: the row is part of the run;
+# flag 2: its positions restart with each segment.
 _SOURCE, _FLAGS = "source_id", "flags"
 _OF_RUN, _RESTARTS = 1, 2
 
@@ -85,8 +85,8 @@ class TransferFormat:
   def place_of(self, bits: str) -> slice:
     """Returns the words of a kind of bits."""
     words = -(-self.seq_len // _BITS)
-    first = self.bits.index(bits) * words
-    return slice(first, first + words)
+    first_word = self.bits.index(bits) * words
+    return slice(first_word, first_word + words)
 
   @property
   def first_number(self) -> int:
@@ -189,12 +189,12 @@ class Writer:
 
   def tokens(self, tokens: np.ndarray) -> None:
     """Writes tokens, int32[num_rows, seq_len]."""
-    first, count = self._format.head, self._format.seq_len
+    first_word, count = self._format.head, self._format.seq_len
     if self._format.wide:
-      self.rows[:, first : first + 2 * count] = _words(tokens)
+      self.rows[:, first_word : first_word + 2 * count] = _words(tokens)
     else:
       # Ids that fit in 16 bits are narrowed by the copy.
-      words = self.rows[:, first : first + count]
+      words = self.rows[:, first_word : first_word + count]
       np.copyto(words, tokens, casting="unsafe")
 
   def weights(self, weight: np.ndarray) -> None:
@@ -211,17 +211,17 @@ def _patterns(
   seq_len, size = row_format.seq_len, spans.num_rows * row_format.seq_len
   row, begin = spans.row, spans.row * seq_len + spans.column
   end = begin + spans.length
-  new_row, last = ragged.run_edges(row)
+  new_row, is_last = ragged.run_edges(row)
   opening, _ = ragged.run_edges(row, spans.segment)
   expected = np.cumsum(opening)
   if len(spans):
-    first = np.flatnonzero(new_row)
+    first_of_row = np.flatnonzero(new_row)
     expected -= np.repeat(
-      expected[first] - 1, np.diff(first, append=len(spans))
+      expected[first_of_row] - 1, np.diff(first_of_row, append=len(spans))
     )
   if not np.array_equal(expected, spans.segment):
     _refuse(spans, int(np.flatnonzero(expected != spans.segment)[0]))
-  segment_end = np.where(last & trailing, (row + 1) * seq_len, end)
+  segment_end = np.where(is_last & trailing, (row + 1) * seq_len, end)
   opens = np.zeros(size, np.bool_)
   opens[begin[opening]] = True
   bits = {
@@ -272,8 +272,8 @@ def window(
   """
   parts, place = [rows[:, : row_format.head]], row_format.head
   for words in row_format.widths:
-    first = place + words * start
-    parts.append(rows[:, first : first + words * width])
+    first_word = place + words * start
+    parts.append(rows[:, first_word : first_word + words * width])
     place += words * row_format.seq_len
   return np.concatenate(parts, axis=1)
 
@@ -317,8 +317,8 @@ def decode(
   column = start + xp.arange(width, dtype=xp.int32)
 
   def of_window(values: Any) -> Any:
-    whole = width == values.shape[1]
-    return values if whole else space.columns(values, start, width)
+    all_columns = width == values.shape[1]
+    return values if all_columns else space.columns(values, start, width)
 
   grids = {
     name: rows[:, row_format.place_of(name)].astype(xp.int32)
@@ -348,13 +348,17 @@ def decode(
   numbers = _from_words(xp, rows[:, row_format.first_number : row_format.head])
   of_row = {name: numbers[:, i] for i, name in enumerate(row_format.numbers)}
   if row_format.restarts:
-    first = _BITS * xp.arange(words, dtype=xp.int32)
-    last = xp.where(opens > 0, first + _top(xp, opens), 0)
-    last = space.running_max(last)
-    # Of the words before; segments of the word itself come from its bits.
-    last = xp.concatenate([xp.zeros_like(last[:, :1]), last[:, :-1]], axis=1)
-    word_origin = spread(xp.broadcast_to(first, last.shape)) + _top(xp, so_far)
-    origin = of_window(xp.where(so_far > 0, word_origin, spread(last)))
+    word_begin = _BITS * xp.arange(words, dtype=xp.int32)
+    segment_begin = xp.where(opens > 0, word_begin + _top(xp, opens), 0)
+    segment_begin = space.running_max(segment_begin)
+    # Of earlier words; segments that begin in a word come from its own bits.
+    segment_begin = xp.concatenate(
+      [xp.zeros_like(segment_begin[:, :1]), segment_begin[:, :-1]], axis=1
+    )
+    word_origin = spread(
+      xp.broadcast_to(word_begin, segment_begin.shape)
+    ) + _top(xp, so_far)
+    origin = of_window(xp.where(so_far > 0, word_origin, spread(segment_begin)))
     inside = marked("inside") if "inside" in row_format.bits else in_segment
     begins = inside & (of_row[_FLAGS] & _RESTARTS != 0)[:, None]
     fields["positions"] = column - xp.where(begins, origin, 0)

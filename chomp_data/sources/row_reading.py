@@ -77,7 +77,7 @@ def read(
   opened = stores_by_number.values()
   label_fields = [name for name in LABEL_FIELDS if name in extra]
   if "loss_weight" not in label_fields and any(
-    own.has_weights for own in opened
+    each.has_weights for each in opened
   ):
     label_fields.append("loss_weight")
   if label_fields or any(store.has_labels for store in opened):
