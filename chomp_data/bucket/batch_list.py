@@ -183,7 +183,7 @@ class BatchList(prefix_sums.PrefixSums):
       places: int64[N], places of `part_of`, ascending.
 
     Returns:
-      int64[M], ascending; M < N where the list ends before some of them.
+      int64[M], ascending; M < N if the list ends before some of them.
     """
     del bucket
     return places if self.num_rows is None else places[places < self.num_rows]

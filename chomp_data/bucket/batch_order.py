@@ -106,7 +106,7 @@ class BatchOrder:
   def locate(
     self, places: np.ndarray
   ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns which batches stand at places.
+    """Returns which batches are at places.
 
     Args:
       places: int64[N], from 0.

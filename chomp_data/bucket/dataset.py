@@ -64,7 +64,7 @@ class Dataset(abc.ABC):
   @property
   @abc.abstractmethod
   def num_documents(self) -> int:
-    """Documents of its store, or samples: those in no bucket count too."""
+    """Documents (samples for arrays) of its store, in a bucket or not."""
 
   @abc.abstractmethod
   def samples_of(self, document: int) -> list[np.ndarray]:
@@ -109,7 +109,7 @@ class Dataset(abc.ABC):
   @property
   @abc.abstractmethod
   def fingerprint(self) -> dict[str, Any]:
-    """What decides the samples, as JSON values."""
+    """What determines the samples, as JSON values."""
 
   @abc.abstractmethod
   def describe(self) -> str:

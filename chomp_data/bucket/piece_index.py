@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which pieces of a store's documents are in which bucket of lengths.
 
-Found by one pass over the lengths; kept beside a large store, and read from
-there through memory maps: 8 to 16 bytes a piece, none of them in memory.
+The index is built in one pass over the lengths of documents. For large stores
+it is saved beside the store and read through memory maps, 8 to 16 bytes per
+piece.
 """
 
 from collections.abc import Iterator
@@ -17,10 +18,10 @@ from chomp_data.bucket import pieces
 from chomp_data.index import columns
 from chomp_data.stores import side_index
 
-# Below this a pass over all lengths takes a few milliseconds.
+# With fewer documents a pass over all lengths takes a few milliseconds.
 _KEPT_ON_DISK = 1 << 18
 _PASS_DOCUMENTS = 1 << 20
-# Part of the index's name: raise it when pieces change.
+# Part of the name of the index: increase it when pieces change.
 _VERSION = 2
 
 
@@ -30,7 +31,7 @@ class PieceIndex:
   Attributes:
     counts: Pieces of each bucket.
     tokens: Tokens of each bucket, added ones included.
-    num_empty: Documents without a token, which are in no bucket.
+    num_empty: Documents without tokens, which are in no bucket.
   """
 
   def __init__(
@@ -42,17 +43,17 @@ class PieceIndex:
     added: int,
     name: str,
   ):
-    """Passes over the lengths, or opens what a pass has found.
+    """Builds the index, or opens it from disk.
 
     Args:
-      store: Where the documents are.
-      lengths: Tokens of the buckets, rising.
-      assign: As in `pieces.cut`.
-      added: BOS and EOS that each document gets, 0 to 2.
-      name: The source's name, for messages.
+      store: The store of the documents.
+      lengths: Lengths of the buckets in tokens, ascending.
+      assign: One of `pieces.ASSIGNS`.
+      added: Number of tokens (BOS, EOS) added to each document, 0 to 2.
+      name: The name of the source, for messages.
 
     Raises:
-      StoreError: If the index can be kept nowhere.
+      StoreError: If the index cannot be saved.
     """
     self._store = store
     self._lengths = tuple(lengths)
@@ -83,7 +84,7 @@ class PieceIndex:
         )
         for key in dict.fromkeys(key for part in parts for key in part)
       }
-    # Of each bucket, the documents of its pieces and where these begin.
+    # By bucket: the document of each piece, and its first token.
     self._documents = [arrays[_document(n)] for n in self._lengths]
     self._begins = [arrays[_begin(n)] for n in self._lengths]
     self.counts: list[int] = [len(documents) for documents in self._documents]
@@ -97,12 +98,12 @@ class PieceIndex:
     """Returns pieces of a bucket.
 
     Args:
-      bucket: Its number.
-      index: int64[N], pieces, below `counts[bucket]`.
+      bucket: The number of the bucket.
+      index: int64[N], numbers of pieces, below `counts[bucket]`.
 
     Returns:
-      Documents int64[N], and the first token of each piece int64[N], an added
-      BOS being token 0.
+      Documents int64[N], and the first token of each piece int64[N]; an added
+      BOS is token 0.
     """
     return self._documents[bucket].take(index), self._begins[bucket].take(index)
 
@@ -110,12 +111,12 @@ class PieceIndex:
     """Returns the pieces of a document in each bucket; inverts `get`.
 
     Args:
-      document: Its number.
+      document: The number of the document.
 
     Returns:
       int64[N] for each bucket, ascending.
     """
-    # How many pieces are of documents up to this one, and up to the one before.
+    # By bucket: pieces of all documents up to this one, and of those before it.
     last, first = (
       [
         int(column.search(np.asarray([number]))[0])
@@ -128,14 +129,14 @@ class PieceIndex:
     return list(map(np.arange, first, last))
 
   def _pass(self, shown: bool) -> Iterator[dict[str, np.ndarray]]:
-    """Yields the pieces of parts of the store, and at last the totals.
+    """Yields the pieces of one part of the store after the other, then totals.
 
     Args:
-      shown: Whether the pass shows its progress.
+      shown: Whether progress is shown.
     """
     total = self._store.num_documents
     document_type = np.min_scalar_type(max(total - 1, 0))
-    # So that every array is there, whatever comes.
+    # Empty arrays first, so that buckets without pieces have arrays too.
     yield {
       name(length): np.empty(0, dtype)
       for length in self._lengths

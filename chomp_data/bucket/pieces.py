@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Cuts documents into pieces for buckets of a few lengths.
 
-Lengths are in tokens. Both ways keep every token, and every piece but the last
-one of a document fills its bucket:
+Lengths are in tokens. Both methods keep every token, and every piece of a
+document except the last fills its bucket:
 
     buckets 4, 8, 16      'least_waste'       'powers_of_two'
     a document of 13      13 of 16            8, 4, 1 of 4
@@ -27,16 +27,16 @@ def cut(
   """Cuts documents into pieces.
 
   Args:
-    lengths: int64[N], tokens of each document; one of 0 has no piece.
-    buckets: Lengths of the buckets, at least one, rising.
-    assign: 'least_waste' puts what the longest bucket holds into the smallest
-      bucket that holds it, after cutting off pieces of the longest bucket;
-      'powers_of_two' cuts off the longest pieces that fill a bucket, until
-      less than the smallest bucket is left.
+    lengths: int64[N], tokens of each document; a document of 0 has no pieces.
+    buckets: Lengths of the buckets, at least one, ascending.
+    assign: 'least_waste' cuts off pieces that fill the longest bucket, and puts
+      the rest into the smallest bucket that holds it. 'powers_of_two' cuts off
+      the longest pieces that fill a bucket, until less than the smallest
+      bucket is left.
 
   Returns:
-    For each bucket (document int64[M], begin int64[M]) of its pieces, in order
-    of documents and of tokens. A piece ends at its bucket's length or with
+    For each bucket (document int64[M], first token int64[M]) of its pieces,
+    sorted by document and token. A piece has the bucket's length, or ends with
     its document.
 
   Raises:
@@ -49,7 +49,7 @@ def cut(
     )
   ends = np.asarray(buckets, np.int64)
   left = np.asarray(lengths, np.int64).copy()
-  done = np.zeros_like(left)
+  num_cut = np.zeros_like(left)
   pieces: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in ends]
   whole_buckets = (
     range(len(ends)) if assign == "powers_of_two" else [len(ends) - 1]
@@ -57,15 +57,15 @@ def cut(
   for number in reversed(whole_buckets):
     size = int(ends[number])
     count = left // size
-    document, nth = ragged.elements(count)
-    pieces[number].append((document, done[document] + nth * size))
-    done += count * size
+    document, part_number = ragged.elements(count)
+    pieces[number].append((document, num_cut[document] + part_number * size))
+    num_cut += count * size
     left -= count * size
   rest = np.flatnonzero(left)
   bucket = np.searchsorted(ends, left[rest], side="left")
   for number in range(len(ends)):
     documents = rest[bucket == number]
-    pieces[number].append((documents, done[documents]))
+    pieces[number].append((documents, num_cut[documents]))
   return [_in_order(parts) for parts in pieces]
 
 
@@ -74,6 +74,7 @@ def _in_order(
 ) -> tuple[np.ndarray, np.ndarray]:
   document = np.concatenate([piece for piece, _ in parts])
   start = np.concatenate([piece for _, piece in parts])
-  # A rest comes after the whole pieces of its document: stable suffices.
+  # The rest of a document comes after its other pieces, so a stable sort by
+  # document is enough.
   order = np.argsort(document, kind="stable")
   return document[order], start[order]

@@ -47,8 +47,8 @@ class StagedList:
     """Merges the buckets' lists.
 
     Args:
-      whole: The list of all batches in no stages.
-      stages: By place, rising from 0.
+      whole: The list of all batches, without stages.
+      stages: (from_place, weights of buckets), ascending from place 0.
 
     Raises:
       ValueError: If a stage weighs no bucket.
@@ -104,7 +104,7 @@ class StagedList:
       places: int64[N], places of `part_of`, ascending.
 
     Returns:
-      int64[M], ascending; M < N where the list ends before some of them.
+      int64[M], ascending; M < N if the list ends before some of them.
     """
     return self._merge.positions_of(self._names[bucket], places)
 
@@ -125,7 +125,7 @@ class StagedList:
     return max(places) + 1 if places else None
 
   def _left_out_at(self, bucket: int) -> int | None:
-    """Returns where a bucket is left out for good; None if it never is."""
+    """Returns the place from which no stage weighs a bucket, or None."""
     weighed = [bucket in weights for _, weights in self._stages]
     if not any(weighed) or weighed[-1]:
       return None
@@ -134,11 +134,11 @@ class StagedList:
 
   def before(self, rows: np.ndarray) -> np.ndarray:
     """Returns int64[N], the units of the batches before places int64[N]."""
-    block, inside = np.divmod(rows, _BLOCK)
+    block, places_in_block = np.divmod(rows, _BLOCK)
     units = np.empty(len(rows), np.int64)
     for number in np.unique(block).tolist():
       members = block == number
-      units[members] = self._block_sums(number)[inside[members]]
+      units[members] = self._block_sums(number)[places_in_block[members]]
     return units
 
   def rows_below(self, units: int, near: bool = False) -> int:

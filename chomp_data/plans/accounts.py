@@ -197,7 +197,7 @@ class Accounts:
       step: At most the steps of the run.
 
     Raises:
-      IndexError: If the step lies beyond the run.
+      IndexError: If the step is beyond the run.
     """
     return self._accounts(self._at(step))
 
@@ -220,7 +220,7 @@ class Accounts:
       step: At most the steps of the run.
 
     Raises:
-      IndexError: If the step lies beyond the run.
+      IndexError: If the step is beyond the run.
     """
     positions = consumption.positions(self._plan, step)
     return {name: position.delivered for name, position in positions.items()}
@@ -286,7 +286,7 @@ class Accounts:
       computing the totals.
 
     Raises:
-      IndexError: If the step lies beyond the run.
+      IndexError: If the step is beyond the run.
     """
     if self._counter is not None and self._counted_at(step) is None:
       future = self._counter.ask(lambda start: start.accounts.record(step))
@@ -308,7 +308,7 @@ class Accounts:
       and `dataset_mix` if the config has one.
 
     Raises:
-      IndexError: If the step lies beyond the run.
+      IndexError: If the step is beyond the run.
     """
     record: dict[str, Any] = {}
     totals = self._at(step, for_state=True)
@@ -340,7 +340,7 @@ class Accounts:
       "token_offset" if it is unknown.
 
     Raises:
-      IndexError: If the step lies beyond the run.
+      IndexError: If the step is beyond the run.
       TypeError: If a run of this kind cannot start from offsets.
     """
     if self._questions.foreign_offsets() is None:

@@ -111,12 +111,12 @@ class Tombstones:
       removed = level.get(source)
       if removed is None:
         continue
-      all_gone = bool(np.isin(document, complete[source]))
+      is_removed = bool(np.isin(document, complete[source]))
       if first_removed is None and (
-        all_gone or np.isin(document, removed.document)
+        is_removed or np.isin(document, removed.document)
       ):
         first_removed = at
-      if all_removed is None and all_gone:
+      if all_removed is None and is_removed:
         all_removed = at
     return first_removed, all_removed
 
