@@ -22,7 +22,7 @@ class ShuffleOptions(schema.Options):
   """How a source's rows are ordered.
 
   Attributes:
-    kind: The order of rows: 'none' is the stored order, 'full' a permutation of
+    kind: The order of rows: 'none' is the source's own, 'full' a permutation of
       the whole epoch, 'era' a permutation of each `era_length` rows, 'block' a
       permutation of blocks, and then of the rows of each few blocks.
     io_block_size: Rows of a block; None is the rows of one chunk of the store.
