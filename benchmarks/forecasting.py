@@ -139,7 +139,7 @@ def measured(
   }
   lines = [["run", "epochs", "accounts", "reads", "diff"]]
   with mock.patch.object(
-    planning, "_opened", lambda source: [stores[source.store]]
+    planning, "_open", lambda source: [stores[source.store]]
   ):
     for name, data in kinds(steps).items():
       # Its indexes are made once, and kept beside the store.

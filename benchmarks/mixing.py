@@ -33,6 +33,7 @@ import fractions
 import pathlib
 import statistics
 import tempfile
+import threading
 import time
 import tracemalloc
 from typing import Any
@@ -275,6 +276,10 @@ def memory(setting: Setting, directory: pathlib.Path) -> tables.Table:
       once = corpora.LengthsStore(path, _PERIOD, seed=i).num_tokens
       times = -(-int(rows / 8 * _SEQ_LEN) // once)
       stores.append(corpora.LengthsStore(path, _PERIOD, seed=i, times=times))
+    # The packing of mixes measured before may still go on in a thread.
+    for thread in threading.enumerate():
+      if thread.name == "background packer":
+        thread.join()
     tracemalloc.start()
     began = time.perf_counter()
     # The fewest rows need no index beside a store, only sums.

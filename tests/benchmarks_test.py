@@ -19,7 +19,7 @@ AGAINST_A_STORE = """
 import json, pathlib, sys
 import numpy as np
 from benchmarks import corpora
-from chomp_data import sources
+import chomp_data
 real = corpora.make_corpus(pathlib.Path(sys.argv[1], "real"), 3_000)
 fake = corpora.LengthsStore(pathlib.Path(sys.argv[1], "fake"), 3_000)
 some = np.asarray([2_999, 0, 17, 17])
@@ -36,11 +36,11 @@ for batch in (1_000, 4_000):
   ):
     same.append(a[0] == b[0] and np.array_equal(a[1], b[1]))
 for options in (
-  sources.BinOptions(packing_buffer_docs=500),
-  sources.BinOptions(packing_algorithm="exact"),
+  chomp_data.BinOptions(packing_buffer_docs=500),
+  chomp_data.BinOptions(packing_algorithm="exact"),
 ):
   plans = [
-    sources.BinSource(store, options, seq_len=2_048).plan(np.arange(300))
+    chomp_data.BinSource(store, options, seq_len=2_048).plan(np.arange(300))
     for store in (fake, real)
   ]
   same += [

@@ -181,7 +181,7 @@ class DocumentDataset(dataset.Dataset):
     """
     self.name = name
     self._store = store
-    self.document_slots = int(document_id)
+    self.document_slots: int = int(document_id)
     lengths = [bucket.shape[0] for bucket in buckets]
     self._index = piece_index.PieceIndex(
       store,

@@ -12,6 +12,7 @@ from chomp_data.plans import questions
 from chomp_data.plans import summary
 from chomp_data.plans import token_sums
 from chomp_data.plans import trails
+from chomp_data.sources import row_source
 
 
 class BatchesQuestions(questions.Questions):
@@ -21,7 +22,7 @@ class BatchesQuestions(questions.Questions):
     """Binds a plan."""
     self._plan = plan
     self._stages = plan.bucket_stages
-    self.sources = plan.sources
+    self.sources: dict[str, row_source.RowSource] = plan.sources
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows by bucket before a step, padding included."""

@@ -7,6 +7,7 @@ tokens by source, then, with tombstones, the removed ones of both.
 """
 
 import collections
+from collections.abc import Iterator
 from collections.abc import Mapping
 import threading
 from typing import NamedTuple
@@ -143,7 +144,9 @@ class Counter:
     return Delivered(counts[:size].reshape(self._shape), units[0].T, removed.T)
 
 
-def groups(plan: plan_lib.Plan, first: int, last: int, rows: int = _ROWS):
+def groups(
+  plan: plan_lib.Plan, first: int, last: int, rows: int = _ROWS
+) -> Iterator[range]:
   """Yields ranges of steps first to last - 1 that are planned together.
 
   Args:

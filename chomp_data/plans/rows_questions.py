@@ -27,7 +27,7 @@ class RowsQuestions(questions.Questions):
     """Binds a plan."""
     self._plan = plan
     self._merge = plan.merge
-    self.sources = plan.sources
+    self.sources: dict[str, row_source.RowSource] = plan.sources
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows of batches by bucket before a step, padding included."""

@@ -10,12 +10,15 @@ once (`row_reading`). A row source is also a plain Grain
 """
 
 import abc
+from collections.abc import Callable
 from collections.abc import Collection
 from collections.abc import Iterator
 import hashlib
 import json
 from typing import Any
 from typing import final
+from typing import ParamSpec
+from typing import TypeVar
 
 import numpy as np
 
@@ -40,8 +43,9 @@ _PLANNED_ROWS = 65_536
 _GROUP_ROWS = 1_024
 
 _NUMBER = schema.integer(0, 2**62 - 1)
-# Checks the arguments of `rows_of`, also of sources that override it.
-checks_document = schema.arguments(document=_NUMBER, epoch=_NUMBER)
+_DOCUMENT_ARGUMENTS = schema.arguments(document=_NUMBER, epoch=_NUMBER)
+_Parameters = ParamSpec("_Parameters")
+_T = TypeVar("_T")
 _FIELDS = schema.sequence(
   schema.choice((*row_reading.OPTIONAL_FIELDS, *row_reading.LABEL_FIELDS))
 )
@@ -57,6 +61,13 @@ _COLUMNS = schema.Rule("(first, last + 1) of columns", _columns)
 
 OPTIONAL_FIELDS = row_reading.OPTIONAL_FIELDS
 LABEL_FIELDS = row_reading.LABEL_FIELDS
+
+
+def checks_document(
+  method: Callable[_Parameters, _T],
+) -> Callable[_Parameters, _T]:
+  """Checks the arguments of `rows_of`, also of sources that override it."""
+  return _DOCUMENT_ARGUMENTS(method)
 
 
 class RowSource(abc.ABC):

@@ -7,8 +7,11 @@ them without a plan overrides `RowSource.uniform` (all rows are equal) or
 `RowSource.block_units` (sums of blocks). Units are those of `mix_units.UNITS`.
 """
 
+from collections.abc import Callable
 from collections.abc import Mapping
 import dataclasses
+from typing import ParamSpec
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,13 +27,36 @@ _EPOCH = schema.integer(0, 2**62 - 1)
 _UNIT = mix_units.rule("rows")
 
 # Decorators that check the arguments of methods of `RowSource`.
-uniform_arguments = schema.arguments(epoch=_EPOCH, unit=_UNIT)
-block_arguments = schema.arguments(
+_UNIFORM_ARGUMENTS = schema.arguments(epoch=_EPOCH, unit=_UNIT)
+_BLOCK_ARGUMENTS = schema.arguments(
   epoch=_EPOCH, unit=_UNIT, rows=schema.optional(schema.integer(1))
 )
-units_arguments = schema.arguments(
+_UNITS_ARGUMENTS = schema.arguments(
   epoch=_EPOCH, positions=schema.whole_numbers(1), unit=_UNIT
 )
+_Parameters = ParamSpec("_Parameters")
+_T = TypeVar("_T")
+
+
+def uniform_arguments(
+  method: Callable[_Parameters, _T],
+) -> Callable[_Parameters, _T]:
+  """Checks the arguments of a source's `uniform`."""
+  return _UNIFORM_ARGUMENTS(method)
+
+
+def block_arguments(
+  method: Callable[_Parameters, _T],
+) -> Callable[_Parameters, _T]:
+  """Checks the arguments of a source's `block_units`."""
+  return _BLOCK_ARGUMENTS(method)
+
+
+def units_arguments(
+  method: Callable[_Parameters, _T],
+) -> Callable[_Parameters, _T]:
+  """Checks the arguments of a source's `units`."""
+  return _UNITS_ARGUMENTS(method)
 
 
 @dataclasses.dataclass(frozen=True)
