@@ -3,6 +3,7 @@
 """Answers to questions about a run in buckets as a whole."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -22,7 +23,7 @@ class BatchesQuestions(questions.Questions):
     """Binds a plan."""
     self._plan = plan
     self._stages = plan.bucket_stages
-    self.sources: dict[str, row_source.RowSource] = plan.sources
+    self.sources: Mapping[str, row_source.RowSource] = plan.sources
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows by bucket before a step, padding included."""

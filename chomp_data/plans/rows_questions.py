@@ -3,6 +3,7 @@
 """Answers to questions about a run of rows as a whole."""
 
 from collections.abc import Iterator
+from collections.abc import Mapping
 import itertools
 from typing import Any
 
@@ -27,7 +28,7 @@ class RowsQuestions(questions.Questions):
     """Binds a plan."""
     self._plan = plan
     self._merge = plan.merge
-    self.sources: dict[str, row_source.RowSource] = plan.sources
+    self.sources: Mapping[str, row_source.RowSource] = plan.sources
 
   def rows_held(self, step: int) -> dict[str, int]:
     """Returns rows of batches by bucket before a step, padding included."""
