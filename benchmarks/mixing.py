@@ -48,6 +48,7 @@ import tables
 import chomp_data
 from chomp_data import pipeline
 from chomp_data.index import steps as steps_lib
+from chomp_data.kernels import compiled
 from chomp_data.mix import interleave
 from tests.mix import unit_lists
 
@@ -276,7 +277,9 @@ def memory(setting: Setting, directory: pathlib.Path) -> tables.Table:
       once = corpora.LengthsStore(path, _PERIOD, seed=i).num_tokens
       times = -(-int(rows / 8 * _SEQ_LEN) // once)
       stores.append(corpora.LengthsStore(path, _PERIOD, seed=i, times=times))
-    # The packing of mixes measured before may still go on in a thread.
+    # Compiled loops, and the packing of mixes measured before, may be loaded
+    # or made in a thread, whose memory is not of this mix.
+    compiled.wait()
     for thread in threading.enumerate():
       if thread.name == "background packer":
         thread.join()
