@@ -32,8 +32,6 @@ _PASS_DOCUMENTS = 1 << 20
 _IN_MEMORY = 1 << 24
 # Documents per second of one pass, a low estimate; for messages only.
 _FULL_PASS_RATE = 5e6
-# Places permuted and looked up per second, a low estimate; for messages only.
-_PERMUTED_RATE = 2e7
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,12 +149,6 @@ class Documents:
           num_packed[nonempty],
         )
     return Contents(window, document, first_token, stored, num_packed)
-
-  def order_cost(self) -> float:
-    """Estimates the seconds needed to find a document in an order."""
-    if self.order.kind == "full":
-      return 1e-3 + self.order.num_documents / 4 / _PERMUTED_RATE
-    return 1e-3 + self.order.num_blocks / _PERMUTED_RATE
 
   def num_kept(self, document: int) -> int:
     """Counts a document's packed tokens, with an added BOS and EOS."""
